@@ -1,0 +1,1 @@
+"""topo: a distributed topology engine. Public names are re-exported here."""

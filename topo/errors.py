@@ -1,0 +1,73 @@
+"""One tree of errors. A class says who is at fault; fields say what, where and what to do about it."""
+
+from __future__ import annotations
+
+
+class TopoError(Exception):
+    """Base of every error that topo raises on purpose."""
+
+
+class UserError(TopoError):
+    """The caller did something that cannot work; the message names the fix."""
+
+
+class ConfigError(UserError):
+    """A setting is unknown or has a value that cannot be used."""
+
+
+class TopologyError(UserError):
+    """A topology is wrong. Carries every problem found, not only the first.
+
+    Attributes:
+        problems: one sentence each: what is wrong, where, and the fix.
+    """
+
+    def __init__(self, problems: list[str] | tuple[str, ...] | str) -> None:
+        self.problems = (problems,) if isinstance(problems, str) else tuple(problems)
+        super().__init__(self.problems)
+
+    def __str__(self) -> str:
+        if len(self.problems) == 1:
+            return self.problems[0]
+        return f"{len(self.problems)} problems:\n" + "\n".join(f"  - {problem}" for problem in self.problems)
+
+
+class TupleStateError(UserError):
+    """A tuple was acked or failed twice, or something was anchored to it after its ack."""
+
+
+class EmitError(UserError):
+    """An emit that the component's declaration does not allow: unknown stream, wrong number of values."""
+
+
+class ValueNotCarried(UserError):
+    """A value of a tuple cannot be put on the wire; names component, stream, field and type."""
+
+
+class PeerError(TopoError):
+    """Another process sent what it should not have."""
+
+
+class FrameError(PeerError):
+    """A frame that is malformed, truncated, oversized, foreign or of another protocol version."""
+
+
+class EnvironmentFault(TopoError):
+    """The machine lacks something: a free slot, disk space, Java, a package."""
+
+
+class NotFound(UserError):
+    """A name that does not exist here. Carries near misses.
+
+    Attributes:
+        suggestions: names close to the one asked for, best first.
+    """
+
+    def __init__(self, message: str, suggestions: tuple[str, ...] = ()) -> None:
+        self.suggestions = suggestions
+        hint = f" Did you mean {', '.join(repr(name) for name in suggestions)}?" if suggestions else ""
+        super().__init__(message + hint)
+
+
+class FrameworkBug(TopoError):
+    """An invariant of topo itself is broken. Please report it."""
