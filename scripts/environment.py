@@ -1,0 +1,200 @@
+"""Builds .venv, the environment that every make target uses: topo from this checkout, its dependencies, extras on request.
+
+What can be half done never looks whole: the environment is built beside its place and renamed when it is complete, and one
+stamp for each extra is written last. The stamps hold a digest of what the environment was built from, so a change of
+pyproject.toml, constraints.txt, the interpreter or the place of the checkout builds it anew, and nothing else does.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+VENV = ROOT / ".venv"
+LOCK = ROOT / ".venv.lock"
+INPUTS = ("pyproject.toml", "setup.py", "constraints.txt", "scripts/environment.py")
+RUNTIME = "runtime"
+
+
+class SetupFailed(Exception):
+    """The environment could not be built; the message is one line that names the fix."""
+
+
+def digest() -> str:
+    """What an environment built now would be made from."""
+    parts = [sys.version, sys.base_prefix, str(ROOT), *((ROOT / name).read_text() for name in INPUTS)]
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+def is_whole(part: str) -> bool:
+    """Whether .venv holds `part` (the runtime or an extra) as it would be built now."""
+    stamp = VENV / f"{part}.stamp"
+    return (VENV / "bin" / "python").exists() and stamp.is_file() and stamp.read_text() == digest()
+
+
+def write_stamp(environment: Path, part: str) -> None:
+    (environment / f"{part}.stamp").write_text(digest())
+
+
+@contextmanager
+def exclusive() -> Iterator[None]:
+    """One builder at a time for this checkout; the lock goes with the process that holds it."""
+    with LOCK.open("w") as handle:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say("waiting for another make that is setting up .venv")
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+
+
+def say(line: str) -> None:
+    print(f"topo: {line}", file=sys.stderr, flush=True)
+
+
+def complaint_of(*command: str | Path) -> str | None:
+    """Runs a command; None when it succeeded, else the last line that it printed."""
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    if done.returncode == 0:
+        return None
+    return f"{done.stdout}\n{done.stderr}".strip().rpartition("\n")[2] or f"exit code {done.returncode}"
+
+
+def has_module(name: str) -> bool:
+    return importlib.util.find_spec(name) is not None
+
+
+def pips(environment: Path) -> tuple[list[str], list[str]]:
+    """The pip inside an environment, and the pip outside that can install into it."""
+    python = str(environment / "bin" / "python")
+    return [python, "-m", "pip"], [sys.executable, "-m", "pip", "--python", python]
+
+
+def create(environment: Path) -> list[str]:
+    """Makes an empty virtual environment by the first way that this machine has.
+
+    Returns:
+        The pip command that installs into it.
+
+    Raises:
+        SetupFailed: no way works; names the package to install.
+    """
+    own_pip, outer_pip = pips(environment)
+    uv = shutil.which("uv")
+    ways: list[tuple[bool, list[str], list[str]]] = [
+        (has_module("ensurepip"), [sys.executable, "-m", "venv"], own_pip),
+        (has_module("virtualenv"), [sys.executable, "-m", "virtualenv"], own_pip),
+        (uv is not None, [uv or "", "venv", "--seed", "--python", sys.executable], own_pip),
+        (has_module("pip"), [sys.executable, "-m", "venv", "--without-pip"], outer_pip),
+    ]
+    reason = "it has no ensurepip"
+    for available, command, pip in ways:
+        if available:
+            complaint = complaint_of(*command, environment) or complaint_of(*pip, "--version")
+            if complaint is None:
+                return pip
+            reason = complaint
+            shutil.rmtree(environment, ignore_errors=True)
+    package = f"python{sys.version_info.major}.{sys.version_info.minor}-venv"
+    raise SetupFailed(f"{sys.executable} cannot make a virtual environment ({reason}); install {package}, virtualenv or uv")
+
+
+def install(pip: list[str], *arguments: str) -> None:
+    command = [*pip, "install", "--quiet", "--disable-pip-version-check", "--no-input", *arguments]
+    if subprocess.run(command, cwd=ROOT, stdin=subprocess.DEVNULL, check=False).returncode != 0:
+        raise SetupFailed("some packages could not be installed (see above); the first set-up needs a package index")
+
+
+def requirements(part: str) -> list[str]:
+    """What pyproject.toml asks for.
+
+    Raises:
+        SetupFailed: there is no such extra.
+    """
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    if part == RUNTIME:
+        return [*project["project"]["dependencies"], *project["build-system"]["requires"]]
+    extras = project["project"]["optional-dependencies"]
+    if part not in extras:
+        raise SetupFailed(f"there is no extra {part!r}; there are {', '.join(sorted(extras))}")
+    return list(extras[part])
+
+
+def relocate(built: Path, place: Path) -> None:
+    """Makes the scripts in bin/ name the place the environment is renamed to, not the one it was built in."""
+    for script in (built / "bin").iterdir():
+        if script.is_file() and not script.is_symlink():
+            content = script.read_bytes()
+            moved = content.replace(os.fsencode(built), os.fsencode(place))
+            if moved != content:
+                script.write_bytes(moved)
+
+
+def build() -> None:
+    """Puts a new .venv with the runtime dependencies and topo (editable) in place of the old one."""
+    for leftover in ROOT.glob(".venv.new.*"):
+        shutil.rmtree(leftover)
+    fresh = ROOT / f".venv.new.{os.getpid()}"
+    say("setting up .venv (once; later runs need no network)")
+    try:
+        pip = create(fresh)
+        install(pip, "-c", "constraints.txt", *requirements(RUNTIME))
+        install(pip, "--no-deps", "--no-build-isolation", "-e", ".")
+        relocate(fresh, VENV)
+        write_stamp(fresh, RUNTIME)
+        discard_old()
+        fresh.rename(VENV)
+    finally:
+        shutil.rmtree(fresh, ignore_errors=True)
+
+
+def discard_old() -> None:
+    """Clears the place. An environment that make did not build is moved aside, not deleted."""
+    if VENV.is_symlink() or (VENV.exists() and not (VENV / f"{RUNTIME}.stamp").exists()):
+        aside = ROOT / f".venv.kept.{os.getpid()}"
+        VENV.rename(aside)
+        say(f"the .venv that was here is not from make; it is now {aside.name}")
+    elif VENV.exists():
+        old = VENV.rename(ROOT / f".venv.new.{os.getpid()}.old")
+        shutil.rmtree(old)
+
+
+def add(extra: str) -> None:
+    """Adds an extra to .venv in place: only what is missing, so a topology that runs from it is not disturbed."""
+    wanted = requirements(extra)
+    say(f"adding the extra {extra!r} to .venv")
+    own_pip, outer_pip = pips(VENV)
+    install(outer_pip if complaint_of(*own_pip, "--version") else own_pip, "-c", "constraints.txt", *wanted)
+    write_stamp(VENV, extra)
+
+
+def main(extras: list[str]) -> int:
+    if all(is_whole(part) for part in (RUNTIME, *extras)):
+        return 0
+    try:
+        with exclusive():
+            if not is_whole(RUNTIME):
+                build()
+            for extra in extras:
+                if not is_whole(extra):
+                    add(extra)
+    except (SetupFailed, OSError) as failure:
+        say(str(failure))
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
