@@ -130,14 +130,14 @@ def requirements(part: str) -> list[str]:
     return list(extras[part])
 
 
-def relocate(built: Path, place: Path) -> None:
-    """Makes the scripts in bin/ name the place the environment is renamed to, not the one it was built in."""
-    for script in (built / "bin").iterdir():
-        if script.is_file() and not script.is_symlink():
-            content = script.read_bytes()
-            moved = content.replace(os.fsencode(built), os.fsencode(place))
-            if moved != content:
-                script.write_bytes(moved)
+def rename_inside(environment: Path, name: str) -> None:
+    """Makes the scripts and the configuration of an environment name the folder that it is about to be renamed to."""
+    for file in (environment / "pyvenv.cfg", *(environment / "bin").iterdir()):
+        if file.is_file() and not file.is_symlink():
+            content = file.read_bytes()
+            renamed = content.replace(os.fsencode(environment.name), os.fsencode(name))
+            if renamed != content:
+                file.write_bytes(renamed)
 
 
 def build() -> None:
@@ -150,7 +150,7 @@ def build() -> None:
         pip = create(fresh)
         install(pip, "-c", "constraints.txt", *requirements(RUNTIME))
         install(pip, "--no-deps", "--no-build-isolation", "-e", ".")
-        relocate(fresh, VENV)
+        rename_inside(fresh, VENV.name)
         write_stamp(fresh, RUNTIME)
         discard_old()
         fresh.rename(VENV)
