@@ -1,0 +1,147 @@
+"""Bolts: what processes tuples."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from topo.api.component import Component
+from topo.api.context import TaskContext
+from topo.api.streams import DEFAULT_STREAM
+from topo.api.tuples import Tuple
+
+Anchors = Tuple | Sequence[Tuple] | None
+"""What a tuple is anchored on: nothing, one input, or several."""
+
+
+class Collector(Protocol):
+    """What a `Bolt` emits and acks with. The engine gives it to `prepare`; only the task's thread may use it."""
+
+    def emit(
+        self,
+        values: Sequence[Any],
+        anchors: Anchors = None,
+        stream: str = DEFAULT_STREAM,
+        timestamp: int | None = None,
+    ) -> None:
+        """Emit one tuple. It leaves after the call that emits it has returned, together with others.
+
+        Args:
+            values: one value for each field of the stream. Do not change them afterwards.
+            anchors: the input or inputs it descends from. It joins their tuple trees: the spout's message is acked only when
+                this tuple is acked too. None: the tuple is not tracked.
+            stream: one of the declared streams.
+            timestamp: event time in milliseconds since the epoch. None: the timestamp of the (first) anchor.
+
+        Raises:
+            EmitError: the stream is not declared or is a direct one, or the number of values is wrong.
+            TupleStateError: an anchor has been acked or failed already.
+        """
+
+    def emit_direct(
+        self,
+        task: int,
+        values: Sequence[Any],
+        anchors: Anchors = None,
+        stream: str = DEFAULT_STREAM,
+        timestamp: int | None = None,
+    ) -> None:
+        """Emit one tuple of a direct stream to the task with that id, which must have a direct grouping on it."""
+
+    def ack(self, tup: Tuple) -> None:
+        """Say that the input is done and everything anchored on it has been emitted.
+
+        Each input must be acked or failed exactly once, in `execute` or later; one that is forgotten fails when
+        `message_timeout` has passed.
+
+        Raises:
+            TupleStateError: the tuple has been acked or failed already.
+        """
+
+    def fail(self, tup: Tuple) -> None:
+        """Say that the input could not be processed: its spout messages fail at once.
+
+        Raises:
+            TupleStateError: the tuple has been acked or failed already.
+        """
+
+    def reset_timeout(self, tup: Tuple) -> None:
+        """Start the input's message timeout anew, for work that takes longer. Call it well before the timeout."""
+
+    def report_error(self, error: BaseException) -> None:
+        """Show an error to whoever watches the topology (`topo errors`). Nothing fails by it."""
+
+
+class BasicCollector(Protocol):
+    """What a `BasicBolt` emits with: every tuple is anchored on the input in hand, which is acked when `execute` returns."""
+
+    def emit(self, values: Sequence[Any], stream: str = DEFAULT_STREAM, timestamp: int | None = None) -> None:
+        """Emit one tuple, anchored on the input in hand. As `Collector.emit` otherwise."""
+
+    def emit_direct(self, task: int, values: Sequence[Any], stream: str = DEFAULT_STREAM, timestamp: int | None = None) -> None:
+        """Emit one tuple of a direct stream to the task with that id, anchored on the input in hand."""
+
+    def report_error(self, error: BaseException) -> None:
+        """Show an error to whoever watches the topology (`topo errors`). Nothing fails by it."""
+
+
+class Bolt(Component, ABC):
+    """A bolt that anchors and acks by itself. All its methods are called by one thread, one at a time.
+
+    The order of calls: `prepare`; `execute` for each input, `on_reset` between them after a recovery; `end_of_input` when all
+    inputs have ended; `cleanup` at an orderly end. A killed process calls nothing, and what a bolt keeps in its attributes
+    dies with its process.
+
+    An exception in `execute` discards what the call has emitted, fails the input and is reported with its traceback; the
+    process goes on (setting `on_error`).
+    """
+
+    def prepare(self, context: TaskContext, collector: Collector) -> None:
+        """Called once in each process, before the first input: make what is heavy, keep the collector."""
+
+    @abstractmethod
+    def execute(self, tup: Tuple) -> None:
+        """Process one input, and ack or fail it here or later. Must not block for long."""
+
+    def end_of_input(self) -> None:
+        """Called when all inputs have ended: emit what is still held back.
+
+        Called at most once in each epoch. Replays can follow, and are executed as ever.
+        """
+
+    def on_reset(self) -> None:
+        """Called after a lost process has been replaced, before the replays come.
+
+        Drop the inputs that are held back: they will come again, and to ack, fail or anchor the old ones has no effect.
+        """
+
+    def cleanup(self) -> None:
+        """Called at an orderly end: release what `prepare` took."""
+
+
+class BasicBolt(Component, ABC):
+    """A bolt whose inputs are acked by the engine when `execute` returns, and failed when it raises.
+
+    What it emits is anchored on the input in hand. Take `Bolt` to hold inputs back, to join several, or to ack later. The
+    order of calls is that of `Bolt`.
+    """
+
+    def prepare(self, context: TaskContext) -> None:
+        """Called once in each process, before the first input: make what is heavy."""
+
+    @abstractmethod
+    def execute(self, tup: Tuple, collector: BasicCollector) -> None:
+        """Process one input. Raise any exception to fail it; what the call has emitted is then discarded."""
+
+    def end_of_input(self, collector: BasicCollector) -> None:
+        """Called when all inputs have ended: emit what is still held back. Nothing is in hand, so it is not tracked.
+
+        Called at most once in each epoch. Replays can follow, and are executed as ever.
+        """
+
+    def on_reset(self) -> None:
+        """Called after a lost process has been replaced, before the replays come."""
+
+    def cleanup(self) -> None:
+        """Called at an orderly end: release what `prepare` took."""

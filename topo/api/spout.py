@@ -1,0 +1,149 @@
+"""Spouts: where messages enter a topology."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any, ClassVar, Protocol
+
+from topo.api.component import Component
+from topo.api.context import TaskContext
+from topo.api.streams import DEFAULT_STREAM
+from topo.errors import FrameworkBug
+
+
+class SpoutCollector(Protocol):
+    """What a spout emits with. The engine gives it to `open`."""
+
+    def emit(
+        self,
+        values: Sequence[Any],
+        message_id: Any = None,
+        stream: str = DEFAULT_STREAM,
+        timestamp: int | None = None,
+    ) -> None:
+        """Emit one tuple. It leaves after the call that emits it has returned, together with others.
+
+        Args:
+            values: one value for each field of the stream.
+            message_id: what `ack` or `fail` is called with, once, when the fate of the tuple tree is known. None: the tuple
+                is not tracked, and neither is called. Its position in the source (an int, a string, a tuple of these) is the
+                best choice: the engine stores the last position before which everything is done, and gives it to `open` as
+                `context.committed_position` when the spout starts again.
+            stream: one of the declared streams.
+            timestamp: event time in milliseconds since the epoch.
+
+        Raises:
+            EmitError: the stream is not declared or is a direct one, or the number of values is wrong.
+        """
+
+    def emit_direct(
+        self,
+        task: int,
+        values: Sequence[Any],
+        message_id: Any = None,
+        stream: str = DEFAULT_STREAM,
+        timestamp: int | None = None,
+    ) -> None:
+        """Emit one tuple of a direct stream to the task with that id, which must have a direct grouping on it.
+
+        Ids of the tasks come from `context.tasks_of(component)`.
+        """
+
+    def end_of_input(self) -> None:
+        """Say that the source has no more. `next_tuple` is not called again; failed messages are still replayed.
+
+        A topology whose spouts have all ended finishes by itself when every message is acked or given up.
+        """
+
+    def report_error(self, error: BaseException) -> None:
+        """Show an error to whoever watches the topology (`topo errors`). Nothing fails by it."""
+
+
+class Spout(Component, ABC):
+    """A source. All its methods are called by one thread, one at a time, in the process that hosts the task.
+
+    The order of calls: `open`; `activate` when the topology starts or is activated again; `next_tuple`, `ack` and `fail` in
+    any order; `deactivate` when it is paused; `close` at an orderly end. A killed process calls nothing.
+
+    An exception in `next_tuple` is reported and what the call has emitted is discarded; the next call follows after a pause.
+
+    A message that fails and is not emitted again by the spout counts as finally failed, and the run says so. Take
+    `RetryingSpout` to have the engine replay it.
+
+    Attributes:
+        wants_values: True makes the engine call `ack(message_id, values)` and `fail(message_id, values)` with the values that
+            were emitted. Declare the second parameter with a default, as in `def fail(self, message_id, values=())`.
+    """
+
+    wants_values: ClassVar[bool] = False
+
+    def open(self, context: TaskContext, collector: SpoutCollector) -> None:
+        """Called once in each process, before everything else: connect to the source, keep the collector.
+
+        Continue after `context.committed_position` when that is not None.
+        """
+
+    @abstractmethod
+    def next_tuple(self) -> None:
+        """Emit the next message or messages, if there are any, and return soon.
+
+        Called again and again while the spout is active, has not ended, has room downstream, and has fewer than
+        `max_spout_pending` messages in flight. It must not block: acks and failures wait while it runs. Return without an
+        emit when there is nothing yet; the engine then waits a little, longer each time.
+        """
+
+    def ack(self, message_id: Any) -> None:
+        """Called when every tuple that descends from the message has been acked. Forget the message."""
+
+    def fail(self, message_id: Any) -> None:
+        """Called when a tuple of the tree failed, when `message_timeout` passed, or when a process was lost.
+
+        Emit the message again, under the same message id, or give it up.
+        """
+
+    def activate(self) -> None:
+        """Called before the first `next_tuple` and when a paused topology continues."""
+
+    def deactivate(self) -> None:
+        """Called when the topology is paused or drained. `ack` and `fail` still follow."""
+
+    def close(self) -> None:
+        """Called at an orderly end: release what `open` took."""
+
+
+class RetryingSpout(Spout):
+    """A spout whose failed messages the engine replays from the values it keeps.
+
+    A message that fails is emitted again after a wait (setting `back_off`), in all at most `attempts` times; then it goes to
+    the dead letters, which are stored before it counts as done. Messages that a lost process had in flight are replayed at
+    once and in order, and that is no attempt.
+
+    So `ack` is called when a message is through, and `fail` only when it has been given up and its dead letter is stored.
+    Message ids must be positions: each one later in the source than the one before, and made of ints, strings and tuples.
+    Every message needs one.
+    """
+
+
+class BlockingSpout(Spout):
+    """A source that blocks: `run` loops in a thread of its own and emits as messages come.
+
+    `open`, `ack`, `fail`, `activate`, `deactivate` and `close` are called by the task's thread as in every spout, while `run`
+    is under way: share with it only what is safe to share. `collector.emit` may be called by the thread of `run`; it blocks
+    while there is no room, while `max_spout_pending` is reached, and while the topology is paused.
+    """
+
+    @abstractmethod
+    def run(self) -> None:
+        """Read and emit until the source ends or `cancel` is called. Returning is the end of input.
+
+        An exception is reported; `run` is called again after a pause.
+        """
+
+    @abstractmethod
+    def cancel(self) -> None:
+        """Make `run` return soon. Called by the task's thread, before `close`."""
+
+    def next_tuple(self) -> None:
+        """Never called for a blocking spout."""
+        raise FrameworkBug("next_tuple of a BlockingSpout was called")
