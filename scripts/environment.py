@@ -111,7 +111,9 @@ def create(environment: Path) -> list[str]:
 
 def install(pip: list[str], *arguments: str) -> None:
     command = [*pip, "install", "--quiet", "--disable-pip-version-check", "--no-input", *arguments]
-    if subprocess.run(command, cwd=ROOT, stdin=subprocess.DEVNULL, check=False).returncode != 0:
+    # setuptools warns at every editable install, as a warning to its own users.
+    environment = {**os.environ, "PYTHONWARNINGS": "ignore"}
+    if subprocess.run(command, cwd=ROOT, env=environment, stdin=subprocess.DEVNULL, check=False).returncode != 0:
         raise SetupFailed("some packages could not be installed (see above); the first set-up needs a package index")
 
 
@@ -130,43 +132,44 @@ def requirements(part: str) -> list[str]:
     return list(extras[part])
 
 
-def rename_inside(environment: Path, name: str) -> None:
-    """Makes the scripts and the configuration of an environment name the folder that it is about to be renamed to."""
-    for file in (environment / "pyvenv.cfg", *(environment / "bin").iterdir()):
+def relocate(built: Path, place: Path) -> None:
+    """Makes the scripts and the configuration of an environment name the place that it is about to be renamed to."""
+    for file in (built / "pyvenv.cfg", *(built / "bin").iterdir()):
         if file.is_file() and not file.is_symlink():
             content = file.read_bytes()
-            renamed = content.replace(os.fsencode(environment.name), os.fsencode(name))
-            if renamed != content:
-                file.write_bytes(renamed)
+            moved = content.replace(os.fsencode(built), os.fsencode(place))
+            if moved != content:
+                file.write_bytes(moved)
 
 
 def build() -> None:
     """Puts a new .venv with the runtime dependencies and topo (editable) in place of the old one."""
     for leftover in ROOT.glob(".venv.new.*"):
         shutil.rmtree(leftover)
-    fresh = ROOT / f".venv.new.{os.getpid()}"
     say("setting up .venv (once; later runs need no network)")
+    # In a folder of its own: beside a pyproject.toml some tools leave a file .venv that points at what they made (PEP 832).
+    workshop = ROOT / f".venv.new.{os.getpid()}"
+    workshop.mkdir()
+    fresh = workshop / VENV.name
     try:
         pip = create(fresh)
         install(pip, "-c", "constraints.txt", *requirements(RUNTIME))
         install(pip, "--no-deps", "--no-build-isolation", "-e", ".")
-        rename_inside(fresh, VENV.name)
+        relocate(fresh, VENV)
         write_stamp(fresh, RUNTIME)
-        discard_old()
+        discard_old(workshop / "old")
         fresh.rename(VENV)
     finally:
-        shutil.rmtree(fresh, ignore_errors=True)
+        shutil.rmtree(workshop, ignore_errors=True)
 
 
-def discard_old() -> None:
-    """Clears the place. An environment that make did not build is moved aside, not deleted."""
-    if VENV.is_symlink() or (VENV.exists() and not (VENV / f"{RUNTIME}.stamp").exists()):
-        aside = ROOT / f".venv.kept.{os.getpid()}"
-        VENV.rename(aside)
+def discard_old(aside_for_ours: Path) -> None:
+    """Clears the place. An environment that make did not build is kept beside it."""
+    if (VENV / f"{RUNTIME}.stamp").exists() and not VENV.is_symlink():
+        VENV.rename(aside_for_ours)
+    elif VENV.exists() or VENV.is_symlink():
+        aside = VENV.rename(ROOT / f".venv.kept.{os.getpid()}")
         say(f"the .venv that was here is not from make; it is now {aside.name}")
-    elif VENV.exists():
-        old = VENV.rename(ROOT / f".venv.new.{os.getpid()}.old")
-        shutil.rmtree(old)
 
 
 def add(extra: str) -> None:
