@@ -62,7 +62,7 @@ def say(line: str) -> None:
     print(f"topo: {line}", file=sys.stderr, flush=True)
 
 
-def complaint_of(*command: str | Path) -> str | None:
+def complaint_of(command: list[str]) -> str | None:
     """Runs a command; None when it succeeded, else the last line that it printed."""
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     if done.returncode == 0:
@@ -74,46 +74,45 @@ def has_module(name: str) -> bool:
     return importlib.util.find_spec(name) is not None
 
 
-def pips(environment: Path) -> tuple[list[str], list[str]]:
-    """The pip inside an environment, and the pip outside that can install into it."""
-    python = str(environment / "bin" / "python")
-    return [python, "-m", "pip"], [sys.executable, "-m", "pip", "--python", python]
-
-
-def create(environment: Path) -> list[str]:
-    """Makes an empty virtual environment by the first way that this machine has.
-
-    Returns:
-        The pip command that installs into it.
+def create(environment: Path) -> None:
+    """Makes a virtual environment that has pip and nothing else, by the first way that works on this machine.
 
     Raises:
         SetupFailed: no way works; names the package to install.
     """
-    own_pip, outer_pip = pips(environment)
+    python, folder, inside = sys.executable, str(environment), str(environment / "bin" / "python")
     uv = shutil.which("uv")
-    ways: list[tuple[bool, list[str], list[str]]] = [
-        (has_module("ensurepip"), [sys.executable, "-m", "venv"], own_pip),
-        (has_module("virtualenv"), [sys.executable, "-m", "virtualenv"], own_pip),
-        (uv is not None, [uv or "", "venv", "--seed", "--python", sys.executable], own_pip),
-        (has_module("pip"), [sys.executable, "-m", "venv", "--without-pip"], outer_pip),
+    ways: list[tuple[bool, list[list[str]]]] = [
+        (has_module("ensurepip"), [[python, "-m", "venv", folder]]),
+        (has_module("virtualenv"), [[python, "-m", "virtualenv", folder]]),
+        (uv is not None, [[uv or "", "venv", "--seed", "--python", python, folder]]),
+        (
+            has_module("pip"),
+            [[python, "-m", "venv", "--without-pip", folder], [python, "-m", "pip", "--python", inside, "install", "pip"]],
+        ),
     ]
-    reason = "it has no ensurepip"
-    for available, command, pip in ways:
+    reason: str | None = "it has no ensurepip"
+    for available, commands in ways:
         if available:
-            complaint = complaint_of(*command, environment) or complaint_of(*pip, "--version")
-            if complaint is None:
-                return pip
-            reason = complaint
+            reason = next(filter(None, map(complaint_of, [*commands, [inside, "-m", "pip", "--version"]])), None)
+            if reason is None:
+                return
             shutil.rmtree(environment, ignore_errors=True)
     package = f"python{sys.version_info.major}.{sys.version_info.minor}-venv"
-    raise SetupFailed(f"{sys.executable} cannot make a virtual environment ({reason}); install {package}, virtualenv or uv")
+    raise SetupFailed(f"{python} cannot make a virtual environment ({reason}); install {package}, virtualenv or uv")
 
 
-def install(pip: list[str], *arguments: str) -> None:
-    command = [*pip, "install", "--quiet", "--disable-pip-version-check", "--no-input", *arguments]
+def install(environment: Path, *arguments: str) -> None:
+    """Runs pip inside an environment.
+
+    Raises:
+        SetupFailed: pip could not do it and has said why.
+    """
+    pip = [str(environment / "bin" / "python"), "-m", "pip", "--disable-pip-version-check", "--no-input"]
     # setuptools warns at every editable install, as a warning to its own users.
-    environment = {**os.environ, "PYTHONWARNINGS": "ignore"}
-    if subprocess.run(command, cwd=ROOT, env=environment, stdin=subprocess.DEVNULL, check=False).returncode != 0:
+    quiet = {**os.environ, "PYTHONWARNINGS": "ignore"}
+    command = [*pip, "install", "--quiet", *arguments]
+    if subprocess.run(command, cwd=ROOT, env=quiet, stdin=subprocess.DEVNULL, check=False).returncode != 0:
         raise SetupFailed("some packages could not be installed (see above); the first set-up needs a package index")
 
 
@@ -152,9 +151,9 @@ def build() -> None:
     workshop.mkdir()
     fresh = workshop / VENV.name
     try:
-        pip = create(fresh)
-        install(pip, "-c", "constraints.txt", *requirements(RUNTIME))
-        install(pip, "--no-deps", "--no-build-isolation", "-e", ".")
+        create(fresh)
+        install(fresh, "-c", "constraints.txt", *requirements(RUNTIME))
+        install(fresh, "--no-deps", "--no-build-isolation", "-e", ".")
         relocate(fresh, VENV)
         write_stamp(fresh, RUNTIME)
         discard_old(workshop / "old")
@@ -176,8 +175,7 @@ def add(extra: str) -> None:
     """Adds an extra to .venv in place: only what is missing, so a topology that runs from it is not disturbed."""
     wanted = requirements(extra)
     say(f"adding the extra {extra!r} to .venv")
-    own_pip, outer_pip = pips(VENV)
-    install(outer_pip if complaint_of(*own_pip, "--version") else own_pip, "-c", "constraints.txt", *wanted)
+    install(VENV, "-c", "constraints.txt", *wanted)
     write_stamp(VENV, extra)
 
 
