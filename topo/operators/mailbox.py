@@ -1,0 +1,350 @@
+"""The mailbox: how everything that is not input reaches a task's one thread.
+
+`TaskMailbox` holds the mails. `MailboxExecutor` is what operators and users get: a way to post an action, and a way to let mails
+run while they wait. The loop that runs mails between steps of input is in `mailbox_processor.py`.
+
+Many threads post, one thread (the owner) reads. The owner reads in batches: it moves the shared queue, under the lock, to a list
+of its own, and what is posted while that batch runs waits for the next. A mail that posts itself again cannot starve the input.
+
+A priority hides, it never orders: reading with priority p gives the oldest mail whose priority is at least p and leaves the
+others where they are. An operator that yields thus does not run the mails of operators before it.
+
+    OPEN      posting and reading
+    QUIESCED  reading only: the task is about to end and runs what is left
+    CLOSED    neither
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from enum import Enum
+from typing import Any, Final, TypeVar
+
+from topo.errors import TopoError, UserError
+
+T = TypeVar("T")
+
+MIN_PRIORITY: Final = -1
+"""Sees every mail when reading; when posting, seen by the main loop alone."""
+
+MAX_PRIORITY: Final = 2**31 - 1
+"""Seen by every reader."""
+
+
+class MailboxClosed(TopoError):
+    """The mailbox takes no more mails (quiesced or closed), or gives none (closed)."""
+
+
+class RejectedExecution(TopoError):
+    """An action was offered to an executor whose mailbox takes no more mails."""
+
+
+class MailFailed(TopoError):
+    """A mail that ran while an operator yielded has raised; the cause is the error."""
+
+
+class IllegalCall(UserError):
+    """A call from another thread than the one that owns the mailbox, or at a moment when it makes no sense."""
+
+
+class MailboxState(Enum):
+    """The life of a mailbox; only ever moves downwards."""
+
+    OPEN = "open"
+    QUIESCED = "quiesced"
+    CLOSED = "closed"
+
+
+class Mail:
+    """An action to be run on the mailbox thread.
+
+    Attributes:
+        priority: readers with a higher one do not see the mail.
+        description: for people: logs and errors.
+        future: what waits for the action; cancelled when the mailbox is closed before the action ran.
+    """
+
+    __slots__ = ("action", "description", "future", "priority")
+
+    def __init__(
+        self,
+        action: Callable[[], object],
+        description: str = "",
+        priority: int = MIN_PRIORITY,
+        future: Future[Any] | None = None,
+    ) -> None:
+        self.action = action
+        self.description = description
+        self.priority = priority
+        self.future = future
+
+    def run(self) -> None:
+        """Run the action; what it raises reaches the caller."""
+        self.action()
+
+    def __repr__(self) -> str:
+        return f"Mail({self.description!r}, priority={self.priority})"
+
+
+class TaskMailbox:
+    """Mails for one owner thread from many.
+
+    `put`, `put_first`, `run_exclusively`, `len`, `state` and `is_owner` may be called from any thread; everything else raises
+    IllegalCall there.
+
+    Args:
+        wake: called after another thread has put a mail, on that thread; has to get the owner out of its wait for other things.
+        wait: what `take` does while there is no mail for it: has to return when there may be one. By default it waits for a put.
+        owner: id of the owner thread; by default the thread that makes the mailbox.
+    """
+
+    def __init__(
+        self, wake: Callable[[], None] | None = None, wait: Callable[[], None] | None = None, owner: int | None = None
+    ) -> None:
+        self._lock = threading.RLock()
+        self._not_empty = threading.Condition(self._lock)
+        self._queue: deque[Mail] = deque()
+        self._batch: deque[Mail] = deque()
+        self._state = MailboxState.OPEN
+        self._wake = wake
+        self._wait = wait
+        self._owner = owner if owner is not None else threading.get_ident()
+
+    @property
+    def state(self) -> MailboxState:
+        """Whether mails can be put and taken."""
+        return self._state
+
+    @property
+    def is_owner(self) -> bool:
+        """Whether the calling thread is the owner."""
+        return threading.get_ident() == self._owner
+
+    def __len__(self) -> int:
+        with self._lock:
+            return len(self._batch) + len(self._queue)
+
+    @property
+    def has_mail(self) -> bool:
+        """Whether there is any mail, of whatever priority."""
+        self._check_owner()
+        return bool(self._batch) or bool(self._queue)
+
+    def put(self, mail: Mail) -> None:
+        """Put a mail behind all others.
+
+        Raises:
+            MailboxClosed: the mailbox is quiesced or closed.
+        """
+        with self._lock:
+            self._check_open(mail)
+            self._queue.append(mail)
+            self._not_empty.notify()
+        self._wake_owner()
+
+    def put_first(self, mail: Mail) -> None:
+        """Put a mail before all others; from the owner thread even before the rest of the running batch.
+
+        Raises:
+            MailboxClosed: the mailbox is quiesced or closed.
+        """
+        with self._lock:
+            self._check_open(mail)
+            if self.is_owner:
+                self._batch.appendleft(mail)
+                return
+            self._queue.appendleft(mail)
+            self._not_empty.notify()
+        self._wake_owner()
+
+    def take(self, priority: int) -> Mail:
+        """Take out the oldest mail of at least `priority`, waiting until there is one.
+
+        Raises:
+            MailboxClosed: the mailbox is closed.
+        """
+        while (mail := self.try_take(priority)) is None:
+            if self._wait is not None:
+                self._wait()
+                continue
+            with self._lock:
+                # A mail may have come since the look without the lock; its notification would be lost.
+                if all(queued.priority < priority for queued in self._queue):
+                    self._not_empty.wait()
+        return mail
+
+    def try_take(self, priority: int) -> Mail | None:
+        """Take out the oldest mail of at least `priority`, from the batch first and then from the queue; None if there is none.
+
+        Raises:
+            MailboxClosed: the mailbox is closed.
+        """
+        self._check_readable()
+        mail = _take_out(self._batch, priority)
+        if mail is None and self._queue:
+            with self._lock:
+                mail = _take_out(self._queue, priority)
+        return mail
+
+    def create_batch(self) -> bool:
+        """Move all queued mails behind what is left of the batch; return whether the batch now has mails."""
+        self._check_owner()
+        if self._queue:
+            with self._lock:
+                self._batch.extend(self._queue)
+                self._queue.clear()
+        return bool(self._batch)
+
+    def try_take_from_batch(self) -> Mail | None:
+        """Take the next mail of the batch, of whatever priority; None when the batch is used up.
+
+        Raises:
+            MailboxClosed: the mailbox is closed.
+        """
+        self._check_readable()
+        return self._batch.popleft() if self._batch else None
+
+    def drain(self) -> list[Mail]:
+        """Take out everything, batch first."""
+        self._check_owner()
+        with self._lock:
+            mails = [*self._batch, *self._queue]
+            self._batch.clear()
+            self._queue.clear()
+        return mails
+
+    def quiesce(self) -> None:
+        """Refuse further mails. Harmless unless open."""
+        self._check_owner()
+        with self._lock:
+            if self._state is MailboxState.OPEN:
+                self._state = MailboxState.QUIESCED
+
+    def close(self) -> list[Mail]:
+        """Refuse everything from now on; return the mails that will not run (none the second time)."""
+        self._check_owner()
+        with self._lock:
+            if self._state is MailboxState.CLOSED:
+                return []
+            self._state = MailboxState.CLOSED
+            return self.drain()
+
+    def run_exclusively(self, action: Callable[[], T]) -> T:
+        """Run `action` while nobody else can put a mail or change the state."""
+        with self._lock:
+            return action()
+
+    def _wake_owner(self) -> None:
+        if self._wake is not None and not self.is_owner:
+            self._wake()
+
+    def _check_owner(self) -> None:
+        if threading.get_ident() != self._owner:
+            raise IllegalCall("only the thread that owns the mailbox may do this; post a mail to it instead")
+
+    def _check_readable(self) -> None:
+        self._check_owner()
+        if self._state is MailboxState.CLOSED:
+            raise MailboxClosed("the mailbox is closed")
+
+    def _check_open(self, mail: Mail) -> None:
+        if self._state is not MailboxState.OPEN:
+            raise MailboxClosed(f"the mailbox is {self._state.value}; refused: {mail.description or 'a mail'}")
+
+
+def _take_out(mails: deque[Mail], priority: int) -> Mail | None:
+    if mails and mails[0].priority >= priority:
+        return mails.popleft()
+    for index, mail in enumerate(mails):
+        if mail.priority >= priority:
+            del mails[index]
+            return mail
+    return None
+
+
+class MailboxExecutor:
+    """Posts actions to a mailbox and lets its mails run while the caller waits.
+
+    Args:
+        mailbox: the mailbox.
+        priority: of the mails that are posted, and the least one of the mails that a yield runs.
+        is_default_action_suspended: for `is_idle`.
+    """
+
+    def __init__(
+        self, mailbox: TaskMailbox, priority: int = MIN_PRIORITY, is_default_action_suspended: Callable[[], bool] = lambda: False
+    ) -> None:
+        self._mailbox = mailbox
+        self._priority = priority
+        self._is_default_action_suspended = is_default_action_suspended
+
+    def execute(self, action: Callable[[], object], description: str = "", *, deferrable: bool = False) -> None:
+        """Have `action` run on the mailbox thread. From any thread.
+
+        Args:
+            action: what it raises fails the task, or reaches the operator that yields to it.
+            description: for logs and errors.
+            deferrable: run it in the main loop only, never inside a yield.
+
+        Raises:
+            RejectedExecution: the mailbox takes no more mails.
+        """
+        self._put(Mail(action, description, MIN_PRIORITY if deferrable else self._priority))
+
+    def submit(self, action: Callable[[], T], description: str = "") -> Future[T]:
+        """Have `action` run on the mailbox thread; its result or error goes to the future returned. From any thread.
+
+        The future is cancelled when the mailbox is closed first; if the caller cancels it in time the action does not run.
+
+        Raises:
+            RejectedExecution: the mailbox takes no more mails.
+        """
+        future: Future[T] = Future()
+
+        def run() -> None:
+            if future.set_running_or_notify_cancel():
+                try:
+                    future.set_result(action())
+                except Exception as error:
+                    future.set_exception(error)
+
+        self._put(Mail(run, description, self._priority, future))
+        return future
+
+    def yield_(self) -> None:
+        """Run the oldest mail of at least this executor's priority, waiting until there is one. Owner thread only.
+
+        Raises:
+            MailFailed: the mail has raised; its error is the cause.
+            MailboxClosed: the mailbox is closed.
+        """
+        self._run(self._mailbox.take(self._priority))
+
+    def try_yield(self) -> bool:
+        """Run the oldest mail of at least this executor's priority, if any; return whether one ran. Raises as `yield_` does."""
+        mail = self._mailbox.try_take(self._priority)
+        if mail is None:
+            return False
+        self._run(mail)
+        return True
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing happens: default action suspended, no mail, and the mailbox open. Owner thread only."""
+        return self._is_default_action_suspended() and not self._mailbox.has_mail and self._mailbox.state is MailboxState.OPEN
+
+    def _put(self, mail: Mail) -> None:
+        try:
+            self._mailbox.put(mail)
+        except MailboxClosed as closed:
+            raise RejectedExecution(str(closed)) from closed
+
+    @staticmethod
+    def _run(mail: Mail) -> None:
+        try:
+            mail.run()
+        except Exception as error:
+            raise MailFailed(f"a mail failed: {mail.description or 'no description'}: {error!r}") from error

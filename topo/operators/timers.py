@@ -1,0 +1,316 @@
+"""The timer service: what is to happen for a key and a namespace when event time or processing time reaches a timestamp.
+
+A timer is (key, namespace, timestamp) in one of the two time domains; registering it twice is registering it once. Each service
+keeps one queue for each domain and has at most one timer of the clock armed, for the head of its processing-time queue.
+
+The queue is a heap of distinct timestamps over a dict of buckets. Most buckets hold one timer and are that timer's (key,
+namespace) itself; windows put thousands of keys on one timestamp, which then cost one heap entry. Deleting the last timer of a
+bucket leaves its timestamp in the heap, to be skipped; the head of the heap is never such a leftover, and the heap is rebuilt
+when half of it is.
+
+Among timers of equal timestamp no order is promised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from heapq import heapify, heappop, heappush
+from typing import Any, Protocol
+
+from topo.operators.clock import MIN_TIMESTAMP, ClockTimer, ProcessingTimeService
+from topo.operators.state import KeyContext
+
+_SLACK = 64
+
+
+class _Draining(dict[tuple[Any, Any], None]):
+    """A bucket from which timers are being taken: in reverse, because a dict gives up its last entry cheaply."""
+
+
+_Bucket = tuple[Any, Any] | dict[tuple[Any, Any], None]
+
+
+class TimerQueue:
+    """A set of (timestamp, key, namespace), ordered by timestamp alone.
+
+    Invariant: heap[0] is a timestamp of `buckets`; no bucket is empty.
+    """
+
+    __slots__ = ("_buckets", "_heap", "_size")
+
+    def __init__(self) -> None:
+        self._heap: list[int] = []
+        self._buckets: dict[int, _Bucket] = {}
+        self._size = 0
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __iter__(self) -> Iterator[tuple[int, Any, Any]]:
+        """Yield (timestamp, key, namespace) in no order."""
+        for timestamp, bucket in self._buckets.items():
+            if type(bucket) is tuple:
+                yield timestamp, *bucket
+            else:
+                for key, namespace in bucket:
+                    yield timestamp, key, namespace
+
+    @property
+    def head(self) -> int | None:
+        """The earliest timestamp; None when empty."""
+        return self._heap[0] if self._heap else None
+
+    def add(self, timestamp: int, key: Hashable, namespace: Hashable) -> bool:
+        """Put a timer in unless it is there; return whether there is a new earliest timestamp."""
+        entry = (key, namespace)
+        buckets = self._buckets
+        bucket = buckets.get(timestamp)
+        if bucket is None:
+            buckets[timestamp] = entry
+            heap = self._heap
+            # A timestamp that is still in the heap as a leftover gets a second place there; the later one is skipped.
+            is_head = not heap or timestamp < heap[0]
+            heappush(heap, timestamp)
+            self._size += 1
+            return is_head
+        if type(bucket) is tuple:
+            if bucket != entry:
+                buckets[timestamp] = {bucket: None, entry: None}
+                self._size += 1
+        elif entry not in bucket:
+            bucket[entry] = None  # type: ignore[index]
+            self._size += 1
+        return False
+
+    def remove(self, timestamp: int, key: Hashable, namespace: Hashable) -> bool:
+        """Take a timer out if it is there; return whether the earliest timestamp went with it."""
+        buckets = self._buckets
+        bucket = buckets.get(timestamp)
+        if bucket is None:
+            return False
+        entry = (key, namespace)
+        if type(bucket) is tuple:
+            if bucket != entry:
+                return False
+        else:
+            if bucket.pop(entry, _ABSENT) is _ABSENT:  # type: ignore[union-attr]
+                return False
+            if bucket:
+                self._size -= 1
+                return False
+        del buckets[timestamp]
+        self._size -= 1
+        heap = self._heap
+        if heap[0] == timestamp:
+            self._drop_leftovers()
+            return True
+        if len(heap) > 2 * len(buckets) + _SLACK:
+            self._heap[:] = buckets
+            heapify(self._heap)
+        return False
+
+    def take(self, last: int) -> tuple[int, Any, Any] | None:
+        """Take out one timer of the earliest timestamp if that is <= `last`."""
+        heap = self._heap
+        if not heap or (timestamp := heap[0]) > last:
+            return None
+        bucket = self._buckets[timestamp]
+        self._size -= 1
+        if type(bucket) is tuple:
+            del self._buckets[timestamp]
+            self._drop_leftovers()
+            return timestamp, *bucket
+        if type(bucket) is dict:
+            bucket = self._buckets[timestamp] = _Draining(reversed(bucket.items()))
+        (key, namespace), _ = bucket.popitem()  # type: ignore[union-attr]
+        if not bucket:
+            del self._buckets[timestamp]
+            self._drop_leftovers()
+        return timestamp, key, namespace
+
+    def _drop_leftovers(self) -> None:
+        heap, buckets = self._heap, self._buckets
+        while heap and heap[0] not in buckets:
+            heappop(heap)
+
+
+_ABSENT = object()
+
+
+class TimerHandler(Protocol):
+    """Called for each timer that is due, with the key set as the current one."""
+
+    def on_event_time(self, key: Any, namespace: Any, timestamp: int) -> None:
+        """The watermark has reached `timestamp`."""
+
+    def on_processing_time(self, key: Any, namespace: Any, timestamp: int) -> None:
+        """The clock has reached `timestamp`."""
+
+
+class TimerService:
+    """The timers of one operator under one name. Made by `TimerServices.get`.
+
+    Registering and deleting go by the current key; nobody can delete the timer of another key.
+
+    Attributes:
+        current_watermark: the last one given to `advance_watermark`; MIN_TIMESTAMP before the first.
+    """
+
+    def __init__(self, keys: KeyContext, clock: ProcessingTimeService, handler: TimerHandler) -> None:
+        self.current_watermark = MIN_TIMESTAMP
+        self._keys = keys
+        self._clock = clock
+        self._handler = handler
+        self._event = TimerQueue()
+        self._processing = TimerQueue()
+        self._armed: ClockTimer | None = None
+
+    @property
+    def current_processing_time(self) -> int:
+        """The clock, in milliseconds."""
+        return self._clock.now_ms()
+
+    @property
+    def event_timers(self) -> int:
+        """How many event-time timers are registered."""
+        return len(self._event)
+
+    @property
+    def processing_timers(self) -> int:
+        """How many processing-time timers are registered."""
+        return len(self._processing)
+
+    def register_event_timer(self, namespace: Hashable, timestamp: int) -> None:
+        """Have `on_event_time` called when the watermark reaches `timestamp`; at the *next* watermark if it is there already."""
+        self._event.add(timestamp, self._keys.key, namespace)
+
+    def delete_event_timer(self, namespace: Hashable, timestamp: int) -> None:
+        """Undo a registration of the current key; nothing happens when there is none."""
+        self._event.remove(timestamp, self._keys.key, namespace)
+
+    def register_processing_timer(self, namespace: Hashable, timestamp: int) -> None:
+        """Have `on_processing_time` called when the clock reaches `timestamp`."""
+        if self._processing.add(timestamp, self._keys.key, namespace):
+            if self._armed is not None:
+                self._armed.cancel()
+            self._arm(timestamp)
+
+    def delete_processing_timer(self, namespace: Hashable, timestamp: int) -> None:
+        """Undo a registration of the current key. The armed clock timer stays: it will find nothing due and arm the next."""
+        self._processing.remove(timestamp, self._keys.key, namespace)
+
+    def advance_watermark(self, timestamp: int) -> None:
+        """Set the watermark, then fire every event-time timer with a timestamp <= it, earliest first.
+
+        A callback may register timers, which fire in the same advance if they are due, and delete timers, which then do not.
+        That watermarks only grow is up to the caller.
+        """
+        self.current_watermark = timestamp
+        take, keys, on_event_time = self._event.take, self._keys, self._handler.on_event_time
+        while (timer := take(timestamp)) is not None:
+            due, keys.key, namespace = timer
+            on_event_time(keys.key, namespace, due)
+
+    def for_each_event_timer(self, visit: Callable[[Any, int], None]) -> None:
+        """Call `visit(namespace, timestamp)` for every event-time timer, its key being the current one; in no order."""
+        self._visit(self._event, visit)
+
+    def for_each_processing_timer(self, visit: Callable[[Any, int], None]) -> None:
+        """Call `visit(namespace, timestamp)` for every processing-time timer, its key being the current one; in no order."""
+        self._visit(self._processing, visit)
+
+    def _visit(self, queue: TimerQueue, visit: Callable[[Any, int], None]) -> None:
+        for timestamp, self._keys.key, namespace in list(queue):
+            visit(namespace, timestamp)
+
+    def _on_clock(self, timestamp: int) -> None:
+        # Forget the armed timer first: a callback that registers a new head then arms one for it.
+        self._armed = None
+        take, keys, on_processing_time = self._processing.take, self._keys, self._handler.on_processing_time
+        while (timer := take(timestamp)) is not None:
+            due, keys.key, namespace = timer
+            on_processing_time(keys.key, namespace, due)
+        head = self._processing.head
+        if head is not None and self._armed is None:
+            self._arm(head)
+
+    def _arm(self, timestamp: int) -> None:
+        self._armed = self._clock.register(timestamp, self._on_clock)
+
+    def queues(self) -> tuple[TimerQueue, TimerQueue]:
+        """Return the event-time and the processing-time queue, for snapshots."""
+        return self._event, self._processing
+
+    def load(self, event: list[tuple[Any, Any, int]], processing: list[tuple[Any, Any, int]]) -> None:
+        """Add timers of a snapshot, as (key, namespace, timestamp), and arm one clock timer if any goes by the clock."""
+        for key, namespace, timestamp in event:
+            self._event.add(timestamp, key, namespace)
+        for key, namespace, timestamp in processing:
+            self._processing.add(timestamp, key, namespace)
+        head = self._processing.head
+        if head is not None and self._armed is None:
+            self._arm(head)
+
+
+_GroupTimers = dict[str, tuple[list[tuple[Any, Any, int]], list[tuple[Any, Any, int]]]]
+"""By service name: event-time and processing-time timers as (key, namespace, timestamp)."""
+
+
+class TimerServices:
+    """All timer services of one operator, by name.
+
+    Args:
+        keys: holds the current key.
+        clock: the processing time.
+    """
+
+    def __init__(self, keys: KeyContext, clock: ProcessingTimeService) -> None:
+        self._keys = keys
+        self._clock = clock
+        self._services: dict[str, TimerService] = {}
+        self._unclaimed: dict[int, _GroupTimers] = {}
+
+    def get(self, name: str, handler: TimerHandler) -> TimerService:
+        """Return the service of that name, made at the first request with that request's handler."""
+        service = self._services.get(name)
+        if service is None:
+            service = self._services[name] = TimerService(self._keys, self._clock, handler)
+            for timers in self._unclaimed.values():
+                if name in timers:
+                    service.load(*timers.pop(name))
+        return service
+
+    def advance_watermark(self, timestamp: int) -> None:
+        """Advance every service; the caller forwards the watermark afterwards."""
+        for service in list(self._services.values()):
+            service.advance_watermark(timestamp)
+
+    @property
+    def pending(self) -> int:
+        """How many timers are registered, over all services and both domains."""
+        return sum(service.event_timers + service.processing_timers for service in self._services.values())
+
+    def snapshot(self) -> dict[int, _GroupTimers]:
+        """Return all timers by key group. What was restored for a service that nobody asked for goes on being remembered."""
+        groups: dict[int, _GroupTimers] = {group: dict(timers) for group, timers in self._unclaimed.items() if timers}
+        group_of = self._keys.group_of
+        for name, service in self._services.items():
+            for domain, queue in enumerate(service.queues()):
+                for timestamp, key, namespace in queue:
+                    timers = groups.setdefault(group_of[key], {})
+                    timers.setdefault(name, ([], []))[domain].append((key, namespace, timestamp))
+        return groups
+
+    def restore(
+        self, groups: Mapping[int, Mapping[str, Any]], decode_namespace: Callable[[Any], Any] = lambda encoded: encoded
+    ) -> None:
+        """Add the timers of a snapshot; those of a service not asked for yet wait until it is."""
+        for group, timers in groups.items():
+            for name, domains in timers.items():
+                event, processing = (
+                    [(key, decode_namespace(namespace), timestamp) for key, namespace, timestamp in domain] for domain in domains
+                )
+                if name in self._services:
+                    self._services[name].load(event, processing)
+                else:
+                    self._unclaimed.setdefault(group, {})[name] = (event, processing)
