@@ -1,0 +1,458 @@
+"""What every transport promises, over memory, ipc, and tcp with CURVE.
+
+A deadline in here only bounds how long a failing test takes; no result depends on it.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+import zmq
+
+from topo.errors import ConfigError, EnvironmentFault, FrameError
+from topo.runtime.transport.base import Outlet, Transport
+from topo.runtime.transport.memory import MemoryNetwork, MemoryRouter, MemoryTransport
+from topo.runtime.transport.security import AllowList
+from topo.runtime.transport.zmq import IpcPlace, TcpPlace, ZmqTransport, new_key_pair
+
+PATIENCE_S = 10.0
+WATER_MARK = 64
+
+
+@dataclass
+class World:
+    """Makes transports of one kind that know each other."""
+
+    kind: str
+    folder: Path
+    network: MemoryNetwork = field(default_factory=MemoryNetwork)
+    made: list[Transport] = field(default_factory=list)
+
+    @property
+    def is_keyed(self) -> bool:
+        return self.kind in ("memory with keys", "tcp")
+
+    def transport(self) -> Transport:
+        transport = self.stranger()
+        if self.is_keyed:
+            self.made.append(transport)
+            keys = [one.public_key for one in self.made if one.public_key]
+            for one in self.made:
+                one.allow(keys)
+        return transport
+
+    def stranger(self) -> Transport:
+        """A transport that is on nobody's allow-list."""
+        transport: Transport
+        if self.kind.startswith("memory"):
+            keys = new_key_pair() if self.is_keyed else None
+            transport = MemoryTransport(self.network, keys, high_water_mark=WATER_MARK)
+        elif self.kind == "ipc":
+            transport = ZmqTransport(IpcPlace(self.folder), high_water_mark=WATER_MARK)
+        else:
+            transport = ZmqTransport(TcpPlace(), new_key_pair(), AllowList(), high_water_mark=WATER_MARK)
+        self.opened.append(transport)
+        return transport
+
+    opened: list[Transport] = field(default_factory=list)
+
+
+@pytest.fixture(params=["memory", "memory with keys", "ipc", "tcp"])
+def world(request: pytest.FixtureRequest) -> Iterator[World]:
+    folder = Path(tempfile.mkdtemp(prefix="tt-"))
+    made = World(request.param, folder)
+    yield made
+    for transport in made.opened:
+        transport.close()
+    shutil.rmtree(folder)
+
+
+def until(done: Callable[[], bool], *turning: Transport) -> None:
+    """Turn the loops of `turning` until `done()`."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not done():
+        assert time.monotonic() < deadline, "gave up waiting"
+        for transport in turning:
+            transport.wait(0.01)
+
+
+def post(transport: Transport, outlet: Outlet, frame: bytes) -> None:
+    """Send as a loop does: a refused frame goes again when its outlet has recovered."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not transport.send(outlet, frame):
+        while outlet not in transport.recovered():
+            assert time.monotonic() < deadline, "never recovered"
+            transport.wait(0.05)
+
+
+def collect(transport: Transport, inbox: str, count: int) -> list[bytes]:
+    frames: list[bytes] = []
+    deadline = time.monotonic() + PATIENCE_S
+    while len(frames) < count:
+        assert time.monotonic() < deadline, f"{len(frames)} of {count} frames arrived"
+        if inbox in transport.wait(0.5):
+            frames += transport.receive(inbox, count - len(frames))
+    return frames
+
+
+def test_frames_arrive_whole_and_in_order(world: World) -> None:
+    sender, receiver = world.transport(), world.transport()
+    outlet = sender.connect(receiver.bind("data"), receiver.public_key)
+    sent = [bytes([number % 251]) * (number * 37 % 5000) for number in range(WATER_MARK)]
+    for frame in sent:
+        post(sender, outlet, frame)
+    assert collect(receiver, "data", len(sent)) == sent
+    assert receiver.receive("data", 1) == []
+
+
+def test_statistics_count_frames_and_bytes_on_both_sides(world: World) -> None:
+    sender, receiver = world.transport(), world.transport()
+    outlet = sender.connect(receiver.bind("data"), receiver.public_key)
+    for frame in (b"a", b"bc"):
+        post(sender, outlet, frame)
+    collect(receiver, "data", 2)
+    assert (sender.statistics().frames_sent, sender.statistics().bytes_sent) == (2, 3)
+    assert (receiver.statistics().frames_received, receiver.statistics().bytes_received) == (2, 3)
+
+
+def test_an_outlet_may_be_opened_before_its_inbox(world: World) -> None:
+    early, receiver = world.transport(), world.transport()
+    endpoint = receiver.bind("data")
+    receiver.unbind("data")
+    late = world.transport()
+    outlet = early.connect(endpoint if world.is_keyed else late.bind("data"), receiver.public_key)
+    if world.kind == "memory with keys":
+        assert not early.send(outlet, b"x")
+    elif world.kind == "tcp":
+        receiver.bind("data", endpoint=endpoint)
+        post(early, outlet, b"x")
+        assert collect(receiver, "data", 1) == [b"x"]
+    else:
+        post(early, outlet, b"x")
+        assert collect(late, "data", 1) == [b"x"]
+
+
+def test_a_frame_without_a_receiver_is_refused_and_counted(world: World) -> None:
+    sender, receiver = world.transport(), world.transport()
+    endpoint = receiver.bind("data")
+    receiver.unbind("data")
+    outlet = sender.connect(endpoint, receiver.public_key)
+    assert not sender.send(outlet, b"x")
+    assert sender.statistics().refused == 1
+    assert sender.statistics().frames_sent == 0
+
+
+def test_a_full_outlet_refuses_and_recovers_without_loss(world: World) -> None:
+    sender, receiver = world.transport(), world.transport()
+    outlet = sender.connect(receiver.bind("data"), receiver.public_key)
+    big = bytes(200_000)
+    post(sender, outlet, big)
+    taken = 1
+    while sender.send(outlet, big):
+        taken += 1
+        assert taken < 10_000, "never full"
+    refused = sender.statistics().refused
+    assert refused >= 1
+    assert sender.recovered() == []
+    reader = threading.Thread(target=collect, args=(receiver, "data", taken))
+    reader.start()
+    recovered: list[Outlet] = []
+
+    def has_recovered() -> bool:
+        recovered.extend(sender.recovered())
+        return outlet in recovered
+
+    until(has_recovered, sender)
+    reader.join()
+    assert sender.recovered() == []
+    post(sender, outlet, b"last")
+    assert collect(receiver, "data", 1) == [b"last"]
+
+
+def test_a_frame_over_the_outlets_limit_is_the_callers_fault(world: World) -> None:
+    sender, receiver = world.transport(), world.transport()
+    outlet = sender.connect(receiver.bind("data", max_frame=10_000), receiver.public_key, max_frame=10_000)
+    post(sender, outlet, bytes(10_000))
+    with pytest.raises(FrameError, match="10001 bytes"):
+        sender.send(outlet, bytes(10_001))
+    assert collect(receiver, "data", 1) == [bytes(10_000)]
+
+
+def test_an_inbox_drops_what_is_over_its_own_limit_and_lives_on(world: World) -> None:
+    sender, receiver = world.transport(), world.transport()
+    endpoint = receiver.bind("data", max_frame=10_000)
+    outlet = sender.connect(endpoint, receiver.public_key)
+    post(sender, outlet, b"before")
+    assert collect(receiver, "data", 1) == [b"before"]
+    post(sender, outlet, bytes(11_000))
+
+    received: list[bytes] = []
+
+    def is_back() -> bool:
+        sender.send(outlet, b"after")
+        received.extend(receiver.receive("data", 10))
+        return bool(received)
+
+    until(is_back, sender, receiver)
+    assert set(received) == {b"after"}
+
+
+def test_a_receive_takes_no_more_than_its_limit_and_leaves_the_inbox_readable(world: World) -> None:
+    sender, receiver = world.transport(), world.transport()
+    outlet = sender.connect(receiver.bind("data"), receiver.public_key)
+    for number in range(5):
+        post(sender, outlet, bytes([number]))
+    got = []
+    while len(got) < 5:
+        assert receiver.wait(PATIENCE_S) == ["data"]
+        frames = receiver.receive("data", 1)
+        assert len(frames) == 1
+        got += frames
+    assert got == [bytes([number]) for number in range(5)]
+    assert receiver.wait(0) == []
+
+
+def test_a_busy_inbox_does_not_hide_a_quiet_one(world: World) -> None:
+    sender, receiver = world.transport(), world.transport()
+    data = sender.connect(receiver.bind("data"), receiver.public_key)
+    control = sender.connect(receiver.bind("control"), receiver.public_key)
+    for _ in range(20):
+        post(sender, data, b"d")
+    post(sender, control, b"c")
+    deadline = time.monotonic() + PATIENCE_S
+    while set(ready := receiver.wait(1.0)) != {"data", "control"}:
+        assert ready and time.monotonic() < deadline
+    assert receiver.receive("control", 10) == [b"c"]
+    assert receiver.wait(0) == ["data"]
+
+
+def test_a_wait_without_arrivals_ends_in_time_even_below_a_millisecond(world: World) -> None:
+    transport = world.transport()
+    transport.bind("data")
+    transport.wait(0)
+    begin = time.monotonic()
+    for _ in range(20):
+        assert transport.wait(0.0002) == []
+    took = time.monotonic() - begin
+    assert took >= 20 * 0.0002
+
+
+def test_a_wake_from_another_thread_ends_a_wait(world: World) -> None:
+    transport = world.transport()
+    waiting = threading.Event()
+    results: list[list[str]] = []
+
+    def turn() -> None:
+        waiting.set()
+        results.append(transport.wait(PATIENCE_S * 5))
+
+    thread = threading.Thread(target=turn)
+    thread.start()
+    waiting.wait()
+    transport.wake()
+    thread.join(PATIENCE_S)
+    assert results == [[]]
+
+
+def test_a_wake_before_the_wait_is_not_lost_and_counts_once(world: World) -> None:
+    transport = world.transport()
+    for _ in range(100):
+        transport.wake()
+    begin = time.monotonic()
+    assert transport.wait(PATIENCE_S) == []
+    assert time.monotonic() - begin < PATIENCE_S
+    begin = time.monotonic()
+    assert transport.wait(0.02) == []
+    assert time.monotonic() - begin >= 0.02
+
+
+def test_a_sender_is_pointed_at_a_restarted_receiver(world: World) -> None:
+    sender, first = world.transport(), world.transport()
+    old = sender.connect(first.bind("data"), first.public_key)
+    post(sender, old, b"one")
+    assert collect(first, "data", 1) == [b"one"]
+    first.close()
+    second = world.transport()
+    new = sender.connect(second.bind("data"), second.public_key)
+    sender.disconnect(old)
+    post(sender, new, b"two")
+    assert collect(second, "data", 1) == [b"two"]
+
+
+def test_a_refused_outlet_can_be_disconnected(world: World) -> None:
+    sender, receiver = world.transport(), world.transport()
+    endpoint = receiver.bind("data")
+    receiver.close()
+    outlet = sender.connect(endpoint, receiver.public_key)
+    assert not sender.send(outlet, b"x")
+    sender.disconnect(outlet)
+    assert sender.wait(0) == []
+    assert sender.recovered() == []
+
+
+def test_a_second_bind_on_one_address_fails_loudly(world: World) -> None:
+    sender, first, second = world.transport(), world.transport(), world.transport()
+    endpoint = first.bind("data")
+    with pytest.raises(EnvironmentFault):
+        second.bind("data", endpoint=endpoint)
+    outlet = sender.connect(endpoint, first.public_key)
+    post(sender, outlet, b"mine")
+    assert collect(first, "data", 1) == [b"mine"]
+
+
+def test_an_ipc_or_memory_name_is_never_used_twice(world: World) -> None:
+    if world.kind == "tcp":
+        pytest.skip("the system gives ports out again; keys tell their owners apart")
+    first, second = world.transport(), world.transport()
+    endpoint = first.bind("data")
+    first.close()
+    with pytest.raises(EnvironmentFault, match="never used twice"):
+        second.bind("data", endpoint=endpoint)
+
+
+def test_an_outlet_to_an_inbox_of_the_same_transport_works_beside_others(world: World) -> None:
+    own, other = world.transport(), world.transport()
+    endpoint = own.bind("data")
+    inner, outer = own.connect(endpoint, own.public_key), other.connect(endpoint, own.public_key)
+    frames = [bytes([number]) for number in range(20)]
+    for frame in frames:
+        post(own, inner, b"inner" + frame)
+        post(other, outer, b"outer" + frame)
+    got = collect(own, "data", 40)
+    assert [frame[5:] for frame in got if frame.startswith(b"inner")] == frames
+    assert [frame[5:] for frame in got if frame.startswith(b"outer")] == frames
+    own.unbind("data")
+    assert not own.send(inner, b"late")
+
+
+def test_a_full_inner_outlet_refuses_and_recovers(world: World) -> None:
+    own = world.transport()
+    outlet = own.connect(own.bind("data"), own.public_key)
+    post(own, outlet, b"0")
+    taken = 1
+    while own.send(outlet, bytes([taken])):
+        taken += 1
+    assert taken == WATER_MARK
+    collect(own, "data", 1)
+    own.wait(0)
+    assert own.recovered() == [outlet]
+    assert own.send(outlet, b"x")
+
+
+def test_a_stranger_delivers_not_a_byte_and_is_counted(world: World) -> None:
+    if not world.is_keyed:
+        pytest.skip("a folder's rights keep strangers out")
+    receiver, stranger, friend = world.transport(), world.stranger(), world.transport()
+    endpoint = receiver.bind("data")
+    outlet = stranger.connect(endpoint, receiver.public_key)
+
+    def is_denied() -> bool:
+        assert not stranger.send(outlet, b"stranger")
+        return receiver.statistics().denied > 0
+
+    until(is_denied, receiver, stranger)
+    post(friend, friend.connect(endpoint, receiver.public_key), b"friend")
+    assert collect(receiver, "data", 1) == [b"friend"]
+    assert receiver.receive("data", 1) == []
+
+
+def test_a_peer_that_was_denied_gets_in_once_it_is_allowed(world: World) -> None:
+    if not world.is_keyed:
+        pytest.skip("there is no list")
+    receiver, late = world.transport(), world.stranger()
+    outlet = late.connect(receiver.bind("data"), receiver.public_key)
+
+    def is_denied() -> bool:
+        assert not late.send(outlet, b"too early")
+        return receiver.statistics().denied > 0
+
+    until(is_denied, receiver, late)
+    assert late.public_key is not None
+    receiver.allow([late.public_key])
+    post(late, outlet, b"now")
+    assert collect(receiver, "data", 1) == [b"now"]
+
+
+def test_tcp_without_a_key_is_refused(world: World) -> None:
+    if world.kind != "tcp":
+        pytest.skip("tcp only")
+    sender, receiver = world.transport(), world.transport()
+    with pytest.raises(ConfigError, match="public key"):
+        sender.connect(receiver.bind("data"))
+
+
+def test_closing_twice_is_harmless(world: World) -> None:
+    transport = world.transport()
+    transport.connect(transport.bind("data"), transport.public_key)
+    transport.close(linger_s=0.1)
+    transport.close()
+    transport.wake()
+
+
+class ZmqRouter:
+    """A master's socket, as plain as possible."""
+
+    def __init__(self, endpoint: str) -> None:
+        self.context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        self.socket = self.context.socket(zmq.ROUTER)
+        self.socket.linger = 0
+        self.socket.bind(endpoint)
+
+    def receive(self) -> list[tuple[bytes, bytes]]:
+        messages = []
+        with suppress(zmq.Again):
+            while True:
+                identity, message = self.socket.recv_multipart(zmq.DONTWAIT)
+                messages.append((identity, message))
+        return messages
+
+    def send(self, identity: bytes, message: bytes) -> bool:
+        self.socket.send_multipart([identity, message])
+        return True
+
+    def close(self) -> None:
+        self.socket.close()
+        self.context.term()
+
+
+@pytest.mark.parametrize("kind", ["memory", "ipc"])
+def test_a_link_keeps_messages_until_the_master_is_there_and_brings_its_answers(kind: str) -> None:
+    folder = Path(tempfile.mkdtemp(prefix="tt-"))
+    world = World(kind, folder)
+    worker = world.transport()
+    worker.bind("data")
+    endpoint = "memory://master" if kind == "memory" else f"ipc://{folder}/master"
+    outlet = worker.link("master", endpoint, b"worker-7")
+    assert worker.send(outlet, b"hello")
+    assert worker.send(outlet, b"again")
+    assert worker.wait(0.01) == []
+    router: MemoryRouter | ZmqRouter = MemoryRouter(world.network, endpoint) if kind == "memory" else ZmqRouter(endpoint)
+    got: list[tuple[bytes, bytes]] = []
+
+    def has_both() -> bool:
+        got.extend(router.receive())
+        return len(got) == 2
+
+    until(has_both, worker)
+    assert got == [(b"worker-7", b"hello"), (b"worker-7", b"again")]
+    assert router.send(b"worker-7", b"welcome")
+    assert collect(worker, "master", 1) == [b"welcome"]
+    # A send reads the socket's commands, and with them the news of an answer.
+    router.send(b"worker-7", b"one")
+    worker.send(outlet, b"ping")
+    router.send(b"worker-7", b"two")
+    worker.send(outlet, b"ping")
+    assert collect(worker, "master", 2) == [b"one", b"two"]
+    worker.disconnect(outlet)
+    worker.close()
+    if isinstance(router, ZmqRouter):
+        router.close()
+    shutil.rmtree(folder)

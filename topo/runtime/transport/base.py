@@ -1,0 +1,126 @@
+"""What carries frames between processes, as the worker's loop sees it.
+
+A transport owns *inboxes*, which it binds and reads, and *outlets*, each connected to one inbox elsewhere. One thread calls
+it; only `wake` may be called from others. Nothing but `wait` and `close` blocks.
+
+A transport promises order within one outlet while its connection lives, and bytes that are whole. It does not promise
+delivery: a lost connection loses a run of frames. Edges number their frames and notice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import NewType, Protocol
+
+Outlet = NewType("Outlet", int)
+"""A connection to one remote inbox; never used twice by the same transport."""
+
+MAX_DATA_FRAME = 16 * 1024 * 1024
+"""Bytes that a frame on a data inbox may have."""
+
+MAX_CONTROL_FRAME = 1024 * 1024
+"""Bytes that a frame on a control inbox or a link may have."""
+
+
+@dataclass(frozen=True, slots=True)
+class TransportStatistics:
+    """Totals since the transport was made.
+
+    Attributes:
+        refused: sends that returned False. High-water marks lie above the edge windows, so that on a connected outlet each of
+            these is an alarm; before the connection stands they are ordinary.
+        denied: handshakes that the allow-list turned away or that offered no key.
+    """
+
+    frames_sent: int
+    bytes_sent: int
+    frames_received: int
+    bytes_received: int
+    refused: int
+    denied: int
+
+
+class Transport(Protocol):
+    """Inboxes, outlets and one wait set over all of them."""
+
+    @property
+    def public_key(self) -> str | None:
+        """The key that peers pass to `connect`; None where connections are not encrypted."""
+
+    def bind(self, inbox: str, *, max_frame: int = MAX_DATA_FRAME, endpoint: str | None = None) -> str:
+        """Open an inbox and return the endpoint that others connect to.
+
+        Args:
+            inbox: the caller's name for it, unique among the inboxes that are open.
+            max_frame: a longer frame is dropped together with the connection that brought it.
+            endpoint: an exact address; by default a fresh one is chosen.
+
+        Raises:
+            EnvironmentFault: the address is in use, was in use before (ipc), or is not this machine's.
+        """
+
+    def unbind(self, inbox: str) -> None:
+        """Close an inbox. What it still held is dropped."""
+
+    def connect(self, endpoint: str, public_key: str | None = None, *, max_frame: int = MAX_DATA_FRAME) -> Outlet:
+        """Open an outlet to an inbox, which need not be there yet; connects again by itself until `disconnect`.
+
+        Raises:
+            ConfigError: the endpoint needs a key and none is given, or is not one that this transport can reach.
+        """
+
+    def disconnect(self, outlet: Outlet) -> None:
+        """Close an outlet. What it has not delivered is dropped."""
+
+    def link(self, inbox: str, endpoint: str, identity: bytes, public_key: str | None = None) -> Outlet:
+        """Connect to the topology master, both ways.
+
+        Messages are sent through the outlet; answers are read from `inbox`, which belongs to the wait set. Messages sent
+        before the connection stands are kept. `disconnect` closes both directions.
+
+        Args:
+            identity: how the master addresses this end; unique among all workers and incarnations.
+        """
+
+    def send(self, outlet: Outlet, frame: bytes) -> bool:
+        """Hand over one frame without blocking.
+
+        Returns:
+            False when it was refused: not connected yet, or full. The frame still belongs to the caller, who sends it again
+            after `recovered` has named the outlet, and nothing else on this outlet before it.
+
+        Raises:
+            FrameError: the frame is longer than the outlet's `max_frame`.
+        """
+
+    def wait(self, timeout_s: float | None) -> list[str]:
+        """Block until an inbox is readable, a refused outlet takes frames again, `wake` is called or the time is up.
+
+        Args:
+            timeout_s: seconds, also fractions of a millisecond; 0 polls, None waits without end.
+
+        Returns:
+            The inboxes that are readable, each of them, so that a busy one cannot hide a quiet one; empty for all other reasons.
+        """
+
+    def recovered(self) -> list[Outlet]:
+        """The outlets that refused a frame and, as of the last `wait`, take frames again; each is told once."""
+
+    def receive(self, inbox: str, limit: int) -> list[bytes]:
+        """Take at most `limit` frames without blocking; empty when there are none.
+
+        An inbox that was left with frames is readable at the next `wait`; nobody has to drain it.
+        """
+
+    def wake(self) -> None:
+        """Make the present `wait`, or else the next, return at once. Any thread, and signal handlers, may call it."""
+
+    def allow(self, public_keys: Iterable[str]) -> None:
+        """Replace the list of those who may connect to the inboxes. Connections that stand are not cut."""
+
+    def statistics(self) -> TransportStatistics:
+        """Totals so far."""
+
+    def close(self, linger_s: float = 0.0) -> None:
+        """Close everything; may block up to `linger_s` for frames that are still on their way out. Idempotent."""
