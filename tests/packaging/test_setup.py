@@ -1,0 +1,129 @@
+"""The set-up behind `make run` and `make test`, tried in copies of the checkout without a network."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+HIDE_MODULES = """
+import importlib.util, sys
+real = importlib.util.find_spec
+if sys.orig_argv[1:2] == ["scripts/environment.py"]:
+    hidden = ("ensurepip", "virtualenv", "pip")
+    importlib.util.find_spec = lambda name, package=None: None if name in hidden else real(name, package)
+"""
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """What the set-up reads, in a folder whose path has a space."""
+    copy = tmp_path / "a checkout"
+    shutil.copytree(ROOT / "scripts", copy / "scripts", ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("Makefile", "pyproject.toml", "setup.py", "constraints.txt"):
+        shutil.copy(ROOT / name, copy / name)
+    return copy
+
+
+def run(checkout: Path, *command: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Runs a command there, with no package index and the plainest PATH."""
+    plain = {"PATH": "/usr/bin:/bin", "HOME": str(checkout), "PIP_NO_INDEX": "1", "PYTHON": sys.executable}
+    return subprocess.run(
+        command, cwd=checkout, env={**plain, **environment}, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+    )
+
+
+def environments(checkout: Path) -> list[str]:
+    return sorted(path.name for path in checkout.glob(".venv*") if path.name != ".venv.lock")
+
+
+def pretend_whole(checkout: Path) -> None:
+    """Leaves behind what a complete build leaves: an interpreter and the runtime's stamp."""
+    (checkout / ".venv" / "bin").mkdir(parents=True)
+    (checkout / ".venv" / "bin" / "python").symlink_to(sys.executable)
+    stamp = "import environment as e; e.write_stamp(e.VENV, e.RUNTIME)"
+    subprocess.run([sys.executable, "-c", stamp], env={**os.environ, "PYTHONPATH": str(checkout / "scripts")}, check=True)
+
+
+def test_an_old_python_is_refused_in_one_line_that_names_the_fix(checkout: Path) -> None:
+    old = checkout / "old python"
+    pretend = "import sys; sys.version_info = (3, 10, 13); exec(sys.argv[1])"
+    old.write_text(f"#!/bin/sh\nexec '{sys.executable}' -c '{pretend}' \"$2\"\n")
+    old.chmod(0o755)
+    modern = checkout / "bin" / "python3.11"
+    modern.parent.mkdir()
+    modern.symlink_to(sys.executable)
+
+    result = run(checkout, "make", "run", PYTHON=str(old), PATH=f"{modern.parent}:/usr/bin:/bin")
+
+    first, *rest = result.stderr.splitlines()
+    assert first.startswith(f"topo needs Python 3.11 or newer, and '{old}' is Python 3.10.13; use: make PYTHON=python3")
+    assert all(line.startswith("make") for line in rest)
+    assert result.returncode != 0
+    assert environments(checkout) == []
+
+
+def test_a_python_that_does_not_exist_is_refused_in_one_line(checkout: Path) -> None:
+    result = run(checkout, "sh", "scripts/setup.sh", PYTHON="/nowhere/python")
+
+    assert result.stderr.startswith("topo needs Python 3.11 or newer, and '/nowhere/python' is not a Python that runs;")
+    assert len(result.stderr.splitlines()) == 1
+    assert result.returncode == 1
+
+
+def test_without_any_way_to_make_an_environment_the_package_to_install_is_named(checkout: Path) -> None:
+    (checkout / "hidden").mkdir()
+    (checkout / "hidden" / "sitecustomize.py").write_text(HIDE_MODULES)
+
+    result = run(checkout, "sh", "scripts/setup.sh", PYTHONPATH=str(checkout / "hidden"))
+
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    assert f"(it has no ensurepip); install python{version}-venv, virtualenv or uv" in result.stderr.splitlines()[-1]
+    assert result.returncode == 1
+    assert environments(checkout) == []
+
+
+def test_a_failed_installation_leaves_nothing_behind_and_clears_what_a_killed_one_left(checkout: Path) -> None:
+    (checkout / ".venv.new.1" / ".venv").mkdir(parents=True)
+
+    result = run(checkout, "sh", "scripts/setup.sh", "test")
+
+    assert result.returncode == 1
+    assert "Traceback" not in result.stderr
+    assert result.stderr.splitlines()[-1].startswith("topo: ")
+    assert environments(checkout) == []
+
+
+def test_a_whole_environment_is_used_as_it_is(checkout: Path) -> None:
+    pretend_whole(checkout)
+
+    result = run(checkout, "sh", "scripts/setup.sh")
+
+    assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
+
+
+@pytest.mark.parametrize("name", ["pyproject.toml", "constraints.txt"])
+def test_an_environment_is_not_whole_after_a_change_of_what_it_was_built_from(checkout: Path, name: str) -> None:
+    pretend_whole(checkout)
+    with (checkout / name).open("a") as file:
+        file.write("# changed\n")
+
+    result = run(checkout, "sh", "scripts/setup.sh")
+
+    assert "setting up .venv" in result.stderr
+    assert result.returncode == 1
+    assert environments(checkout) == [".venv"]
+
+
+def test_an_unknown_extra_is_refused_with_those_there_are(checkout: Path) -> None:
+    pretend_whole(checkout)
+
+    result = run(checkout, "sh", "scripts/setup.sh", "tests")
+
+    assert result.stderr == "topo: there is no extra 'tests'; there are dev, examples, java, spark, test\n"
+    assert result.returncode == 1

@@ -1,0 +1,155 @@
+"""What is published: wheel and sdist hold the tree, and the wheel works in an empty folder with what it declares to need."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tarfile
+import venv
+import zipfile
+from dataclasses import dataclass
+from importlib.metadata import Distribution, PathDistribution, distribution
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+from topo.version import __version__
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGES = {"topo": "topo", "cli": "topo_cli"}
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+
+
+@dataclass(frozen=True)
+class Built:
+    wheel: Path
+    sdist: Path
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
+    """Wheel and sdist of a copy of the tree, so that no build folder is left in the checkout."""
+    copy = tmp_path_factory.mktemp("tree")
+    for name in PACKAGES:
+        shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, copy / name)
+    backend = "import sys; from setuptools import build_meta; build_meta.build_sdist(sys.argv[1])"
+    checked(sys.executable, "-c", backend, copy / "dist", cwd=copy)
+    return Built(wheel_of(copy, copy / "dist"), next((copy / "dist").glob("*.tar.gz")))
+
+
+def wheel_of(source: Path, out: Path) -> Path:
+    pip(sys.executable, "wheel", "--no-index", "--no-deps", "--no-build-isolation", "--wheel-dir", out, source)
+    return next(out.glob("*.whl"))
+
+
+def pip(python: str | Path, *arguments: str | Path) -> None:
+    """Runs this environment's pip for the environment of `python`."""
+    checked(sys.executable, "-m", "pip", "--python", python, "--disable-pip-version-check", *arguments)
+
+
+def checked(*command: str | Path, cwd: Path | None = None) -> str:
+    """Runs a command without the settings of the process that runs the tests and returns what it printed."""
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "PYTEST", "VIRTUAL_ENV"))}
+    done = subprocess.run(command, cwd=cwd, env=clean, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"{' '.join(map(str, command))}\n{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+def files_of_the_tree() -> set[str]:
+    """Every file of both packages by the name under which it is installed."""
+    found = ((name, path) for name in PACKAGES for path in (ROOT / name).rglob("*") if path.is_file())
+    return {
+        f"{PACKAGES[name]}/{path.relative_to(ROOT / name).as_posix()}" for name, path in found if "__pycache__" not in path.parts
+    }
+
+
+def files_of_a_wheel(wheel: Path) -> set[str]:
+    with zipfile.ZipFile(wheel) as archive:
+        return {name for name in archive.namelist() if ".dist-info/" not in name}
+
+
+def test_the_wheel_holds_the_files_of_the_tree_and_no_others(built: Built) -> None:
+    assert files_of_a_wheel(built.wheel) == files_of_the_tree()
+
+
+def test_a_wheel_built_from_the_sdist_holds_the_same_files(built: Built, tmp_path: Path) -> None:
+    with tarfile.open(built.sdist) as archive:
+        archive.extractall(tmp_path, filter="data")
+
+    assert files_of_a_wheel(wheel_of(tmp_path / f"topo-{__version__}", tmp_path)) == files_of_the_tree()
+
+
+def test_the_wheel_carries_the_version_the_licence_and_the_type_marker(built: Built) -> None:
+    with zipfile.ZipFile(built.wheel) as archive:
+        names = archive.namelist()
+        metadata = archive.read(f"topo-{__version__}.dist-info/METADATA").decode()
+
+    assert f"\nVersion: {__version__}\n" in metadata
+    assert "\nLicense-Expression: Apache-2.0\n" in metadata
+    assert f"topo-{__version__}.dist-info/licenses/LICENSE" in names
+    assert "topo/py.typed" in names
+
+
+class InstalledWheel:
+    """An environment that holds the wheel, what the wheel declares to need, and nothing else."""
+
+    def __init__(self, folder: Path, wheel: Path) -> None:
+        venv.create(folder, symlinks=True)
+        self.scripts = folder / "bin"
+        places = {"base": str(folder), "platbase": str(folder)}
+        self.packages = Path(sysconfig.get_path("purelib", scheme="venv", vars=places))
+        pip(self.scripts / "python", "install", "--no-index", "--no-deps", wheel)
+        self.bring_dependencies_of(PathDistribution(next(self.packages.glob("topo-*.dist-info"))))
+
+    def bring(self, name: str) -> None:
+        """Copies a package of the environment that runs the tests, and what it needs; scripts are left out."""
+        package = distribution(name)
+        for file in package.files or ():
+            target = self.packages / file
+            if ".." not in file.parts and not target.exists():
+                target.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(str(package.locate_file(file)), target)
+        self.bring_dependencies_of(package)
+
+    def bring_dependencies_of(self, package: Distribution) -> None:
+        for line in package.requires or ():
+            requirement = Requirement(line)
+            if requirement.marker is None or requirement.marker.evaluate({"extra": ""}):
+                self.bring(requirement.name)
+
+
+@pytest.fixture(scope="module")
+def installed(built: Built, tmp_path_factory: pytest.TempPathFactory) -> InstalledWheel:
+    return InstalledWheel(tmp_path_factory.mktemp("wheel"), built.wheel)
+
+
+def test_topo_version_from_the_wheel_names_the_version(installed: InstalledWheel, tmp_path: Path) -> None:
+    assert __version__ in checked(installed.scripts / "topo", "version", cwd=tmp_path)
+
+
+def test_every_module_can_be_imported_with_the_declared_dependencies_alone(installed: InstalledWheel, tmp_path: Path) -> None:
+    import_all = (
+        "import importlib, pkgutil, topo, topo_cli\n"
+        "for package in (topo, topo_cli):\n"
+        "    for module in pkgutil.walk_packages(package.__path__, package.__name__ + '.'):\n"
+        "        if not module.name.endswith('__main__'):\n"
+        "            print(importlib.import_module(module.name).__name__)\n"
+    )
+
+    assert "topo.version" in checked(installed.scripts / "python", "-c", import_all, cwd=tmp_path).split()
+
+
+def test_topo_init_from_the_wheel_writes_a_project_whose_test_passes(installed: InstalledWheel, tmp_path: Path) -> None:
+    checked(installed.scripts / "topo", "init", "first", cwd=tmp_path)
+    installed.bring("pytest")
+
+    summary = checked(installed.scripts / "python", "-m", "pytest", "-p", "no:cacheprovider", cwd=tmp_path / "first")
+
+    assert " passed" in summary.splitlines()[-1]
