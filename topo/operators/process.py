@@ -1,0 +1,181 @@
+"""The process-function operator: user code for each element and for timers, with keyed state and side streams.
+
+What a function emits carries the timestamp of what it is called for: the element's (or none), or the event-time timer's. What it
+emits from a processing-time timer carries none, for the clock says nothing about event time.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Any, Protocol
+
+from topo.errors import UserError
+from topo.operators.base import KeyedOperator
+from topo.operators.clock import MAX_TIMESTAMP, MIN_TIMESTAMP
+from topo.operators.state import KeyedState
+from topo.operators.timers import TimerService
+
+
+class TimeDomain(Enum):
+    """What a timer goes by."""
+
+    EVENT_TIME = "event time"
+    PROCESSING_TIME = "processing time"
+
+
+class ProcessCollector:
+    """What a process function emits with. Valid during the call it was given to."""
+
+    __slots__ = ("_operator",)
+
+    def __init__(self, operator: ProcessOperator) -> None:
+        self._operator = operator
+
+    def emit(self, value: Any, stream: str | None = None) -> None:
+        """Emit one result, on the main stream or on a side stream."""
+        operator = self._operator
+        if stream is None:
+            operator.output.emit(value, operator.timestamp)
+        else:
+            operator.output.side(stream, value, operator.timestamp)
+
+
+class ProcessContext:
+    """What a process function knows and may do. One object serves all calls; what it says belongs to the call at hand."""
+
+    __slots__ = ("_operator", "_timers")
+
+    def __init__(self, operator: ProcessOperator, timers: TimerService) -> None:
+        self._operator = operator
+        self._timers = timers
+
+    @property
+    def key(self) -> Any:
+        """The key of the element or of the timer."""
+        return self._operator.keys.key
+
+    @property
+    def timestamp(self) -> int | None:
+        """The timestamp of the element (None if it has none) or of the timer."""
+        return self._operator.called_for
+
+    @property
+    def domain(self) -> TimeDomain | None:
+        """What the timer at hand goes by; None while an element is processed."""
+        return self._operator.domain
+
+    @property
+    def current_watermark(self) -> int:
+        """Milliseconds; MIN_TIMESTAMP before the first watermark."""
+        return self._timers.current_watermark
+
+    @property
+    def current_processing_time(self) -> int:
+        """The clock, in milliseconds."""
+        return self._timers.current_processing_time
+
+    @property
+    def state(self) -> KeyedState:
+        """Keyed state by name. Ask for a handle once, in `open`, and use it in every call."""
+        return self._operator.state
+
+    def register_event_time_timer(self, timestamp: int) -> None:
+        """Have `on_timer` called for this key when the watermark reaches `timestamp` (ms); at the next one if it is there.
+
+        Raises:
+            UserError: not a 64-bit number.
+        """
+        self._timers.register_event_timer(None, _checked(timestamp))
+
+    def register_processing_time_timer(self, timestamp: int) -> None:
+        """Have `on_timer` called for this key when the clock reaches `timestamp` (ms).
+
+        Raises:
+            UserError: not a 64-bit number.
+        """
+        self._timers.register_processing_timer(None, _checked(timestamp))
+
+    def delete_event_time_timer(self, timestamp: int) -> None:
+        """Undo a registration for this key; nothing happens when there is none."""
+        self._timers.delete_event_timer(None, timestamp)
+
+    def delete_processing_time_timer(self, timestamp: int) -> None:
+        """Undo a registration for this key; nothing happens when there is none."""
+        self._timers.delete_processing_timer(None, timestamp)
+
+    def output(self, stream: str, value: Any) -> None:
+        """Emit to a side stream, with the timestamp that the main output would have.
+
+        Raises:
+            UserError: no stream is given.
+        """
+        if not isinstance(stream, str):
+            raise UserError(f"a side output needs the name of its stream; got {stream!r}")
+        self._operator.output.side(stream, value, self._operator.timestamp)
+
+
+class ProcessFunction(Protocol):
+    """What the operator calls. All calls come from one thread, one at a time."""
+
+    def open(self, context: ProcessContext) -> None:
+        """Called once before everything else: ask for state handles here. There is no key yet, so no timers either."""
+
+    def process(self, value: Any, context: ProcessContext, collector: ProcessCollector) -> None:
+        """Called for each element."""
+
+    def on_timer(self, timestamp: int, context: ProcessContext, collector: ProcessCollector) -> None:
+        """Called when a timer is due, with its timestamp and its key; `context.domain` says what it goes by."""
+
+    def close(self) -> None:
+        """Called once after everything else."""
+
+
+class ProcessOperator(KeyedOperator):
+    """Runs a process function.
+
+    Attributes:
+        timestamp: what output carries during the call at hand.
+        called_for: timestamp of the element or the timer at hand.
+        domain: of the timer at hand; None for an element.
+    """
+
+    def __init__(self, function: ProcessFunction) -> None:
+        self._function = function
+        self.timestamp: int | None = None
+        self.called_for: int | None = None
+        self.domain: TimeDomain | None = None
+
+    def open(self) -> None:
+        """Claim the timers, open the function."""
+        self._process_context = ProcessContext(self, self.timers.get("user-timers", self))
+        self._collector = ProcessCollector(self)
+        self._function.open(self._process_context)
+
+    def process_element(self, key: Any, value: Any, timestamp: int | None) -> None:
+        """Call the function for one element."""
+        self.keys.key = key
+        self.timestamp = self.called_for = timestamp
+        self.domain = None
+        self._function.process(value, self._process_context, self._collector)
+
+    def on_event_time(self, key: Any, namespace: Any, timestamp: int) -> None:
+        """Call the function for a timer; output carries the timer's timestamp."""
+        self.timestamp = self.called_for = timestamp
+        self.domain = TimeDomain.EVENT_TIME
+        self._function.on_timer(timestamp, self._process_context, self._collector)
+
+    def on_processing_time(self, key: Any, namespace: Any, timestamp: int) -> None:
+        """Call the function for a timer; output carries no timestamp."""
+        self.timestamp, self.called_for = None, timestamp
+        self.domain = TimeDomain.PROCESSING_TIME
+        self._function.on_timer(timestamp, self._process_context, self._collector)
+
+    def close(self) -> None:
+        """Close the function."""
+        self._function.close()
+
+
+def _checked(timestamp: int) -> int:
+    if not MIN_TIMESTAMP <= timestamp <= MAX_TIMESTAMP:
+        raise UserError(f"a timer's timestamp is a signed 64-bit number of milliseconds; got {timestamp}")
+    return timestamp
