@@ -1,0 +1,243 @@
+"""Aggregates: what a window keeps of its elements instead of the elements themselves.
+
+`field` names what is aggregated: a field of the tuple, a position, a function of the element, or None for the element itself.
+An accumulator is a value that a tuple could carry (numbers, text, lists), because it is part of every snapshot.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from operator import itemgetter
+from typing import Any
+
+from topo.errors import UserError
+
+Field = str | int | Callable[[Any], Any] | None
+
+
+class AggregateFunction(ABC):
+    """An aggregate of your own. One instance serves all keys and windows: everything it knows is in the accumulator.
+
+    Attributes:
+        fields: names of the result. With one name `get_result` returns the value, with several a tuple of as many.
+    """
+
+    fields: tuple[str, ...] = ("result",)
+
+    @abstractmethod
+    def create_accumulator(self) -> Any:
+        """Return the accumulator of a window without elements."""
+
+    @abstractmethod
+    def add(self, value: Any, accumulator: Any) -> Any:
+        """Return the accumulator with `value` in it; may change and return the one it got."""
+
+    @abstractmethod
+    def get_result(self, accumulator: Any) -> Any:
+        """Return the result of the window; must not change the accumulator, for a window may fire more than once."""
+
+    def merge(self, first: Any, second: Any) -> Any:
+        """Return the accumulator of both; needed by session windows only. May change and return `first`."""
+        raise UserError(f"{type(self).__name__} has no merge, which windows that merge need")
+
+    def bind(self, fields: tuple[str, ...]) -> AggregateFunction:
+        """Return this aggregate for elements that are plain rows of `fields`: names become positions."""
+        return self
+
+
+def _getter(field: Field) -> Callable[[Any], Any]:
+    if field is None:
+        return lambda value: value
+    return field if callable(field) else itemgetter(field)
+
+
+class _OverField(AggregateFunction):
+    """Shared by the aggregates of one field."""
+
+    def __init__(self, field: Field = None) -> None:
+        self.field = field
+        self._get = _getter(field)
+
+    def bind(self, fields: tuple[str, ...]) -> AggregateFunction:
+        """Turn the field's name into its position.
+
+        Raises:
+            UserError: there is no such field.
+        """
+        if not isinstance(self.field, str):
+            return self
+        if self.field not in fields:
+            raise UserError(f"{type(self).__name__} of {self.field!r}: the input has the fields {', '.join(fields)}")
+        return type(self)(fields.index(self.field))
+
+
+class Count(AggregateFunction):
+    """How many elements."""
+
+    fields = ("count",)
+
+    def create_accumulator(self) -> int:
+        """Nothing counted."""
+        return 0
+
+    def add(self, value: Any, accumulator: int) -> int:
+        """One more."""
+        return accumulator + 1
+
+    def get_result(self, accumulator: int) -> int:
+        """The count."""
+        return accumulator
+
+    def merge(self, first: int, second: int) -> int:
+        """Both together."""
+        return first + second
+
+
+class Sum(_OverField):
+    """The sum of a field; 0 to begin with, so integers stay integers."""
+
+    fields = ("sum",)
+
+    def create_accumulator(self) -> Any:
+        """Zero."""
+        return 0
+
+    def add(self, value: Any, accumulator: Any) -> Any:
+        """Add the field."""
+        return accumulator + self._get(value)
+
+    def get_result(self, accumulator: Any) -> Any:
+        """The sum."""
+        return accumulator
+
+    def merge(self, first: Any, second: Any) -> Any:
+        """Both together."""
+        return first + second
+
+
+class _Extreme(_OverField):
+    """Keeps one of two values; the first of equal ones."""
+
+    def create_accumulator(self) -> Any:
+        """Nothing seen."""
+        return None
+
+    def _choose(self, first: Any, second: Any) -> Any:
+        raise NotImplementedError
+
+    def add(self, value: Any, accumulator: Any) -> Any:
+        """Compare with the field."""
+        got = self._get(value)
+        return got if accumulator is None else self._choose(accumulator, got)
+
+    def get_result(self, accumulator: Any) -> Any:
+        """The value kept."""
+        return accumulator
+
+    def merge(self, first: Any, second: Any) -> Any:
+        """The one of both."""
+        if first is None or second is None:
+            return second if first is None else first
+        return self._choose(first, second)
+
+
+class Min(_Extreme):
+    """The smallest value of a field."""
+
+    fields = ("min",)
+
+    def _choose(self, first: Any, second: Any) -> Any:
+        return min(first, second)
+
+
+class Max(_Extreme):
+    """The greatest value of a field."""
+
+    fields = ("max",)
+
+    def _choose(self, first: Any, second: Any) -> Any:
+        return max(first, second)
+
+
+class Mean(_OverField):
+    """The arithmetic mean of a field."""
+
+    fields = ("mean",)
+
+    def create_accumulator(self) -> Any:
+        """Sum and count."""
+        return (0, 0)
+
+    def add(self, value: Any, accumulator: Any) -> Any:
+        """Add the field to the sum."""
+        return (accumulator[0] + self._get(value), accumulator[1] + 1)
+
+    def get_result(self, accumulator: Any) -> Any:
+        """Sum by count; None when an evictor left no element."""
+        return accumulator[0] / accumulator[1] if accumulator[1] else None
+
+    def merge(self, first: Any, second: Any) -> Any:
+        """Both together."""
+        return (first[0] + second[0], first[1] + second[1])
+
+
+class Collect(_OverField):
+    """All values of a field as a tuple, in order of arrival."""
+
+    fields = ("values",)
+
+    def create_accumulator(self) -> list[Any]:
+        """An empty list."""
+        return []
+
+    def add(self, value: Any, accumulator: list[Any]) -> list[Any]:
+        """Append the field."""
+        accumulator.append(self._get(value))
+        return accumulator
+
+    def get_result(self, accumulator: list[Any]) -> tuple[Any, ...]:
+        """The values."""
+        return tuple(accumulator)
+
+    def merge(self, first: list[Any], second: list[Any]) -> list[Any]:
+        """One after the other."""
+        first.extend(second)
+        return first
+
+
+class Together(AggregateFunction):
+    """Several aggregates at once, each with one result, named: `Together(trips=Count(), distance=Sum("miles"))`."""
+
+    def __init__(self, **named: AggregateFunction) -> None:
+        if not named:
+            raise UserError("Together needs at least one aggregate: Together(count=Count())")
+        self._named = named
+        self._parts = tuple(named.values())
+        self.fields = tuple(named)
+
+    def bind(self, fields: tuple[str, ...]) -> AggregateFunction:
+        """Bind every part."""
+        return Together(**{name: part.bind(fields) for name, part in self._named.items()})
+
+    def create_accumulator(self) -> list[Any]:
+        """One accumulator for each part."""
+        return [part.create_accumulator() for part in self._parts]
+
+    def add(self, value: Any, accumulator: list[Any]) -> list[Any]:
+        """Add to every part."""
+        for index, part in enumerate(self._parts):
+            accumulator[index] = part.add(value, accumulator[index])
+        return accumulator
+
+    def get_result(self, accumulator: list[Any]) -> Any:
+        """The results of the parts, in the order of their names."""
+        results = self._results(accumulator)
+        return results if len(results) > 1 else results[0]
+
+    def merge(self, first: list[Any], second: list[Any]) -> list[Any]:
+        """Merge every part."""
+        return [part.merge(one, other) for part, one, other in zip(self._parts, first, second, strict=True)]
+
+    def _results(self, accumulator: Iterable[Any]) -> tuple[Any, ...]:
+        return tuple(part.get_result(one) for part, one in zip(self._parts, accumulator, strict=True))

@@ -1,0 +1,136 @@
+"""What users declare about asynchronous calls: the order of results, and when a call is tried again."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import Enum
+from typing import Any
+
+from topo.api.durations import duration_ms
+from topo.errors import TopoError, UserError
+
+ResultPredicate = Callable[[Sequence[Any]], bool]
+ErrorPredicate = Callable[[BaseException], bool]
+
+
+class AsyncTimeout(TopoError):
+    """An asynchronous call, with all its retries, took longer than its timeout."""
+
+
+class AsyncMode(Enum):
+    """In which order results leave."""
+
+    ORDERED = "ordered"
+    """In the order of the inputs."""
+    UNORDERED = "unordered"
+    """As they complete, but never across a watermark."""
+
+
+class RetryStrategy(ABC):
+    """When a call is made again. Without a predicate that holds, never.
+
+    Attributes:
+        result_predicate: of the list of results; whether they ask for another attempt.
+        error_predicate: of the exception; whether it asks for another attempt.
+    """
+
+    result_predicate: ResultPredicate | None = None
+    error_predicate: ErrorPredicate | None = None
+
+    @abstractmethod
+    def can_retry(self, attempt: int) -> bool:
+        """Whether another attempt may follow attempt number `attempt`, counted from 1."""
+
+    @abstractmethod
+    def backoff_ms(self, attempt: int) -> int:
+        """Milliseconds to wait after attempt number `attempt`, counted from 1."""
+
+
+def _check_attempts(max_attempts: int) -> None:
+    if max_attempts <= 0:
+        raise UserError(f"a retry strategy needs max_attempts above zero; got {max_attempts}")
+
+
+class FixedDelayRetry(RetryStrategy):
+    """The same pause before each of at most `max_attempts` repetitions."""
+
+    def __init__(
+        self,
+        max_attempts: int,
+        delay: str | timedelta,
+        *,
+        if_result: ResultPredicate | None = None,
+        if_error: ErrorPredicate | None = None,
+    ) -> None:
+        _check_attempts(max_attempts)
+        self._max_attempts = max_attempts
+        self._delay_ms = duration_ms(delay)
+        self.result_predicate = if_result
+        self.error_predicate = if_error
+
+    def can_retry(self, attempt: int) -> bool:
+        """Whether fewer than `max_attempts` repetitions were made."""
+        return attempt <= self._max_attempts
+
+    def backoff_ms(self, attempt: int) -> int:
+        """The delay."""
+        return self._delay_ms
+
+
+class ExponentialBackoffRetry(RetryStrategy):
+    """A pause that grows by a factor up to a limit, before each of at most `max_attempts` repetitions."""
+
+    def __init__(
+        self,
+        max_attempts: int,
+        initial_delay: str | timedelta,
+        max_delay: str | timedelta,
+        multiplier: float = 2.0,
+        *,
+        if_result: ResultPredicate | None = None,
+        if_error: ErrorPredicate | None = None,
+    ) -> None:
+        _check_attempts(max_attempts)
+        self._max_attempts = max_attempts
+        self._initial_ms = duration_ms(initial_delay)
+        self._max_ms = duration_ms(max_delay)
+        self._multiplier = multiplier
+        self.result_predicate = if_result
+        self.error_predicate = if_error
+
+    def can_retry(self, attempt: int) -> bool:
+        """Whether fewer than `max_attempts` repetitions were made."""
+        return attempt <= self._max_attempts
+
+    def backoff_ms(self, attempt: int) -> int:
+        """The initial delay after attempt 1, then each time the one before multiplied."""
+        delay_ms = self._initial_ms
+        for _ in range(attempt - 1):
+            delay_ms = min(int(delay_ms * self._multiplier), self._max_ms)
+        return delay_ms
+
+
+@dataclass(frozen=True, slots=True)
+class AsyncSettings:
+    """How an async operator treats its calls.
+
+    Attributes:
+        mode: the order of the results.
+        capacity: elements and watermarks in flight at most; above zero.
+        timeout_ms: for one element with all its attempts; 0 for none.
+        retry: when to try again; None for never.
+    """
+
+    mode: AsyncMode = AsyncMode.ORDERED
+    capacity: int = 100
+    timeout_ms: int = 0
+    retry: RetryStrategy | None = None
+
+    def __post_init__(self) -> None:
+        if self.capacity <= 0:
+            raise UserError(f"an async operator needs a capacity above zero; got {self.capacity}")
+        if self.timeout_ms < 0:
+            raise UserError(f"an async timeout is zero (none) or more; got {self.timeout_ms} ms")

@@ -1,0 +1,68 @@
+"""Evictors: what is taken out of a window's buffer before or after its function sees it.
+
+An evictor makes the window keep its elements one by one, with their timestamps; what it takes out never comes back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, NamedTuple
+
+from topo.api.durations import duration_ms
+from topo.errors import UserError
+
+
+class TimestampedValue(NamedTuple):
+    """An element of a window's buffer; `timestamp` is None when the element has none."""
+
+    value: Any
+    timestamp: int | None
+
+
+class Evictor:
+    """An evictor of your own. Both methods change `elements`, a list in order of arrival, in place."""
+
+    def evict_before(self, elements: list[TimestampedValue], window: Any, watermark: int, clock: int) -> None:
+        """Called at each firing, before the window function."""
+
+    def evict_after(self, elements: list[TimestampedValue], window: Any, watermark: int, clock: int) -> None:
+        """Called at each firing, after the window function."""
+
+
+@dataclass(frozen=True, slots=True)
+class CountEvictor:
+    """Keeps the last `count` elements."""
+
+    count: int
+    after: bool = False
+
+    def __post_init__(self) -> None:
+        if self.count < 0:
+            raise UserError(f"a count evictor keeps zero or more elements; got {self.count}")
+
+
+@dataclass(frozen=True, slots=True)
+class TimeEvictor:
+    """Keeps the elements that are younger than `span_ms`, counted back from the greatest timestamp in the buffer."""
+
+    span_ms: int
+    after: bool = False
+
+    @classmethod
+    def of(cls, span: str | timedelta, *, after: bool = False) -> TimeEvictor:
+        """Declare an evictor that keeps the last `span` of event time."""
+        return cls(duration_ms(span), after)
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaEvictor:
+    """Drops the elements whose distance `delta(element, last element)` is `threshold` or more."""
+
+    threshold: float
+    delta: Callable[[Any, Any], float]
+    after: bool = False
+
+
+EvictorLike = CountEvictor | TimeEvictor | DeltaEvictor | Evictor

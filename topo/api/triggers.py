@@ -1,0 +1,218 @@
+"""Triggers: when a window's contents go to its function, and when they are dropped.
+
+The built-in ones are descriptions that `topo.operators.triggers` gives behaviour. A trigger of your own derives from `Trigger`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import Enum
+from typing import Any, Protocol
+
+from topo.api.durations import duration_ms
+from topo.errors import UserError
+
+
+class TriggerResult(Enum):
+    """What the window operator does after a trigger was asked."""
+
+    CONTINUE = "continue"
+    """Nothing."""
+    FIRE = "fire"
+    """Calls the window function and keeps the contents."""
+    PURGE = "purge"
+    """Drops the contents; timers, the trigger's state and the window itself stay."""
+    FIRE_AND_PURGE = "fire_and_purge"
+    """Both, in this order."""
+
+
+class TriggerContext(Protocol):
+    """What a trigger sees and may do; timers and state belong to one key and window."""
+
+    @property
+    def current_watermark(self) -> int:
+        """Milliseconds; -2**63 before the first watermark."""
+
+    @property
+    def current_processing_time(self) -> int:
+        """The clock, in milliseconds."""
+
+    def register_event_time_timer(self, timestamp: int) -> None:
+        """Have `on_event_time` called when the watermark reaches `timestamp`."""
+
+    def register_processing_time_timer(self, timestamp: int) -> None:
+        """Have `on_processing_time` called when the clock reaches `timestamp`."""
+
+    def delete_event_time_timer(self, timestamp: int) -> None:
+        """Undo a registration; nothing happens when there is none."""
+
+    def delete_processing_time_timer(self, timestamp: int) -> None:
+        """Undo a registration; nothing happens when there is none."""
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """Return the value kept under `name`, or `default`."""
+
+    def put(self, name: str, value: Any) -> None:
+        """Keep a value (one that a tuple could carry) under `name`."""
+
+    def forget(self, name: str) -> None:
+        """Drop what is kept under `name`."""
+
+
+class OnMergeContext(TriggerContext, Protocol):
+    """What a trigger sees when windows were merged; it belongs to the window that resulted."""
+
+    def merge(self, name: str, combine: Callable[[Any, Any], Any]) -> Any:
+        """Move what the merged windows keep under `name` to the result, combined; return it, or None when none keeps anything."""
+
+
+class Trigger(ABC):
+    """A trigger of your own. One instance serves all keys and windows: keep what belongs to one of them in the context."""
+
+    @property
+    def can_merge(self) -> bool:
+        """Whether `on_merge` is supported; a trigger that says no is refused with session windows."""
+        return False
+
+    @abstractmethod
+    def on_element(self, value: Any, timestamp: int, window: Any, context: TriggerContext) -> TriggerResult:
+        """Called for each element, after it was added to the window. `timestamp` is -2**63 when it has none."""
+
+    @abstractmethod
+    def on_event_time(self, time: int, window: Any, context: TriggerContext) -> TriggerResult:
+        """Called when a timer of this window is due by the watermark; also by timers that others registered for it."""
+
+    @abstractmethod
+    def on_processing_time(self, time: int, window: Any, context: TriggerContext) -> TriggerResult:
+        """Called when a timer of this window is due by the clock."""
+
+    def on_merge(self, window: Any, context: OnMergeContext) -> None:
+        """Called when windows were merged into `window`, before `clear` is called for each of them."""
+        raise UserError(f"{type(self).__name__} cannot merge windows")
+
+    @abstractmethod
+    def clear(self, window: Any, context: TriggerContext) -> None:
+        """Called when the window is cleaned up or was merged into another: drop the state and the timers it still has."""
+
+
+@dataclass(frozen=True, slots=True)
+class EventTimeTrigger:
+    """Fires when the watermark passes the end of the window, and again at once for each late element that is still allowed."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessingTimeTrigger:
+    """Fires when the clock passes the end of the window."""
+
+
+@dataclass(frozen=True, slots=True)
+class CountTrigger:
+    """Fires each time `count` elements have come."""
+
+    count: int
+
+    def __post_init__(self) -> None:
+        if self.count <= 0:
+            raise UserError(f"a count trigger needs a count above zero; got {self.count}")
+
+
+@dataclass(frozen=True, slots=True)
+class ContinuousEventTimeTrigger:
+    """Fires every `interval_ms` of event time from the first element on, and at the end of the window."""
+
+    interval_ms: int
+
+    def __post_init__(self) -> None:
+        if self.interval_ms <= 0:
+            raise UserError(f"a continuous trigger needs an interval above zero; got {self.interval_ms} ms")
+
+    @classmethod
+    def of(cls, interval: str | timedelta) -> ContinuousEventTimeTrigger:
+        """Declare a trigger that fires every `interval`."""
+        return cls(duration_ms(interval))
+
+
+@dataclass(frozen=True, slots=True)
+class ContinuousProcessingTimeTrigger:
+    """Fires every `interval_ms` of the clock from the first element on."""
+
+    interval_ms: int
+
+    def __post_init__(self) -> None:
+        if self.interval_ms <= 0:
+            raise UserError(f"a continuous trigger needs an interval above zero; got {self.interval_ms} ms")
+
+    @classmethod
+    def of(cls, interval: str | timedelta) -> ContinuousProcessingTimeTrigger:
+        """Declare a trigger that fires every `interval`."""
+        return cls(duration_ms(interval))
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaTrigger:
+    """Fires when `delta(element of the last firing, element)` is greater than `threshold`."""
+
+    threshold: float
+    delta: Callable[[Any, Any], float]
+
+
+@dataclass(frozen=True, slots=True)
+class NeverTrigger:
+    """Never fires."""
+
+
+@dataclass(frozen=True, slots=True)
+class EndOfStreamTrigger:
+    """Fires once, when the input has ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class PurgingTrigger:
+    """Does what `inner` does, and drops the contents at each firing."""
+
+    inner: TriggerLike
+
+    @classmethod
+    def of(cls, inner: TriggerLike) -> PurgingTrigger:
+        """Declare the purging form of `inner`."""
+        return cls(inner)
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessingTimeoutTrigger:
+    """Does what `inner` does, and fires as well when it has not fired for `timeout_ms` since the first element.
+
+    Attributes:
+        resets_on_element: each element starts the time-out again.
+        clears_on_timeout: the time-out clears the state of `inner`.
+    """
+
+    inner: TriggerLike
+    timeout_ms: int
+    resets_on_element: bool = False
+    clears_on_timeout: bool = True
+
+    @classmethod
+    def of(
+        cls, inner: TriggerLike, timeout: str | timedelta, *, resets_on_element: bool = False, clears_on_timeout: bool = True
+    ) -> ProcessingTimeoutTrigger:
+        """Declare `inner` with a time-out by the clock."""
+        return cls(inner, duration_ms(timeout), resets_on_element, clears_on_timeout)
+
+
+TriggerLike = (
+    EventTimeTrigger
+    | ProcessingTimeTrigger
+    | CountTrigger
+    | ContinuousEventTimeTrigger
+    | ContinuousProcessingTimeTrigger
+    | DeltaTrigger
+    | NeverTrigger
+    | EndOfStreamTrigger
+    | PurgingTrigger
+    | ProcessingTimeoutTrigger
+    | Trigger
+)

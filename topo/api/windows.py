@@ -1,0 +1,325 @@
+"""What users declare about windows: the windows themselves, their assigners, and the functions over their contents.
+
+Everything here is a description; `topo.operators` gives it behaviour. Windows, triggers and evictors keep Flink's names and
+rules. A user's own assigner, trigger or evictor derives from the base class and is used as it is.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import Enum
+from typing import Any, Final, NamedTuple, Protocol
+
+from topo.api.durations import duration_ms
+from topo.api.evictors import CountEvictor, DeltaEvictor, Evictor, EvictorLike, TimeEvictor, TimestampedValue
+from topo.api.streams import DEFAULT_STREAM
+from topo.api.triggers import (
+    ContinuousEventTimeTrigger,
+    ContinuousProcessingTimeTrigger,
+    CountTrigger,
+    DeltaTrigger,
+    EndOfStreamTrigger,
+    EventTimeTrigger,
+    NeverTrigger,
+    OnMergeContext,
+    ProcessingTimeoutTrigger,
+    ProcessingTimeTrigger,
+    PurgingTrigger,
+    Trigger,
+    TriggerContext,
+    TriggerLike,
+    TriggerResult,
+)
+from topo.errors import UserError
+
+__all__ = [
+    "AssignerLike", "ContinuousEventTimeTrigger", "ContinuousProcessingTimeTrigger", "CountEvictor", "CountTrigger",
+    "CountWindows", "DeltaEvictor", "DeltaTrigger", "EndOfStreamTrigger", "EventTimeSessionWindows", "EventTimeTrigger",
+    "Evictor", "EvictorLike", "GlobalWindow", "GlobalWindows", "NeverTrigger", "OnMergeContext", "ProcessWindowFunction",
+    "ProcessingTimeSessionWindows", "ProcessingTimeTrigger", "ProcessingTimeoutTrigger", "PurgingTrigger", "ReduceFunction",
+    "SessionWindows", "SlidingEventTimeWindows", "SlidingProcessingTimeWindows", "SlidingWindows", "TimeEvictor",
+    "TimeWindow", "TimestampedValue", "Trigger", "TriggerContext", "TriggerLike", "TriggerResult", "TumblingEventTimeWindows",
+    "TumblingProcessingTimeWindows", "TumblingWindows", "Window", "WindowAssigner", "WindowCollector", "WindowContext",
+    "WindowStagger",
+]  # fmt: skip
+
+_MAX_TIMESTAMP: Final = 2**63 - 1
+
+Duration = str | timedelta
+
+
+class TimeWindow(NamedTuple):
+    """The half-open interval [start, end) in milliseconds. Equal, ordered and hashed by its bounds."""
+
+    start: int
+    end: int
+
+    @property
+    def max_timestamp(self) -> int:
+        """The last millisecond that belongs to the window."""
+        return self.end - 1
+
+    def intersects(self, other: TimeWindow) -> bool:
+        """Whether the two overlap or touch; windows that only touch are merged too."""
+        return self.start <= other.end and self.end >= other.start
+
+    def cover(self, other: TimeWindow) -> TimeWindow:
+        """The smallest window that contains both."""
+        return TimeWindow(min(self.start, other.start), max(self.end, other.end))
+
+
+class GlobalWindow(NamedTuple):
+    """The one window that holds everything. It never ends, so it is never cleaned up; all instances are equal."""
+
+    @property
+    def max_timestamp(self) -> int:
+        """The end of time."""
+        return _MAX_TIMESTAMP
+
+
+Window = TimeWindow | GlobalWindow
+
+
+class WindowAssigner(ABC):
+    """Decides which windows an element belongs to. Derive from it for an assigner of your own.
+
+    Attributes:
+        is_event_time: whether lateness and clean-up go by the watermark (else by the clock).
+        is_merging: whether the windows of one key that overlap or touch are merged into one.
+    """
+
+    is_event_time: bool = True
+    is_merging: bool = False
+
+    @abstractmethod
+    def assign(self, value: Any, timestamp: int, clock: Callable[[], int]) -> Sequence[Window]:
+        """Return the windows of one element, in the order in which they are to be processed.
+
+        Args:
+            value: the element.
+            timestamp: its event time in milliseconds; -2**63 when it has none.
+            clock: gives the processing time in milliseconds.
+        """
+
+    @abstractmethod
+    def default_trigger(self) -> TriggerLike:
+        """The trigger that is used when none is declared."""
+
+
+class WindowStagger(Enum):
+    """How the windows of different tasks are shifted against each other, so that not all fire at the same moment."""
+
+    ALIGNED = "aligned"
+    """Not at all."""
+    NATURAL = "natural"
+    """By how far the clock was into its own window when the task's first element arrived."""
+    RANDOM = "random"
+    """By a random part of the size."""
+
+
+@dataclass(frozen=True, slots=True)
+class TumblingWindows:
+    """Windows of one size, one after the other without gap. Made by the `of` of the two classes below."""
+
+    size_ms: int
+    offset_ms: int
+    stagger: WindowStagger
+    is_event_time: bool
+
+    def __post_init__(self) -> None:
+        if abs(self.offset_ms) >= self.size_ms:
+            raise UserError(f"tumbling windows need |offset| < size; got offset {self.offset_ms} ms, size {self.size_ms} ms")
+
+
+class TumblingEventTimeWindows:
+    """Tumbling windows over event time."""
+
+    @staticmethod
+    def of(size: Duration, *, offset: Duration = "0s", stagger: WindowStagger | str = WindowStagger.ALIGNED) -> TumblingWindows:
+        """Declare windows of `size`, shifted by `offset` against the epoch (a time zone, say)."""
+        return TumblingWindows(duration_ms(size), duration_ms(offset), WindowStagger(stagger), is_event_time=True)
+
+
+class TumblingProcessingTimeWindows:
+    """Tumbling windows over the clock of the machine; the timestamps of the elements are not looked at."""
+
+    @staticmethod
+    def of(size: Duration, *, offset: Duration = "0s", stagger: WindowStagger | str = WindowStagger.ALIGNED) -> TumblingWindows:
+        """Declare windows of `size`, shifted by `offset` against the epoch."""
+        return TumblingWindows(duration_ms(size), duration_ms(offset), WindowStagger(stagger), is_event_time=False)
+
+
+@dataclass(frozen=True, slots=True)
+class SlidingWindows:
+    """Windows of one size that start every `slide`. A slide above the size leaves gaps: an element may be in no window."""
+
+    size_ms: int
+    slide_ms: int
+    offset_ms: int
+    is_event_time: bool
+
+    def __post_init__(self) -> None:
+        if abs(self.offset_ms) >= self.slide_ms or self.size_ms <= 0:
+            raise UserError(
+                "sliding windows need |offset| < slide and size > 0; "
+                f"got offset {self.offset_ms} ms, slide {self.slide_ms} ms, size {self.size_ms} ms"
+            )
+
+
+class SlidingEventTimeWindows:
+    """Sliding windows over event time."""
+
+    @staticmethod
+    def of(size: Duration, slide: Duration, *, offset: Duration = "0s") -> SlidingWindows:
+        """Declare windows of `size` that start every `slide`, shifted by `offset` against the epoch."""
+        return SlidingWindows(duration_ms(size), duration_ms(slide), duration_ms(offset), is_event_time=True)
+
+
+class SlidingProcessingTimeWindows:
+    """Sliding windows over the clock of the machine."""
+
+    @staticmethod
+    def of(size: Duration, slide: Duration, *, offset: Duration = "0s") -> SlidingWindows:
+        """Declare windows of `size` that start every `slide`, shifted by `offset` against the epoch."""
+        return SlidingWindows(duration_ms(size), duration_ms(slide), duration_ms(offset), is_event_time=False)
+
+
+@dataclass(frozen=True, slots=True)
+class SessionWindows:
+    """Windows that grow as long as elements of the key follow each other within a gap.
+
+    Attributes:
+        gap: milliseconds, or a function from the element to a duration ("30s", timedelta), called for each element.
+    """
+
+    gap: int | Callable[[Any], Duration]
+    is_event_time: bool
+
+    def __post_init__(self) -> None:
+        if isinstance(self.gap, int) and self.gap <= 0:
+            raise UserError(f"session windows need a gap above zero; got {self.gap} ms")
+
+
+class EventTimeSessionWindows:
+    """Sessions over event time."""
+
+    @staticmethod
+    def with_gap(gap: Duration) -> SessionWindows:
+        """Declare sessions that end when no element came for `gap`."""
+        return SessionWindows(duration_ms(gap), is_event_time=True)
+
+    @staticmethod
+    def with_dynamic_gap(gap: Callable[[Any], Duration]) -> SessionWindows:
+        """Declare sessions whose gap each element gives itself; a gap that is not above zero fails that element."""
+        return SessionWindows(gap, is_event_time=True)
+
+
+class ProcessingTimeSessionWindows:
+    """Sessions over the clock of the machine."""
+
+    @staticmethod
+    def with_gap(gap: Duration) -> SessionWindows:
+        """Declare sessions that end when no element came for `gap`."""
+        return SessionWindows(duration_ms(gap), is_event_time=False)
+
+    @staticmethod
+    def with_dynamic_gap(gap: Callable[[Any], Duration]) -> SessionWindows:
+        """Declare sessions whose gap each element gives itself; a gap that is not above zero fails that element."""
+        return SessionWindows(gap, is_event_time=False)
+
+
+@dataclass(frozen=True, slots=True)
+class GlobalWindows:
+    """One window for all elements of a key. Without a trigger it never fires; `at_end_of_stream` fires once, at the end."""
+
+    fires_at_end: bool = False
+
+    @classmethod
+    def at_end_of_stream(cls) -> GlobalWindows:
+        """Declare the global window that fires when the input has ended."""
+        return cls(fires_at_end=True)
+
+
+@dataclass(frozen=True, slots=True)
+class CountWindows:
+    """Windows by number: the global window with a count trigger, and an evictor where they slide. They know no time.
+
+    Without `slide` every `count` elements of a key are a window; with it, each `slide` elements the last `count` are looked at.
+    """
+
+    count: int
+    slide: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.count <= 0 or (self.slide is not None and self.slide <= 0):
+            raise UserError(f"count windows need a count and a slide above zero; got {self.count} and {self.slide}")
+
+    @classmethod
+    def of(cls, count: int, slide: int | None = None) -> CountWindows:
+        """Declare windows of `count` elements."""
+        return cls(count, slide)
+
+
+AssignerLike = TumblingWindows | SlidingWindows | SessionWindows | GlobalWindows | CountWindows | WindowAssigner
+
+
+class ReduceFunction(ABC):
+    """Combines two elements of a window into one of the same kind. A plain function of two arguments serves as well."""
+
+    @abstractmethod
+    def reduce(self, first: Any, second: Any) -> Any:
+        """Return the combination; `first` is what came before. Must be associative."""
+
+
+class WindowContext(Protocol):
+    """What a window function sees beside the elements."""
+
+    @property
+    def window(self) -> Any:
+        """The window that fires or is cleared."""
+
+    @property
+    def current_watermark(self) -> int:
+        """Milliseconds; -2**63 before the first watermark."""
+
+    @property
+    def current_processing_time(self) -> int:
+        """The clock, in milliseconds."""
+
+    @property
+    def window_state(self) -> Any:
+        """Keyed state of this key and window; an error with merging windows. Clear it in `ProcessWindowFunction.clear`."""
+
+    @property
+    def global_state(self) -> Any:
+        """Keyed state of this key, common to all its windows."""
+
+
+class WindowCollector(Protocol):
+    """Takes the results of a window function; all carry the last timestamp of the window."""
+
+    def emit(self, values: Any, stream: str = DEFAULT_STREAM) -> None:
+        """Emit one result, to the main output or to a side stream."""
+
+
+class ProcessWindowFunction(ABC):
+    """A function over the whole contents of a window, called each time the window fires with contents.
+
+    With a reduce or an aggregate beside it, `elements` holds exactly one value: the result so far.
+    """
+
+    def open(self) -> None:  # noqa: B027
+        """Called once, before the first element."""
+
+    @abstractmethod
+    def process(self, key: Any, elements: Sequence[Any], context: WindowContext, collector: WindowCollector) -> None:
+        """Emit what one firing of the window gives."""
+
+    def clear(self, context: WindowContext) -> None:  # noqa: B027
+        """Called when the window is cleaned up: clear `context.window_state` here."""
+
+    def close(self) -> None:  # noqa: B027
+        """Called once, after the last element."""

@@ -1,0 +1,338 @@
+"""The async operator: for each element a call whose results come later, with a bound on how many are in flight.
+
+Theory. Elements and watermarks enter a queue of limited capacity; when it is full the operator yields to the mailbox, which is the
+back-pressure. A call may complete on any thread: only the first completion counts, and all it does there is to post a mail.
+Everything else happens on the mailbox thread, where at most one entry leaves the queue in one mail, so that other mails get their
+turn. Nothing here waits for a clock or runs an event loop: whoever gives the function does that.
+
+The snapshot is the inputs of all entries. After a restore they are invoked again, before any new input.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, Protocol
+
+from topo.api.async_io import AsyncMode, AsyncSettings, AsyncTimeout
+from topo.errors import UserError
+from topo.operators.async_queues import Entry, OrderedQueue, ResultQueue, UnorderedQueue
+from topo.operators.base import Operator, OperatorSnapshot
+from topo.operators.clock import ClockTimer
+from topo.operators.mailbox import RejectedExecution
+
+
+class AsyncFunction(Protocol):
+    """What is called for each element, on the mailbox thread. Neither method may block."""
+
+    def invoke(self, value: Any, handle: ResultHandle) -> None:
+        """Begin a call; complete the handle when it is done, now or later, on any thread. What it raises fails the element."""
+
+    def timeout(self, value: Any, handle: ResultHandle) -> None:
+        """Called when the call has not completed in time; may complete the handle. `fail_on_timeout` is the usual answer."""
+
+
+def fail_on_timeout(value: Any, handle: ResultHandle) -> None:
+    """Complete exceptionally, with AsyncTimeout."""
+    handle.complete_exceptionally(AsyncTimeout(f"an asynchronous call has timed out for {value!r}"))
+
+
+class InFlightObserver(Protocol):
+    """Follows the elements through the operator; all calls come on the mailbox thread, with the very value that went in."""
+
+    def emitting(self, value: Any) -> None:
+        """What is put out next, until `emitted`, are the results of this element."""
+
+    def emitted(self, value: Any) -> None:
+        """All results of this element were put out; it is done."""
+
+    def failed(self, value: Any, error: BaseException) -> None:
+        """The element failed and has no results; its place is free. Raise to fail the task."""
+
+
+class FailTheTask:
+    """The observer for those who need none: an element that fails raises."""
+
+    def emitting(self, value: Any) -> None:
+        """Nothing."""
+
+    def emitted(self, value: Any) -> None:
+        """Nothing."""
+
+    def failed(self, value: Any, error: BaseException) -> None:
+        """Raise the error."""
+        raise error
+
+
+class ResultHandle:
+    """Takes the result of one attempt. Any thread may complete it; only the first completion counts."""
+
+    __slots__ = ("_call", "_pending")
+
+    def __init__(self, call: _Call) -> None:
+        self._call = call
+        # Popping from a list is atomic: of several threads exactly one gets the token.
+        self._pending = [True]
+
+    @property
+    def is_completed(self) -> bool:
+        """Whether a completion was taken."""
+        return not self._pending
+
+    def complete(self, results: Sequence[Any]) -> None:
+        """Complete with 0 to n results.
+
+        Raises:
+            UserError: `results` is no list or tuple; the element fails by it.
+        """
+        if not isinstance(results, list | tuple):
+            error = UserError(f"an asynchronous call completes with a list of results; got {results!r}")
+            self.complete_exceptionally(error)
+            raise error
+        if self._take():
+            self._call.post(self, results, None)
+
+    def complete_exceptionally(self, error: BaseException) -> None:
+        """Complete with an error."""
+        if self._take():
+            self._call.post(self, (), error)
+
+    def _take(self) -> bool:
+        try:
+            self._pending.pop()
+        except IndexError:
+            return False
+        return True
+
+
+class _Call:
+    """One element's way to its results, over all attempts. Mailbox thread only, `post` excepted."""
+
+    __slots__ = ("_attempt", "_backoff", "_handle", "_operator", "_timed_out", "_timeout", "entry")
+
+    def __init__(self, operator: AsyncWaitOperator, entry: Entry, timeout_ms: int) -> None:
+        self.entry = entry
+        self._operator = operator
+        self._attempt = 1
+        self._handle = ResultHandle(self)
+        self._backoff: ClockTimer | None = None
+        self._timed_out = False
+        self._timeout: ClockTimer | None = None
+        if timeout_ms > 0:
+            clock = operator.context.clock
+            self._timeout = clock.register(clock.now_ms() + timeout_ms, self._on_timeout)
+
+    def invoke(self) -> None:
+        """Make the next attempt. What the function raises leaves, but not before the entry is done."""
+        try:
+            self._operator.function.invoke(self.entry.value, self._handle)
+        except BaseException:
+            self._finish(())
+            self._operator.output_in_mail()
+            raise
+
+    def post(self, handle: ResultHandle, results: Sequence[Any], error: BaseException | None) -> None:
+        """Bring a completion to the mailbox thread. Any thread."""
+        self._operator.post(partial(self._on_completion, handle, results, error), "result of an asynchronous call")
+
+    def retry_now(self) -> None:
+        """Make the attempt that waits, if one does."""
+        if self._backoff is not None:
+            self._backoff.cancel()
+            self._on_backoff(0)
+
+    def cancel(self) -> None:
+        """Let nothing happen any more."""
+        for timer in (self._timeout, self._backoff):
+            if timer is not None:
+                timer.cancel()
+        self._timeout = self._backoff = None
+
+    def _on_completion(self, handle: ResultHandle, results: Sequence[Any], error: BaseException | None) -> None:
+        if self.entry.is_done or handle is not self._handle or self._operator.is_closed:
+            return
+        if not self._timed_out and self._operator.wants_retry(self._attempt, results, error):
+            clock = self._operator.context.clock
+            self._handle = ResultHandle(self)
+            self._backoff = clock.register(clock.now_ms() + self._operator.backoff_ms(self._attempt), self._on_backoff)
+            return
+        self._finish(results if error is None else ())
+        if error is None:
+            self._operator.output_one()
+        else:
+            self._operator.output_failed(self.entry, error)
+
+    def _on_backoff(self, due: int) -> None:
+        self._backoff = None
+        self._attempt += 1
+        self.invoke()
+
+    def _on_timeout(self, due: int) -> None:
+        self._timeout = None
+        self._timed_out = True
+        if self.entry.is_done or (self._handle.is_completed and self._backoff is None):
+            return
+        if self._backoff is not None:
+            self._backoff.cancel()
+            self._backoff = None
+        self._operator.function.timeout(self.entry.value, self._handle)
+
+    def _finish(self, results: Sequence[Any]) -> None:
+        self.cancel()
+        self._operator.finish(self, results)
+
+
+class AsyncWaitOperator(Operator):
+    """Calls a function for each element and puts out its results in order, or as they come between two watermarks.
+
+    Args:
+        function: what is called.
+        settings: mode, capacity, timeout, retries.
+        observer: follows the elements; by default one that fails raises.
+
+    Attributes:
+        function: what is called.
+        is_closed: set by `close`: what completes afterwards is dropped.
+    """
+
+    def __init__(self, function: AsyncFunction, settings: AsyncSettings, observer: InFlightObserver | None = None) -> None:
+        self.function = function
+        self.is_closed = False
+        self._settings = settings
+        self._observer = observer if observer is not None else FailTheTask()
+        self._retries_allowed = True
+        self._calls: dict[Entry, _Call] = {}
+        self._to_restore: list[dict[str, Any]] = []
+        is_ordered = settings.mode is AsyncMode.ORDERED
+        self._queue: ResultQueue = OrderedQueue(settings.capacity) if is_ordered else UnorderedQueue(settings.capacity)
+
+    @property
+    def in_flight(self) -> int:
+        """How many elements and watermarks are in the queue."""
+        return len(self._queue)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the next element or watermark would wait."""
+        return self._queue.is_full
+
+    def restore(self, snapshot: OperatorSnapshot) -> None:
+        """Remember the inputs; `open` invokes them again."""
+        self._to_restore.extend(snapshot.own)
+
+    def open(self) -> None:
+        """Take the restored inputs as if they came now; yields if they are more than the capacity."""
+        inputs, self._to_restore = self._to_restore, []
+        for one in inputs:
+            if "watermark" in one:
+                self.process_watermark(one["watermark"])
+            else:
+                self.process_element(one["key"], one["value"], one["timestamp"])
+
+    def process_element(self, key: Any, value: Any, timestamp: int | None) -> None:
+        """Enter the element, waiting for room by yielding, and begin its call.
+
+        Raises:
+            MailFailed: a mail failed that ran meanwhile.
+            Exception: whatever the function raises; the element then has no results.
+        """
+        entry = Entry(key, value, timestamp)
+        self._enter(entry)
+        call = self._calls[entry] = _Call(self, entry, self._settings.timeout_ms)
+        call.invoke()
+
+    def process_watermark(self, timestamp: int) -> None:
+        """Enter the watermark, waiting for room by yielding; it leaves when everything before it has left."""
+        self._enter(Entry.of_watermark(timestamp))
+        self.output_one()
+
+    def end_of_input(self) -> None:
+        """Make the attempts that wait at once and no further ones; yield until everything has left."""
+        self._retries_allowed = False
+        for call in list(self._calls.values()):
+            call.retry_now()
+        while len(self._queue):
+            self.context.executor.yield_()
+
+    def snapshot(self) -> OperatorSnapshot:
+        """The inputs of all entries in the order of the queue, results that were not put out yet included."""
+        inputs: list[dict[str, Any]] = []
+        for entry in self._queue.entries():
+            if entry.watermark is not None:
+                inputs.append({"watermark": entry.watermark})
+            else:
+                inputs.append({"key": entry.key, "value": entry.value, "timestamp": entry.timestamp})
+        return OperatorSnapshot(own=inputs + self._to_restore)
+
+    def close(self) -> None:
+        """Drop what is in flight, completed or not."""
+        self.is_closed = True
+        for call in self._calls.values():
+            call.cancel()
+        self._calls.clear()
+
+    def _enter(self, entry: Entry) -> None:
+        while self._queue.is_full:
+            self.context.executor.yield_()
+        self._queue.put(entry)
+
+    def finish(self, call: _Call, results: Sequence[Any]) -> None:
+        """Set the results of a call's entry. For the call."""
+        self._calls.pop(call.entry, None)
+        call.entry.results = results
+        self._queue.completed(call.entry)
+
+    def output_one(self) -> None:
+        """Put out one entry that is ready, if any, and post a mail for the next. For the call."""
+        entry = None if self.is_closed else self._queue.pop_ready()
+        if entry is None:
+            return
+        try:
+            self._put_out(entry)
+        finally:
+            if self._queue.has_ready:
+                self.output_in_mail()
+
+    def output_in_mail(self) -> None:
+        """Post a mail that puts out one entry. For the call."""
+        self.post(self.output_one, "output of asynchronous results")
+
+    def output_failed(self, entry: Entry, error: BaseException) -> None:
+        """Put out what the end of a failed entry makes ready, and tell the observer. For the call."""
+        entry.has_failed = True
+        try:
+            self.output_one()
+        finally:
+            self._observer.failed(entry.value, error)
+
+    def post(self, action: Any, description: str) -> None:
+        """Have `action` run as a mail, unless the task ends: then nobody waits for it any more. Any thread."""
+        try:
+            self.context.executor.execute(action, description)
+        except RejectedExecution:
+            return
+
+    def wants_retry(self, attempt: int, results: Sequence[Any], error: BaseException | None) -> bool:
+        """Whether a completion asks for another attempt and may have it. For the call."""
+        retry = self._settings.retry
+        if retry is None or not self._retries_allowed:
+            return False
+        if error is None:
+            asks = retry.result_predicate is not None and retry.result_predicate(results)
+        else:
+            asks = retry.error_predicate is not None and retry.error_predicate(error)
+        return asks and retry.can_retry(attempt)
+
+    def backoff_ms(self, attempt: int) -> int:
+        """How long to wait after an attempt. For the call."""
+        assert self._settings.retry is not None
+        return self._settings.retry.backoff_ms(attempt)
+
+    def _put_out(self, entry: Entry) -> None:
+        if entry.watermark is not None:
+            self.output.watermark(entry.watermark)
+        elif not entry.has_failed:
+            self._observer.emitting(entry.value)
+            for result in entry.results or ():
+                self.output.emit(result, entry.timestamp)
+            self._observer.emitted(entry.value)
