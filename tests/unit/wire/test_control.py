@@ -1,0 +1,143 @@
+from __future__ import annotations
+
+import typing
+
+import msgpack
+import msgspec
+import pytest
+
+from topo.errors import FrameError
+from topo.wire import control
+from topo.wire.control import (
+    Activate,
+    Close,
+    Closed,
+    ComponentError,
+    Deactivate,
+    DeadLetter,
+    DeadLettersStored,
+    Drain,
+    EdgeLost,
+    Endpoints,
+    FromMaster,
+    FromWorker,
+    Go,
+    Heartbeat,
+    PositionReport,
+    Probe,
+    Quiet,
+    Register,
+    Reply,
+    Request,
+    Routes,
+    Stop,
+    Stuck,
+    TaskReady,
+    TaskRoute,
+    encode,
+)
+
+BIGGEST = (1 << 64) - 1
+FROM_WORKER = [
+    Register(
+        0, 99, 4711, "host", "3.11.7", "d1gest", [Endpoints(1, "ipc://a", "ipc://b"), Endpoints(2, "tcp://a", "tcp://b", "key")]
+    ),
+    Heartbeat(0, 99, 1, 2, "count", {3: {"acked": 4, "by_stream": {"default": 5}}}),
+    Stuck(0, 3, "count", 31.5, 'File "a.py", line 3'),
+    Closed(0, 3),
+    TaskReady(3, 2),
+    EdgeLost(3, 2, 1, "frame 7 came where 5 was due"),
+    ComponentError(3, "count", "ValueError", "no", "Traceback", "a.py", 3, 12, 1_700_000_000_000),
+    PositionReport(3, 2, b"\x01", b"\x80"),
+    DeadLetter(3, 8, b"\x01", b"\x91\x01", ["ValueError: no"], 3),
+    Quiet(3, 2, 5, True, False, BIGGEST, 10, 2, "2 messages pending"),
+]
+FROM_MASTER = [
+    Routes(4, 2, [TaskRoute(1, 0, 99, "ipc://a", "ipc://b", "key")], [BIGGEST], True, {1: b"\x01"}, {1: b"\x80"}),
+    Go(2),
+    Activate(),
+    Deactivate(),
+    Drain(),
+    Probe(5, 2),
+    DeadLettersStored(3, [8, 9]),
+    Close(2, True),
+    Stop("killed by topo kill"),
+]
+
+
+@pytest.mark.parametrize("message", FROM_WORKER, ids=lambda message: type(message).__name__)
+def test_what_a_worker_says_arrives_typed_and_is_nothing_a_master_says(message):
+    assert control.decode_from_worker(encode(message)) == message
+    with pytest.raises(FrameError, match="not a control message"):
+        control.decode_from_master(encode(message))
+
+
+@pytest.mark.parametrize("message", FROM_MASTER, ids=lambda message: type(message).__name__)
+def test_what_a_master_says_arrives_typed_and_is_nothing_a_worker_says(message):
+    assert control.decode_from_master(encode(message)) == message
+    with pytest.raises(FrameError, match="not a control message"):
+        control.decode_from_worker(encode(message))
+
+
+def test_every_message_of_either_union_is_tried_here():
+    assert {type(message) for message in FROM_WORKER} == set(typing.get_args(FromWorker))
+    assert {type(message) for message in FROM_MASTER} == set(typing.get_args(FromMaster))
+
+
+def test_requests_and_replies_arrive():
+    request = Request("kill", {"wait_s": 30.0, "now": False})
+    assert control.decode_request(encode(request)) == request
+    reply = Reply(True, {"tasks": [1, 2]})
+    assert control.decode_reply(encode(reply)) == reply
+
+
+def test_defaults_may_be_left_out_by_the_sender():
+    assert control.decode_from_worker(msgpack.packb(["Heartbeat", 0, 99, 1, 2])) == Heartbeat(0, 99, 1, 2)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"\xc1",
+        b"\x91" * 100_000,
+        msgpack.packb(["Go", 2]) + b"\x00",
+        msgpack.packb(["Go"]),
+        msgpack.packb(["Go", 2, "more"]),
+        msgpack.packb(["Go", "2"]),
+        msgpack.packb(["Went", 2]),
+        msgpack.packb({"type": "Go", "epoch": 2}),
+        msgpack.packb(["Stop", b"\xff"]),
+        b"\x92\xa4Stop\xa1\xff",
+        b"\x94\xa6Routes\x01\x02\xdd\xff\xff\xff\xff",
+        b"\x95\xa6Routes\x01\x02\x90\xdd\xff\xff\xff\xff",
+    ],
+)
+def test_anything_else_is_a_frame_error(data):
+    with pytest.raises(FrameError, match="not a control message"):
+        control.decode_from_master(data)
+
+
+@pytest.mark.parametrize(
+    "decode", [control.decode_from_worker, control.decode_from_master, control.decode_request, control.decode_reply]
+)
+def test_a_message_over_the_limit_is_refused_before_it_is_read(decode):
+    with pytest.raises(FrameError, match="of 1048577 bytes; at most 1048576"):
+        decode(b"\xc1" * (control.MAX_CONTROL + 1))
+    with pytest.raises(FrameError, match="of 4 bytes; at most 3"):
+        decode(b"1234", max_size=3)
+
+
+def test_every_truncation_and_every_flipped_byte_is_a_message_or_a_frame_error():
+    for message in FROM_WORKER:
+        data = encode(message)
+        for end in range(len(data)):
+            with pytest.raises(FrameError):
+                control.decode_from_worker(data[:end])
+            for flip in (0x01, 0x80, 0xFF):
+                mutated = bytearray(data)
+                mutated[end] ^= flip
+                try:
+                    assert isinstance(control.decode_from_worker(bytes(mutated)), msgspec.Struct)
+                except FrameError as error:
+                    assert str(error).startswith("not a control message")

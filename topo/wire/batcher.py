@@ -1,0 +1,138 @@
+"""Collecting tuples for one edge and stream until they fill a frame.
+
+What a buffer knows: tuples of one stream for one target, in columns and in order. What it must not know: the clock, the window,
+who the target is. A frame has one anchoring, and timestamps for all its tuples or none, so a change of either seals what was
+collected before it. Work is done for each batch that comes and each piece that leaves, never for each tuple.
+"""
+
+from __future__ import annotations
+
+from topo.wire.columns import split
+from topo.wire.frames import Anchoring, Column, Columns, Row
+
+BATCH_SIZE = 512
+"""Tuples."""
+BATCH_BYTES = 64 * 1024
+
+
+class EdgeBuffer:
+    """Columns that grow until they are cut.
+
+    Attributes:
+        oldest: when the oldest tuple inside entered, as told by `extend`; None when the buffer is empty.
+    """
+
+    __slots__ = (
+        "_anchoring", "_batch_bytes", "_batch_size", "_counts", "_edges", "_fit", "_newest", "_roots", "_rows", "_sealed",
+        "_timed", "_timestamps", "oldest",
+    )  # fmt: skip
+
+    def __init__(self, batch_size: int = BATCH_SIZE, batch_bytes: int = BATCH_BYTES) -> None:
+        self._batch_size = batch_size
+        self._batch_bytes = batch_bytes
+        self._fit = batch_size
+        self._sealed: list[Columns] = []
+        self._anchoring = Anchoring.NONE
+        self._timed = False
+        self.oldest: float | None = None
+        self._newest = 0.0
+        self._clear()
+
+    def _clear(self) -> None:
+        self._rows: list[Row] = []
+        self._roots = bytearray()
+        self._edges = bytearray()
+        self._timestamps = bytearray()
+        self._counts = bytearray()
+
+    def __len__(self) -> int:
+        return len(self._rows) + sum(len(piece.rows) for piece in self._sealed)
+
+    @property
+    def piece_size(self) -> int:
+        """How many tuples a piece has now: the batch size, or fewer when rows have turned out to be large."""
+        return self._fit
+
+    def extend(
+        self,
+        now: float,
+        rows: list[Row],
+        roots: Column | None = None,
+        edges: Column | None = None,
+        timestamps: Column | None = None,
+        counts: Column | None = None,
+    ) -> None:
+        """Append tuples, at least one.
+
+        Args:
+            now: the moment they enter; never earlier than in the call before.
+            rows: their values.
+            roots: their root ids; None when they are unanchored.
+            edges: an edge id for each root.
+            timestamps: their event times, all or none.
+            counts: the number of roots of each; None when each has one.
+        """
+        anchoring = Anchoring.NONE if roots is None else Anchoring.SINGLE if counts is None else Anchoring.MULTI
+        timed = timestamps is not None
+        if not self._rows:
+            self._anchoring, self._timed = anchoring, timed
+        elif anchoring is not self._anchoring or timed is not self._timed:
+            self._seal()
+            self._anchoring, self._timed = anchoring, timed
+        self._rows += rows
+        if roots is not None and edges is not None:
+            self._roots += roots
+            self._edges += edges
+        if timestamps is not None:
+            self._timestamps += timestamps
+        if counts is not None:
+            self._counts += counts
+        if self.oldest is None:
+            self.oldest = now
+        self._newest = now
+
+    def cut(self) -> list[Columns]:
+        """Return the pieces that are full (or sealed), oldest first; what does not fill a piece stays.
+
+        Called after each `extend`: the tuples that stay are taken to have come with the last one.
+        """
+        if not self._sealed and len(self._rows) < self._fit:
+            return []
+        pieces, self._sealed = self._sealed, []
+        while len(self._rows) >= self._fit:
+            pieces.append(self._take(self._fit))
+        self.oldest = self._newest if self._rows else None
+        return pieces
+
+    def flush(self) -> list[Columns]:
+        """Return all there is, oldest first, and leave the buffer empty."""
+        pieces = self.cut()
+        if self._rows:
+            pieces.append(self._take(len(self._rows)))
+            self.oldest = None
+        return pieces
+
+    def note_packed(self, rows: int, size: int) -> None:
+        """Learn what a piece became: `rows` tuples took `size` bytes. The next pieces stay near the batch bytes."""
+        fitting = max(1, self._batch_bytes * rows // max(size, 1))
+        # Shrink at once, grow by a half: one small piece among large ones shall not undo what was learned.
+        self._fit = min(self._batch_size, fitting, self._fit + self._fit // 2 + 1)
+
+    def clear(self) -> None:
+        """Forget everything that was collected, as a new epoch demands. What was learned of sizes stays."""
+        self._sealed = []
+        self._clear()
+        self.oldest = None
+
+    def _seal(self) -> None:
+        while self._rows:
+            self._sealed.append(self._take(min(self._fit, len(self._rows))))
+
+    def _take(self, size: int) -> Columns:
+        whole = Columns(self._anchoring, self._rows, self._roots, self._edges, self._timestamps, self._counts)
+        if size == len(self._rows):
+            self._clear()
+            return whole
+        piece, (_, self._rows, *rest) = split(whole, size)
+        self._roots, self._edges, self._timestamps, self._counts = map(bytearray, rest)
+        return piece

@@ -1,0 +1,203 @@
+"""Values: the rows of a frame to msgpack and back, all rows in one call.
+
+What arrives is judged before it is built. msgspec first walks the payload without making an object, so that every length in it
+is known to be true: msgpack alone makes room for arrays that are claimed and never come. Then the number of elements is
+bounded: each takes at least a byte, so only a payload of more than MAX_ELEMENTS bytes can hold too many, and only such a one is
+counted while it is unpacked. The worst that fits (a megabyte of empty maps) takes some 70 MB for as long as it is held.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+import msgpack
+import msgspec
+
+from topo.errors import FrameError, ValueNotCarried
+from topo.wire.frames import MAX_FRAME, ROW_OVERHEAD, Column, Row
+from topo.wire.serializers import SerializerRegistry, UnknownType
+
+MAX_ELEMENTS = 1024 * 1024
+"""Most values, nested ones and map entries included, that one payload may unpack to."""
+MAX_ROW = MAX_FRAME - ROW_OVERHEAD
+"""Bytes; most that one row may take."""
+
+_DEEPER = b"\x91" * 100
+"""What a sender nests a payload in when it looks whether a receiver, which may have more calls on its stack, can walk it."""
+
+walk = msgspec.msgpack.Decoder(msgspec.Raw).decode
+"""Read a msgpack value to its end without building it; raises when it is cut short, followed by more, or nested too deeply."""
+
+
+class Rejection(NamedTuple):
+    """A row that cannot be carried: its place in the batch, the position of the field (None: the row as a whole), and why."""
+
+    row: int
+    field: int | None
+    type_name: str
+    reason: str
+
+
+class PackResult(NamedTuple):
+    """Rows packed: the payload of those that `kept` names, in order, and what became of the others."""
+
+    payload: bytes
+    kept: Sequence[int]
+    rejected: list[Rejection]
+
+
+class Codec:
+    """Packs and unpacks for one thread.
+
+    Args:
+        registry: the ext types; without it topo's own.
+        max_row: most bytes that one row may take: the frame limit of the receivers less ROW_OVERHEAD.
+    """
+
+    def __init__(self, registry: SerializerRegistry | None = None, max_row: int = MAX_ROW) -> None:
+        self._registry = registry if registry is not None else SerializerRegistry()
+        self._max_row = max_row
+        self._renew()
+
+    def _renew(self) -> None:
+        # A packer that has raised is not used again, and one that has packed megabytes keeps them.
+        self._packer = msgpack.Packer(default=self._registry.encode)
+
+    def _pack(self, value: Any) -> bytes:
+        try:
+            packed: bytes = self._packer.pack(value)
+            walk(_DEEPER + packed)
+        except Exception:
+            self._renew()
+            raise
+        if len(packed) > MAX_ELEMENTS:
+            self._renew()
+        return packed
+
+    def pack_rows(self, rows: Sequence[Row]) -> bytes:
+        """Return the payload of a batch.
+
+        Raises:
+            ValueNotCarried: of the first row that cannot be carried.
+        """
+        payload, _, rejected = self.pack_or_split(rows)
+        if rejected:
+            row, field, type_name, reason = rejected[0]
+            where = f"row {row}" if field is None else f"row {row}, field {field}"
+            raise ValueNotCarried(f"{where}: {type_name}: {reason}")
+        return payload
+
+    def pack_or_split(self, rows: Sequence[Row]) -> PackResult:
+        """Return the payload of the rows that can be carried, and the others with their reasons. Does not raise.
+
+        One call of msgpack when all is well. Otherwise, or when the payload is so long that a row might be too long, row by row.
+        """
+        with suppress(Exception):
+            payload = self._pack(rows)
+            if len(payload) <= min(self._max_row, MAX_ELEMENTS):
+                return PackResult(payload, range(len(rows)), [])
+        parts: list[bytes] = []
+        kept: list[int] = []
+        rejected: list[Rejection] = []
+        for index, row in enumerate(rows):
+            part = self._pack_row(index, row)
+            if isinstance(part, Rejection):
+                rejected.append(part)
+            else:
+                kept.append(index)
+                parts.append(part)
+        return PackResult(msgpack.Packer().pack_array_header(len(parts)) + b"".join(parts), kept, rejected)
+
+    def _pack_row(self, index: int, row: Row) -> bytes | Rejection:
+        # Rows and values are packed inside the arrays that will hold them, so that they are nested as deep as in the frame.
+        try:
+            part = self._pack((row,))
+        except Exception as error:
+            return self._locate(index, row, error)
+        if len(part) > self._max_row:
+            return Rejection(index, None, type(row).__name__, f"takes {len(part)} bytes; at most {self._max_row} are carried")
+        if len(part) > MAX_ELEMENTS:
+            try:
+                self.unpack_rows(part, 1)
+            except FrameError as error:
+                return Rejection(index, None, type(row).__name__, f"could not be read where it arrives: {error}")
+        return part[1:]
+
+    def _locate(self, index: int, row: Row, error: Exception) -> Rejection:
+        for position, value in enumerate(row):
+            try:
+                self._pack(((value,),))
+            except Exception as narrower:
+                return Rejection(index, position, *_explain(value, narrower))
+        return Rejection(index, None, *_explain(row, error))
+
+    def unpack_rows(self, payload: Column, count: int) -> list[Row]:
+        """Return the rows of a payload; every sequence in them is a tuple.
+
+        Raises:
+            FrameError: it is not msgpack, not `count` rows, too many elements, nested too deeply, or holds ext types that nobody
+                registered.
+        """
+        rows = self.unpack_value(payload)
+        if type(rows) is not tuple or len(rows) != count:
+            found = f"{len(rows)} rows" if type(rows) is tuple else type(rows).__name__
+            raise FrameError(f"the payload holds {found} where {count} rows were announced")
+        if rows and set(map(type, rows)) != {tuple}:
+            raise FrameError("a row of the payload is not an array of values")
+        return list(rows)
+
+    def pack_value(self, value: Any) -> bytes:
+        """Return one value packed, such as a source's position.
+
+        Raises:
+            ValueNotCarried: it cannot be carried.
+        """
+        try:
+            return self._pack(value)
+        except Exception as error:
+            type_name, reason = _explain(value, error)
+            raise ValueNotCarried(f"{type_name}: {reason}") from error
+
+    def unpack_value(self, payload: Column) -> Any:
+        """Return what `pack_value` packed. Raises FrameError as `unpack_rows` does."""
+        hooks: dict[str, Any] = {}
+        if len(payload) > MAX_ELEMENTS:
+            budget = _Budget(MAX_ELEMENTS)
+            hooks = {"list_hook": budget.spend, "object_hook": budget.spend}
+            hooks |= {"max_array_len": MAX_ELEMENTS, "max_map_len": MAX_ELEMENTS}
+        try:
+            walk(payload)
+            return msgpack.unpackb(payload, use_list=False, strict_map_key=False, ext_hook=self._registry.decode, **hooks)
+        except FrameError:
+            raise
+        except Exception as error:
+            raise FrameError(f"values that cannot be read: {type(error).__name__}: {error}") from error
+
+
+class _Budget:
+    """Counts the elements of arrays and maps as they are completed."""
+
+    __slots__ = ("left",)
+
+    def __init__(self, elements: int) -> None:
+        self.left = elements
+
+    def spend(self, elements: Any) -> Any:
+        self.left -= len(elements)
+        if self.left < 0:
+            raise FrameError(f"a payload of more than {MAX_ELEMENTS} elements")
+        return elements
+
+
+def _explain(value: Any, error: Exception) -> tuple[str, str]:
+    """Return the name of the type that is at fault and what is wrong with it."""
+    if isinstance(error, UnknownType):
+        return error.type_name, error.reason
+    name = type(value).__name__
+    if isinstance(error, UnicodeEncodeError):
+        return name, "holds a lone surrogate, which UTF-8 cannot carry"
+    if "recursion" in str(error):
+        return name, "is nested too deeply, or contains itself"
+    return name, f"{type(error).__name__}: {error}"

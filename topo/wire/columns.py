@@ -1,0 +1,86 @@
+"""Work on tuples column by column: cut them, pick some, pack them for the wire."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from topo.wire.codec import MAX_ELEMENTS, Codec, Rejection
+from topo.wire.frames import Anchoring, Columns, Row, unpack_words
+
+MAX_SHARED = MAX_ELEMENTS
+"""Bytes of values and ids up to which tuples share a frame. A longer frame holds a single tuple, whose elements the codec has
+counted; so whatever leaves is within the receiver's limits."""
+
+
+def split(columns: Columns, size: int) -> tuple[Columns, Columns]:
+    """Return the first `size` tuples and the rest."""
+    anchoring, rows, roots, edges, timestamps, counts = columns
+    ids = 0 if anchoring is Anchoring.NONE else size
+    if anchoring is Anchoring.MULTI:
+        ids = sum(memoryview(counts)[: 2 * size].cast("H"))
+    return (
+        Columns(anchoring, rows[:size], roots[: 8 * ids], edges[: 8 * ids], timestamps[: 8 * size], counts[: 2 * size]),
+        Columns(anchoring, rows[size:], roots[8 * ids :], edges[8 * ids :], timestamps[8 * size :], counts[2 * size :]),
+    )
+
+
+def select(columns: Columns, kept: list[int]) -> Columns:
+    """Return the tuples at the ascending indexes `kept`."""
+    anchoring, rows, roots, edges, timestamps, counts = columns
+    starts = _root_bounds(columns)
+    return Columns(
+        anchoring,
+        [rows[index] for index in kept],
+        b"".join([roots[8 * starts[index] : 8 * starts[index + 1]] for index in kept]),
+        b"".join([edges[8 * starts[index] : 8 * starts[index + 1]] for index in kept]),
+        b"".join([timestamps[8 * index : 8 * index + 8] for index in kept]),
+        b"".join([counts[2 * index : 2 * index + 2] for index in kept]),
+    )
+
+
+def _root_bounds(columns: Columns) -> list[int]:
+    """Return where the roots of each tuple begin, and at last where they end."""
+    anchoring, rows, _, _, _, counts = columns
+    if anchoring is Anchoring.NONE:
+        return [0] * (len(rows) + 1)
+    if anchoring is Anchoring.SINGLE:
+        return list(range(len(rows) + 1))
+    bounds = [0]
+    for count in memoryview(counts).cast("H"):
+        bounds.append(bounds[-1] + count)
+    return bounds
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A tuple that cannot be carried: why, its values, and the roots that fail with it."""
+
+    rejection: Rejection
+    values: Row
+    roots: list[int]
+
+
+def pack_columns(codec: Codec, columns: Columns) -> tuple[list[tuple[Columns, bytes]], list[Refused]]:
+    """Pack a piece for the wire.
+
+    Returns:
+        `(packed, refused)`: columns with their payload, in order, usually one pair; and the tuples that cannot be carried.
+        What would be longer than MAX_SHARED is cut until it fits or holds a single row.
+    """
+    payload, kept, rejected = codec.pack_or_split(columns.rows)
+    refused: list[Refused] = []
+    if rejected:
+        bounds, ids = _root_bounds(columns), unpack_words(columns.roots)
+        refused = [
+            Refused(rejection, columns.rows[rejection.row], ids[bounds[rejection.row] : bounds[rejection.row + 1]])
+            for rejection in rejected
+        ]
+        if not kept:
+            return [], refused
+        columns = select(columns, list(kept))
+    if len(payload) + 2 * len(columns.roots) <= MAX_SHARED or len(columns.rows) == 1:
+        return [(columns, payload)], refused
+    packed: list[tuple[Columns, bytes]] = []
+    for half in split(columns, len(columns.rows) // 2):
+        packed += pack_columns(codec, half)[0]
+    return packed, refused

@@ -1,0 +1,285 @@
+"""Control messages: between workers and the topology master, and between clients (the command line) and the master.
+
+Each is one msgpack array that begins with the class name; msgspec builds it typed, or not at all. To add a field, append it with
+a default. To add a message, write the class and name it in the union of who sends it. Both ends always run the same version, so
+there is nothing to negotiate. Values of tuples and positions stay packed (`Codec.pack_value`).
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import msgspec
+
+from topo.errors import FrameError
+from topo.ids import Epoch, Incarnation, TaskId, WorkerId
+from topo.wire.codec import walk
+
+MAX_CONTROL = 1024 * 1024
+"""Bytes; the default limit of a control message."""
+
+T = TypeVar("T")
+Statistics = dict[str, Any]
+"""Counters of a task by name; what is in it is the observer's matter."""
+
+
+class Message(msgspec.Struct, frozen=True, array_like=True, tag=True, forbid_unknown_fields=True):
+    """Base of all control messages."""
+
+
+class TaskRoute(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """Where a task is reached in one epoch. `public_key` is CURVE's in Z85, empty without encryption."""
+
+    task: TaskId
+    worker: WorkerId
+    incarnation: Incarnation
+    data_endpoint: str
+    control_endpoint: str
+    public_key: str = ""
+
+
+class Endpoints(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """Where the inboxes of one task of a worker are bound."""
+
+    task: TaskId
+    data: str
+    control: str
+    public_key: str = ""
+
+
+# From a worker, on its own behalf.
+
+
+class Register(Message, frozen=True):
+    """A worker has bound the inboxes of its tasks. `digest` is the plan's, as this worker built it."""
+
+    worker: WorkerId
+    incarnation: Incarnation
+    pid: int
+    host: str
+    python: str
+    digest: str
+    endpoints: list[Endpoints]
+
+
+class Heartbeat(Message, frozen=True):
+    """A worker's loop turns. `busy_in` names the component whose code it is in, "" when in none."""
+
+    worker: WorkerId
+    incarnation: Incarnation
+    term: int
+    epoch: Epoch
+    busy_in: str = ""
+    tasks: dict[TaskId, Statistics] = {}
+
+
+class Stuck(Message, frozen=True):
+    """A component's code has not returned for `seconds`; `stack` is where it is."""
+
+    worker: WorkerId
+    task: TaskId
+    component: str
+    seconds: float
+    stack: str
+
+
+class Closed(Message, frozen=True):
+    """A task's component has been closed."""
+
+    worker: WorkerId
+    task: TaskId
+
+
+# From a task, through its worker.
+
+
+class TaskReady(Message, frozen=True):
+    """All in-edges of the task are open."""
+
+    task: TaskId
+    epoch: Epoch
+
+
+class EdgeLost(Message, frozen=True):
+    """Frames of the edge sender -> task are missing; nothing more on it is processed in this epoch."""
+
+    task: TaskId
+    epoch: Epoch
+    sender: TaskId
+    why: str
+
+
+class ComponentError(Message, frozen=True):
+    """An exception in user code. `file` and `line` are the user's; `count` like it since the last report; `at_ms` by the wall."""
+
+    task: TaskId
+    component: str
+    kind: str
+    message: str
+    traceback: str
+    file: str = ""
+    line: int = 0
+    count: int = 1
+    at_ms: int = 0
+
+
+class PositionReport(Message, frozen=True):
+    """Everything a spout task emitted before `position` is done. `attempts` is packed, empty when there is nothing to note."""
+
+    task: TaskId
+    epoch: Epoch
+    position: bytes
+    attempts: bytes = b""
+
+
+class DeadLetter(Message, frozen=True):
+    """A message that has failed as often as it may. `position` and `values` are packed."""
+
+    task: TaskId
+    id: int
+    position: bytes
+    values: bytes
+    errors: list[str]
+    attempts: int
+
+
+class Quiet(Message, frozen=True):
+    """A task's answer to a probe. `why` says, in words, what keeps it from being quiet."""
+
+    task: TaskId
+    epoch: Epoch
+    probe: int
+    ended: bool
+    quiet: bool
+    sent: int
+    received: int
+    pending: int = 0
+    why: str = ""
+
+
+# From the master.
+
+
+class Routes(Message, frozen=True):
+    """Adopt this epoch. The maps have an entry for each spout task that has something to resume.
+
+    Attributes:
+        suspects: roots that were in hand when a worker was lost; they are emitted again one at a time.
+        alone: whether spouts emit nothing else until the suspects are through.
+        positions: committed positions, packed.
+        attempts: how often messages took their process down, packed.
+    """
+
+    term: int
+    epoch: Epoch
+    routes: list[TaskRoute]
+    suspects: list[int] = []
+    alone: bool = False
+    positions: dict[TaskId, bytes] = {}
+    attempts: dict[TaskId, bytes] = {}
+
+
+class Go(Message, frozen=True):
+    """Every task of the epoch is ready."""
+
+    epoch: Epoch
+
+
+class Activate(Message, frozen=True):
+    """Spouts emit again."""
+
+
+class Deactivate(Message, frozen=True):
+    """Spouts emit nothing new."""
+
+
+class Drain(Message, frozen=True):
+    """Deactivate, and finish what is in flight."""
+
+
+class Probe(Message, frozen=True):
+    """Tell the Quiet facts of this moment."""
+
+    number: int
+    epoch: Epoch
+
+
+class DeadLettersStored(Message, frozen=True):
+    """The named dead letters of the task are on disk."""
+
+    task: TaskId
+    ids: list[int]
+
+
+class Close(Message, frozen=True):
+    """The topology is over; `drain` says that inputs have not ended, so nothing is flushed."""
+
+    epoch: Epoch
+    drain: bool = False
+
+
+class Stop(Message, frozen=True):
+    """Exit. `reason` is for the log."""
+
+    reason: str
+
+
+# Between a client and the master.
+
+
+class Request(Message, frozen=True):
+    """A client asks the master to do or tell something."""
+
+    verb: str
+    arguments: dict[str, Any] = {}
+
+
+class Reply(Message, frozen=True):
+    """The master's answer: a result, or an error in words."""
+
+    ok: bool
+    result: Any = None
+    error: str = ""
+
+
+FromTask = TaskReady | EdgeLost | ComponentError | PositionReport | DeadLetter | Quiet
+FromWorker = Register | Heartbeat | Stuck | Closed | FromTask
+FromMaster = Routes | Go | Activate | Deactivate | Drain | Probe | DeadLettersStored | Close | Stop
+
+encode = msgspec.msgpack.Encoder().encode
+"""Return a control message as bytes."""
+
+_from_worker: msgspec.msgpack.Decoder[FromWorker] = msgspec.msgpack.Decoder(FromWorker)
+_from_master: msgspec.msgpack.Decoder[FromMaster] = msgspec.msgpack.Decoder(FromMaster)
+_request = msgspec.msgpack.Decoder(Request)
+_reply = msgspec.msgpack.Decoder(Reply)
+
+
+def decode_from_worker(data: bytes, max_size: int = MAX_CONTROL) -> FromWorker:
+    """Return what a worker or one of its tasks says. Raises FrameError on anything else, or on more than `max_size` bytes."""
+    return _decode(_from_worker, data, max_size)
+
+
+def decode_from_master(data: bytes, max_size: int = MAX_CONTROL) -> FromMaster:
+    """Return what the master says to a worker. Raises FrameError on anything else, or on more than `max_size` bytes."""
+    return _decode(_from_master, data, max_size)
+
+
+def decode_request(data: bytes, max_size: int = MAX_CONTROL) -> Request:
+    """Return a client's request. Raises FrameError on anything else, or on more than `max_size` bytes."""
+    return _decode(_request, data, max_size)
+
+
+def decode_reply(data: bytes, max_size: int = MAX_CONTROL) -> Reply:
+    """Return the master's reply to a request. Raises FrameError on anything else, or on more than `max_size` bytes."""
+    return _decode(_reply, data, max_size)
+
+
+def _decode(decoder: msgspec.msgpack.Decoder[T], data: bytes, max_size: int) -> T:
+    if len(data) > max_size:
+        raise FrameError(f"a control message of {len(data)} bytes; at most {max_size} are accepted")
+    try:
+        walk(data)
+        return decoder.decode(data)
+    except Exception as error:
+        raise FrameError(f"not a control message: {type(error).__name__}: {error}") from error
