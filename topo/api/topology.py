@@ -1,0 +1,259 @@
+"""Topologies: what is built of spouts, bolts and groupings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from topo.api.bolt import BasicBolt, Bolt
+from topo.api.component import Component
+from topo.api.groupings import (
+    All,
+    Custom,
+    CustomGrouping,
+    Direct,
+    Fields,
+    Global,
+    Grouping,
+    LocalOrShuffle,
+    NoneGrouping,
+    PartialKey,
+    Shuffle,
+)
+from topo.api.spout import Spout
+from topo.api.streams import DEFAULT_STREAM, declared_streams
+from topo.config import TopologyConfig
+from topo.errors import TopologyError
+
+
+class ComponentKind(StrEnum):
+    """What a component is in the plan."""
+
+    SPOUT = "spout"
+    BOLT = "bolt"
+    ACKER = "acker"
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """One subscription of a bolt: the stream of a source, and how it is grouped."""
+
+    source: str
+    stream: str
+    grouping: Grouping
+
+
+@dataclass(frozen=True, slots=True)
+class ComponentSpec:
+    """One component as it was declared.
+
+    Attributes:
+        id: its name in the topology.
+        kind: spout or bolt.
+        component: an instance, or a class that is made where it runs.
+        parallelism: how many tasks it has.
+        args: positional arguments of the class.
+        kwargs: keyword arguments of the class.
+        settings: its own settings by public name, as they were given.
+        inputs: what a bolt reads.
+    """
+
+    id: str
+    kind: ComponentKind
+    component: Component | type[Component]
+    parallelism: int = 1
+    args: tuple[Any, ...] = ()
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    inputs: tuple[Input, ...] = ()
+
+    @property
+    def type(self) -> type[Component]:
+        """The component's class."""
+        return self.component if isinstance(self.component, type) else type(self.component)
+
+    def make(self) -> Component:
+        """Return the component to run: the instance itself, or a new one of the class.
+
+        Raises:
+            TopologyError: the new one declares other outputs than its class, which the plan was made from.
+        """
+        if not isinstance(self.component, type):
+            return self.component
+        made = self.component(*self.args, **self.kwargs)
+        if declared_streams(made.outputs) != declared_streams(self.component.outputs):
+            raise TopologyError(
+                f"component {self.id!r}: __init__ of {self.type.__qualname__} changes outputs, but as a class was given, the "
+                f"topology was planned with those of the class; give set_{self.kind}() an instance"
+            )
+        return made
+
+
+@dataclass(frozen=True, slots=True)
+class Topology:
+    """A topology that has been built and checked: `topo run`, `topo submit` and the test kit take it.
+
+    Attributes:
+        name: its name.
+        components: in the order of their declaration.
+        config: its settings.
+    """
+
+    name: str
+    components: tuple[ComponentSpec, ...]
+    config: TopologyConfig = field(default_factory=TopologyConfig)
+
+    def component(self, component_id: str) -> ComponentSpec:
+        """Return the component of that id.
+
+        Raises:
+            KeyError: there is none.
+        """
+        for spec in self.components:
+            if spec.id == component_id:
+                return spec
+        raise KeyError(component_id)
+
+
+class BoltDeclarer:
+    """Says what a bolt reads. `TopologyBuilder.set_bolt` returns it; every method returns it again, so calls can be chained."""
+
+    def __init__(self) -> None:
+        self._inputs: list[Input] = []
+
+    @property
+    def inputs(self) -> tuple[Input, ...]:
+        """What has been declared so far."""
+        return tuple(self._inputs)
+
+    def grouping(self, source: str, grouping: Grouping, stream: str = DEFAULT_STREAM) -> BoltDeclarer:
+        """Read a stream of `source` with any grouping object."""
+        self._inputs.append(Input(source, stream, grouping))
+        return self
+
+    def shuffle_grouping(self, source: str, stream: str = DEFAULT_STREAM) -> BoltDeclarer:
+        """Spread the tuples evenly over the tasks, rather to those that have room."""
+        return self.grouping(source, Shuffle(), stream)
+
+    def local_or_shuffle_grouping(self, source: str, stream: str = DEFAULT_STREAM) -> BoltDeclarer:
+        """Keep tuples in the worker they come from if the bolt has a task there, else shuffle."""
+        return self.grouping(source, LocalOrShuffle(), stream)
+
+    def fields_grouping(self, source: str, *fields: str, stream: str = DEFAULT_STREAM) -> BoltDeclarer:
+        """Send tuples with equal values of these fields to the same task."""
+        return self.grouping(source, Fields(fields), stream)
+
+    def partial_key_grouping(self, source: str, *fields: str, stream: str = DEFAULT_STREAM) -> BoltDeclarer:
+        """Send each key to the less used of its two tasks: for skewed keys, where partial results are joined later."""
+        return self.grouping(source, PartialKey(fields), stream)
+
+    def all_grouping(self, source: str, stream: str = DEFAULT_STREAM) -> BoltDeclarer:
+        """Send each tuple to every task."""
+        return self.grouping(source, All(), stream)
+
+    def global_grouping(self, source: str, stream: str = DEFAULT_STREAM) -> BoltDeclarer:
+        """Send everything to the first task."""
+        return self.grouping(source, Global(), stream)
+
+    def none_grouping(self, source: str, stream: str = DEFAULT_STREAM) -> BoltDeclarer:
+        """Leave it to topo, which shuffles."""
+        return self.grouping(source, NoneGrouping(), stream)
+
+    def direct_grouping(self, source: str, stream: str = DEFAULT_STREAM) -> BoltDeclarer:
+        """Read a direct stream, whose emitter names the task that gets each tuple."""
+        return self.grouping(source, Direct(), stream)
+
+    def custom_grouping(self, source: str, grouping: CustomGrouping, stream: str = DEFAULT_STREAM) -> BoltDeclarer:
+        """Let an object of the user's own choose the tasks."""
+        return self.grouping(source, Custom(grouping), stream)
+
+
+class TopologyBuilder:
+    """Puts a topology together. Nothing is checked before `build`, which then reports everything that is wrong."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._settings: dict[str, Any] = {}
+        self._declared: list[tuple[ComponentSpec, BoltDeclarer]] = []
+
+    def config(self, **settings: Any) -> TopologyBuilder:
+        """Change settings of the whole topology, such as `message_timeout="10s"`; docs/settings.md lists them."""
+        self._settings.update(settings)
+        return self
+
+    def set_spout(
+        self,
+        id: str,
+        component: Spout | type[Spout],
+        parallelism: int = 1,
+        *,
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+        **settings: Any,
+    ) -> None:
+        """Add a spout.
+
+        Args:
+            id: its name, unique in the topology.
+            component: an instance, or a class that is made with `args` and `kwargs` only where it runs.
+            parallelism: how many tasks it has, each in a process of its own unless the setting `workers` packs them.
+            args: positional arguments of the class.
+            kwargs: keyword arguments of the class.
+            settings: settings for this component alone, such as `max_spout_pending=100`.
+        """
+        self._add(ComponentKind.SPOUT, id, component, parallelism, args, kwargs, settings)
+
+    def set_bolt(
+        self,
+        id: str,
+        component: Bolt | BasicBolt | type[Bolt] | type[BasicBolt],
+        parallelism: int = 1,
+        *,
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+        **settings: Any,
+    ) -> BoltDeclarer:
+        """Add a bolt, and say with the result what it reads: `set_bolt("count", Count()).fields_grouping("split", "word")`.
+
+        The arguments are those of `set_spout`; a setting that bolts often have is `tick_interval="1s"`.
+        """
+        return self._add(ComponentKind.BOLT, id, component, parallelism, args, kwargs, settings)
+
+    def _add(
+        self,
+        kind: ComponentKind,
+        component_id: str,
+        component: Component | type[Component],
+        parallelism: int,
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any] | None,
+        settings: Mapping[str, Any],
+    ) -> BoltDeclarer:
+        declarer = BoltDeclarer()
+        spec = ComponentSpec(component_id, kind, component, parallelism, tuple(args), dict(kwargs or {}), dict(settings))
+        self._declared.append((spec, declarer))
+        return declarer
+
+    def build(self) -> Topology:
+        """Return the topology.
+
+        Raises:
+            TopologyError: something is wrong; `problems` has all of it, each with what to do about it.
+        """
+        # The one import of a later layer in this folder: what is wrong with a topology is for the plan to say.
+        from topo.plan.validation import problems_of
+
+        config, problems = TopologyConfig().changed(self._settings)
+        components = tuple(
+            ComponentSpec(
+                spec.id, spec.kind, spec.component, spec.parallelism, spec.args, spec.kwargs, spec.settings, declarer.inputs
+            )
+            for spec, declarer in self._declared
+        )
+        topology = Topology(self.name, components, config)
+        problems = [f"settings of the topology: {problem}" for problem in problems] + problems_of(topology)
+        if problems:
+            raise TopologyError(problems)
+        return topology

@@ -1,0 +1,135 @@
+"""The logical plan: components, streams and subscriptions as data, before any task exists."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from topo.api.groupings import Custom, Fields, GroupingKind, PartialKey
+from topo.api.streams import StreamDeclaration, declared_streams
+from topo.api.topology import ComponentKind, ComponentSpec, Topology
+from topo.config import TopologyConfig
+from topo.keys import default_max_parallelism
+
+
+class Component(Struct, frozen=True, kw_only=True):
+    """One component.
+
+    Attributes:
+        id: its name in the topology.
+        kind: spout, bolt or acker.
+        code: qualified name of its class.
+        parallelism: how many tasks it has.
+        max_parallelism: how many key groups its keys fall into.
+        streams: what it emits; frames name a stream by its index here.
+        settings: its own settings, read and by public name.
+    """
+
+    id: str
+    kind: ComponentKind
+    code: str
+    parallelism: int
+    max_parallelism: int
+    streams: tuple[StreamDeclaration, ...] = ()
+    settings: dict[str, Any] = {}
+
+
+class Subscription(Struct, frozen=True, kw_only=True):
+    """One stream of one component, read by another.
+
+    Attributes:
+        source: the component that emits.
+        stream: name of its stream.
+        target: the component that reads.
+        input: position among the target's declared inputs.
+        grouping: the kind of grouping.
+        fields: names of the key fields, of a fields or partial-key grouping.
+        key_indexes: their positions in the stream's values.
+        code: qualified name of the class of a custom grouping.
+    """
+
+    source: str
+    stream: str
+    target: str
+    input: int
+    grouping: GroupingKind
+    fields: tuple[str, ...] = ()
+    key_indexes: tuple[int, ...] = ()
+    code: str = ""
+
+
+class LogicalPlan(Struct, frozen=True, kw_only=True):
+    """The graph of a valid topology, in the order of declaration."""
+
+    name: str
+    components: tuple[Component, ...]
+    subscriptions: tuple[Subscription, ...]
+
+
+def logical_plan(topology: Topology, config: TopologyConfig | None = None) -> LogicalPlan:
+    """Return the graph of a topology that has been validated, under these settings or its own."""
+    config = config or topology.config
+    components = tuple(_component(spec, config) for spec in topology.components)
+    streams = {(c.id, stream.name): stream for c in components for stream in c.streams}
+    subscriptions = []
+    for spec in topology.components:
+        for index, declared in enumerate(spec.inputs):
+            grouping = declared.grouping
+            keys = grouping.fields if isinstance(grouping, Fields | PartialKey) else ()
+            fields = streams[declared.source, declared.stream].fields
+            subscriptions.append(
+                Subscription(
+                    source=declared.source,
+                    stream=declared.stream,
+                    target=spec.id,
+                    input=index,
+                    grouping=grouping.kind,
+                    fields=keys,
+                    key_indexes=tuple(map(fields.index, keys)),
+                    code=type(grouping.grouping).__qualname__ if isinstance(grouping, Custom) else "",
+                )
+            )
+    return LogicalPlan(name=topology.name, components=components, subscriptions=tuple(subscriptions))
+
+
+def _component(spec: ComponentSpec, config: TopologyConfig) -> Component:
+    own, _ = config.changed(spec.settings, per_component=True)
+    read = own.settings()
+    return Component(
+        id=spec.id,
+        kind=spec.kind,
+        code=spec.type.__qualname__,
+        parallelism=spec.parallelism,
+        max_parallelism=own.max_parallelism or default_max_parallelism(spec.parallelism),
+        streams=declared_streams(spec.component.outputs),
+        settings={name: read[name] for name in spec.settings},
+    )
+
+
+def find_cycle(readers: Mapping[str, Sequence[str]]) -> list[str] | None:
+    """Return the components of one cycle, in order and with the first again at the end, or None.
+
+    Args:
+        readers: for each component those that read from it.
+    """
+    done: set[str] = set()
+    for start in readers:
+        path: list[str] = []
+        # Depth first with an explicit stack: a chain of components may be longer than Python's recursion allows.
+        stack = [(start, iter(readers.get(start, ())))] if start not in done else []
+        path.extend(name for name, _ in stack)
+        while stack:
+            name, rest = stack[-1]
+            reader = next(rest, None)
+            if reader is None:
+                stack.pop()
+                path.pop()
+                done.add(name)
+            elif reader in path:
+                return [*path[path.index(reader) :], reader]
+            elif reader not in done:
+                path.append(reader)
+                stack.append((reader, iter(readers.get(reader, ()))))
+    return None

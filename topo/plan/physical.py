@@ -1,0 +1,223 @@
+"""The physical plan: tasks with ids, ackers inserted, edges between tasks, and the worker slots that host them.
+
+A plan is data. Every process that builds it from the same topology and settings gets the same plan: ids follow the order of
+declaration, and nothing in it depends on addresses, hash seeds or the order of sets.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from functools import cached_property
+
+import msgspec
+from msgspec import Struct
+
+from topo.api.streams import ACKER_COMPONENT, StreamDeclaration
+from topo.api.topology import ComponentKind, Topology
+from topo.config import TopologyConfig
+from topo.ids import TaskId, WorkerId
+from topo.keys import KeyGroupRange, default_max_parallelism, range_of
+from topo.plan.logical import Component, Subscription, logical_plan
+from topo.plan.placement import placement
+
+
+class Task(Struct, frozen=True):
+    """One task.
+
+    Attributes:
+        id: unique in the topology, from 1.
+        component: id of its component; `ACKER_COMPONENT` for an acker.
+        index: its number within the component, from 0.
+    """
+
+    id: TaskId
+    component: str
+    index: int
+
+
+class PhysicalPlan(Struct, frozen=True, kw_only=True, dict=True):
+    """A topology as tasks. Made by `physical_plan`; travels as JSON.
+
+    Attributes:
+        name: name of the topology.
+        config: its settings.
+        components: in the order of declaration, the ackers' last.
+        subscriptions: who reads whom, by component.
+        tasks: in the order of their ids, which count from 1.
+        workers: the tasks of each worker slot, by slot number.
+    """
+
+    name: str
+    config: TopologyConfig
+    components: tuple[Component, ...]
+    subscriptions: tuple[Subscription, ...]
+    tasks: tuple[Task, ...]
+    workers: tuple[tuple[TaskId, ...], ...]
+
+    def task(self, task_id: int) -> Task:
+        """Return the task of that id. Raises KeyError when there is none."""
+        if not 0 < task_id <= len(self.tasks):
+            raise KeyError(task_id)
+        return self.tasks[task_id - 1]
+
+    @cached_property
+    def _components(self) -> dict[str, Component]:
+        return {component.id: component for component in self.components}
+
+    def component(self, component_id: str) -> Component:
+        """Return the component of that id. Raises KeyError when there is none."""
+        return self._components[component_id]
+
+    def component_of(self, task_id: int) -> Component:
+        """Return the component that a task belongs to."""
+        return self._components[self.task(task_id).component]
+
+    @cached_property
+    def task_ids(self) -> dict[str, tuple[TaskId, ...]]:
+        """Task ids of every component, by task index; the ackers included."""
+        found: dict[str, list[TaskId]] = {component.id: [] for component in self.components}
+        for task in self.tasks:
+            found[task.component].append(task.id)
+        return {component: tuple(ids) for component, ids in found.items()}
+
+    def tasks_of(self, component_id: str) -> tuple[TaskId, ...]:
+        """Return the ids of a component's tasks, by task index; empty for an unknown component."""
+        return self.task_ids.get(component_id, ())
+
+    @property
+    def ackers(self) -> tuple[TaskId, ...]:
+        """Ids of the acker tasks; empty when nothing is tracked."""
+        return self.tasks_of(ACKER_COMPONENT)
+
+    @property
+    def spouts(self) -> tuple[TaskId, ...]:
+        """Ids of all spout tasks."""
+        return tuple(task.id for task in self.tasks if self._components[task.component].kind is ComponentKind.SPOUT)
+
+    def subscriptions_on(self, component_id: str, stream: str | None = None) -> tuple[Subscription, ...]:
+        """Return who reads a component, or one of its streams."""
+        return tuple(s for s in self.subscriptions if s.source == component_id and stream in (None, s.stream))
+
+    def inputs_of(self, component_id: str) -> tuple[Subscription, ...]:
+        """Return what a component reads, in the order of declaration."""
+        return tuple(s for s in self.subscriptions if s.target == component_id)
+
+    def streams(self, component_id: str) -> tuple[StreamDeclaration, ...]:
+        """Return the streams that a component emits, in the order of declaration."""
+        return self._components[component_id].streams
+
+    def stream_index(self, component_id: str, stream: str) -> int:
+        """Return the number that frames name a stream by. Raises KeyError when the component does not declare it."""
+        for index, declared in enumerate(self.streams(component_id)):
+            if declared.name == stream:
+                return index
+        raise KeyError(stream)
+
+    def fields(self, component_id: str, stream: str) -> tuple[str, ...]:
+        """Return the field names of a stream. Raises KeyError when the component does not declare it."""
+        return self.streams(component_id)[self.stream_index(component_id, stream)].fields
+
+    @cached_property
+    def _edges(self) -> tuple[dict[TaskId, tuple[TaskId, ...]], dict[TaskId, tuple[TaskId, ...]]]:
+        down: dict[TaskId, set[TaskId]] = {task.id: set() for task in self.tasks}
+        up: dict[TaskId, set[TaskId]] = {task.id: set() for task in self.tasks}
+        pairs = [(s, t) for sub in self.subscriptions for s in self.tasks_of(sub.source) for t in self.tasks_of(sub.target)]
+        pairs += [(task.id, acker) for task in self.tasks if task.component != ACKER_COMPONENT for acker in self.ackers]
+        for source, target in pairs:
+            down[source].add(target)
+            up[target].add(source)
+        return {task: tuple(sorted(ids)) for task, ids in down.items()}, {task: tuple(sorted(ids)) for task, ids in up.items()}
+
+    def downstream_tasks(self, task_id: int) -> tuple[TaskId, ...]:
+        """Return the tasks that a task has an edge to, in ascending order: its readers, and all ackers."""
+        return self._edges[0][TaskId(task_id)]
+
+    def upstream_tasks(self, task_id: int) -> tuple[TaskId, ...]:
+        """Return the tasks that have an edge to a task, in ascending order: for an acker all spouts and bolts."""
+        return self._edges[1][TaskId(task_id)]
+
+    @cached_property
+    def edges(self) -> tuple[tuple[TaskId, TaskId], ...]:
+        """All edges, (sender, receiver), in ascending order."""
+        return tuple((task.id, target) for task in self.tasks for target in self.downstream_tasks(task.id))
+
+    @cached_property
+    def _workers(self) -> dict[TaskId, WorkerId]:
+        return {task: WorkerId(slot) for slot, tasks in enumerate(self.workers) for task in tasks}
+
+    def worker_of(self, task_id: int) -> WorkerId:
+        """Return the slot that hosts a task."""
+        return self._workers[TaskId(task_id)]
+
+    def key_groups(self, task_id: int) -> KeyGroupRange:
+        """Return the key groups that a task owns."""
+        component = self.component_of(task_id)
+        return range_of(self.task(task_id).index, component.max_parallelism, component.parallelism)
+
+    @cached_property
+    def _configs(self) -> dict[str, TopologyConfig]:
+        return {component.id: self.config.changed(component.settings)[0] for component in self.components}
+
+    def config_of(self, component_id: str) -> TopologyConfig:
+        """Return the settings that hold for a component."""
+        return self._configs[component_id]
+
+    @property
+    def longest_message_timeout_s(self) -> float | None:
+        """The longest `message_timeout` of all spouts, which the ackers must outlive; None when a spout has none."""
+        timeouts = [
+            self.config_of(component.id).message_timeout_s
+            for component in self.components
+            if component.kind is ComponentKind.SPOUT
+        ]
+        known = [timeout for timeout in timeouts if timeout is not None]
+        return max(known) if known and len(known) == len(timeouts) else None
+
+    def to_json(self) -> bytes:
+        """Return the plan as JSON, the same bytes for the same plan."""
+        return msgspec.json.encode(self, order="deterministic")
+
+    @classmethod
+    def from_json(cls, text: bytes | str) -> PhysicalPlan:
+        """Return the plan that `to_json` has written. Raises msgspec.ValidationError for anything else."""
+        return msgspec.json.decode(text, type=cls)
+
+    def digest(self, code_hash: str = "") -> str:
+        """Return what master and workers compare before they work together: a hash of the plan and of the user's code."""
+        return hashlib.sha256(self.to_json() + b"\0" + code_hash.encode()).hexdigest()
+
+
+def physical_plan(topology: Topology, config: TopologyConfig | None = None) -> PhysicalPlan:
+    """Return the tasks of a topology that has been validated.
+
+    Args:
+        topology: what to plan.
+        config: settings that replace the topology's own, as read at the edge.
+    """
+    config = config or topology.config
+    logical = logical_plan(topology, config)
+    components = logical.components
+    if config.ackers:
+        acker = Component(
+            id=ACKER_COMPONENT,
+            kind=ComponentKind.ACKER,
+            code="",
+            parallelism=config.ackers,
+            max_parallelism=default_max_parallelism(config.ackers),
+        )
+        components += (acker,)
+    tasks: list[Task] = []
+    ids: dict[str, list[TaskId]] = {}
+    for component in components:
+        first = len(tasks) + 1
+        ids[component.id] = [TaskId(first + index) for index in range(component.parallelism)]
+        tasks += [Task(task_id, component.id, index) for index, task_id in enumerate(ids[component.id])]
+    ackers = ids.pop(ACKER_COMPONENT, [])
+    return PhysicalPlan(
+        name=topology.name,
+        config=config,
+        components=components,
+        subscriptions=logical.subscriptions,
+        tasks=tuple(tasks),
+        workers=placement(list(ids.values()), ackers, config.workers),
+    )

@@ -1,0 +1,212 @@
+"""What is wrong with a topology: every rule, all findings at once, each with what, where and what to do about it."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from difflib import get_close_matches
+from itertools import pairwise
+from typing import Any
+
+from topo.api.bolt import BasicBolt, Bolt
+from topo.api.component import Component
+from topo.api.groupings import Custom, CustomGrouping, Direct, Fields, PartialKey
+from topo.api.spout import Spout
+from topo.api.streams import RESERVED_PREFIX, StreamDeclaration, declared_streams
+from topo.api.topology import ComponentKind, ComponentSpec, Input, Topology
+from topo.config import MAX_PARALLELISM_LIMIT, TopologyConfig
+from topo.errors import ConfigError, TopologyError
+from topo.keys import default_max_parallelism
+from topo.plan.logical import find_cycle
+
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,63}")
+_NAME_RULE = "1 to 63 letters, digits, '-' and '_'"
+_BASES: dict[ComponentKind, tuple[type[Component], ...]] = {
+    ComponentKind.SPOUT: (Spout,),
+    ComponentKind.BOLT: (Bolt, BasicBolt),
+}
+
+
+def validate(topology: Topology, config: TopologyConfig | None = None) -> None:
+    """Check a topology under these settings, or its own.
+
+    Raises:
+        TopologyError: something is wrong; `problems` has all of it.
+    """
+    found = problems_of(topology, config)
+    if found:
+        raise TopologyError(found)
+
+
+def problems_of(topology: Topology, config: TopologyConfig | None = None) -> list[str]:
+    """Return all that is wrong with a topology under these settings, or its own: one sentence each, with the fix."""
+    config = config or topology.config
+    specs = topology.components
+    found = [*_names(topology), *_settings(topology, config)]
+    streams: dict[str, tuple[StreamDeclaration, ...] | None] = {}
+    for spec in specs:
+        faults = list(_class(spec))
+        found += faults
+        streams[spec.id] = None
+        if not faults:
+            try:
+                streams[spec.id] = declared_streams(spec.component.outputs)
+            except ConfigError as error:
+                found.append(f"component {spec.id!r}: outputs: {error}")
+        found += _parallelism(spec, config)
+    if not any(spec.kind is ComponentKind.SPOUT for spec in specs):
+        found.append(f"topology {topology.name!r} has no spout, so nothing would ever happen; add one with set_spout(...)")
+    for spec in specs:
+        found += _inputs(spec, streams)
+    return found + _cycle(specs)
+
+
+def _names(topology: Topology) -> Iterator[str]:
+    if not isinstance(topology.name, str) or not _NAME.fullmatch(topology.name):
+        yield f"topology name {topology.name!r} is not allowed; use {_NAME_RULE}"
+    for spec in topology.components:
+        if not isinstance(spec.id, str) or not _NAME.fullmatch(spec.id):
+            yield f"component id {spec.id!r} is not allowed; use {_NAME_RULE}"
+        elif spec.id.startswith(RESERVED_PREFIX):
+            yield f"component id {spec.id!r} begins with {RESERVED_PREFIX!r}, which is reserved; choose another"
+    for component_id, count in Counter(spec.id for spec in topology.components).items():
+        if count > 1:
+            yield f"component id {component_id!r} is used {count} times; give each component an id of its own"
+
+
+def _settings(topology: Topology, config: TopologyConfig) -> Iterator[str]:
+    for problem in config.problems():
+        yield f"settings of the topology: {problem}"
+    for spec in topology.components:
+        own, problems = config.changed(spec.settings, per_component=True)
+        # What is wrong with the whole topology's settings has been said; here only what the component's own make wrong.
+        for problem in [*problems, *(p for p in own.problems() if p not in config.problems())]:
+            yield f"component {spec.id!r}: {problem}"
+
+
+def _class(spec: ComponentSpec) -> Iterator[str]:
+    where = f"component {spec.id!r}"
+    cls: Any = spec.type
+    bases = _BASES[spec.kind]
+    if not isinstance(spec.component, Component) and not (isinstance(spec.component, type) and issubclass(cls, Component)):
+        wanted = " or ".join(base.__name__ for base in bases)
+        given = f"a {type(spec.component).__name__}"
+        if callable(spec.component):
+            given = f"{getattr(spec.component, '__name__', given)}, which is no class"
+        yield f"{where}: {given} was given; set_{spec.kind} takes a {wanted}: an instance, or a class with args"
+        return
+    if not issubclass(cls, bases):
+        if spec.kind is ComponentKind.SPOUT and issubclass(cls, _BASES[ComponentKind.BOLT]):
+            yield f"{where}: {cls.__name__} is a bolt; add it with set_bolt(...)"
+        elif issubclass(cls, Spout):
+            yield f"{where}: {cls.__name__} is a spout; add it with set_spout(...)"
+        else:
+            yield f"{where}: {cls.__name__} must derive from {' or '.join(base.__name__ for base in bases)}"
+        return
+    missing = sorted(getattr(cls, "__abstractmethods__", ()))
+    if missing:
+        yield f"{where}: {cls.__name__} does not define {', '.join(missing)}; add the missing methods"
+        return
+    if isinstance(spec.component, type):
+        yield from _arguments(spec, cls)
+    elif spec.args or spec.kwargs:
+        yield f"{where}: args and kwargs are for a class, but an instance was given; give the class, or leave them out"
+
+
+def _arguments(spec: ComponentSpec, cls: type[Component]) -> Iterator[str]:
+    try:
+        signature = inspect.signature(cls)
+    except ValueError:
+        return  # a class written in C may have none
+    try:
+        signature.bind(*spec.args, **spec.kwargs)
+    except TypeError as error:
+        yield f"component {spec.id!r}: {cls.__name__}{signature} cannot be made: {error}; give args=(...) or kwargs={{...}}"
+
+
+def _parallelism(spec: ComponentSpec, config: TopologyConfig) -> Iterator[str]:
+    parallelism = spec.parallelism
+    if not isinstance(parallelism, int) or isinstance(parallelism, bool) or parallelism < 1:
+        yield f"component {spec.id!r}: parallelism is {parallelism!r}; it must be a whole number of at least 1"
+        return
+    most = config.changed(spec.settings, per_component=True)[0].max_parallelism or default_max_parallelism(parallelism)
+    if parallelism > most:
+        fix = "raise max_parallelism or lower the parallelism" if most < MAX_PARALLELISM_LIMIT else "lower it"
+        yield f"component {spec.id!r}: parallelism {parallelism} is more than max_parallelism {most}; {fix}"
+
+
+def _inputs(spec: ComponentSpec, streams: dict[str, tuple[StreamDeclaration, ...] | None]) -> Iterator[str]:
+    if spec.kind is not ComponentKind.BOLT:
+        return
+    if not spec.inputs:
+        yield f"bolt {spec.id!r} reads nothing; say what with a grouping, such as .shuffle_grouping({_example(spec, streams)!r})"
+    for (source, stream), count in Counter((declared.source, declared.stream) for declared in spec.inputs).items():
+        if count > 1:
+            yield (
+                f"bolt {spec.id!r} reads stream {stream!r} of {source!r} {count} times, so each tuple would come {count} times; "
+                "keep one grouping"
+            )
+    for declared in spec.inputs:
+        for problem in _input(declared, streams):
+            yield f"bolt {spec.id!r}: {problem}"
+
+
+def _example(spec: ComponentSpec, streams: dict[str, tuple[StreamDeclaration, ...] | None]) -> str:
+    return next((component_id for component_id in streams if component_id != spec.id), "source")
+
+
+def _input(declared: Input, streams: dict[str, tuple[StreamDeclaration, ...] | None]) -> Iterator[str]:
+    source, stream, grouping = declared.source, declared.stream, declared.grouping
+    if source not in streams:
+        yield f"reads from {source!r}, which is not a component{_hint(source, list(streams))}"
+        return
+    outputs = streams[source]
+    if outputs is None:
+        return  # what is wrong with the source has been said
+    found = next((candidate for candidate in outputs if candidate.name == stream), None)
+    if found is None:
+        if not outputs:
+            yield f'reads from {source!r}, which emits nothing; declare its outputs, such as outputs = ("field",)'
+        else:
+            yield f"reads stream {stream!r} of {source!r}, which does not declare it{_hint(stream, [o.name for o in outputs])}"
+        return
+    if found.direct and not isinstance(grouping, Direct):
+        yield f"stream {stream!r} of {source!r} is a direct stream; read it with direct_grouping({source!r}, stream={stream!r})"
+    if not found.direct and isinstance(grouping, Direct):
+        yield (
+            f"direct_grouping needs a direct stream, and {stream!r} of {source!r} is none; declare its fields with direct(...), "
+            "or take another grouping"
+        )
+    if isinstance(grouping, Fields | PartialKey):
+        if not grouping.fields:
+            yield f"the {grouping.kind} grouping on {source!r} names no field; give at least one of {', '.join(found.fields)}"
+        for field in grouping.fields:
+            if field not in found.fields:
+                where = f"stream {stream!r} of {source!r}"
+                yield f"the {grouping.kind} grouping names {field!r}, which {where} does not have{_hint(field, found.fields)}"
+    custom: Any = grouping.grouping if isinstance(grouping, Custom) else None
+    if isinstance(grouping, Custom) and not isinstance(custom, CustomGrouping):
+        yield f"custom_grouping on {source!r} needs an instance of a CustomGrouping, not {custom!r}"
+
+
+def _hint(name: Any, known: Sequence[str]) -> str:
+    near = get_close_matches(str(name), known, n=1)
+    return f"; did you mean {near[0]!r}?" if near else f"; there are {', '.join(map(repr, known)) or 'none'}"
+
+
+def _cycle(specs: Sequence[ComponentSpec]) -> list[str]:
+    readers: dict[str, list[str]] = {spec.id: [] for spec in specs}
+    for spec in specs:
+        for declared in spec.inputs:
+            if declared.source in readers and spec.id not in readers[declared.source]:
+                readers[declared.source].append(spec.id)
+    found: list[str] = []
+    # Each cycle found is cut open and the search goes on, so that one run names them all.
+    while cycle := find_cycle(readers):
+        path = " -> ".join(cycle)
+        found.append(f"the components form a cycle: {path}; a topology must flow one way, so take out one of these groupings")
+        source, target = list(pairwise(cycle))[-1]
+        readers[source].remove(target)
+    return found
