@@ -8,7 +8,7 @@ collected before it. Work is done for each batch that comes and each piece that 
 from __future__ import annotations
 
 from topo.wire.columns import split
-from topo.wire.frames import Anchoring, Column, Columns, Row
+from topo.wire.frames import Anchoring, Columns, Row
 
 BATCH_SIZE = 512
 """Tuples."""
@@ -53,40 +53,20 @@ class EdgeBuffer:
         """How many tuples a piece has now: the batch size, or fewer when rows have turned out to be large."""
         return self._fit
 
-    def extend(
-        self,
-        now: float,
-        rows: list[Row],
-        roots: Column | None = None,
-        edges: Column | None = None,
-        timestamps: Column | None = None,
-        counts: Column | None = None,
-    ) -> None:
-        """Append tuples, at least one.
-
-        Args:
-            now: the moment they enter; never earlier than in the call before.
-            rows: their values.
-            roots: their root ids; None when they are unanchored.
-            edges: an edge id for each root.
-            timestamps: their event times, all or none.
-            counts: the number of roots of each; None when each has one.
-        """
-        anchoring = Anchoring.NONE if roots is None else Anchoring.SINGLE if counts is None else Anchoring.MULTI
-        timed = timestamps is not None
+    def extend(self, now: float, columns: Columns) -> None:
+        """Append tuples, at least one, that enter at `now`, which is never earlier than in the call before."""
+        anchoring, rows, roots, edges, timestamps, counts = columns
+        timed = bool(timestamps)
         if not self._rows:
             self._anchoring, self._timed = anchoring, timed
         elif anchoring is not self._anchoring or timed is not self._timed:
             self._seal()
             self._anchoring, self._timed = anchoring, timed
         self._rows += rows
-        if roots is not None and edges is not None:
-            self._roots += roots
-            self._edges += edges
-        if timestamps is not None:
-            self._timestamps += timestamps
-        if counts is not None:
-            self._counts += counts
+        self._roots += roots
+        self._edges += edges
+        self._timestamps += timestamps
+        self._counts += counts
         if self.oldest is None:
             self.oldest = now
         self._newest = now

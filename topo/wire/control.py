@@ -83,13 +83,6 @@ class Stuck(Message, frozen=True):
     stack: str
 
 
-class Closed(Message, frozen=True):
-    """A task's component has been closed."""
-
-    worker: WorkerId
-    task: TaskId
-
-
 # From a task, through its worker.
 
 
@@ -155,6 +148,12 @@ class Quiet(Message, frozen=True):
     received: int
     pending: int = 0
     why: str = ""
+
+
+class Closed(Message, frozen=True):
+    """A task's component has been closed."""
+
+    task: TaskId
 
 
 # From the master.
@@ -242,8 +241,8 @@ class Reply(Message, frozen=True):
     error: str = ""
 
 
-FromTask = TaskReady | EdgeLost | ComponentError | PositionReport | DeadLetter | Quiet
-FromWorker = Register | Heartbeat | Stuck | Closed | FromTask
+FromTask = TaskReady | EdgeLost | ComponentError | PositionReport | DeadLetter | Quiet | Closed
+FromWorker = Register | Heartbeat | Stuck | FromTask
 FromMaster = Routes | Go | Activate | Deactivate | Drain | Probe | DeadLettersStored | Close | Stop
 
 encode = msgspec.msgpack.Encoder().encode

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from topo.wire.batcher import EdgeBuffer
-from topo.wire.frames import Anchoring, pack_counts, pack_timestamps, pack_words, unpack_words
+from topo.wire.frames import Anchoring, Columns, pack_counts, pack_timestamps, pack_words, unpack_words
 
 
 def rows(first, last):
@@ -15,7 +15,15 @@ def ids(first, last):
 
 
 def add(buffer, first, last, now=0.0):
-    buffer.extend(now, rows(first, last), ids(first, last), ids(first + 1000, last + 1000))
+    buffer.extend(now, Columns(Anchoring.SINGLE, rows(first, last), ids(first, last), ids(first + 1000, last + 1000)))
+
+
+def unanchored(first, last, timestamps=b""):
+    return Columns(Anchoring.NONE, rows(first, last), timestamps=timestamps)
+
+
+def with_counts(first, last, roots, edges, counts):
+    return Columns(Anchoring.MULTI, rows(first, last), pack_words(roots), pack_words(edges), counts=pack_counts(counts))
 
 
 def test_nothing_leaves_before_a_piece_is_full():
@@ -49,8 +57,8 @@ def test_a_piece_keeps_its_rows_and_ids_when_the_buffer_goes_on():
 def test_the_callers_rows_are_not_taken_over():
     mine = rows(0, 1)
     buffer = EdgeBuffer()
-    buffer.extend(0.0, mine)
-    buffer.extend(0.0, rows(1, 2))
+    buffer.extend(0.0, Columns(Anchoring.NONE, mine))
+    buffer.extend(0.0, unanchored(1, 2))
     assert mine == rows(0, 1)
 
 
@@ -69,9 +77,9 @@ def test_oldest_is_the_moment_the_first_tuple_inside_came():
 
 def test_a_change_of_anchoring_seals_what_came_before():
     buffer = EdgeBuffer(batch_size=4)
-    buffer.extend(1.0, rows(0, 1))
+    buffer.extend(1.0, unanchored(0, 1))
     add(buffer, 1, 3, now=2.0)
-    buffer.extend(3.0, rows(3, 5), pack_words([7, 8, 9]), pack_words([1, 2, 3]), counts=pack_counts([3, 0]))
+    buffer.extend(3.0, with_counts(3, 5, [7, 8, 9], [1, 2, 3], [3, 0]))
     assert len(buffer) == 5
     pieces = buffer.cut()
     assert [(piece.anchoring, piece.rows) for piece in pieces] == [(Anchoring.NONE, rows(0, 1)), (Anchoring.SINGLE, rows(1, 3))]
@@ -82,16 +90,16 @@ def test_a_change_of_anchoring_seals_what_came_before():
 
 def test_timestamps_of_all_or_of_none_leave_together():
     buffer = EdgeBuffer(batch_size=3)
-    buffer.extend(0.0, rows(0, 1), timestamps=pack_timestamps([5]))
-    buffer.extend(0.0, rows(1, 2))
-    buffer.extend(0.0, rows(2, 3), timestamps=pack_timestamps([6]))
+    buffer.extend(0.0, unanchored(0, 1, pack_timestamps([5])))
+    buffer.extend(0.0, unanchored(1, 2))
+    buffer.extend(0.0, unanchored(2, 3, pack_timestamps([6])))
     pieces = buffer.flush()
     assert [bytes(piece.timestamps) for piece in pieces] == [pack_timestamps([5]), b"", pack_timestamps([6])]
 
 
 def test_tuples_with_several_roots_are_cut_at_tuple_boundaries():
     buffer = EdgeBuffer(batch_size=2)
-    buffer.extend(0.0, rows(0, 3), pack_words([1, 2, 3, 4]), pack_words([5, 6, 7, 8]), None, pack_counts([3, 0, 1]))
+    buffer.extend(0.0, with_counts(0, 3, [1, 2, 3, 4], [5, 6, 7, 8], [3, 0, 1]))
     first, second = buffer.flush()
     assert (unpack_words(first.roots), unpack_words(second.roots)) == ([1, 2, 3], [4])
     assert (bytes(first.counts), bytes(second.counts)) == (pack_counts([3, 0]), pack_counts([1]))
@@ -121,7 +129,7 @@ def test_a_new_epoch_forgets_the_tuples_and_keeps_what_was_learned():
     buffer = EdgeBuffer()
     buffer.note_packed(10, 64 * 1024)
     add(buffer, 0, 5)
-    buffer.extend(0.0, rows(5, 6))
+    buffer.extend(0.0, unanchored(5, 6))
     buffer.clear()
     assert (len(buffer), buffer.oldest, buffer.flush(), buffer.piece_size) == (0, None, [], 10)
 

@@ -44,7 +44,7 @@ FROM_WORKER = [
     ),
     Heartbeat(0, 99, 1, 2, "count", {3: {"acked": 4, "by_stream": {"default": 5}}}),
     Stuck(0, 3, "count", 31.5, 'File "a.py", line 3'),
-    Closed(0, 3),
+    Closed(3),
     TaskReady(3, 2),
     EdgeLost(3, 2, 1, "frame 7 came where 5 was due"),
     ComponentError(3, "count", "ValueError", "no", "Traceback", "a.py", 3, 12, 1_700_000_000_000),
