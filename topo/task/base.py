@@ -1,0 +1,515 @@
+"""A task as a state machine: edges, epochs, confirmations and the user's component. Spouts, bolts and ackers build on it.
+
+What a task knows: the plan, the routes of its epoch, what it has received and not processed, what it has sent and not seen
+confirmed. What it must not know: sockets, threads, the wall clock, other tasks' insides.
+
+Life in an epoch:
+
+    adopt       a RoutesChanged with a higher epoch: everything in flight is dropped, every out-edge begins with an OPEN frame
+    opening     until the OPEN frame of every in-edge is processed; then the master is told TaskReady
+    running     frames are processed one at a time, in order of arrival; each is confirmed to its sender when it is done
+    (dead edge) a gap in an edge's numbers: the master is told EdgeLost until it raises the epoch
+
+Frames of an older epoch, or of an incarnation that the routes do not name, are dropped and counted. A frame of a *newer* epoch
+is held unread, and no more data is taken, until this task has adopted that epoch too.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from topo.api.component import Component
+from topo.api.context import TaskContext
+from topo.api.groupings import CustomGrouping
+from topo.config import TopologyConfig
+from topo.errors import FrameError, FrameworkBug
+from topo.ids import Epoch, IdSource, Incarnation, TaskId
+from topo.plan.physical import PhysicalPlan
+from topo.task.commands import Command, SendFrame, TellMaster
+from topo.task.events import (
+    Activate,
+    Close,
+    Deactivate,
+    DeadLettersStored,
+    Event,
+    FrameArrived,
+    Go,
+    Idle,
+    Inbox,
+    Probe,
+    RoutesChanged,
+    Turn,
+)
+from topo.task.flow_control import UNLIMITED_WINDOW, Arrival, EdgeStatus, InEdge, OutEdge
+from topo.task.outbox import Outbox
+from topo.task.statistics import Counters, TaskStatistics
+from topo.task.user_errors import CaughtError, ErrorBook
+from topo.wire.codec import Codec
+from topo.wire.control import Closed, ComponentError, EdgeLost, Quiet, TaskReady
+from topo.wire.frames import Frame, FrameKind, SenderStatus, Stamp, confirm_frame, encode, open_frame, parse
+
+CONFIRM_DELAY_S = 0.002
+"""How long a confirmation may wait for others to join it."""
+KEEP_ALIVE_S = 1.0
+"""How often a receiver that has frames in its queue tells their sender that it still works on them."""
+EDGE_LOST_REPEAT_S = 1.0
+
+
+class InHand(Protocol):
+    """Where a task notes what it is about to run, so that it can be found after the process has died."""
+
+    def hold(self, task: TaskId, roots: bytes) -> None:
+        """The task runs user code on tuples that descend from these roots (packed words)."""
+
+    def release(self) -> None:
+        """Nothing is in hand."""
+
+
+@dataclass(slots=True)
+class Ports:
+    """What a task is given from outside. In the simulator all of it is virtual."""
+
+    ids: IdSource
+    clock: Callable[[], float]
+    codec: Codec
+    in_hand: InHand
+    wall_ms: Callable[[], int] = lambda: 0
+
+
+@dataclass(slots=True)
+class TaskSetup:
+    """Which task this is, and the user's component that it runs (None for an acker)."""
+
+    task: TaskId
+    plan: PhysicalPlan
+    config: TopologyConfig
+    component: Component | None
+    context: TaskContext = field(repr=False)
+    groupings: Mapping[tuple[str, int], CustomGrouping] = field(default_factory=dict)
+    """The user's own groupings, by target component and number of its input."""
+
+
+class Task(ABC):
+    """Base of the three kinds of task."""
+
+    def __init__(self, setup: TaskSetup, ports: Ports) -> None:
+        self.id = setup.task
+        self.plan = setup.plan
+        self.config = setup.config
+        self.context = setup.context
+        self.ports = ports
+        spec = setup.plan.task(setup.task)
+        self.component_id = spec.component
+        self.consumers = tuple(target for target in self.plan.downstream_tasks(self.id) if target not in self.plan.ackers)
+        self.worker = self.plan.worker_of(self.id)
+        self.epoch = Epoch(0)
+        self.incarnation = Incarnation(0)
+        self.counters = Counters()
+        self.inputs: dict[TaskId, InEdge] = {}
+        self.queue: deque[tuple[InEdge, Frame]] = deque()
+        self.is_closed = False
+        self._incarnations: Mapping[TaskId, Incarnation] = {}
+        self._local: frozenset[TaskId] = frozenset()
+        self._held: list[tuple[Frame, Inbox]] = []
+        self._owing: dict[TaskId, InEdge] = {}
+        self._confirm_at: float | None = None
+        self._keep_alive_at = 0.0
+        self._ready_told = False
+        self._quiet_told: tuple[bool, bool] = (False, False)
+        self._received = 0
+        self._is_open = False
+        self._commands: list[Command] = []
+        self._errors = ErrorBook(self._tell_error)
+        self.outbox = Outbox(
+            ports.codec,
+            self._commands,
+            self._reject_rows,
+            lambda stream: self.plan.streams(self.component_id)[stream].fields,
+            batch_size=self.config.batch_size,
+            batch_bytes=self.config.batch_bytes,
+            limit=self.config.outbox_limit,
+        )
+        self._handlers: dict[type, Callable[[Any, float], None]] = {
+            FrameArrived: self._on_frame,
+            Turn: lambda _event, now: self._turn(now),
+            Idle: lambda _event, now: self._on_idle(now),
+            RoutesChanged: self._on_routes,
+            Go: lambda event, now: self._on_go(event.epoch, now),
+            Activate: lambda _event, now: self._on_activate(True, now),
+            Deactivate: lambda _event, now: self._on_activate(False, now),
+            Probe: lambda event, _now: self._tell_quiet(event.number),
+            DeadLettersStored: lambda event, now: self._on_dead_letters_stored(event.ids, now),
+            Close: lambda _event, now: self._on_close(now),
+        }
+
+    # -- the only way in -------------------------------------------------------------------------------------------------
+
+    def handle(self, event: Event, now: float) -> list[Command]:
+        """Take an event at `now` (monotonic seconds); return what is to be performed, in order."""
+        self.outbox.at(now)
+        self._handlers[type(event)](event, now)
+        commands = self._commands[:]
+        self._commands.clear()
+        return commands
+
+    @property
+    def wants_data(self) -> bool:
+        """Whether the shell may read the data inbox for this task."""
+        return not self._held and len(self.queue) < self.config.edge_window
+
+    @property
+    def has_work(self) -> bool:
+        """Whether a Turn would do something now, without an arrival and before the next deadline."""
+        return bool(self.queue) and self._may_act
+
+    def next_deadline(self, now: float) -> float | None:
+        """When the task wants a Turn if nothing arrives before, in monotonic seconds."""
+        deadlines = [at for at in self._deadlines(now) if at is not None]
+        return min(deadlines) if deadlines else None
+
+    def statistics(self) -> TaskStatistics:
+        """Return a snapshot of what the task has counted."""
+        self.counters.frames_out = self.outbox.frames_out
+        levels = {"queue": float(len(self.queue)), "outbox": float(self.outbox.waiting), **self._levels()}
+        user = self.context.metrics.snapshot()
+        return TaskStatistics(self.counters, levels, self._latencies(), {"metrics": user})
+
+    def validate(self) -> None:
+        """Assert the invariants."""
+        for out in self.outbox.edges.values():
+            out.validate()
+        for edge in self.inputs.values():
+            edge.validate()
+        assert self.outbox.waiting == sum(len(out.waiting) for out in self.outbox.edges.values())
+        assert all(edge is self.inputs.get(edge.sender) for edge, _ in self.queue), "a frame of an edge of another epoch"
+
+    # -- for the kinds of task -------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def _open(self, event: RoutesChanged, now: float) -> None:
+        """Open the user's component; once, with the first routes."""
+
+    @abstractmethod
+    def _reset(self, event: RoutesChanged, now: float) -> None:
+        """Forget what was in flight: a new epoch begins."""
+
+    @abstractmethod
+    def _process(self, edge: InEdge, frame: Frame, now: float) -> bool:
+        """Process the frame at the head of the queue, or a part of it; True when it is done."""
+
+    @abstractmethod
+    def _reject_rows(self, stream: int, roots: Any, error: Exception) -> None:
+        """Rows could not be sent: fail their roots."""
+
+    def _edges_out(self) -> list[tuple[TaskId, bool]]:
+        """Return targets and whether they are reached through their control inbox."""
+        return [(target, False) for target in self.plan.downstream_tasks(self.id)]
+
+    def _edges_in(self) -> list[TaskId]:
+        return list(self.plan.upstream_tasks(self.id))
+
+    def _status(self) -> SenderStatus:
+        return SenderStatus.ACTIVE
+
+    @property
+    def _may_act(self) -> bool:
+        return not self.outbox.is_full
+
+    @property
+    def _has_ended(self) -> bool:
+        """Whether no input will come any more, replays aside."""
+        return bool(self.inputs) and all(edge.status is EdgeStatus.FINISHED for edge in self.inputs.values())
+
+    @property
+    def _pending(self) -> int:
+        """Messages whose fate is open."""
+        return 0
+
+    def _act(self, now: float) -> None:
+        """One default action."""
+        if self.queue and self._may_act:
+            edge, frame = self.queue[0]
+            if self._process(edge, frame, now):
+                # A failing user callback may have ended the epoch's queue; look again.
+                if self.queue and self.queue[0][1] is frame:
+                    self.queue.popleft()
+                self._processed(edge, frame, now)
+
+    def _flush(self, now: float) -> None:
+        """Let out what is buffered."""
+        self.outbox.flush()
+
+    def _on_go(self, epoch: Epoch, now: float) -> None:
+        """Every task is ready."""
+
+    def _on_activate(self, active: bool, now: float) -> None:
+        """The user pauses or resumes the topology."""
+
+    def _on_dead_letters_stored(self, ids: tuple[int, ...], now: float) -> None:
+        """Dead letters are on disk."""
+
+    def _close_component(self) -> None:
+        """Call the user's last callback."""
+
+    def _deadlines(self, now: float) -> list[float | None]:
+        oldest = self.outbox.oldest
+        flush = None if oldest is None else oldest + self.config.flush_interval_s
+        silent = self.outbox.unconfirmed_since()
+        lost = None if silent is None else silent[1] + self._silence_limit_s
+        keep_alive = self._keep_alive_at if self.queue else None
+        return [flush, self._confirm_at, self._errors.next_deadline, lost, keep_alive]
+
+    def _levels(self) -> dict[str, float]:
+        return {}
+
+    def _latencies(self) -> dict[str, Any]:
+        return {}
+
+    # -- frames ----------------------------------------------------------------------------------------------------------
+
+    def _on_frame(self, event: FrameArrived, now: float) -> None:
+        frame = event.frame
+        if not isinstance(frame, Frame):
+            try:
+                frame = parse(frame, self.config.max_frame_bytes)
+            except FrameError:
+                self.counters.malformed_frames += 1
+                return
+        self._take(frame, event.inbox, now)
+
+    def _take(self, frame: Frame, inbox: Inbox, now: float) -> None:
+        if frame.epoch > self.epoch:
+            self._held.append((frame, inbox))
+            return
+        if frame.epoch < self.epoch:
+            self.counters.stale_frames += 1
+            return
+        sender = TaskId(frame.sender)
+        if frame.target != self.id or self._incarnations.get(sender) != frame.incarnation:
+            self.counters.fenced_frames += 1
+            return
+        if frame.kind is FrameKind.CONFIRM:
+            if self.outbox.confirm(sender, frame.number):
+                self._flush(now)
+            return
+        edge = self.inputs.get(sender)
+        if edge is None:
+            self.counters.fenced_frames += 1
+            return
+        arrival = edge.accept(frame.number)
+        if arrival is Arrival.NEXT:
+            self.counters.frames_in += 1
+            if not self.queue:
+                self._keep_alive_at = now + KEEP_ALIVE_S
+            self.queue.append((edge, frame))
+        elif arrival is Arrival.DUPLICATE:
+            self.counters.duplicate_frames += 1
+        else:
+            self.counters.gaps += 1
+            self._tell(
+                EdgeLost(task=self.id, epoch=self.epoch, sender=sender, why=f"expected {edge.expected}, got {frame.number}")
+            )
+
+    def _processed(self, edge: InEdge, frame: Frame, now: float) -> None:
+        """Note that a frame is done, and confirm it soon."""
+        if self.inputs.get(edge.sender) is not edge:
+            return
+        edge.processed = frame.number
+        self._received += 1
+        self._owing[edge.sender] = edge
+        if edge.owes_confirmation >= max(1, self.config.edge_window // 4):
+            self._confirm(edge)
+            del self._owing[edge.sender]
+        if self._owing and self._confirm_at is None:
+            self._confirm_at = now + CONFIRM_DELAY_S
+
+    def _confirm(self, edge: InEdge) -> None:
+        edge.confirmed = edge.processed
+        frame = confirm_frame(self._stamp, edge.sender, edge.processed)
+        local = edge.sender in self._local
+        self._commands.append(SendFrame(edge.sender, Inbox.CONTROL, frame if local else encode(frame)))
+
+    def _opened(self, edge: InEdge, frame: Frame) -> None:
+        edge.status = {
+            SenderStatus.ACTIVE: EdgeStatus.ACTIVE,
+            SenderStatus.IDLE: EdgeStatus.IDLE,
+            SenderStatus.FINISHED: EdgeStatus.FINISHED,
+        }[frame.status]
+        edge.watermark = frame.mark
+        self._tell_ready()
+
+    def _tell_ready(self) -> None:
+        if not self._ready_told and all(edge.status is not EdgeStatus.OPENING for edge in self.inputs.values()):
+            self._ready_told = True
+            self._tell(TaskReady(task=self.id, epoch=self.epoch))
+
+    # -- epochs ----------------------------------------------------------------------------------------------------------
+
+    @property
+    def _stamp(self) -> Stamp:
+        return Stamp(self.epoch, self.id, self.incarnation)
+
+    @property
+    def _silence_limit_s(self) -> float:
+        return (self.config.progress_timeout_s or 30.0) + KEEP_ALIVE_S
+
+    def _on_routes(self, event: RoutesChanged, now: float) -> None:
+        routes = event.routes
+        if routes.epoch <= self.epoch or self.is_closed:
+            return
+        self._incarnations = {route.task: route.incarnation for route in routes.routes}
+        self.incarnation = self._incarnations[self.id]
+        self._local = event.local
+        self.queue.clear()
+        self._owing.clear()
+        self._confirm_at = None
+        self._ready_told = False
+        self._quiet_told = (False, False)
+        self._received = 0
+        first = not self._is_open
+        self.epoch = routes.epoch
+        self.inputs = {sender: InEdge(sender) for sender in self._edges_in()}
+        self.outbox.open(self._stamp, [self._out_edge(target, control) for target, control in self._edges_out()])
+        if first:
+            self._is_open = True
+            self._open(event, now)
+        self._reset(event, now)
+        status = self._status()
+        for target in self.outbox.edges:
+            self.outbox.signal(target, lambda stamp, to, _number: open_frame(stamp, to, status))
+        self._tell_ready()
+        held, self._held = self._held, []
+        for frame, inbox in held:
+            self._take(frame, inbox, now)
+
+    def _out_edge(self, target: TaskId, control: bool) -> OutEdge:
+        window = UNLIMITED_WINDOW if control else self.config.edge_window
+        return OutEdge(target, window, local=target in self._local, inbox_is_control=control)
+
+    # -- time ------------------------------------------------------------------------------------------------------------
+
+    def _on_idle(self, now: float) -> None:
+        if self._is_open and not self.is_closed:
+            self._flush(now)
+            self._watch_end()
+
+    def _turn(self, now: float) -> None:
+        if not self._is_open or self.is_closed:
+            return
+        self._run_due(now)
+        self._act(now)
+
+    def _run_due(self, now: float) -> None:
+        if self._confirm_at is not None and now >= self._confirm_at:
+            self._confirm_at = None
+            for edge in self._owing.values():
+                self._confirm(edge)
+            self._owing.clear()
+        oldest = self.outbox.oldest
+        if oldest is not None and now >= oldest + self.config.flush_interval_s:
+            self._flush(now)
+        if self.queue and now >= self._keep_alive_at:
+            self._keep_alive_at = now + KEEP_ALIVE_S
+            for edge in {edge.sender: edge for edge, _ in self.queue}.values():
+                self._confirm(edge)
+        self._errors.flush(now)
+        silent = self.outbox.unconfirmed_since()
+        if silent is not None and now >= silent[1] + self._silence_limit_s:
+            target, since = silent
+            self.outbox.edges[target].unconfirmed_since = now
+            why = f"task {target} confirmed nothing for {now - since:.0f} s"
+            self._tell(EdgeLost(task=self.id, epoch=self.epoch, sender=target, why=why))
+        if any(edge.status is EdgeStatus.DEAD for edge in self.inputs.values()):
+            self._repeat_loss(now)
+
+    _loss_repeat_at = 0.0
+
+    def _repeat_loss(self, now: float) -> None:
+        if now >= self._loss_repeat_at:
+            self._loss_repeat_at = now + EDGE_LOST_REPEAT_S
+            for edge in self.inputs.values():
+                if edge.status is EdgeStatus.DEAD:
+                    self._tell(EdgeLost(task=self.id, epoch=self.epoch, sender=edge.sender, why="frames were lost"))
+
+    # -- the end ---------------------------------------------------------------------------------------------------------
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether nothing is in hand and everything sent has been processed by its receivers."""
+        return not self.queue and not self._held and self.outbox.is_quiet and not self._pending
+
+    def _watch_end(self) -> None:
+        facts = (self._has_ended, self.is_quiet)
+        if facts != self._quiet_told and (facts == (True, True) or self._quiet_told[1]):
+            self._tell_quiet(0)
+
+    def _tell_quiet(self, probe: int) -> None:
+        facts = (self._has_ended, self.is_quiet)
+        self._quiet_told = facts
+        self._tell(
+            Quiet(
+                task=self.id,
+                epoch=self.epoch,
+                probe=probe,
+                ended=facts[0],
+                quiet=facts[1],
+                sent=self.outbox.sent,
+                received=self._received,
+                pending=self._pending,
+                why=self._why_not_quiet(),
+            )
+        )
+
+    def _why_not_quiet(self) -> str:
+        if self.queue:
+            return f"{len(self.queue)} frames to process"
+        if self._pending:
+            return f"{self._pending} messages pending"
+        return "" if self.outbox.is_quiet else "frames not confirmed by their receivers"
+
+    def _on_close(self, now: float) -> None:
+        if not self.is_closed:
+            self.is_closed = True
+            if self._is_open:
+                try:
+                    self._close_component()
+                except Exception as error:
+                    self._record_error(error, now)
+            self._errors.flush(now, all_of_them=True)
+            self._tell(Closed(task=self.id))
+
+    # -- talk ------------------------------------------------------------------------------------------------------------
+
+    def _tell(self, message: Any) -> None:
+        self._commands.append(TellMaster(message))
+
+    def _record_error(self, error: BaseException, now: float) -> CaughtError:
+        self.counters.errors += 1
+        return self._errors.record(error, now)
+
+    def _report(self, error: BaseException) -> None:
+        self._record_error(error, self.ports.clock())
+
+    def _tell_error(self, caught: CaughtError) -> None:
+        self._tell(
+            ComponentError(
+                task=self.id,
+                component=self.component_id,
+                kind=caught.kind,
+                message=caught.message,
+                traceback=caught.trace,
+                file=caught.file,
+                line=caught.line,
+                count=caught.count,
+                at_ms=self.ports.wall_ms(),
+            )
+        )
+
+
+def unexpected(task: Task, frame: Frame) -> FrameworkBug:
+    """A frame of a kind that no sender of this task should send."""
+    return FrameworkBug(f"task {task.id} of {task.component_id!r} got {frame!r}")

@@ -1,0 +1,528 @@
+"""Bolts: a frame of input becomes calls of user code, emitted columns, and one acked value for each root.
+
+For an input, its bolt owes the acker exactly one value for each root: the input's edge XOR the edges of everything anchored on
+it. Values are coalesced by root over a batch, and never leave before what was emitted has been handed over. An input that
+raises owes a FAIL instead, and what it emitted is discarded.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from array import array
+from typing import Any
+
+from topo.api.bolt import BasicBolt, Bolt
+from topo.api.metrics import Histogram
+from topo.api.streams import SYSTEM_COMPONENT, TICK_STREAM
+from topo.api.tuples import Origin, Tuple
+from topo.errors import FrameError, FrameworkBug
+from topo.ids import TaskId
+from topo.task.base import Ports, Task, TaskSetup, unexpected
+from topo.task.collectors import AnchoringCollector, BoltCollector, Emitter, StreamRows, TrackedTuple, TupleState
+from topo.task.events import RoutesChanged
+from topo.task.flow_control import EdgeStatus, InEdge
+from topo.task.pace import Pace
+from topo.task.routing import Stamps, owners_of
+from topo.task.wiring import make_router
+from topo.wire.frames import Anchoring, Frame, FrameKind, pack_words, signal_frame
+
+
+class Batch:
+    """A frame of input while it is worked on, slice by slice."""
+
+    __slots__ = ("anchoring", "count", "done", "edges", "origin", "roots", "rows", "stamps")
+
+    def __init__(self, frame: Frame, rows: list[tuple[Any, ...]], origin: Origin) -> None:
+        self.rows = rows
+        self.origin = origin
+        self.count = len(rows)
+        self.done = 0
+        self.anchoring = frame.anchoring
+        self.stamps: list[int | None] | None = frame.timestamp_list() if frame.timestamps else None
+        flat_roots, flat_edges = frame.root_list(), frame.edge_list()
+        if frame.anchoring is Anchoring.MULTI:
+            starts = [0]
+            for count in frame.count_list():
+                starts.append(starts[-1] + count)
+            self.roots: list[Any] = [tuple(flat_roots[a:b]) for a, b in zip(starts, starts[1:], strict=False)]
+            self.edges: list[Any] = [tuple(flat_edges[a:b]) for a, b in zip(starts, starts[1:], strict=False)]
+        else:
+            self.roots, self.edges = flat_roots, flat_edges
+
+    def roots_of(self, first: int, last: int) -> bytes:
+        """Return the roots of some of the tuples as packed words."""
+        if self.anchoring is Anchoring.MULTI:
+            return pack_words([root for roots in self.roots[first:last] for root in roots])
+        return array("Q", self.roots[first:last]).tobytes()
+
+    def ids_at(self, index: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Return the roots and edges of one tuple."""
+        if self.anchoring is Anchoring.MULTI:
+            return self.roots[index], self.edges[index]
+        if self.anchoring is Anchoring.SINGLE:
+            return (self.roots[index],), (self.edges[index],)
+        return (), ()
+
+
+class BoltTask(Task):
+    """What both kinds of bolt share: origins, ticks, the end of input, values owed to ackers."""
+
+    def __init__(self, setup: TaskSetup, ports: Ports) -> None:
+        super().__init__(setup, ports)
+        self._router = make_router(setup, ports.ids, self.outbox, self._emitter())
+        self._ackers = self.plan.ackers
+        self._pace = Pace(self.config.flush_interval_s, self.config.batch_size)
+        self._batch: Batch | None = None
+        self._origins: dict[tuple[int, int], Origin] = {}
+        self._acks: dict[int, int] = {}
+        self._fails: dict[int, None] = {}
+        self._touches: dict[int, None] = {}
+        self._ended_in_epoch = False
+        self._tick_at: float | None = None
+        self._tick = Origin(SYSTEM_COMPONENT, 0, TICK_STREAM)
+        self._execute_latency = Histogram()
+
+    # -- for the two kinds -----------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def _emitter(self) -> Emitter:
+        """Return the collector that user code is given."""
+
+    @abstractmethod
+    def _run(self, batch: Batch, first: int, last: int, now: float) -> None:
+        """Run user code on some tuples of the batch, and route what it emits."""
+
+    @abstractmethod
+    def _run_untracked(self, call: Any, now: float) -> None:
+        """Run a callback that has no input in hand, and route what it emits."""
+
+    @abstractmethod
+    def _user_tick(self, tup: Tuple) -> None: ...
+
+    @abstractmethod
+    def _user_end(self) -> None: ...
+
+    @property
+    @abstractmethod
+    def _user(self) -> Bolt | BasicBolt: ...
+
+    # -- life ------------------------------------------------------------------------------------------------------------
+
+    def _reset(self, event: RoutesChanged, now: float) -> None:
+        first = self._tick_at is None and self.config.tick_interval_s is not None
+        self._batch = None
+        self._acks.clear()
+        self._fails.clear()
+        self._touches.clear()
+        self._ended_in_epoch = False
+        if first and self.config.tick_interval_s:
+            self._tick_at = now + self.config.tick_interval_s
+        if self.epoch > 1:
+            self._guard(self._user.on_reset, now)
+
+    def _guard(self, call: Any, now: float) -> None:
+        try:
+            call()
+        except Exception as error:
+            self._user_error(error, now)
+
+    def _user_error(self, error: Exception, now: float) -> None:
+        self._record_error(error, now)
+        if self.config.on_error == "crash":
+            raise error
+
+    def _close_component(self) -> None:
+        self._user.cleanup()
+
+    def _deadlines(self, now: float) -> list[float | None]:
+        return [*super()._deadlines(now), self._tick_at]
+
+    def _run_due(self, now: float) -> None:
+        super()._run_due(now)
+        if self._tick_at is not None and now >= self._tick_at and self.config.tick_interval_s:
+            self._tick_at = max(self._tick_at + self.config.tick_interval_s, now)
+            tick = Tuple((), self._tick)
+            self._run_untracked(lambda: self._user_tick(tick), now)
+            self._flush_when_due(now)
+
+    # -- input -----------------------------------------------------------------------------------------------------------
+
+    def _process(self, edge: InEdge, frame: Frame, now: float) -> bool:
+        if frame.kind is FrameKind.DATA:
+            return self._process_data(frame, now)
+        if frame.kind is FrameKind.OPEN:
+            self._opened(edge, frame)
+            if edge.status is EdgeStatus.FINISHED:
+                self._input_ended(now)
+        elif frame.kind is FrameKind.END:
+            edge.status = EdgeStatus.FINISHED
+            self._input_ended(now)
+        elif frame.kind in (FrameKind.WATERMARK, FrameKind.IDLE, FrameKind.ACTIVE, FrameKind.BARRIER):
+            self._time_passed(edge, frame)
+        else:
+            raise unexpected(self, frame)
+        return True
+
+    def _time_passed(self, edge: InEdge, frame: Frame) -> None:
+        """Note what the sender says of event time."""
+        if frame.kind is FrameKind.WATERMARK:
+            edge.watermark = frame.mark
+        elif edge.status in (EdgeStatus.ACTIVE, EdgeStatus.IDLE) and frame.kind is not FrameKind.BARRIER:
+            edge.status = EdgeStatus.IDLE if frame.kind is FrameKind.IDLE else EdgeStatus.ACTIVE
+
+    def _process_data(self, frame: Frame, now: float) -> bool:
+        batch = self._batch
+        if batch is None:
+            try:
+                rows = frame.decode_rows(self.ports.codec)
+            except FrameError as error:
+                self.counters.malformed_frames += 1
+                self._fails.update(dict.fromkeys(frame.root_list()))
+                self._record_error(error, now)
+                return True
+            batch = self._batch = Batch(frame, rows, self._origin(frame))
+        first = batch.done
+        last = batch.done = min(batch.count, first + self._pace.size)
+        hand, clock = self.ports.in_hand, self.ports.clock
+        hand.hold(self.id, batch.roots_of(first, last) if batch.roots else b"")
+        began = clock()
+        try:
+            self._run(batch, first, last, now)
+        finally:
+            hand.release()
+            # The frame is done only when its last slice is; a crash before leaves it unconfirmed.
+            if batch.done >= batch.count:
+                self._batch = None
+        seconds = clock() - began
+        count = last - first
+        self._pace.note(count, seconds)
+        self.counters.executed += count
+        self.counters.busy_s += seconds
+        self._execute_latency.record(seconds / count, count)
+        self._flush_when_due(now + seconds)
+        return batch.done >= batch.count
+
+    def _origin(self, frame: Frame) -> Origin:
+        key = (frame.sender, frame.stream)
+        origin = self._origins.get(key)
+        if origin is None:
+            component = self.plan.task(TaskId(frame.sender)).component
+            streams = self.plan.streams(component)
+            if frame.stream >= len(streams):
+                raise FrameworkBug(f"{frame!r} is of a stream that {component!r} does not have")
+            stream = streams[frame.stream]
+            origin = self._origins[key] = Origin(component, frame.sender, stream.name, stream.fields)
+        return origin
+
+    def _input_ended(self, now: float) -> None:
+        if self._has_ended and not self._ended_in_epoch:
+            self._ended_in_epoch = True
+            self._run_untracked(self._user_end, now)
+            self._flush(now)
+            for target in self.consumers:
+                self.outbox.signal(target, lambda stamp, to, number: signal_frame(FrameKind.END, stamp, to, number))
+
+    # -- output ----------------------------------------------------------------------------------------------------------
+
+    def _stamps(self, stream: StreamRows, inherited: list[int | None] | None, ends: list[int]) -> Stamps:
+        """Return the timestamps of a stream's rows: the explicit one, else that of the input."""
+        if inherited is None and not stream.stamps:
+            return None
+        explicit = stream.stamps
+        if inherited is None:
+            return [explicit.get(row) for row in range(len(stream.rows))]
+        return [explicit.get(row, inherited[owner]) for row, owner in enumerate(owners_of(ends))]
+
+    def _reject_rows(self, stream: int, roots: Any, error: Exception) -> None:
+        name = self.plan.streams(self.component_id)[stream].name
+        self._fails.update(dict.fromkeys(roots))
+        wrapped = type(error)(f"component {self.component_id!r}, stream {name!r}: {error}")
+        self._record_error(wrapped, self.ports.clock())
+
+    def _flush_when_due(self, now: float) -> None:
+        if len(self._acks) >= self.config.batch_size or self._fails or self._touches:
+            self._flush_ids()
+        oldest = self.outbox.oldest
+        if oldest is not None and now >= oldest + self.config.flush_interval_s:
+            self._flush(now)
+
+    def _flush(self, now: float) -> None:
+        super()._flush(now)
+        self._flush_ids()
+
+    def _flush_ids(self) -> None:
+        """Send what is owed to the ackers, after the rows it stands for."""
+        ackers = self._ackers
+        if not ackers:
+            self._fails.clear()
+            return
+        if self._acks or self._fails or self._touches:
+            acks, fails, touches = self._acks, self._fails, self._touches
+            self._acks, self._fails, self._touches = {}, {}, {}
+            if len(ackers) == 1:
+                self._send_ids(ackers[0], list(acks), list(acks.values()), list(fails), list(touches))
+                return
+            for share, acker in enumerate(ackers):
+                mine = {root: value for root, value in acks.items() if root % len(ackers) == share}
+                self._send_ids(
+                    acker,
+                    list(mine),
+                    list(mine.values()),
+                    [root for root in fails if root % len(ackers) == share],
+                    [root for root in touches if root % len(ackers) == share],
+                )
+
+    def _send_ids(self, acker: TaskId, roots: list[int], values: list[int], fails: list[int], touches: list[int]) -> None:
+        # A failed root first: its verdict is the same whatever follows, and it comes sooner.
+        if fails:
+            self.outbox.put_ids(FrameKind.FAIL, acker, pack_words(fails))
+        if roots:
+            self.outbox.put_ids(FrameKind.ACK, acker, pack_words(roots), pack_words(values))
+        if touches:
+            self.outbox.put_ids(FrameKind.RESET, acker, pack_words(touches))
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether nothing is in hand, no value is owed, and everything sent has been processed by its receivers."""
+        return super().is_quiet and not self._acks and not self._fails
+
+    def _latencies(self) -> dict[str, Any]:
+        return {"execute": self._execute_latency.snapshot()}
+
+
+class BasicBoltTask(BoltTask):
+    """A bolt whose inputs the engine anchors and acks. The fast path of most topologies."""
+
+    def __init__(self, setup: TaskSetup, ports: Ports) -> None:
+        if not isinstance(setup.component, BasicBolt):
+            raise FrameworkBug(f"{setup.component!r} is not a BasicBolt")
+        self._bolt = setup.component
+        self._collector = AnchoringCollector(
+            setup.context.component,
+            setup.plan.streams(setup.context.component),
+            self._report,
+        )
+        super().__init__(setup, ports)
+
+    @property
+    def _user(self) -> BasicBolt:
+        return self._bolt
+
+    def _emitter(self) -> Emitter:
+        return self._collector
+
+    def _open(self, event: RoutesChanged, now: float) -> None:
+        self._bolt.prepare(self.context)
+
+    def _user_tick(self, tup: Tuple) -> None:
+        self._bolt.execute(tup, self._collector)
+
+    def _user_end(self) -> None:
+        self._bolt.end_of_input(self._collector)
+
+    def _execute(self, batch: Batch, first: int, last: int) -> dict[int, Exception]:
+        """Call `execute` for each tuple. Returns what was raised, by the tuple's index from `first`."""
+        collector, origin = self._collector, batch.origin
+        execute, new = self._bolt.execute, Tuple.__new__
+        streams = collector.streams
+        stamps = batch.stamps
+        failures: dict[int, Exception] = {}
+        only = streams[0] if len(streams) == 1 else None
+        rows = only.rows if only is not None else []
+        note_end = only.ends.append if only is not None else None
+        for index, values in enumerate(batch.rows[first:last]):
+            tup = new(Tuple)
+            tup.values = values
+            tup.origin = origin
+            tup.timestamp = None if stamps is None else stamps[first + index]
+            try:
+                execute(tup, collector)
+            except Exception as error:
+                failures[index] = error
+                for stream in streams:
+                    stream.truncate(stream.ends[-1] if stream.ends else 0)
+            if note_end is not None:
+                note_end(len(rows))
+            else:
+                for stream in streams:
+                    stream.ends.append(len(stream.rows))
+        return failures
+
+    def _run(self, batch: Batch, first: int, last: int, now: float) -> None:
+        failures = self._execute(batch, first, last)
+        if batch.anchoring is Anchoring.MULTI:
+            self._route_multi(batch, first, last)
+        elif batch.anchoring is Anchoring.SINGLE:
+            self._route_single(batch, first, last, failures)
+        else:
+            for stream in self._collector.streams:
+                if stream.rows:
+                    inherited = batch.stamps[first:last] if batch.stamps else None
+                    self.counters.emitted += len(stream.rows)
+                    self.counters.transferred += self._router.untracked(stream, self._stamps(stream, inherited, stream.ends))
+        self._clear()
+        for index, error in failures.items():
+            self._fails.update(dict.fromkeys(batch.ids_at(first + index)[0]))
+            self._user_error(error, now)
+        self.counters.failed += len(failures)
+        self.counters.acked += last - first - len(failures)
+
+    def _route_single(self, batch: Batch, first: int, last: int, failures: dict[int, Exception]) -> None:
+        roots, owed = batch.roots[first:last], batch.edges[first:last]
+        for stream in self._collector.streams:
+            if stream.rows:
+                ends = stream.ends
+                inherited = batch.stamps[first:last] if batch.stamps else None
+                stamps = self._stamps(stream, inherited, ends)
+
+                def reject(row: int, error: Exception, ends: list[int] = ends) -> None:
+                    self._reject_row(roots[owners_of(ends)[row]], error)
+
+                self.counters.emitted += len(stream.rows)
+                self.counters.transferred += self._router.single(stream, roots, owed, ends, stamps, reject)
+        acks = self._acks
+        get = acks.get
+        if failures:
+            keep = [index for index in range(last - first) if index not in failures]
+            roots, owed = [roots[i] for i in keep], [owed[i] for i in keep]
+        for root, value in zip(roots, owed, strict=True):
+            acks[root] = get(root, 0) ^ value
+
+    def _route_multi(self, batch: Batch, first: int, last: int) -> None:
+        """Route a batch whose tuples have several roots, as a bolt that anchors by itself would."""
+        inputs = [TrackedTuple.made(batch.rows[i], batch.origin, None, self.epoch, *batch.ids_at(i)) for i in range(first, last)]
+        for stream in self._collector.streams:
+            if stream.rows:
+                owners = owners_of(stream.ends)
+                inherited = batch.stamps[first:last] if batch.stamps else None
+                stamps = self._stamps(stream, inherited, stream.ends)
+
+                def reject(row: int, error: Exception, owners: list[int] = owners) -> None:
+                    for root in inputs[owners[row]].roots:
+                        self._reject_row(root, error)
+
+                self.counters.emitted += len(stream.rows)
+                anchors = [(inputs[owner],) for owner in owners]
+                self.counters.transferred += self._router.anchored(stream, anchors, self.epoch, stamps, reject)
+        for tup in inputs:
+            for root, edge in zip(tup.roots, tup.edges, strict=True):
+                self._acks[root] = self._acks.get(root, 0) ^ edge ^ tup.out
+
+    def _reject_row(self, root: int, error: Exception) -> None:
+        self._fails[root] = None
+        self._record_error(error, self.ports.clock())
+
+    def _clear(self) -> None:
+        for stream in self._collector.streams:
+            stream.clear()
+
+    def _run_untracked(self, call: Any, now: float) -> None:
+        try:
+            call()
+        except Exception as error:
+            self._clear()
+            self._user_error(error, now)
+            return
+        for stream in self._collector.streams:
+            if stream.rows:
+                self.counters.emitted += len(stream.rows)
+                self.counters.transferred += self._router.untracked(stream, self._stamps(stream, None, []))
+        self._clear()
+
+
+class TrackingBoltTask(BoltTask):
+    """A bolt that names its anchors and acks by itself."""
+
+    def __init__(self, setup: TaskSetup, ports: Ports) -> None:
+        if not isinstance(setup.component, Bolt):
+            raise FrameworkBug(f"{setup.component!r} is not a Bolt")
+        self._bolt = setup.component
+        self._collector = BoltCollector(
+            setup.context.component,
+            setup.plan.streams(setup.context.component),
+            self._report,
+        )
+        super().__init__(setup, ports)
+
+    @property
+    def _user(self) -> Bolt:
+        return self._bolt
+
+    def _emitter(self) -> Emitter:
+        return self._collector
+
+    def _open(self, event: RoutesChanged, now: float) -> None:
+        self._bolt.prepare(self.context, self._collector)
+
+    def _reset(self, event: RoutesChanged, now: float) -> None:
+        self._collector.clear()
+        super()._reset(event, now)
+        self._settle(now)
+
+    def _user_tick(self, tup: Tuple) -> None:
+        self._bolt.execute(tup)
+
+    def _user_end(self) -> None:
+        self._bolt.end_of_input()
+
+    def _run(self, batch: Batch, first: int, last: int, now: float) -> None:
+        collector, execute, epoch, origin = self._collector, self._bolt.execute, self.epoch, batch.origin
+        stamps = batch.stamps
+        errors: list[Exception] = []
+        for index in range(first, last):
+            roots, edges = batch.ids_at(index)
+            stamp = None if stamps is None else stamps[index]
+            tup = TrackedTuple.made(batch.rows[index], origin, stamp, epoch, roots, edges)
+            mark = collector.mark()
+            try:
+                execute(tup)
+            except Exception as error:
+                collector.roll_back(mark, tup)
+                errors.append(error)
+        self._settle(now)
+        for raised in errors:
+            self._user_error(raised, now)
+
+    def _run_untracked(self, call: Any, now: float) -> None:
+        mark = self._collector.mark()
+        try:
+            call()
+        except Exception as error:
+            self._collector.roll_back(mark, None)
+            self._settle(now)
+            self._user_error(error, now)
+            return
+        self._settle(now)
+
+    def _settle(self, now: float) -> None:
+        """Route what was emitted, then fold what was acked."""
+        collector = self._collector
+        for stream, anchors in zip(collector.streams, collector.anchors, strict=True):
+            if stream.rows:
+                stamps = [stream.stamps.get(row) for row in range(len(stream.rows))] if stream.stamps else None
+
+                def reject(row: int, error: Exception, anchors: list[tuple[TrackedTuple, ...]] = anchors) -> None:
+                    self._fails.update({root: None for anchor in anchors[row] for root in anchor.roots})
+                    self._record_error(error, now)
+
+                self.counters.emitted += len(stream.rows)
+                self.counters.transferred += self._router.anchored(stream, anchors, self.epoch, stamps, reject)
+        acks, epoch = self._acks, self.epoch
+        for tup in collector.acked:
+            if tup.epoch != epoch:
+                self.counters.stale_tuples += 1
+                continue
+            self.counters.acked += 1
+            for root, edge in zip(tup.roots, tup.edges, strict=True):
+                acks[root] = acks.get(root, 0) ^ edge ^ tup.out
+        for tup in collector.failed:
+            if tup.epoch != epoch:
+                self.counters.stale_tuples += 1
+                continue
+            assert tup.state == TupleState.FAILED
+            self.counters.failed += 1
+            self._fails.update(dict.fromkeys(tup.roots))
+        for tup in collector.touched:
+            if tup.epoch == epoch:
+                self._touches.update(dict.fromkeys(tup.roots))
+        collector.clear()

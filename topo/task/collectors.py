@@ -1,0 +1,330 @@
+"""What user code emits with. Collectors only write down; routing, ids and frames come after the batch (`topo.task.routing`).
+
+Part of the per-tuple path: an emit is one check and one list append.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from difflib import get_close_matches
+from typing import Any
+
+from topo.api.bolt import Anchors
+from topo.api.streams import DEFAULT_STREAM, StreamDeclaration
+from topo.api.tuples import Origin, Tuple
+from topo.errors import EmitError, TupleStateError
+
+Row = tuple[Any, ...]
+ReportError = Callable[[BaseException], None]
+
+
+class StreamRows:
+    """What one batch of calls has emitted on one stream.
+
+    Attributes:
+        rows: the values, in the order of emission.
+        ends: after each input of the batch, how many rows there were; kept by the loop that runs the batch.
+        stamps: explicit timestamps by row, for the rows that were emitted with one.
+        targets: task ids by row; on a direct stream only.
+        direct_targets: the tasks that may be named on a direct stream.
+    """
+
+    __slots__ = ("declaration", "direct_targets", "ends", "index", "rows", "stamps", "targets", "width")
+
+    def __init__(self, index: int, declaration: StreamDeclaration) -> None:
+        self.index = index
+        self.declaration = declaration
+        self.width = len(declaration.fields)
+        self.rows: list[Row] = []
+        self.ends: list[int] = []
+        self.stamps: dict[int, int] = {}
+        self.targets: list[int] = []
+        self.direct_targets: frozenset[int] = frozenset()
+
+    def truncate(self, count: int) -> None:
+        """Forget all rows after the first `count`."""
+        del self.rows[count:]
+        del self.targets[count:]
+        if self.stamps:
+            self.stamps = {row: stamp for row, stamp in self.stamps.items() if row < count}
+
+    def clear(self) -> None:
+        """Begin a new batch."""
+        self.rows.clear()
+        self.ends.clear()
+        self.targets.clear()
+        self.stamps.clear()
+
+
+class Emitter:
+    """The part that all collectors share: streams, checks, direct emits."""
+
+    def __init__(self, component: str, streams: Sequence[StreamDeclaration], report: ReportError) -> None:
+        self.component = component
+        self.streams = tuple(StreamRows(index, declaration) for index, declaration in enumerate(streams))
+        self._by_name: Mapping[str, StreamRows] = {stream.declaration.name: stream for stream in self.streams}
+        default = self._by_name.get(DEFAULT_STREAM)
+        is_plain = default is not None and not default.declaration.direct
+        self._width = default.width if default is not None and is_plain else -1
+        self._rows: list[Row] = default.rows if default is not None else []
+        self._report = report
+
+    def report_error(self, error: BaseException) -> None:
+        """Show an error to whoever watches the topology; nothing fails by it."""
+        self._report(error)
+
+    def stream(self, name: str, values: Any, *, direct: bool) -> StreamRows:
+        """Return the stream that `values` may be emitted on. Raises EmitError with the fix otherwise."""
+        stream = self._by_name.get(name)
+        who = f"component {self.component!r}"
+        if stream is None:
+            near = get_close_matches(name, self._by_name, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"its outputs are {', '.join(map(repr, self._by_name)) or 'empty'}"
+            raise EmitError(f"{who} emitted on stream {name!r}, which it does not declare; {hint}")
+        if stream.declaration.direct is not direct:
+            fix = (
+                "use emit_direct(task, values)"
+                if stream.declaration.direct
+                else "use emit(values), or declare direct(...) fields"
+            )
+            raise EmitError(f"{who}: stream {name!r} is {'' if stream.declaration.direct else 'not '}a direct stream; {fix}")
+        if not isinstance(values, tuple | list):
+            kind = type(values).__name__
+            raise EmitError(f"{who} emitted {values!r} ({kind}); emit a tuple of values, for one value emit(({values!r},))")
+        if len(values) != stream.width:
+            fields = stream.declaration.fields
+            raise EmitError(f"{who} emitted {len(values)} values on stream {name!r}, which has {len(fields)} fields: {fields!r}")
+        return stream
+
+    def _append(self, values: Any, stream: str, timestamp: int | None, task: int | None = None) -> StreamRows:
+        chosen = self.stream(stream, values, direct=task is not None)
+        if timestamp is not None:
+            chosen.stamps[len(chosen.rows)] = timestamp
+        if task is not None:
+            if task not in chosen.direct_targets:
+                raise EmitError(
+                    f"component {self.component!r} emitted to task {task}, which does not read the direct stream {stream!r}; "
+                    f"its readers are {sorted(chosen.direct_targets)} (see context.tasks_of)"
+                )
+            chosen.targets.append(task)
+        chosen.rows.append(values if type(values) is tuple else tuple(values))
+        return chosen
+
+
+class AnchoringCollector(Emitter):
+    """For `BasicBolt`: everything is anchored on the input in hand."""
+
+    def emit(self, values: Sequence[Any], stream: str = DEFAULT_STREAM, timestamp: int | None = None) -> None:
+        """Emit one tuple, anchored on the input in hand."""
+        if stream is DEFAULT_STREAM and timestamp is None and type(values) is tuple and len(values) == self._width:
+            self._rows.append(values)
+        else:
+            self._append(values, stream, timestamp)
+
+    def emit_direct(self, task: int, values: Sequence[Any], stream: str = DEFAULT_STREAM, timestamp: int | None = None) -> None:
+        """Emit one tuple of a direct stream to the task with that id."""
+        self._append(values, stream, timestamp, task)
+
+
+class TupleState:
+    """States of an input of a `Bolt`, in `TrackedTuple.state`."""
+
+    OPEN = 0
+    ACKED = 1
+    FAILED = 2
+
+
+class TrackedTuple(Tuple):
+    """An input that a `Bolt` acks by itself, and that tuples can be anchored on.
+
+    Attributes:
+        epoch: the epoch it arrived in; in a later one it acks, fails and anchors nothing.
+        roots: the messages it descends from.
+        edges: its own edge id in the tree of each of them.
+        out: XOR of the edge ids of everything anchored on it so far; lives as long as the tuple, so it never expires.
+        state: one of `TupleState`.
+    """
+
+    __slots__ = ("edges", "epoch", "out", "roots", "state")
+
+    epoch: int
+    roots: tuple[int, ...]
+    edges: tuple[int, ...]
+    out: int
+    state: int
+
+    @classmethod
+    def made(
+        cls, values: Row, origin: Origin, timestamp: int | None, epoch: int, roots: tuple[int, ...], edges: tuple[int, ...]
+    ) -> TrackedTuple:
+        """Make one without the checks and copies of the public constructor."""
+        tup = cls.__new__(cls)
+        tup.values = values
+        tup.origin = origin
+        tup.timestamp = timestamp
+        tup.epoch = epoch
+        tup.roots = roots
+        tup.edges = edges
+        tup.out = 0
+        tup.state = TupleState.OPEN
+        return tup
+
+
+class BoltCollector(Emitter):
+    """For `Bolt`: the user names the anchors, and acks or fails each input.
+
+    Attributes:
+        anchors: for each stream, by row: the inputs it is anchored on.
+        acked, failed, touched: inputs acked, failed and given a new timeout, in order, since the last batch.
+    """
+
+    def __init__(self, component: str, streams: Sequence[StreamDeclaration], report: ReportError) -> None:
+        super().__init__(component, streams, report)
+        self.anchors: tuple[list[tuple[TrackedTuple, ...]], ...] = tuple([] for _ in self.streams)
+        self.acked: list[TrackedTuple] = []
+        self.failed: list[TrackedTuple] = []
+        self.touched: list[TrackedTuple] = []
+
+    def emit(
+        self, values: Sequence[Any], anchors: Anchors = None, stream: str = DEFAULT_STREAM, timestamp: int | None = None
+    ) -> None:
+        """Emit one tuple, anchored on the given inputs."""
+        self._emit(values, anchors, stream, timestamp, None)
+
+    def emit_direct(
+        self,
+        task: int,
+        values: Sequence[Any],
+        anchors: Anchors = None,
+        stream: str = DEFAULT_STREAM,
+        timestamp: int | None = None,
+    ) -> None:
+        """Emit one tuple of a direct stream to the task with that id."""
+        self._emit(values, anchors, stream, timestamp, task)
+
+    def _emit(self, values: Any, anchors: Anchors, stream: str, timestamp: int | None, task: int | None) -> None:
+        on: tuple[Any, ...] = () if anchors is None else (anchors,) if isinstance(anchors, Tuple) else tuple(anchors)
+        for anchor in on:
+            if not isinstance(anchor, TrackedTuple):
+                if isinstance(anchor, Tuple):
+                    continue
+                raise EmitError(f"component {self.component!r} anchored a tuple on {anchor!r}, which is not an input tuple")
+            if anchor.state != TupleState.OPEN:
+                raise TupleStateError(
+                    f"component {self.component!r} anchored a tuple on {anchor!r} after its ack or fail: emit first, then ack"
+                )
+        if timestamp is None and on:
+            timestamp = on[0].timestamp
+        chosen = self._append(values, stream, timestamp, task)
+        self.anchors[chosen.index].append(tuple(anchor for anchor in on if isinstance(anchor, TrackedTuple)))
+
+    def ack(self, tup: Tuple) -> None:
+        """Say that the input is done."""
+        if isinstance(tup, TrackedTuple):
+            self._complete(tup, TupleState.ACKED, "acked")
+            self.acked.append(tup)
+
+    def fail(self, tup: Tuple) -> None:
+        """Say that the input could not be processed."""
+        if isinstance(tup, TrackedTuple):
+            self._complete(tup, TupleState.FAILED, "failed")
+            self.failed.append(tup)
+
+    def reset_timeout(self, tup: Tuple) -> None:
+        """Start the input's message timeout anew."""
+        if isinstance(tup, TrackedTuple) and tup.state == TupleState.OPEN:
+            self.touched.append(tup)
+
+    def _complete(self, tup: TrackedTuple, state: int, verb: str) -> None:
+        if tup.state != TupleState.OPEN:
+            before = "acked" if tup.state == TupleState.ACKED else "failed"
+            raise TupleStateError(f"component {self.component!r} {verb} {tup!r}, which it has {before} already: do either once")
+        tup.state = state
+
+    def mark(self) -> tuple[list[int], int, int]:
+        """Remember this moment for `roll_back`."""
+        return [len(stream.rows) for stream in self.streams], len(self.acked), len(self.failed)
+
+    def roll_back(self, mark: tuple[list[int], int, int], culprit: TrackedTuple | None) -> None:
+        """Discard what a call that raised has emitted, and fail the inputs it acked together with its own input.
+
+        An ack that stands while what was emitted before it is gone would complete a tree too early.
+        """
+        rows, acked, _ = mark
+        for stream, anchors, count in zip(self.streams, self.anchors, rows, strict=True):
+            stream.truncate(count)
+            del anchors[count:]
+        undone = self.acked[acked:]
+        del self.acked[acked:]
+        for tup in undone:
+            tup.state = TupleState.FAILED
+        self.failed.extend(undone)
+        if culprit is not None and culprit.state == TupleState.OPEN:
+            culprit.state = TupleState.FAILED
+            self.failed.append(culprit)
+
+    def clear(self) -> None:
+        """Begin a new batch."""
+        for stream, anchors in zip(self.streams, self.anchors, strict=True):
+            stream.clear()
+            anchors.clear()
+        self.acked.clear()
+        self.failed.clear()
+        self.touched.clear()
+
+
+class MessageCollector(Emitter):
+    """For `Spout`: rows with message ids.
+
+    Attributes:
+        messages: for each stream, by row: the message id, or None for an untracked tuple.
+        ended: whether `end_of_input` was called.
+    """
+
+    def __init__(self, component: str, streams: Sequence[StreamDeclaration], report: ReportError) -> None:
+        super().__init__(component, streams, report)
+        self.messages: tuple[list[Any], ...] = tuple([] for _ in self.streams)
+        default = self._by_name.get(DEFAULT_STREAM)
+        self._messages: list[Any] = self.messages[default.index] if default is not None else []
+        self.ended = False
+
+    def emit(
+        self, values: Sequence[Any], message_id: Any = None, stream: str = DEFAULT_STREAM, timestamp: int | None = None
+    ) -> None:
+        """Emit one tuple; tracked when it has a message id."""
+        if stream is DEFAULT_STREAM and timestamp is None and type(values) is tuple and len(values) == self._width:
+            self._rows.append(values)
+            self._messages.append(message_id)
+        else:
+            self.messages[self._append(values, stream, timestamp).index].append(message_id)
+
+    def emit_direct(
+        self,
+        task: int,
+        values: Sequence[Any],
+        message_id: Any = None,
+        stream: str = DEFAULT_STREAM,
+        timestamp: int | None = None,
+    ) -> None:
+        """Emit one tuple of a direct stream to the task with that id."""
+        self.messages[self._append(values, stream, timestamp, task).index].append(message_id)
+
+    def end_of_input(self) -> None:
+        """Say that the source has no more."""
+        self.ended = True
+
+    def count(self) -> int:
+        """How many rows the batch has, over all streams."""
+        return sum([len(stream.rows) for stream in self.streams])
+
+    def roll_back(self, rows: list[int]) -> None:
+        """Discard what a call that raised has emitted."""
+        for stream, messages, count in zip(self.streams, self.messages, rows, strict=True):
+            stream.truncate(count)
+            del messages[count:]
+
+    def clear(self) -> None:
+        """Begin a new batch."""
+        for stream, messages in zip(self.streams, self.messages, strict=True):
+            stream.clear()
+            messages.clear()

@@ -1,0 +1,29 @@
+"""What a task can ask for. The shell performs them in order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from topo.ids import TaskId
+from topo.task.events import Inbox
+from topo.wire.control import FromTask
+from topo.wire.frames import Frame
+
+
+@dataclass(slots=True)
+class SendFrame:
+    """Hand the frame to the target's inbox; a Frame object only when the target lives in the same worker."""
+
+    target: TaskId
+    inbox: Inbox
+    frame: bytes | Frame
+
+
+@dataclass(slots=True)
+class TellMaster:
+    """Send a typed message to the topology master."""
+
+    message: FromTask
+
+
+Command = SendFrame | TellMaster

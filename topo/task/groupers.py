@@ -1,0 +1,172 @@
+"""Groupers: resolved groupings. Which row of a batch goes to which of the subscriber's tasks.
+
+A grouping is what a user declares (`topo.api.groupings`); a grouper is made from it for one subscription of one sending task. It
+sees whole batches: `split(rows)` returns `(position, selection)` pairs, where `position` counts the subscriber's tasks and
+`selection` is a slice or a list of row indexes. A grouper that `replicates` gives each row to several tasks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from topo.errors import EmitError
+from topo.keys import key_group, owner_of, second_hash
+
+Rows = Sequence[tuple[Any, ...]]
+Selection = slice | list[int]
+Share = tuple[int, Selection]
+
+EVERY_ROW = slice(None)
+REMEMBERED_KEYS = 65_536
+"""Routes of keys kept before the memory is dropped and filled again: bounded, whatever the number of keys."""
+
+
+class Grouper(Protocol):
+    """Splits a batch among `n` target tasks."""
+
+    replicates: bool
+
+    def split(self, rows: Rows) -> list[Share]:
+        """Return the share of each target that gets any row. Raises EmitError when a row cannot be routed."""
+        ...
+
+
+class OneTarget:
+    """Everything to one task: global grouping, or any grouping with a single target."""
+
+    replicates = False
+
+    def __init__(self, position: int = 0) -> None:
+        self._shares: list[Share] = [(position, EVERY_ROW)]
+
+    def split(self, rows: Rows) -> list[Share]:
+        """Give every row to the one target."""
+        return self._shares
+
+
+class EveryTarget:
+    """All grouping: each task gets each row."""
+
+    replicates = True
+
+    def __init__(self, targets: int) -> None:
+        self._shares: list[Share] = [(position, EVERY_ROW) for position in range(targets)]
+
+    def split(self, rows: Rows) -> list[Share]:
+        """Give every row to every target."""
+        return self._shares
+
+
+class ShuffleGrouper:
+    """Even shares in contiguous runs, to targets whose edge has room while any has."""
+
+    replicates = False
+
+    def __init__(self, positions: Sequence[int], has_room: Callable[[int], bool]) -> None:
+        self._positions = list(positions)
+        self._has_room = has_room
+        self._next = 0
+
+    def split(self, rows: Rows) -> list[Share]:
+        """Cut the batch into runs that differ by at most one row, starting after the target that was served last."""
+        open_positions = [position for position in self._positions if self._has_room(position)] or self._positions
+        count, targets = len(rows), len(open_positions)
+        first = self._next % targets
+        self._next = first + count
+        if count < targets:
+            return [(open_positions[(first + i) % targets], slice(i, i + 1)) for i in range(count)]
+        bounds = [count * i // targets for i in range(targets + 1)]
+        return [(open_positions[(first + i) % targets], slice(bounds[i], bounds[i + 1])) for i in range(targets)]
+
+
+def key_reader(indexes: Sequence[int]) -> Callable[[Rows], list[Any]]:
+    """Return a function that reads the keys of a batch: the value itself for one field, a tuple for several."""
+    if len(indexes) == 1:
+        (index,) = indexes
+        return lambda rows: [row[index] for row in rows]
+    wanted = tuple(indexes)
+    return lambda rows: [tuple([row[i] for i in wanted]) for row in rows]
+
+
+class FieldsGrouper:
+    """Equal keys to the same task, by key group, so that keyed state can move when the parallelism changes."""
+
+    replicates = False
+
+    def __init__(self, indexes: Sequence[int], targets: int, max_parallelism: int) -> None:
+        self._keys = key_reader(indexes)
+        self._targets = targets
+        self._max_parallelism = max_parallelism
+        self._routes: dict[Any, int] = {}
+
+    def route(self, key: Any) -> int:
+        """Return the position of the task that owns `key`, and remember it. Raises EmitError for an unusable key."""
+        try:
+            position = owner_of(key_group(key, self._max_parallelism), self._max_parallelism, self._targets)
+        except (TypeError, ValueError) as error:
+            raise EmitError(f"a fields grouping cannot use the key {key!r}: {error}") from None
+        if len(self._routes) >= REMEMBERED_KEYS:
+            self._routes.clear()
+        self._routes[key] = position
+        return position
+
+    def split(self, rows: Rows) -> list[Share]:
+        """Group the rows by the task that owns their key."""
+        keys, routes = self._keys(rows), self._routes
+        shares: list[list[int]] = [[] for _ in range(self._targets)]
+        for index, key in enumerate(keys):
+            try:
+                position = routes[key]
+            except KeyError:
+                position = self.route(key)
+            except TypeError:
+                raise EmitError(f"a fields grouping cannot use the key {key!r}: it is not hashable") from None
+            shares[position].append(index)
+        return [(position, share) for position, share in enumerate(shares) if share]
+
+
+class PartialKeyGrouper:
+    """Each key has two candidate tasks; a row goes to the one this sender has sent less to (power of two choices)."""
+
+    replicates = False
+
+    def __init__(self, indexes: Sequence[int], targets: int, max_parallelism: int) -> None:
+        self._keys = key_reader(indexes)
+        self._first = FieldsGrouper(indexes, targets, max_parallelism)
+        self._sent = [0] * targets
+
+    def split(self, rows: Rows) -> list[Share]:
+        """Send each row to the less used of its key's two candidates."""
+        sent, targets = self._sent, len(self._sent)
+        shares: list[list[int]] = [[] for _ in sent]
+        for index, key in enumerate(self._keys(rows)):
+            first = self._first.route(key)
+            second = second_hash(key) % (targets - 1)
+            second += second >= first
+            chosen = second if sent[second] < sent[first] else first
+            sent[chosen] += 1
+            shares[chosen].append(index)
+        return [(position, share) for position, share in enumerate(shares) if share]
+
+
+class CustomGrouper:
+    """A user's grouping: `choose(values)` names one or several positions for each row."""
+
+    replicates = True
+
+    def __init__(self, choose: Callable[[tuple[Any, ...]], Sequence[int]], targets: int) -> None:
+        self._choose = choose
+        self._targets = targets
+
+    def split(self, rows: Rows) -> list[Share]:
+        """Ask the user's function for each row. Raises EmitError when it names a task that does not exist."""
+        shares: list[list[int]] = [[] for _ in range(self._targets)]
+        for index, row in enumerate(rows):
+            for position in dict.fromkeys(self._choose(row)):
+                if not 0 <= position < self._targets:
+                    raise EmitError(
+                        f"a custom grouping chose task {position}; the subscriber's tasks are 0 to {self._targets - 1}"
+                    )
+                shares[position].append(index)
+        return [(position, share) for position, share in enumerate(shares) if share]

@@ -1,0 +1,172 @@
+"""The sending half of a task: one buffer for each edge and stream, frames cut from them, and the window of each edge.
+
+A frame leaves when its batch is full, when the task goes idle, or when the oldest row is `flush_interval` old; it waits here when
+the edge's window is full. Nothing is ever refused: a task whose outbox `is_full` stops taking input instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from topo.errors import ValueNotCarried
+from topo.ids import TaskId
+from topo.task.commands import Command, SendFrame
+from topo.task.events import Inbox
+from topo.task.flow_control import OutEdge
+from topo.wire.batcher import EdgeBuffer
+from topo.wire.codec import Codec
+from topo.wire.columns import pack_columns
+from topo.wire.frames import Column, Columns, Frame, FrameKind, Stamp, columns_frame, data_frame, encode
+
+RejectRows = Callable[[int, Sequence[int], ValueNotCarried], None]
+"""Called with stream, roots and the reason when rows cannot be packed; the roots are to fail."""
+
+
+class Outbox:
+    """All edges that leave one task.
+
+    Attributes:
+        edges: by target; made anew in every epoch.
+        waiting: frames that wait for room, over all edges.
+    """
+
+    def __init__(
+        self,
+        codec: Codec,
+        commands: list[Command],
+        reject: RejectRows,
+        fields_of: Callable[[int], Sequence[str]],
+        *,
+        batch_size: int,
+        batch_bytes: int,
+        limit: int,
+    ) -> None:
+        self.edges: dict[TaskId, OutEdge] = {}
+        self.waiting = 0
+        self.frames_out = 0
+        self._buffers: dict[tuple[TaskId, int], EdgeBuffer] = {}
+        self._codec = codec
+        self._commands = commands
+        self._reject = reject
+        self._fields_of = fields_of
+        self._batch_size = batch_size
+        self._batch_bytes = batch_bytes
+        self._limit = limit
+        self._stamp = Stamp(0, 0, 0)
+        self._now = 0.0
+        self._oldest: float | None = None
+
+    def open(self, stamp: Stamp, edges: Iterable[OutEdge]) -> None:
+        """Begin an epoch: forget what has not left, and send under a new stamp."""
+        self._stamp = stamp
+        self.edges = {edge.target: edge for edge in edges}
+        self._buffers.clear()
+        self.waiting = 0
+        self._oldest = None
+
+    def at(self, now: float) -> None:
+        """Tell the time to the calls that follow."""
+        self._now = now
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the task should take no more input."""
+        return self.waiting > self._limit
+
+    @property
+    def oldest(self) -> float | None:
+        """When the oldest row that has not been cut into a frame came in; None when all buffers are empty."""
+        return self._oldest
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether everything has left and has been processed by its receiver."""
+        return self._oldest is None and all(edge.is_confirmed for edge in self.edges.values())
+
+    @property
+    def sent(self) -> int:
+        """Frames offered on all edges in this epoch."""
+        return sum(edge.next_number for edge in self.edges.values())
+
+    def has_room(self, target: TaskId) -> bool:
+        """Whether the edge to `target` would send a frame at once."""
+        return self.edges[target].has_room
+
+    def put(self, target: TaskId, stream: int, columns: Columns) -> None:
+        """Append columns to the buffer of an edge, and cut the frames that are full."""
+        buffer = self._buffers.get((target, stream))
+        if buffer is None:
+            buffer = self._buffers[target, stream] = EdgeBuffer(self._batch_size, self._batch_bytes)
+        if self._oldest is None:
+            self._oldest = self._now
+        buffer.extend(self._now, columns)
+        for piece in buffer.cut():
+            self._send_rows(target, stream, buffer, piece)
+
+    def put_ids(self, kind: FrameKind, target: TaskId, roots: Column, values: Column = b"") -> None:
+        """Send ids to an acker, or verdicts to a spout."""
+        edge = self.edges[target]
+        self._offer(edge, columns_frame(kind, self._stamp, target, edge.next_number, roots, values))
+
+    def signal(self, target: TaskId, make: Callable[[Stamp, TaskId, int], Frame]) -> None:
+        """Send a frame that must not overtake the rows before it."""
+        for (buffered_for, stream), buffer in self._buffers.items():
+            if buffered_for == target:
+                for piece in buffer.flush():
+                    self._send_rows(target, stream, buffer, piece)
+        edge = self.edges[target]
+        self._offer(edge, make(self._stamp, target, edge.next_number))
+
+    def flush(self) -> None:
+        """Cut frames of all that is buffered; rows for an edge without room go on gathering."""
+        self._oldest = None
+        for (target, stream), buffer in self._buffers.items():
+            if len(buffer):
+                if self.edges[target].has_room:
+                    for piece in buffer.flush():
+                        self._send_rows(target, stream, buffer, piece)
+                else:
+                    self._oldest = self._now
+
+    def confirm(self, target: TaskId, number: int) -> bool:
+        """Take a confirmation; send what may leave now. Returns whether frames or rows had been waiting for it."""
+        edge = self.edges.get(target)
+        if edge is None:
+            return False
+        released = edge.confirm(number, self._now)
+        self.waiting -= len(released)
+        inbox = Inbox.CONTROL if edge.inbox_is_control else Inbox.DATA
+        self._commands.extend([SendFrame(target, inbox, frame) for frame in released])
+        return bool(released) or self._oldest is not None
+
+    def unconfirmed_since(self) -> tuple[TaskId, float] | None:
+        """Return the edge whose receiver has been silent for longest, and since when."""
+        silent = [(edge.unconfirmed_since, edge.target) for edge in self.edges.values() if edge.unconfirmed_since is not None]
+        if not silent:
+            return None
+        since, target = min(silent)
+        return target, since
+
+    def _send_rows(self, target: TaskId, stream: int, buffer: EdgeBuffer, columns: Columns) -> None:
+        edge = self.edges[target]
+        if edge.local:
+            self._offer(edge, data_frame(self._stamp, target, edge.next_number, stream, columns))
+            return
+        packed, refused = pack_columns(self._codec, columns)
+        for piece, payload in packed:
+            buffer.note_packed(len(piece.rows), len(payload))
+            self._offer(edge, data_frame(self._stamp, target, edge.next_number, stream, piece, payload))
+        if refused:
+            fields = self._fields_of(stream)
+            for tuple_ in refused:
+                _, position, type_name, reason = tuple_.rejection
+                where = f"field {fields[position]!r}" if position is not None else "the tuple"
+                self._reject(stream, tuple_.roots, ValueNotCarried(f"{where}: a value of type {type_name} {reason}"))
+
+    def _offer(self, edge: OutEdge, frame: Frame) -> None:
+        self.frames_out += 1
+        ready: Frame | bytes = frame if edge.local else encode(frame)
+        if edge.offer(ready, self._now):
+            self._commands.append(SendFrame(edge.target, Inbox.CONTROL if edge.inbox_is_control else Inbox.DATA, ready))
+        else:
+            self.waiting += 1

@@ -1,0 +1,237 @@
+"""From what a batch emitted to columns for each target task: routes, fresh edge ids, and the XOR that each input owes.
+
+Part of the per-tuple path; works on whole columns. The rows of a batch come with their anchoring in one of three forms:
+
+    untracked   no ids at all
+    single      each row descends from one message: the i-th input's root. What the input owes for its rows is folded into
+                `xors[i]`. With telescoped ids (`IdSource.telescoped`) that is one XOR for each input and target set.
+    anchored    each row names its anchors (`BoltCollector`): any number of inputs, with any number of roots. Slower.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, TypeVar
+
+from topo.errors import EmitError
+from topo.ids import ID_BYTES, IdSource, TaskId
+from topo.task.collectors import StreamRows, TrackedTuple
+from topo.task.groupers import Grouper, Rows, Selection, Share
+from topo.wire.frames import Anchoring, Columns, pack_counts, pack_timestamps, pack_words
+
+T = TypeVar("T")
+Stamps = Sequence[int | None] | None
+"""Event timestamps by row, in milliseconds; None when no row has one."""
+
+Reject = Callable[[int, Exception], None]
+"""Called with the index of a row that cannot be routed, and why; the row is left out."""
+
+
+class Outlet(Protocol):
+    """Where columns go: the task's outbox."""
+
+    def put(self, target: TaskId, stream: int, columns: Columns) -> None:
+        """Append columns to the buffer of the edge to `target`."""
+
+
+class Subscription:
+    """One grouping of one consumer on a stream, resolved for this sender."""
+
+    __slots__ = ("grouper", "targets")
+
+    def __init__(self, grouper: Grouper, targets: Sequence[TaskId]) -> None:
+        self.grouper = grouper
+        self.targets = list(targets)
+
+    def split(self, rows: Rows, reject: Reject) -> list[Share]:
+        """Split the rows among the targets; rows that cannot be routed are rejected one by one, the rest goes."""
+        try:
+            return self.grouper.split(rows)
+        except EmitError:
+            pass
+        shares: dict[int, list[int]] = {}
+        for index, row in enumerate(rows):
+            try:
+                for position, _ in self.grouper.split([row]):
+                    shares.setdefault(position, []).append(index)
+            except EmitError as error:
+                reject(index, error)
+        return list(shares.items())
+
+
+class DirectGrouper:
+    """Direct grouping: the emitter named the task of each row."""
+
+    replicates = False
+
+    def __init__(self, stream: StreamRows, targets: Sequence[TaskId]) -> None:
+        self._stream = stream
+        self._positions = {target: position for position, target in enumerate(targets)}
+
+    def split(self, rows: Rows) -> list[Share]:
+        """Group the rows by the task they were emitted to; rows for tasks of another subscriber are none of ours."""
+        shares: dict[int, list[int]] = {}
+        for index, target in enumerate(self._stream.targets):
+            position = self._positions.get(TaskId(target))
+            if position is not None:
+                shares.setdefault(position, []).append(index)
+        return list(shares.items())
+
+
+def pick(values: Sequence[T], selection: Selection) -> list[T]:
+    """Return the selected values."""
+    return list(values[selection]) if isinstance(selection, slice) else [values[i] for i in selection]
+
+
+def pick_stamps(stamps: Stamps, selection: Selection) -> bytes:
+    """Return the selected timestamps as a column; empty when there are none."""
+    return b"" if stamps is None else pack_timestamps(pick(stamps, selection))
+
+
+def _ignore(_index: int, _error: Exception) -> None:
+    """For rows whose rejection fails nothing."""
+
+
+def owners_of(ends: Sequence[int]) -> list[int]:
+    """Return, by row, the index of the input that emitted it."""
+    owners: list[int] = []
+    start = 0
+    for index, end in enumerate(ends):
+        if end != start:
+            owners.extend([index] * (end - start))
+            start = end
+    return owners
+
+
+def spread(values: Sequence[Any], ends: Sequence[int]) -> list[Any]:
+    """Repeat each input's value once for each of its rows."""
+    out: list[Any] = []
+    start = 0
+    for value, end in zip(values, ends, strict=True):
+        if end != start:
+            out.extend([value] * (end - start))
+            start = end
+    return out
+
+
+class Router:
+    """Routes the batches of one sending task."""
+
+    def __init__(self, subscriptions: Sequence[Sequence[Subscription]], ids: IdSource, outlet: Outlet) -> None:
+        self._subscriptions = subscriptions
+        self._ids = ids
+        self._outlet = outlet
+
+    def has_targets(self, stream: int) -> bool:
+        """Whether any task reads the stream."""
+        return bool(self._subscriptions[stream])
+
+    def untracked(self, stream: StreamRows, stamps: Stamps = None, reject: Reject = _ignore) -> int:
+        """Route rows without ids. Returns how many tuples that made."""
+        transferred = 0
+        for subscription in self._subscriptions[stream.index]:
+            for position, selection in subscription.split(stream.rows, reject):
+                rows = pick(stream.rows, selection)
+                transferred += len(rows)
+                columns = Columns(Anchoring.NONE, rows, timestamps=pick_stamps(stamps, selection))
+                self._outlet.put(subscription.targets[position], stream.index, columns)
+        return transferred
+
+    def single(
+        self, stream: StreamRows, roots: Sequence[int], xors: list[int], ends: list[int], stamps: Stamps, reject: Reject
+    ) -> int:
+        """Route rows whose inputs have one root each, and fold the new edges into `xors`. Returns the tuples made.
+
+        Args:
+            stream: the emitted rows.
+            roots: by input.
+            xors: by input: what the input owes its acker so far.
+            ends: by input: how many rows there were after it.
+            stamps: event timestamps by row, or None.
+            reject: called for rows that cannot be routed.
+        """
+        count, transferred = len(stream.rows), 0
+        one_each = ends == list(range(1, count + 1))
+        row_roots = roots if one_each else spread(roots, ends)
+        packed_roots = array("Q", row_roots).tobytes()
+        for subscription in self._subscriptions[stream.index]:
+            shares = subscription.split(stream.rows, reject)
+            if subscription.grouper.replicates:
+                owners = owners_of(ends)
+                for position, selection in shares:
+                    chosen = range(count)[selection] if isinstance(selection, slice) else selection
+                    states, edges = self._ids.telescoped(len(chosen))
+                    for place, row in enumerate(chosen):
+                        xors[owners[row]] ^= states[place] ^ states[place + 1]
+                    columns = Columns(
+                        Anchoring.SINGLE,
+                        pick(stream.rows, selection),
+                        array("Q", pick(row_roots, selection)).tobytes(),
+                        edges,
+                        pick_stamps(stamps, selection),
+                    )
+                    self._outlet.put(subscription.targets[position], stream.index, columns)
+                    transferred += len(chosen)
+                continue
+            states, edges = self._ids.telescoped(count)
+            start = 0
+            for index, end in enumerate(ends):
+                if end != start:
+                    xors[index] ^= states[start] ^ states[end]
+                    start = end
+            transferred += count
+            words: array[int] | None = None
+            for position, selection in shares:
+                if isinstance(selection, slice):
+                    first, last, _ = selection.indices(count)
+                    low, high = first * ID_BYTES, last * ID_BYTES
+                    share_roots, share_edges = packed_roots[low:high], edges[low:high]
+                else:
+                    if words is None:
+                        words = array("Q", edges)
+                    share_roots = array("Q", [row_roots[i] for i in selection]).tobytes()
+                    share_edges = array("Q", [words[i] for i in selection]).tobytes()
+                rows, share_stamps = pick(stream.rows, selection), pick_stamps(stamps, selection)
+                columns = Columns(Anchoring.SINGLE, rows, share_roots, share_edges, share_stamps)
+                self._outlet.put(subscription.targets[position], stream.index, columns)
+        return transferred
+
+    def anchored(
+        self, stream: StreamRows, anchors: Sequence[Sequence[TrackedTuple]], epoch: int, stamps: Stamps, reject: Reject
+    ) -> int:
+        """Route rows with their anchors: for each row, target and anchor a fresh edge id. Returns the tuples made.
+
+        The id is folded into the anchor's `out` and, for each root of the anchor, into what the child carries for that root.
+        An anchor of an older epoch, or without roots, contributes nothing.
+        """
+        transferred = 0
+        for subscription in self._subscriptions[stream.index]:
+            for position, selection in subscription.split(stream.rows, reject):
+                chosen = pick(anchors, selection)
+                ids = iter(self._ids.roots(sum(map(len, chosen))))
+                counts: list[int] = []
+                roots: list[int] = []
+                edges: list[int] = []
+                for row_anchors in chosen:
+                    carried: dict[int, int] = {}
+                    for anchor in row_anchors:
+                        if anchor.epoch == epoch and anchor.roots:
+                            edge = next(ids)
+                            anchor.out ^= edge
+                            for root in anchor.roots:
+                                carried[root] = carried.get(root, 0) ^ edge
+                    counts.append(len(carried))
+                    roots.extend(carried)
+                    edges.extend(carried.values())
+                rows, share_stamps = pick(stream.rows, selection), pick_stamps(stamps, selection)
+                if not roots:
+                    columns = Columns(Anchoring.NONE, rows, timestamps=share_stamps)
+                else:
+                    is_single = counts == [1] * len(counts)
+                    anchoring = Anchoring.SINGLE if is_single else Anchoring.MULTI
+                    packed_counts = b"" if is_single else pack_counts(counts)
+                    columns = Columns(anchoring, rows, pack_words(roots), pack_words(edges), share_stamps, packed_counts)
+                self._outlet.put(subscription.targets[position], stream.index, columns)
+                transferred += len(rows)
+        return transferred

@@ -1,0 +1,70 @@
+"""What a task counts. Plain attributes, added to once for each batch, read as a snapshot by the heartbeat."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from topo.api.metrics import HistogramSnapshot
+
+
+@dataclass(slots=True)
+class Counters:
+    """Monotonic counts of one task since its process started."""
+
+    emitted: int = 0
+    """Rows that user code emitted."""
+    transferred: int = 0
+    """Tuples made of them: one for each target task."""
+    executed: int = 0
+    acked: int = 0
+    """Inputs acked; in a spout: messages whose tree is complete."""
+    failed: int = 0
+    """Inputs failed; in a spout: verdicts of failure."""
+    timed_out: int = 0
+    """Messages that got no verdict within `message_timeout`."""
+    replayed: int = 0
+    dead_lettered: int = 0
+    finally_failed: int = 0
+    """Messages that failed and that nobody emits again."""
+    reset: int = 0
+    """Messages that a recovery put back; no attempt."""
+    late_acks: int = 0
+    expired_trees: int = 0
+    errors: int = 0
+    overshoot: int = 0
+    """Messages emitted by a single call beyond `max_spout_pending`."""
+    frames_out: int = 0
+    frames_in: int = 0
+    malformed_frames: int = 0
+    stale_frames: int = 0
+    """Frames of an older epoch."""
+    fenced_frames: int = 0
+    """Frames of a sender that is not, or no longer, in the routes."""
+    duplicate_frames: int = 0
+    gaps: int = 0
+    stale_tuples: int = 0
+    """Inputs of an older epoch that user code acked or failed without effect."""
+    busy_s: float = 0.0
+    blocked_s: float = 0.0
+    """Time with input at hand and no room for output."""
+
+
+@dataclass(slots=True)
+class TaskStatistics:
+    """A snapshot: counts, levels and latency distributions (seconds)."""
+
+    counters: Counters
+    levels: Mapping[str, float] = field(default_factory=dict)
+    latencies: Mapping[str, HistogramSnapshot] = field(default_factory=dict)
+    user: Mapping[str, Any] = field(default_factory=dict)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it as plain values for the wire."""
+        return {
+            "counters": asdict(self.counters),
+            "levels": dict(self.levels),
+            "latencies": {name: asdict(histogram) for name, histogram in self.latencies.items()},
+            "user": dict(self.user),
+        }

@@ -1,0 +1,80 @@
+"""From the plan to a task: its groupers and router, and the right kind of task for a component."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from topo.api.bolt import BasicBolt
+from topo.api.groupings import CustomGrouping, GroupingKind
+from topo.api.topology import ComponentKind
+from topo.errors import FrameworkBug
+from topo.ids import IdSource, TaskId
+from topo.plan.logical import Subscription as Declared
+from topo.plan.physical import PhysicalPlan
+from topo.task.base import Task, TaskSetup
+from topo.task.collectors import Emitter
+from topo.task.groupers import CustomGrouper, EveryTarget, FieldsGrouper, Grouper, OneTarget, PartialKeyGrouper, ShuffleGrouper
+from topo.task.outbox import Outbox
+from topo.task.routing import DirectGrouper, Router, Subscription
+
+CustomGroupings = Mapping[tuple[str, int], CustomGrouping]
+"""The user's groupings by target component and number of its input."""
+
+
+def make_router(setup: TaskSetup, ids: IdSource, outbox: Outbox, emitter: Emitter) -> Router:
+    """Resolve who reads which stream of this task."""
+    plan, component = setup.plan, setup.plan.task(setup.task).component
+    subscriptions: list[list[Subscription]] = []
+    for stream in emitter.streams:
+        declared = plan.subscriptions_on(component, stream.declaration.name)
+        subscriptions.append([_subscription(setup, one, outbox, emitter) for one in declared])
+        if stream.declaration.direct:
+            stream.direct_targets = frozenset(target for one in declared for target in plan.tasks_of(one.target))
+    return Router(subscriptions, ids, outbox)
+
+
+def _subscription(setup: TaskSetup, declared: Declared, outbox: Outbox, emitter: Emitter) -> Subscription:
+    targets = setup.plan.tasks_of(declared.target)
+    if declared.grouping is GroupingKind.DIRECT:
+        stream = emitter.streams[setup.plan.stream_index(declared.source, declared.stream)]
+        return Subscription(DirectGrouper(stream, targets), targets)
+    return Subscription(_grouper(setup, declared, targets, lambda position: outbox.has_room(targets[position])), targets)
+
+
+def _grouper(setup: TaskSetup, declared: Declared, targets: tuple[TaskId, ...], has_room: Callable[[int], bool]) -> Grouper:
+    plan, kind, count = setup.plan, declared.grouping, len(targets)
+    if kind is GroupingKind.CUSTOM:
+        custom = setup.groupings[declared.target, declared.input]
+        custom.prepare(setup.context, declared.stream, targets)
+        return CustomGrouper(custom.choose, count)
+    if count == 1 or kind is GroupingKind.GLOBAL:
+        return OneTarget()
+    if kind is GroupingKind.ALL:
+        return EveryTarget(count)
+    max_parallelism = plan.component(declared.target).max_parallelism
+    if kind is GroupingKind.FIELDS:
+        return FieldsGrouper(declared.key_indexes, count, max_parallelism)
+    if kind is GroupingKind.PARTIAL_KEY:
+        return PartialKeyGrouper(declared.key_indexes, count, max_parallelism)
+    positions = list(range(count))
+    if kind is GroupingKind.LOCAL_OR_SHUFFLE:
+        here = plan.worker_of(setup.task)
+        positions = [position for position in positions if plan.worker_of(targets[position]) == here] or positions
+    return ShuffleGrouper(positions, has_room)
+
+
+def task_class(plan: PhysicalPlan, task: TaskId, component: object) -> type[Task]:
+    """Return the class that runs a task."""
+    # Imported here since the kinds of task import this module.
+    from topo.task.acker_task import AckerTask
+    from topo.task.bolt_task import BasicBoltTask, TrackingBoltTask
+    from topo.task.spout_task import SpoutTask
+
+    kind = plan.component_of(task).kind
+    if kind is ComponentKind.ACKER:
+        return AckerTask
+    if kind is ComponentKind.SPOUT:
+        return SpoutTask
+    if kind is ComponentKind.BOLT:
+        return BasicBoltTask if isinstance(component, BasicBolt) else TrackingBoltTask
+    raise FrameworkBug(f"no task runs a component of kind {kind}")
