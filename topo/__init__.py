@@ -1,3 +1,98 @@
-"""topo: a distributed topology engine. Public names are re-exported here."""
+"""topo: topologies of spouts and bolts in Python, every task a process, every message tracked.
 
-from topo.version import __version__ as __version__
+These are the public names; whatever is not here may change. The ready-made components are imported on first use.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from topo.api.bolt import BasicBolt, BasicCollector, Bolt, Collector
+from topo.api.context import TaskContext
+from topo.api.groupings import CustomGrouping
+from topo.api.metrics import Counter, Gauge, Histogram, Metrics
+from topo.api.spout import BlockingSpout, RetryingSpout, Spout, SpoutCollector
+from topo.api.streams import direct
+from topo.api.topology import BoltDeclarer, Topology, TopologyBuilder
+from topo.api.tuples import Tuple
+from topo.config import TopologyConfig
+from topo.errors import (
+    ConfigError,
+    EmitError,
+    EnvironmentFault,
+    FrameworkBug,
+    NotFound,
+    PeerError,
+    TopoError,
+    TopologyError,
+    TupleStateError,
+    UserError,
+    ValueNotCarried,
+)
+from topo.version import __version__
+
+if TYPE_CHECKING:
+    from topo.components.iterable_spout import IterableSpout
+    from topo.components.json_lines_sink import JsonLinesSink
+    from topo.components.print_bolt import PrintBolt
+    from topo.components.text_file_spout import TextFileSpout
+
+_LAZY = {
+    "IterableSpout": "topo.components.iterable_spout",
+    "JsonLinesSink": "topo.components.json_lines_sink",
+    "PrintBolt": "topo.components.print_bolt",
+    "TextFileSpout": "topo.components.text_file_spout",
+}
+
+__all__ = [
+    "BasicBolt",
+    "BasicCollector",
+    "BlockingSpout",
+    "Bolt",
+    "BoltDeclarer",
+    "Collector",
+    "ConfigError",
+    "Counter",
+    "CustomGrouping",
+    "EmitError",
+    "EnvironmentFault",
+    "FrameworkBug",
+    "Gauge",
+    "Histogram",
+    "IterableSpout",
+    "JsonLinesSink",
+    "Metrics",
+    "NotFound",
+    "PeerError",
+    "PrintBolt",
+    "RetryingSpout",
+    "Spout",
+    "SpoutCollector",
+    "TaskContext",
+    "TextFileSpout",
+    "TopoError",
+    "Topology",
+    "TopologyBuilder",
+    "TopologyConfig",
+    "TopologyError",
+    "Tuple",
+    "TupleStateError",
+    "UserError",
+    "ValueNotCarried",
+    "__version__",
+    "direct",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Import a ready-made component when it is first asked for."""
+    if name not in _LAZY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    value = globals()[name] = getattr(import_module(_LAZY[name]), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_LAZY])

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from topo.api.streams import Outputs
 
 
@@ -11,6 +14,9 @@ class Component:
     Attributes:
         outputs: what it emits: a tuple of field names, or `{stream: fields}`. Set on the class or in `__init__`; read once,
             when the topology is built.
+        component_settings: settings it wants for itself unless `set_spout` or `set_bolt` says otherwise, such as
+            `{"tick_interval": "1s"}`. Set and read as `outputs`.
     """
 
     outputs: Outputs = ()
+    component_settings: Mapping[str, Any] = {}

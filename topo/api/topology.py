@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Any
+from typing import Any, TypeVar
 
 from topo.api.bolt import BasicBolt, Bolt
 from topo.api.component import Component
@@ -26,6 +26,8 @@ from topo.api.spout import Spout
 from topo.api.streams import DEFAULT_STREAM, declared_streams
 from topo.config import TopologyConfig
 from topo.errors import TopologyError
+
+T = TypeVar("T")
 
 
 class ComponentKind(StrEnum):
@@ -56,7 +58,7 @@ class ComponentSpec:
         parallelism: how many tasks it has.
         args: positional arguments of the class.
         kwargs: keyword arguments of the class.
-        settings: its own settings by public name, as they were given.
+        settings: its own settings by public name, as it wants them or as they were given.
         inputs: what a bolt reads.
     """
 
@@ -92,6 +94,16 @@ class ComponentSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class CarriedType:
+    """A type of the user's own that tuples may carry; see `TopologyBuilder.register_type`."""
+
+    cls: type[Any]
+    code: int
+    encode: Callable[[Any], bytes]
+    decode: Callable[[bytes], Any]
+
+
+@dataclass(frozen=True, slots=True)
 class Topology:
     """A topology that has been built and checked: `topo run`, `topo submit` and the test kit take it.
 
@@ -99,11 +111,13 @@ class Topology:
         name: its name.
         components: in the order of their declaration.
         config: its settings.
+        carried_types: what its tuples carry besides the types that topo knows.
     """
 
     name: str
     components: tuple[ComponentSpec, ...]
     config: TopologyConfig = field(default_factory=TopologyConfig)
+    carried_types: tuple[CarriedType, ...] = ()
 
     def component(self, component_id: str) -> ComponentSpec:
         """Return the component of that id.
@@ -177,10 +191,28 @@ class TopologyBuilder:
         self.name = name
         self._settings: dict[str, Any] = {}
         self._declared: list[tuple[ComponentSpec, BoltDeclarer]] = []
+        self._carried_types: list[CarriedType] = []
 
     def config(self, **settings: Any) -> TopologyBuilder:
         """Change settings of the whole topology, such as `message_timeout="10s"`; docs/settings.md lists them."""
         self._settings.update(settings)
+        return self
+
+    def register_type(
+        self, cls: type[T], code: int, encode: Callable[[T], bytes], decode: Callable[[bytes], T]
+    ) -> TopologyBuilder:
+        """Let tuples carry values of a class.
+
+        What needs no registration: None, bool, int, float, str, bytes, tuples, lists, dicts, `datetime` and its kin, `Decimal`
+        and `UUID`.
+
+        Args:
+            cls: matched exactly; a subclass is registered on its own.
+            code: a number from 32 to 127, one for each class.
+            encode: makes bytes of a value.
+            decode: makes the value of the bytes.
+        """
+        self._carried_types.append(CarriedType(cls, code, encode, decode))
         return self
 
     def set_spout(
@@ -232,7 +264,10 @@ class TopologyBuilder:
         settings: Mapping[str, Any],
     ) -> BoltDeclarer:
         declarer = BoltDeclarer()
-        spec = ComponentSpec(component_id, kind, component, parallelism, tuple(args), dict(kwargs or {}), dict(settings))
+        # What is given may be no component at all; `build` says so.
+        wanted = component.component_settings if hasattr(component, "component_settings") else {}
+        settings = {**wanted, **settings}
+        spec = ComponentSpec(component_id, kind, component, parallelism, tuple(args), dict(kwargs or {}), settings)
         self._declared.append((spec, declarer))
         return declarer
 
@@ -246,13 +281,8 @@ class TopologyBuilder:
         from topo.plan.validation import problems_of
 
         config, problems = TopologyConfig().changed(self._settings)
-        components = tuple(
-            ComponentSpec(
-                spec.id, spec.kind, spec.component, spec.parallelism, spec.args, spec.kwargs, spec.settings, declarer.inputs
-            )
-            for spec, declarer in self._declared
-        )
-        topology = Topology(self.name, components, config)
+        components = tuple(replace(spec, inputs=declarer.inputs) for spec, declarer in self._declared)
+        topology = Topology(self.name, components, config, tuple(self._carried_types))
         problems = [f"settings of the topology: {problem}" for problem in problems] + problems_of(topology)
         if problems:
             raise TopologyError(problems)

@@ -1,1 +1,1 @@
-"""TODO"""
+"""From what was declared to tasks, edges and workers: pure, serialisable data."""

@@ -23,6 +23,7 @@ from topo.plan.logical import find_cycle
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,63}")
 _NAME_RULE = "1 to 63 letters, digits, '-' and '_'"
+_TYPE_CODES = range(32, 128)
 _BASES: dict[ComponentKind, tuple[type[Component], ...]] = {
     ComponentKind.SPOUT: (Spout,),
     ComponentKind.BOLT: (Bolt, BasicBolt),
@@ -60,6 +61,7 @@ def problems_of(topology: Topology, config: TopologyConfig | None = None) -> lis
         found.append(f"topology {topology.name!r} has no spout, so nothing would ever happen; add one with set_spout(...)")
     for spec in specs:
         found += _inputs(spec, streams)
+    found += _carried_types(topology)
     return found + _cycle(specs)
 
 
@@ -194,6 +196,23 @@ def _input(declared: Input, streams: dict[str, tuple[StreamDeclaration, ...] | N
 def _hint(name: Any, known: Sequence[str]) -> str:
     near = get_close_matches(str(name), known, n=1)
     return f"; did you mean {near[0]!r}?" if near else f"; there are {', '.join(map(repr, known)) or 'none'}"
+
+
+def _carried_types(topology: Topology) -> Iterator[str]:
+    for carried in topology.carried_types:
+        cls: Any = carried.cls
+        if not isinstance(cls, type):
+            yield f"register_type: {cls!r} is not a class"
+        elif not isinstance(carried.code, int) or carried.code not in _TYPE_CODES:
+            yield f"register_type({cls.__name__}): code {carried.code!r} is not one of {_TYPE_CODES[0]} to {_TYPE_CODES[-1]}"
+    for what, counted in (("code", Counter(c.code for c in topology.carried_types)), ("class", _class_counts(topology))):
+        for value, count in counted.items():
+            if count > 1:
+                yield f"register_type: {what} {value} is registered {count} times; give each class one code of its own"
+
+
+def _class_counts(topology: Topology) -> Counter[Any]:
+    return Counter(getattr(carried.cls, "__qualname__", carried.cls) for carried in topology.carried_types)
 
 
 def _cycle(specs: Sequence[ComponentSpec]) -> list[str]:

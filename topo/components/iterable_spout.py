@@ -1,0 +1,57 @@
+"""A spout that emits the items of an iterable."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Any
+
+from topo.api.context import TaskContext
+from topo.api.spout import RetryingSpout, SpoutCollector
+
+
+class IterableSpout(RetryingSpout):
+    """Emits the items of an iterable, then ends. An item's position is its index.
+
+    Several tasks share the items in turn: of n tasks the first takes items 0, n, 2n, ... Each task iterates over all of them,
+    and after a restart it iterates again up to where it was, so the iterable must give the same items each time. A generator
+    can be read only once; give the function that makes it.
+    """
+
+    def __init__(self, items: Iterable[Any] | Callable[[], Iterable[Any]], fields: Sequence[str] = ("value",)) -> None:
+        """Keep what to emit.
+
+        Args:
+            items: an iterable, or a function without arguments that returns one. With one field an item is the value itself,
+                with several it is a sequence of values.
+            fields: names of the fields.
+        """
+        self.outputs = tuple(fields)
+        self._is_single = len(self.outputs) == 1
+        self._items = items
+        self._failure: BaseException | None = None
+
+    def open(self, context: TaskContext, collector: SpoutCollector) -> None:
+        """Begin after the committed position."""
+        self._collector = collector
+        self._stride = context.parallelism
+        done = context.committed_position
+        self._next = context.task_index if done is None else done + self._stride
+        items = self._items() if callable(self._items) else self._items
+        self._remaining: Iterator[Any] = islice(items, self._next, None, self._stride)
+
+    def next_tuple(self) -> None:
+        """Emit the next item."""
+        if self._failure is not None:
+            # A generator that has raised is over, which must not be taken for the end of the input.
+            raise self._failure
+        try:
+            item = next(self._remaining)
+        except StopIteration:
+            self._collector.end_of_input()
+            return
+        except BaseException as error:
+            self._failure = error
+            raise
+        self._collector.emit((item,) if self._is_single else tuple(item), self._next)
+        self._next += self._stride

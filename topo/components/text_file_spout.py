@@ -1,0 +1,160 @@
+"""A spout that emits the lines of text files."""
+
+from __future__ import annotations
+
+import math
+import os
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from topo.api.context import TaskContext
+from topo.api.spout import RetryingSpout, SpoutCollector
+from topo.config import parse_size
+from topo.errors import ConfigError, NotFound
+
+
+class TextFileSpout(RetryingSpout):
+    """Emits the lines of a file, or of all files in a folder and its subfolders in the order of their names, then ends.
+
+    A line's position is (number of the file, byte offset of the line's end), so it continues exactly after the last line that is
+    done. Several tasks share each file by byte ranges: a line belongs to the task in whose range its first byte lies. The files
+    must not change while the topology runs.
+    """
+
+    outputs = ("line",)
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        pattern: str = "*",
+        encoding: str = "utf-8",
+        errors: str = "replace",
+        repeat: int = 1,
+        max_line: str | int = "1MiB",
+    ) -> None:
+        """Keep what to read; nothing is opened yet.
+
+        Args:
+            path: a file or a folder.
+            pattern: which files of a folder, such as "*.log".
+            encoding: one in which a newline is the one byte 10, as in UTF-8 and all single-byte encodings.
+            errors: what to do with bytes that are no text, as in `open`. With "strict" the spout stops at them and says so.
+            repeat: how often to emit everything.
+            max_line: a longer line is emitted in pieces of this size.
+
+        Raises:
+            ConfigError: an argument cannot be used.
+        """
+        if "\n".encode(encoding) != b"\n":
+            raise ConfigError(f"TextFileSpout cannot find the lines of {encoding!r} text; convert it to UTF-8 first")
+        if repeat < 1:
+            raise ConfigError(f"repeat={repeat!r} must be at least 1")
+        self._path = Path(path)
+        self._pattern = pattern
+        self._encoding = encoding
+        self._errors = errors
+        self._repeat = repeat
+        self._max_line = parse_size(max_line)
+        if self._max_line < 1:
+            raise ConfigError(f"max_line={max_line!r} must be at least one byte")
+        self._file: BinaryIO | None = None
+
+    def open(self, context: TaskContext, collector: SpoutCollector) -> None:
+        """List the files and go to the committed position.
+
+        Raises:
+            NotFound: the path does not exist, or the folder has no file that matches.
+        """
+        self._collector = collector
+        self._index, self._tasks = context.task_index, context.parallelism
+        self._files = self._list_files()
+        self._number = -1
+        self._offset = 0
+        self._end: float = 0
+        self._inside_line = False
+        if context.committed_position is not None:
+            number, offset = context.committed_position
+            if number < len(self._files) * self._repeat:
+                self._go_to(number, offset)
+            else:
+                self._number = number
+
+    def _list_files(self) -> list[Path]:
+        if not self._path.exists():
+            raise NotFound(f"TextFileSpout: there is no file or folder {str(self._path)!r}.")
+        if not self._path.is_dir():
+            return [self._path]
+        found = [
+            Path(folder, name)
+            for folder, _, names in os.walk(self._path)
+            for name in names
+            if Path(name).match(self._pattern) and Path(folder, name).is_file()
+        ]
+        if not found:
+            raise NotFound(f"TextFileSpout: folder {str(self._path)!r} has no file that matches {self._pattern!r}.")
+        return sorted(found)
+
+    def _go_to(self, number: int, offset: int | None) -> None:
+        """Open a file at an offset after which a line is done, or (None) at this task's share."""
+        file = self._files[number % len(self._files)].open("rb")
+        size = os.fstat(file.fileno()).st_size
+        # One task reads to wherever the file ends; several must agree on the size beforehand.
+        end = math.inf if self._tasks == 1 else size * (self._index + 1) // self._tasks
+        start = size * self._index // self._tasks if offset is None else offset
+        inside_line = False
+        if start > 0:
+            file.seek(start - 1)
+            inside_line = file.read(1) != b"\n"
+            if offset is None and inside_line:
+                start += self._skip_line(file)
+                inside_line = False
+        self.close()
+        self._file, self._number, self._offset, self._end, self._inside_line = file, number, start, end, inside_line
+
+    def _skip_line(self, file: BinaryIO) -> int:
+        skipped = 0
+        while piece := file.readline(self._max_line):
+            skipped += len(piece)
+            if piece.endswith(b"\n"):
+                break
+        return skipped
+
+    def next_tuple(self) -> None:
+        """Emit the next line, of this file or of one after it."""
+        while True:
+            if self._file is not None:
+                # A line that was begun is finished, even beyond this task's range.
+                piece = self._file.readline(self._max_line) if self._offset < self._end or self._inside_line else b""
+                if piece:
+                    if self._emit(piece):
+                        return
+                    continue
+                self.close()
+            if self._number + 1 >= len(self._files) * self._repeat:
+                self._collector.end_of_input()
+                return
+            self._go_to(self._number + 1, None)
+
+    def _emit(self, piece: bytes) -> bool:
+        has_end = piece.endswith(b"\n")
+        text = piece[:-1].removesuffix(b"\r") if has_end else piece
+        is_rest_without_text = self._inside_line and not text
+        if not is_rest_without_text:
+            try:
+                line = text.decode(self._encoding, self._errors)
+            except UnicodeDecodeError:
+                assert self._file is not None
+                self._file.seek(self._offset)
+                raise
+            position: Any = (self._number, self._offset + len(piece))
+            self._collector.emit((line,), position)
+        self._offset += len(piece)
+        self._inside_line = not has_end
+        return not is_rest_without_text
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
