@@ -77,6 +77,11 @@ class SpoutPending(Generic[R]):
             found = [record for record in found if record is not _ABSENT]
         return found
 
+    def find(self, roots: Iterable[int]) -> list[R]:
+        """Return the records of those roots that are pending, each once, and leave them there."""
+        entries = self._map.entries
+        return [entries[root] for root in dict.fromkeys(roots) if root in entries]
+
     def touch(self, root: int) -> bool:
         """Start the timeout of a root again. False, and counted as late, if it is not pending."""
         if root not in self._map:

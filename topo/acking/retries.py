@@ -39,20 +39,13 @@ M = TypeVar("M")
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """How long to wait after the k-th failure, in seconds: base * factor ** (k - 1), at most `cap_s`."""
+    """How long to wait after the k-th failure, in seconds; the last wait repeats."""
 
-    base_s: float = 1.0
-    factor: float = 4.0
-    cap_s: float = 16.0
+    waits_s: tuple[float, ...] = (1.0, 4.0, 16.0)
 
     def delay_s(self, failures: int) -> float:
         """Return the wait after that many failures, from 1."""
-        delay_s = self.base_s
-        for _ in range(failures - 1):
-            if delay_s >= self.cap_s:
-                break
-            delay_s *= self.factor
-        return min(self.cap_s, delay_s)
+        return self.waits_s[min(failures, len(self.waits_s)) - 1]
 
 
 @dataclass(frozen=True, slots=True)

@@ -156,6 +156,13 @@ class Task(ABC):
         self._commands.clear()
         return commands
 
+    def crashed(self, error: Exception, now: float) -> list[Command]:
+        """The task did not survive `error`: return what is still to be said."""
+        self._commands.clear()
+        self._record_error(error, now)
+        self._errors.flush(now, all_of_them=True)
+        return self._commands[:]
+
     @property
     def wants_data(self) -> bool:
         """Whether the shell may read the data inbox for this task."""

@@ -73,10 +73,10 @@ class SpoutTask(Task):
         self._router = make_router(setup, ports.ids, self.outbox, self._collector)
         self._ackers = self.plan.ackers
         self._limit = config.max_spout_pending or 1 << 60
-        self._is_retrying = isinstance(self._spout, RetryingSpout)
-        self._keeps_values = self._is_retrying or self._spout.wants_values
+        self.is_retrying = isinstance(self._spout, RetryingSpout)
+        self._keeps_values = self.is_retrying or self._spout.wants_values
         self._open_messages: SpoutPending[Pending] = SpoutPending(config.message_timeout_s, ports.clock())
-        self._book: RetryBook[Any, Emission] = RetryBook(config.attempts, Backoff(*config.back_off_s))
+        self._book: RetryBook[Any, Emission] = RetryBook(config.attempts, Backoff(config.back_off_s))
         self._tracker: PositionTracker[Any] = PositionTracker()
         self._letters: dict[int, Any] = {}
         self._letter_messages: dict[int, DeadLetterMessage] = {}
@@ -123,7 +123,7 @@ class SpoutTask(Task):
         lost = self._open_messages.drain()
         self.counters.reset += len(lost)
         suspects = set(event.routes.suspects)
-        if self._is_retrying:
+        if self.is_retrying:
             roots = self._lost_roots
             in_hand = [message for root, message in roots.items() if root in suspects]
             self._book.lost([pending.message for pending in lost])
@@ -175,6 +175,11 @@ class SpoutTask(Task):
         self._report_commit(self.ports.clock(), at_once=True)
         self._spout.close()
 
+    def positions_of(self, roots: bytes) -> list[bytes]:
+        """Return, packed, the positions of those of the packed roots that are pending here."""
+        found = self._open_messages.find(unpack_words(roots))
+        return [self._packed(pending.message) for pending in found]
+
     # -- state -----------------------------------------------------------------------------------------------------------
 
     @property
@@ -183,7 +188,7 @@ class SpoutTask(Task):
 
     @property
     def _pending(self) -> int:
-        kept = len(self._book) if self._is_retrying else len(self._open_messages)
+        kept = len(self._book) if self.is_retrying else len(self._open_messages)
         return kept + len(self._done)
 
     @property
@@ -203,7 +208,7 @@ class SpoutTask(Task):
             and not self._collector.ended
             and self._may_act
             and self._pending < self._limit
-            and not (self._is_retrying and self._book.holds_back)
+            and not (self.is_retrying and self._book.holds_back)
         )
 
     @property
@@ -215,7 +220,7 @@ class SpoutTask(Task):
         return (self._may_emit and now >= self._poll_at) or self._replay_is_due(now)
 
     def _replay_is_due(self, now: float) -> bool:
-        if not (self._is_retrying and self._is_going and self._may_act):
+        if not (self.is_retrying and self._is_going and self._may_act):
             return False
         at = self._book.next_deadline(now, self._in_flight)
         return at is not None and at <= now
@@ -224,9 +229,9 @@ class SpoutTask(Task):
         deadlines = [*super()._deadlines(now), self._open_messages.next_deadline if self._in_flight else None]
         if self._may_emit:
             deadlines.append(self._poll_at)
-        if self._is_retrying and self._is_going and self._may_act:
+        if self.is_retrying and self._is_going and self._may_act:
             deadlines.append(self._book.next_deadline(now, self._in_flight))
-        if self._is_retrying and self._commit_differs:
+        if self.is_retrying and self._commit_differs:
             deadlines.append(self._commit_at)
         return deadlines
 
@@ -254,7 +259,7 @@ class SpoutTask(Task):
         self.counters.acked += len(complete)
         for emitted_at, times in Counter([pending.emitted_at for pending in complete]).items():
             self._complete_latency.record(now - emitted_at, times)
-        if self._is_retrying:
+        if self.is_retrying:
             messages = [pending.message for pending in complete]
             self._book.done(messages)
             self._tracker.done(messages)
@@ -275,7 +280,7 @@ class SpoutTask(Task):
                 self._record_error(error, now)
 
     def _failed(self, pending: Pending, why: str, now: float) -> None:
-        if not self._is_retrying:
+        if not self.is_retrying:
             self._call_fail(pending, now)
             return
         outcome = self._book.failed(pending.message, why, now)
@@ -328,14 +333,16 @@ class SpoutTask(Task):
             done = list(self._done)
             self._done.clear()
             self._completed(done, now)
-        while self.queue:
-            edge, frame = self.queue.popleft()
-            self._process(edge, frame, now)
-            self._processed(edge, frame, now)
         if self._replay_is_due(now):
             self._replay(now)
         elif self._may_emit and now >= self._poll_at:
             self._burst(now)
+
+    def _take_verdicts(self, now: float) -> None:
+        while self.queue:
+            edge, frame = self.queue.popleft()
+            self._process(edge, frame, now)
+            self._processed(edge, frame, now)
 
     def _replay(self, now: float) -> None:
         due = self._book.due(now, self._in_flight, self.config.batch_size)
@@ -380,7 +387,9 @@ class SpoutTask(Task):
         if size:
             self._pace.note(size, seconds)
             self._wait_s, self._idle_polls = FIRST_WAIT_S, 0
-            self._send(now, first_time=True)
+            # A call may have taken long: what it emitted is as old as now, and no older.
+            self._expire(now + seconds)
+            self._send(now + seconds, first_time=True)
         if size < limit and not self._errors_in_row:
             self._wait(now + seconds)
         if collector.ended and not self._end_told:
@@ -456,7 +465,7 @@ class SpoutTask(Task):
 
     def _send_tracked(self, stream: StreamRows, messages: list[Any], now: float, first_time: bool) -> None:
         emissions = self._emissions(stream) if self._keeps_values else repeat(None)
-        if self._is_retrying and first_time:
+        if self.is_retrying and first_time:
             emissions = self._emissions(stream)
             messages = self._accept(stream, messages, emissions, now)
             if len(messages) != len(emissions):
@@ -556,18 +565,23 @@ class SpoutTask(Task):
     # -- time ------------------------------------------------------------------------------------------------------------
 
     def _run_due(self, now: float) -> None:
+        # Verdicts that came while the process was held up count before the timeouts of the same time.
+        self._take_verdicts(now)
         super()._run_due(now)
+        self._expire(now)
+        self._report_commit(now)
+
+    def _expire(self, now: float) -> None:
         for pending in self._open_messages.expire(now):
             self.counters.timed_out += 1
             self._failed(pending, f"no verdict within {self.config.message_timeout_s:g} s", now)
-        self._report_commit(now)
 
     @property
     def _commit_differs(self) -> bool:
         return (self._tracker.committed, self._book.attempts_record()) != self._reported
 
     def _report_commit(self, now: float, *, at_once: bool = False) -> None:
-        if not self._is_retrying or not (at_once or now >= self._commit_at) or not self._commit_differs:
+        if not self.is_retrying or not (at_once or now >= self._commit_at) or not self._commit_differs:
             return
         self._commit_at = now + COMMIT_INTERVAL_S
         position, attempts = self._tracker.committed, self._book.attempts_record()
@@ -604,5 +618,5 @@ class SpoutTask(Task):
         self._open_messages.validate()
         self._book.validate()
         self._tracker.validate()
-        if self._is_retrying:
+        if self.is_retrying:
             assert self._in_flight <= len(self._book), "a message in flight that the retry book does not keep"

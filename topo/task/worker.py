@@ -1,0 +1,239 @@
+"""The tasks of one worker and what the topology master says to them: everything of a worker process that needs no I/O.
+
+The shell (`topo.runtime.process`) reads sockets and clocks and calls this; the simulator does the same with virtual ones. Frames
+between two tasks of the worker are handed over here, as objects; all others come out as commands.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from topo.errors import FrameworkBug
+from topo.ids import Epoch, Incarnation, TaskId, WorkerId
+from topo.task.base import Task
+from topo.task.commands import Command, SendFrame
+from topo.task.events import (
+    Activate,
+    Close,
+    Deactivate,
+    DeadLettersStored,
+    Event,
+    FrameArrived,
+    Go,
+    Idle,
+    Inbox,
+    Probe,
+    RoutesChanged,
+    Turn,
+)
+from topo.task.spout_task import SpoutTask
+from topo.wire import control
+
+_IDLE = Idle()
+_TURN = Turn()
+
+
+@dataclass(frozen=True, slots=True)
+class Exit:
+    """The worker has to end.
+
+    Attributes:
+        code: 0 for an orderly end.
+        why: for the log.
+    """
+
+    code: int
+    why: str
+
+
+EXIT_DONE = 0
+EXIT_CRASHED = 3
+"""User code raised where that ends the process: in `open` or `prepare`, or with `on_error="crash"`."""
+EXIT_REPLACED = 4
+"""Another worker has taken this one's place."""
+EXIT_ORPHANED = 5
+"""No master was heard of for `master_timeout`."""
+
+
+class Note(Protocol):
+    """Where the shell keeps what is in hand, so that it outlives the process."""
+
+    def write(self, task: TaskId, roots: bytes, positions: list[tuple[TaskId, bytes]]) -> None:
+        """Note a batch: packed roots, and the packed positions of those that a spout of this worker emitted."""
+
+    def clear(self) -> None:
+        """Nothing is in hand."""
+
+
+class HandNote:
+    """The tasks' `InHand`: adds the positions that roots stand for, which die with a spout in the same process."""
+
+    def __init__(self, note: Note) -> None:
+        self._note = note
+        self.spouts: list[SpoutTask] = []
+        self.task: TaskId | None = None
+        """The task whose user code is running; read by the watchdog."""
+
+    def hold(self, task: TaskId, roots: bytes) -> None:
+        """The task runs user code on tuples of these roots (packed words)."""
+        self.task = task
+        positions = [(spout.id, position) for spout in self.spouts for position in spout.positions_of(roots)]
+        self._note.write(task, roots, positions)
+
+    def release(self) -> None:
+        """Nothing is in hand."""
+        self.task = None
+        self._note.clear()
+
+
+class Worker:
+    """The tasks of one worker process.
+
+    Attributes:
+        exit: set when the process has to end.
+        epoch: the epoch that its tasks have adopted.
+        term: the highest term of a master heard of.
+    """
+
+    def __init__(self, worker: WorkerId, incarnation: Incarnation, tasks: Iterable[Task], hand: HandNote) -> None:
+        self.id = worker
+        self.incarnation = incarnation
+        self.tasks: Mapping[TaskId, Task] = {task.id: task for task in tasks}
+        self.exit: Exit | None = None
+        self.epoch = Epoch(0)
+        self.term = 0
+        self._local = frozenset(self.tasks)
+        self._hand_over: deque[tuple[Task, FrameArrived]] = deque()
+        self._out: list[Command] = []
+        hand.spouts = [task for task in self.tasks.values() if isinstance(task, SpoutTask) and task.is_retrying]
+
+    def arrived(self, task: TaskId, inbox: Inbox, frame: bytes, now: float) -> None:
+        """A frame was read from one of a task's inboxes."""
+        self._handle(self.tasks[task], FrameArrived(frame, inbox), now)
+
+    def told(self, message: control.FromMaster, now: float) -> None:
+        """The topology master says something."""
+        if isinstance(message, control.Routes):
+            self._adopt(message, now)
+        elif isinstance(message, control.Go):
+            self._each(Go(message.epoch), now)
+        elif isinstance(message, control.Probe):
+            if message.epoch == self.epoch:
+                self._each(Probe(message.number), now)
+        elif isinstance(message, control.Activate):
+            self._each(Activate(), now)
+        elif isinstance(message, control.Deactivate | control.Drain):
+            self._each(Deactivate(), now)
+        elif isinstance(message, control.DeadLettersStored):
+            if message.task in self.tasks:
+                self._handle(self.tasks[message.task], DeadLettersStored(tuple(message.ids)), now)
+        elif isinstance(message, control.Close):
+            self._each(Close(), now)
+            if all(task.is_closed for task in self.tasks.values()):
+                self.exit = self.exit or Exit(EXIT_DONE, "closed")
+        elif isinstance(message, control.Stop):
+            self.exit = self.exit or Exit(EXIT_DONE, f"stopped by the master: {message.reason}")
+
+    def run(self, now: float) -> bool:
+        """Give every task that has work one turn. Returns whether any had, so that more may be left."""
+        any_work = bool(self._hand_over)
+        for task in self.tasks.values():
+            deadline = task.next_deadline(now)
+            if task.has_work or (deadline is not None and deadline <= now):
+                any_work = True
+                self._handle(task, _TURN, now)
+        return any_work
+
+    def idle(self, now: float) -> None:
+        """Nothing is left to do or to read: let out what is buffered. May make work for tasks of the same worker."""
+        for task in self.tasks.values():
+            self._handle(task, _IDLE, now)
+
+    @property
+    def has_work(self) -> bool:
+        """Whether `run` would do something at once."""
+        return any(task.has_work for task in self.tasks.values())
+
+    def next_deadline(self, now: float) -> float | None:
+        """When `run` is wanted if nothing arrives before, in monotonic seconds."""
+        deadlines = [at for task in self.tasks.values() if (at := task.next_deadline(now)) is not None]
+        return min(deadlines) if deadlines else None
+
+    def take_commands(self) -> list[Command]:
+        """Return what is to be performed outside this worker, in order."""
+        out, self._out = self._out, []
+        return out
+
+    def heartbeat(self, busy_in: str) -> control.Heartbeat:
+        """Return the sign of life, with every task's statistics."""
+        return control.Heartbeat(
+            worker=self.id,
+            incarnation=self.incarnation,
+            term=self.term,
+            epoch=self.epoch,
+            busy_in=busy_in,
+            tasks={task.id: task.statistics().as_dict() for task in self.tasks.values()},
+        )
+
+    def validate(self) -> None:
+        """Assert the tasks' invariants."""
+        for task in self.tasks.values():
+            task.validate()
+        assert not self._hand_over, "a frame was not handed over"
+
+    def _adopt(self, routes: control.Routes, now: float) -> None:
+        if routes.term < self.term:
+            return
+        self.term = routes.term
+        mine = {route.task: route.incarnation for route in routes.routes if route.task in self.tasks}
+        if any(incarnation != self.incarnation for incarnation in mine.values()) or len(mine) != len(self.tasks):
+            self.exit = self.exit or Exit(EXIT_REPLACED, "the routes name another incarnation of this worker")
+            return
+        if routes.epoch <= self.epoch:
+            return
+        self.epoch = routes.epoch
+        # What one task has handed to another belongs to the old epoch; so it goes first.
+        for task in self.tasks.values():
+            event = RoutesChanged(routes, self._local, routes.positions.get(task.id), routes.attempts.get(task.id))
+            self._handle(task, event, now)
+
+    def _each(self, event: Event, now: float) -> None:
+        for task in self.tasks.values():
+            self._handle(task, event, now)
+
+    def _handle(self, task: Task, event: Event, now: float) -> None:
+        self._perform(task, event, now)
+        while self._hand_over:
+            target, arrival = self._hand_over.popleft()
+            self._perform(target, arrival, now)
+
+    def _perform(self, task: Task, event: Event, now: float) -> None:
+        if self.exit is not None and self.exit.code != EXIT_DONE:
+            return
+        try:
+            commands = task.handle(event, now)
+        except FrameworkBug:
+            raise
+        except Exception as error:
+            # The task has not survived: say why, then end, so that the master starts a new one.
+            for command in task.crashed(error, now):
+                self._dispatch(command)
+            self.exit = Exit(EXIT_CRASHED, f"component {task.component_id!r} raised {type(error).__name__}: {error}")
+            return
+        for command in commands:
+            self._dispatch(command)
+
+    def _dispatch(self, command: Command) -> None:
+        if isinstance(command, SendFrame) and command.target in self.tasks:
+            self._hand_over.append((self.tasks[command.target], FrameArrived(command.frame, command.inbox)))
+        else:
+            self._out.append(command)
+
+
+def busy_component(worker: Worker, hand: HandNote) -> str:
+    """Return the component whose user code is running, "" when none is."""
+    task = hand.task
+    return worker.tasks[task].component_id if task is not None else ""
