@@ -50,8 +50,10 @@ def problems_of(topology: Topology, config: TopologyConfig | None = None) -> lis
     for spec in specs:
         faults = list(_class(spec))
         found += faults
+        # None: what is wrong with it has been said, and what its readers expect of it cannot be checked.
+        is_second = spec.id in streams
         streams[spec.id] = None
-        if not faults:
+        if not faults and not is_second:
             try:
                 streams[spec.id] = declared_streams(spec.component.outputs)
             except ConfigError as error:
@@ -94,9 +96,9 @@ def _class(spec: ComponentSpec) -> Iterator[str]:
     bases = _BASES[spec.kind]
     if not isinstance(spec.component, Component) and not (isinstance(spec.component, type) and issubclass(cls, Component)):
         wanted = " or ".join(base.__name__ for base in bases)
-        given = f"a {type(spec.component).__name__}"
+        given = f"{spec.component!r:.80}"
         if callable(spec.component):
-            given = f"{getattr(spec.component, '__name__', given)}, which is no class"
+            given = f"{getattr(spec.component, '__name__', given)}, which is no class,"
         yield f"{where}: {given} was given; set_{spec.kind} takes a {wanted}: an instance, or a class with args"
         return
     if not issubclass(cls, bases):
@@ -166,7 +168,7 @@ def _input(declared: Input, streams: dict[str, tuple[StreamDeclaration, ...] | N
         return
     outputs = streams[source]
     if outputs is None:
-        return  # what is wrong with the source has been said
+        return
     found = next((candidate for candidate in outputs if candidate.name == stream), None)
     if found is None:
         if not outputs:
