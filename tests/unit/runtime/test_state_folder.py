@@ -1,0 +1,148 @@
+from __future__ import annotations
+
+import json
+import os
+import resource
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from topo.errors import ConfigError, EnvironmentFault, NotFound
+from topo.runtime.state_folder import (
+    StateFolder,
+    TopologyIsRunning,
+    append_lines,
+    home_folder,
+    make_socket_folder,
+    read_json_lines,
+    remove_socket_folder,
+    write_atomically,
+)
+
+
+@pytest.fixture
+def full_disk() -> Iterator[None]:
+    """No file may grow over 4 KiB: writes fail as on a full disk."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, limits[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+
+def test_the_home_is_topo_home_or_the_xdg_state_folder(tmp_path: Path) -> None:
+    assert home_folder({"TOPO_HOME": str(tmp_path)}) == tmp_path
+    assert home_folder({"XDG_STATE_HOME": "/state"}) == Path("/state/topo")
+    assert home_folder({}) == Path.home() / ".local/state/topo"
+
+
+def test_everything_that_is_made_is_private(tmp_path: Path) -> None:
+    folder = StateFolder(tmp_path / "home").create("words")
+    write_atomically(folder.topology, b"{}")
+    append_lines(folder.errors, [b"{}"])
+    folder.lock().release()
+    for path in (tmp_path / "home").rglob("*"):
+        assert stat.S_IMODE(path.stat().st_mode) & 0o077 == 0, path
+
+
+def test_a_home_that_others_can_look_into_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "topologies").mkdir()
+    (tmp_path / "topologies").chmod(0o755)
+    with pytest.raises(ConfigError, match="chmod 700"):
+        StateFolder(tmp_path)
+
+
+def test_a_home_that_cannot_be_made_is_the_environments_fault(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(EnvironmentFault, match="TOPO_HOME"):
+        StateFolder(tmp_path / "file" / "home")
+
+
+@pytest.mark.parametrize("name", ["", "Words", "a_b", "../evil", "a" * 64, "a/b", "words\n", "."])
+def test_names_are_checked(tmp_path: Path, name: str) -> None:
+    with pytest.raises(ConfigError, match="cannot name a topology"):
+        StateFolder(tmp_path).create(name)
+    with pytest.raises(NotFound):
+        StateFolder(tmp_path).find(name)
+
+
+def test_an_unknown_name_brings_near_misses(tmp_path: Path) -> None:
+    state = StateFolder(tmp_path)
+    state.create("word-count")
+    state.create("top-words")
+    assert state.names() == ["top-words", "word-count"]
+    with pytest.raises(NotFound, match="Did you mean 'word-count'") as caught:
+        state.find("wordcount")
+    assert caught.value.suggestions[0] == "word-count"
+    state.find("word-count").remove()
+    assert state.names() == ["top-words"]
+
+
+def test_a_full_disk_leaves_the_old_file_and_no_litter(tmp_path: Path, full_disk: None) -> None:
+    path = tmp_path / "master.json"
+    write_atomically(path, b"old")
+    with pytest.raises(EnvironmentFault, match="as it was before"):
+        write_atomically(path, bytes(10_000))
+    assert path.read_bytes() == b"old"
+    assert os.listdir(tmp_path) == ["master.json"]
+
+
+def test_a_full_disk_appends_all_lines_or_none(tmp_path: Path, full_disk: None) -> None:
+    path = tmp_path / "dead_letters.jsonl"
+    append_lines(path, [b'{"n":1}'])
+    with pytest.raises(EnvironmentFault, match="cannot append"):
+        append_lines(path, [b'{"n":2}', b'{"x":"' + b"x" * 5000 + b'"}'])
+    append_lines(path, [b'{"n":3}'])
+    assert read_json_lines(path) == [{"n": 1}, {"n": 3}]
+
+
+def test_a_torn_line_spoils_only_itself(tmp_path: Path) -> None:
+    path = tmp_path / "errors.jsonl"
+    assert read_json_lines(path) == []
+    path.write_bytes(b'{"n":1}\n{"n":')
+    append_lines(path, [json.dumps({"n": 2}).encode()])
+    assert read_json_lines(path) == [{"n": 1}, {"n": 2}]
+
+
+def test_there_is_one_master_and_the_second_is_told_which(tmp_path: Path) -> None:
+    folder = StateFolder(tmp_path).create("words")
+    assert not folder.is_running()
+    with folder.lock():
+        assert folder.is_running()
+        with pytest.raises(TopologyIsRunning, match=f"process {os.getpid()}"):
+            folder.lock()
+    assert not folder.is_running()
+    folder.lock().release()
+
+
+def test_the_lock_ends_with_its_process(tmp_path: Path) -> None:
+    folder = StateFolder(tmp_path).create("words")
+    program = (
+        "import sys, os\nfrom pathlib import Path\nfrom topo.runtime.state_folder import TopologyFolder\n"
+        "lock = TopologyFolder(Path(sys.argv[1])).lock()\nprint('held', flush=True)\nsys.stdin.read()\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    with subprocess.Popen(
+        [sys.executable, "-c", program, str(folder.path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment
+    ) as child:
+        assert child.stdout is not None and child.stdout.readline() == b"held\n"
+        assert folder.is_running()
+        child.kill()
+        child.wait()
+    assert not folder.is_running()
+
+
+def test_a_socket_folder_is_private_short_and_goes_away(tmp_path: Path) -> None:
+    folder = make_socket_folder({"XDG_RUNTIME_DIR": str(tmp_path)})
+    assert folder.parent == tmp_path
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    (folder / "socket").touch()
+    remove_socket_folder(folder)
+    remove_socket_folder(folder)
+    assert list(tmp_path.iterdir()) == []
+    elsewhere = make_socket_folder({"XDG_RUNTIME_DIR": "/nowhere"})
+    assert len(str(elsewhere)) < 60
+    remove_socket_folder(elsewhere)

@@ -1,0 +1,304 @@
+"""What a machine remembers of its topologies, as files below TOPO_HOME.
+
+    TOPO_HOME/topologies/NAME/
+        topology.json  master.json  positions.msgpack  summary.json      replaced as a whole
+        dead_letters.jsonl  errors.jsonl                                 appended to
+        logs/  code/  workers/  lock
+
+A file that is replaced is either the old one or the new one, also after a crash or on a full disk.
+"""
+
+from __future__ import annotations
+
+import difflib
+import fcntl
+import json
+import os
+import re
+import shutil
+import tempfile
+import time
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from topo.errors import ConfigError, EnvironmentFault, NotFound, UserError
+
+_NAME = re.compile(r"[a-z0-9-]{1,63}")
+_LOOK_S = 0.05
+
+
+class TopologyIsRunning(UserError):
+    """Another master holds the topology's lock."""
+
+
+def home_folder(environment: Mapping[str, str]) -> Path:
+    """TOPO_HOME, else `topo` in the XDG state folder."""
+    if home := environment.get("TOPO_HOME"):
+        return Path(home).expanduser().absolute()
+    state = environment.get("XDG_STATE_HOME")
+    return (Path(state) if state else Path.home() / ".local" / "state") / "topo"
+
+
+def check_name(name: str) -> str:
+    """Return `name` if a topology may have it.
+
+    Raises:
+        ConfigError: it may not; the message says what a name is made of.
+    """
+    if not _NAME.fullmatch(name):
+        raise ConfigError(f"{name!r} cannot name a topology: use 1 to 63 of a-z, 0-9 and '-'")
+    return name
+
+
+def near_misses(name: str, names: Iterable[str]) -> tuple[str, ...]:
+    """The names that someone who wrote `name` may have meant, best first."""
+    return tuple(difflib.get_close_matches(name, list(names), n=3))
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """Replace `path` by `data`, durably; 0600.
+
+    Raises:
+        EnvironmentFault: the disk is full or not writable; the old file is as it was.
+    """
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.new")
+    try:
+        with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+        sync_folder(path.parent)
+    except OSError as error:
+        with suppress(OSError):
+            temporary.unlink()
+        raise EnvironmentFault(f"cannot write {path}: {error.strerror}; the file is as it was before") from error
+
+
+def sync_folder(folder: Path) -> None:
+    """Make durable which files `folder` has."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def append_lines(path: Path, lines: Iterable[bytes]) -> None:
+    """Append each of `lines` and a newline, durably: all of them or none.
+
+    A tail that a crash left without a newline gets one first, so that it spoils no line but its own.
+
+    Raises:
+        EnvironmentFault: the disk is full or not writable; nothing was appended.
+    """
+    data = b"".join(line + b"\n" for line in lines)
+    try:
+        with open(os.open(path, os.O_RDWR | os.O_CREAT, 0o600), "r+b", buffering=0) as file:
+            end = file.seek(0, os.SEEK_END)
+            if end:
+                file.seek(end - 1)
+                if file.read(1) != b"\n":
+                    data = b"\n" + data
+            try:
+                rest = memoryview(data)
+                while rest:
+                    rest = rest[file.write(rest) :]
+                os.fsync(file.fileno())
+            except OSError:
+                file.truncate(end)
+                raise
+    except OSError as error:
+        raise EnvironmentFault(f"cannot append to {path}: {error.strerror}") from error
+
+
+def read_json_lines(path: Path) -> list[dict[str, Any]]:
+    """The rows of a JSON lines file, oldest first; a torn row is passed over, a missing file is empty."""
+    rows = []
+    with suppress(FileNotFoundError):
+        for line in path.read_bytes().splitlines():
+            with suppress(ValueError):
+                row = json.loads(line)
+                if isinstance(row, dict):
+                    rows.append(row)
+    return rows
+
+
+@dataclass(frozen=True, slots=True)
+class TopologyFolder:
+    """The files of one topology. What is in them is their writers' concern."""
+
+    path: Path
+
+    @property
+    def name(self) -> str:
+        return self.path.name
+
+    @property
+    def topology(self) -> Path:
+        """How it was submitted: code, parameters, config."""
+        return self.path / "topology.json"
+
+    @property
+    def master(self) -> Path:
+        """Term, epoch, incarnations, and where the master listens."""
+        return self.path / "master.json"
+
+    @property
+    def positions(self) -> Path:
+        """What each spout task has done with."""
+        return self.path / "positions.msgpack"
+
+    @property
+    def dead_letters(self) -> Path:
+        """The messages given up, one a line."""
+        return self.path / "dead_letters.jsonl"
+
+    @property
+    def errors(self) -> Path:
+        """What went wrong, one error a line."""
+        return self.path / "errors.jsonl"
+
+    @property
+    def summary(self) -> Path:
+        """How the last run ended."""
+        return self.path / "summary.json"
+
+    @property
+    def logs(self) -> Path:
+        """The workers' logs."""
+        return self.path / "logs"
+
+    @property
+    def code(self) -> Path:
+        """Copies of the user's code, each in a folder named by its digest."""
+        return self.path / "code"
+
+    @property
+    def workers(self) -> Path:
+        """Private files of the running workers: specifications and crash notes."""
+        return self.path / "workers"
+
+    def lock(self) -> TopologyLock:
+        """Become the topology's only master.
+
+        Raises:
+            TopologyIsRunning: there is one already; names its process.
+        """
+        return TopologyLock(self.path)
+
+    def is_running(self) -> bool:
+        """Whether a master holds the lock."""
+        try:
+            descriptor = os.open(self.path / "lock", os.O_RDONLY)
+        except FileNotFoundError:
+            return False
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            return False
+        except BlockingIOError:
+            return True
+        finally:
+            os.close(descriptor)
+
+    def remove(self) -> None:
+        """Forget the topology."""
+        shutil.rmtree(self.path)
+
+
+class TopologyLock:
+    """Held by the topology's master until it is released or its process ends."""
+
+    def __init__(self, folder: Path) -> None:
+        descriptor = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            _take(descriptor)
+        except BlockingIOError as error:
+            owner = os.pread(descriptor, 32, 0).decode(errors="replace") or "unknown"
+            os.close(descriptor)
+            raise TopologyIsRunning(f"topology {folder.name!r} is running already, under process {owner}") from error
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, str(os.getpid()).encode(), 0)
+        self._descriptor: int | None = descriptor
+
+    def release(self) -> None:
+        """Let another master begin. Idempotent."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+    def __enter__(self) -> TopologyLock:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+
+def _take(descriptor: int) -> None:
+    """Lock, with a second look: `is_running` holds the lock for a moment, too."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        time.sleep(_LOOK_S)
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+class StateFolder:
+    """All topologies that this user has run on this machine."""
+
+    def __init__(self, home: Path) -> None:
+        """Open `home`, making it if need be.
+
+        Raises:
+            EnvironmentFault: it cannot be made.
+            ConfigError: others can look into it: code that topo runs is in there.
+        """
+        self._topologies = home / "topologies"
+        try:
+            home.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._topologies.mkdir(mode=0o700, exist_ok=True)
+            status = self._topologies.stat()
+        except OSError as error:
+            raise EnvironmentFault(f"cannot use {home}: {error.strerror}; set TOPO_HOME to a folder of your own") from error
+        if status.st_uid != os.getuid() or status.st_mode & 0o077:
+            raise ConfigError(f"{self._topologies} must be yours alone: chmod 700 it, or set TOPO_HOME")
+
+    def names(self) -> list[str]:
+        """The topologies that are known, by name."""
+        return sorted(entry.name for entry in self._topologies.iterdir() if entry.is_dir() and _NAME.fullmatch(entry.name))
+
+    def create(self, name: str) -> TopologyFolder:
+        """Open the folder of a topology, making what is missing."""
+        folder = TopologyFolder(self._topologies / check_name(name))
+        try:
+            for path in (folder.path, folder.logs, folder.code, folder.workers):
+                path.mkdir(mode=0o700, exist_ok=True)
+        except OSError as error:
+            raise EnvironmentFault(f"cannot make {folder.path}: {error.strerror}") from error
+        return folder
+
+    def find(self, name: str) -> TopologyFolder:
+        """The folder of a topology that is known.
+
+        Raises:
+            NotFound: it is not; carries near misses.
+        """
+        folder = TopologyFolder(self._topologies / name)
+        if not _NAME.fullmatch(name) or not folder.path.is_dir():
+            raise NotFound(f"no topology is called {name!r}.", near_misses(name, self.names()))
+        return folder
+
+
+def make_socket_folder(environment: Mapping[str, str]) -> Path:
+    """Make a private folder with a short path for ipc sockets; whoever ends the topology removes it."""
+    runtime = environment.get("XDG_RUNTIME_DIR")
+    parent = runtime if runtime and os.access(runtime, os.W_OK) else tempfile.gettempdir()
+    return Path(tempfile.mkdtemp(prefix="topo-", dir=parent))
+
+
+def remove_socket_folder(folder: Path) -> None:
+    """Remove what `make_socket_folder` made, sockets included; gone already is fine."""
+    shutil.rmtree(folder, ignore_errors=True)
