@@ -1,13 +1,14 @@
 """Aggregates: what a window keeps of its elements instead of the elements themselves.
 
 `field` names what is aggregated: a field of the tuple, a position, a function of the element, or None for the element itself.
-An accumulator is a value that a tuple could carry (numbers, text, lists), because it is part of every snapshot.
+An accumulator is a value that a tuple could carry (numbers, text, lists), because it is part of every snapshot. As in tuples,
+a list comes back from a snapshot as a tuple.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from operator import itemgetter
 from typing import Any
 
@@ -191,19 +192,19 @@ class Collect(_OverField):
         """An empty list."""
         return []
 
-    def add(self, value: Any, accumulator: list[Any]) -> list[Any]:
+    def add(self, value: Any, accumulator: Sequence[Any]) -> list[Any]:
         """Append the field."""
-        accumulator.append(self._get(value))
-        return accumulator
+        values = accumulator if isinstance(accumulator, list) else list(accumulator)
+        values.append(self._get(value))
+        return values
 
-    def get_result(self, accumulator: list[Any]) -> tuple[Any, ...]:
+    def get_result(self, accumulator: Sequence[Any]) -> tuple[Any, ...]:
         """The values."""
         return tuple(accumulator)
 
-    def merge(self, first: list[Any], second: list[Any]) -> list[Any]:
+    def merge(self, first: Sequence[Any], second: Sequence[Any]) -> list[Any]:
         """One after the other."""
-        first.extend(second)
-        return first
+        return [*first, *second]
 
 
 class Together(AggregateFunction):
@@ -224,18 +225,16 @@ class Together(AggregateFunction):
         """One accumulator for each part."""
         return [part.create_accumulator() for part in self._parts]
 
-    def add(self, value: Any, accumulator: list[Any]) -> list[Any]:
+    def add(self, value: Any, accumulator: Sequence[Any]) -> list[Any]:
         """Add to every part."""
-        for index, part in enumerate(self._parts):
-            accumulator[index] = part.add(value, accumulator[index])
-        return accumulator
+        return [part.add(value, one) for part, one in zip(self._parts, accumulator, strict=True)]
 
-    def get_result(self, accumulator: list[Any]) -> Any:
+    def get_result(self, accumulator: Sequence[Any]) -> Any:
         """The results of the parts, in the order of their names."""
         results = self._results(accumulator)
         return results if len(results) > 1 else results[0]
 
-    def merge(self, first: list[Any], second: list[Any]) -> list[Any]:
+    def merge(self, first: Sequence[Any], second: Sequence[Any]) -> list[Any]:
         """Merge every part."""
         return [part.merge(one, other) for part, one, other in zip(self._parts, first, second, strict=True)]
 

@@ -48,6 +48,12 @@ class Entry:
         """Whether the results are known."""
         return self.results is not None
 
+    def as_input(self) -> dict[str, Any]:
+        """Return the element or watermark as plain data, for a snapshot."""
+        if self.watermark is not None:
+            return {"watermark": self.watermark}
+        return {"key": self.key, "value": self.value, "timestamp": self.timestamp}
+
 
 class ResultQueue(ABC):
     """At most `capacity` entries, in the order in which they may leave."""

@@ -1,16 +1,18 @@
 """The async operator: for each element a call whose results come later, with a bound on how many are in flight.
 
-Theory. Elements and watermarks enter a queue of limited capacity; when it is full the operator yields to the mailbox, which is the
-back-pressure. A call may complete on any thread: only the first completion counts, and all it does there is to post a mail.
-Everything else happens on the mailbox thread, where at most one entry leaves the queue in one mail, so that other mails get their
-turn. Nothing here waits for a clock or runs an event loop: whoever gives the function does that.
+Theory. Elements and watermarks enter a queue of limited capacity; when it is full the operator yields to the mailbox, which is
+the back-pressure. A call may complete on any thread: only the first completion counts, and all it does there is to post a mail.
+Everything else happens on the mailbox thread, where at most one entry leaves the queue in one mail, so that other mails get
+their turn. Nothing here waits for a clock or runs an event loop: whoever gives the function does that.
 
 The snapshot is the inputs of all entries. After a restore they are invoked again, before any new input.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Protocol
 
@@ -22,19 +24,16 @@ from topo.operators.clock import ClockTimer
 from topo.operators.mailbox import RejectedExecution
 
 
-class AsyncFunction(Protocol):
+class AsyncFunction(ABC):
     """What is called for each element, on the mailbox thread. Neither method may block."""
 
+    @abstractmethod
     def invoke(self, value: Any, handle: ResultHandle) -> None:
         """Begin a call; complete the handle when it is done, now or later, on any thread. What it raises fails the element."""
 
     def timeout(self, value: Any, handle: ResultHandle) -> None:
-        """Called when the call has not completed in time; may complete the handle. `fail_on_timeout` is the usual answer."""
-
-
-def fail_on_timeout(value: Any, handle: ResultHandle) -> None:
-    """Complete exceptionally, with AsyncTimeout."""
-    handle.complete_exceptionally(AsyncTimeout(f"an asynchronous call has timed out for {value!r}"))
+        """Called when the call has not completed in time; completes the handle, by default with AsyncTimeout."""
+        handle.complete_exceptionally(AsyncTimeout(f"an asynchronous call has timed out for {value!r}"))
 
 
 class InFlightObserver(Protocol):
@@ -123,13 +122,8 @@ class _Call:
             self._timeout = clock.register(clock.now_ms() + timeout_ms, self._on_timeout)
 
     def invoke(self) -> None:
-        """Make the next attempt. What the function raises leaves, but not before the entry is done."""
-        try:
-            self._operator.function.invoke(self.entry.value, self._handle)
-        except BaseException:
-            self._finish(())
-            self._operator.output_in_mail()
-            raise
+        """Make the next attempt."""
+        self._call_user(self._operator.function.invoke)
 
     def post(self, handle: ResultHandle, results: Sequence[Any], error: BaseException | None) -> None:
         """Bring a completion to the mailbox thread. Any thread."""
@@ -175,7 +169,17 @@ class _Call:
         if self._backoff is not None:
             self._backoff.cancel()
             self._backoff = None
-        self._operator.function.timeout(self.entry.value, self._handle)
+        self._call_user(self._operator.function.timeout)
+
+    def _call_user(self, function: Callable[[Any, ResultHandle], None]) -> None:
+        """Call the user's code. What it raises leaves, but not before the entry is done, so that nothing waits for it."""
+        try:
+            function(self.entry.value, self._handle)
+        except BaseException:
+            self.entry.has_failed = True
+            self._finish(())
+            self._operator.output_in_mail()
+            raise
 
     def _finish(self, results: Sequence[Any]) -> None:
         self.cancel()
@@ -202,7 +206,8 @@ class AsyncWaitOperator(Operator):
         self._observer = observer if observer is not None else FailTheTask()
         self._retries_allowed = True
         self._calls: dict[Entry, _Call] = {}
-        self._to_restore: list[dict[str, Any]] = []
+        self._entering: Entry | None = None
+        self._to_restore: deque[dict[str, Any]] = deque()
         is_ordered = settings.mode is AsyncMode.ORDERED
         self._queue: ResultQueue = OrderedQueue(settings.capacity) if is_ordered else UnorderedQueue(settings.capacity)
 
@@ -222,8 +227,8 @@ class AsyncWaitOperator(Operator):
 
     def open(self) -> None:
         """Take the restored inputs as if they came now; yields if they are more than the capacity."""
-        inputs, self._to_restore = self._to_restore, []
-        for one in inputs:
+        while self._to_restore:
+            one = self._to_restore.popleft()
             if "watermark" in one:
                 self.process_watermark(one["watermark"])
             else:
@@ -256,13 +261,9 @@ class AsyncWaitOperator(Operator):
 
     def snapshot(self) -> OperatorSnapshot:
         """The inputs of all entries in the order of the queue, results that were not put out yet included."""
-        inputs: list[dict[str, Any]] = []
-        for entry in self._queue.entries():
-            if entry.watermark is not None:
-                inputs.append({"watermark": entry.watermark})
-            else:
-                inputs.append({"key": entry.key, "value": entry.value, "timestamp": entry.timestamp})
-        return OperatorSnapshot(own=inputs + self._to_restore)
+        entering = () if self._entering is None else (self._entering,)
+        inputs = [entry.as_input() for entry in (*self._queue.entries(), *entering)]
+        return OperatorSnapshot(own=[*inputs, *self._to_restore])
 
     def close(self) -> None:
         """Drop what is in flight, completed or not."""
@@ -272,8 +273,12 @@ class AsyncWaitOperator(Operator):
         self._calls.clear()
 
     def _enter(self, entry: Entry) -> None:
-        while self._queue.is_full:
-            self.context.executor.yield_()
+        self._entering = entry
+        try:
+            while self._queue.is_full:
+                self.context.executor.yield_()
+        finally:
+            self._entering = None
         self._queue.put(entry)
 
     def finish(self, call: _Call, results: Sequence[Any]) -> None:
@@ -305,7 +310,7 @@ class AsyncWaitOperator(Operator):
         finally:
             self._observer.failed(entry.value, error)
 
-    def post(self, action: Any, description: str) -> None:
+    def post(self, action: Callable[[], object], description: str) -> None:
         """Have `action` run as a mail, unless the task ends: then nobody waits for it any more. Any thread."""
         try:
             self.context.executor.execute(action, description)

@@ -113,7 +113,7 @@ class WindowOperator(KeyedOperator):
         self._now_ms = context.clock.now_ms
         self._timers: TimerService = self.timers.get(TIMERS, self)
         self._contents.open(self.state)
-        self._trigger_context = _TriggerContext(self._timers, self.state.map(_TRIGGER_STATE))
+        self._trigger_context = WindowTriggerContext(self._timers, self.state.map(_TRIGGER_STATE))
         self._merging_state: ValueState = self.state.value(_MERGING_STATE)
 
     def open(self) -> None:
@@ -301,7 +301,7 @@ class WindowOperator(KeyedOperator):
             self._observer.moved(self.keys.key, state_window, merged_state_windows)
 
 
-class _TriggerContext:
+class WindowTriggerContext:
     """What triggers see; one object for all, pointed at the window at hand before each call."""
 
     def __init__(self, timers: TimerService, values: MapState) -> None:

@@ -1,0 +1,65 @@
+"""Evictors: which elements of a buffer go."""
+
+from __future__ import annotations
+
+import pytest
+
+from topo.api.evictors import CountEvictor, DeltaEvictor, Evictor, EvictorLike, TimeEvictor, TimestampedValue
+from topo.errors import UserError
+from topo.operators.evictors import build_evictor
+
+
+def evict(declared: EvictorLike, elements: list[tuple[object, int | None]]) -> tuple[list[object], list[object]]:
+    """Return what is left after the hook before, and after the hook after."""
+    evictor = build_evictor(declared)
+    before = [TimestampedValue(*element) for element in elements]
+    after = list(before)
+    evictor.evict_before(before, None, 0, 0)
+    evictor.evict_after(after, None, 0, 0)
+    return [element.value for element in before], [element.value for element in after]
+
+
+ABC: list[tuple[object, int | None]] = [("a", 1), ("b", 2), ("c", 3)]
+
+
+def test_the_count_evictor_drops_from_the_front_until_n_remain() -> None:
+    assert evict(CountEvictor(2), ABC)[0] == ["b", "c"]
+    assert evict(CountEvictor(3), ABC)[0] == ["a", "b", "c"]
+    assert evict(CountEvictor(0), ABC)[0] == []
+
+
+@pytest.mark.parametrize(
+    "declared", [CountEvictor(1, after=True), TimeEvictor(1, after=True), DeltaEvictor(0, lambda a, b: 0, after=True)]
+)
+def test_the_after_flag_chooses_one_of_the_two_hooks(declared: EvictorLike) -> None:
+    before, after = evict(declared, ABC)
+    assert before == ["a", "b", "c"]
+    assert len(after) < 3
+
+
+def test_the_time_evictor_drops_up_to_the_greatest_timestamp_less_the_span_wherever_it_stands() -> None:
+    elements: list[tuple[object, int | None]] = [("late", 100), ("old", 4), ("new", 106), ("edge", 96), ("in", 97)]
+    assert evict(TimeEvictor.of("10ms"), elements)[0] == ["late", "new", "in"]
+
+
+def test_the_time_evictor_does_nothing_when_the_first_element_has_no_timestamp() -> None:
+    assert evict(TimeEvictor(1), [("a", None), ("b", 2), ("c", 30)])[0] == ["a", "b", "c"]
+
+
+def test_the_time_evictor_stands_an_empty_buffer() -> None:
+    assert evict(TimeEvictor(1), [])[0] == []
+
+
+def test_the_delta_evictor_drops_at_the_threshold_too_measured_from_the_last_element() -> None:
+    distance = DeltaEvictor(5, lambda element, last: abs(element - last))
+    assert evict(distance, [(1, None), (6, None), (7, None), (5, None), (10, None)])[0] == [6, 7, 10]
+
+
+def test_a_users_own_evictor_is_used_as_it_is_and_anything_else_is_refused() -> None:
+    class Own(Evictor):
+        pass
+
+    own = Own()
+    assert build_evictor(own) is own
+    with pytest.raises(UserError, match="no evictor"):
+        build_evictor(3)  # type: ignore[arg-type]
