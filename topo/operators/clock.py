@@ -63,8 +63,8 @@ class ClockTimer:
 class ProcessingTimeService(ABC):
     """The clock of one task. Owner thread only.
 
-    OPEN: timers are taken and run. After `quiesce` none runs any more and registering gives a timer that never will. After
-    `shutdown` registering is an error.
+    At first timers are taken and run. After `quiesce` none becomes due any more (one whose mail waits still runs) and registering
+    gives a timer that never will. After `shutdown` registering is an error.
     """
 
     def __init__(self) -> None:
@@ -99,7 +99,7 @@ class ProcessingTimeService(ABC):
         return len(self._heap) - self._cancelled
 
     def quiesce(self) -> None:
-        """Run no timer from now on."""
+        """Let no further timer become due."""
         self._quiesced = True
         self._heap.clear()
         self._cancelled = 0
@@ -179,16 +179,9 @@ class TaskProcessingTime(ProcessingTimeService):
         """Post a mail for every timer that lies before `now_ms`, in order; return how many."""
         posted = 0
         while (timer := self._pop_due(now_ms - 1)) is not None:
-            self._execute(self._running(timer), "processing-time timer")
+            self._execute(timer.run, "processing-time timer")
             posted += 1
         return posted
-
-    def _running(self, timer: ClockTimer) -> Callable[[], None]:
-        def run() -> None:
-            if not self._quiesced:
-                timer.run()
-
-        return run
 
 
 class PausableClock:

@@ -191,8 +191,6 @@ class TimerService:
     def register_processing_timer(self, namespace: Hashable, timestamp: int) -> None:
         """Have `on_processing_time` called when the clock reaches `timestamp`."""
         if self._processing.add(timestamp, self._keys.key, namespace):
-            if self._armed is not None:
-                self._armed.cancel()
             self._arm(timestamp)
 
     def delete_processing_timer(self, namespace: Hashable, timestamp: int) -> None:
@@ -235,6 +233,8 @@ class TimerService:
             self._arm(head)
 
     def _arm(self, timestamp: int) -> None:
+        if self._armed is not None:
+            self._armed.cancel()
         self._armed = self._clock.register(timestamp, self._on_clock)
 
     def queues(self) -> tuple[TimerQueue, TimerQueue]:
@@ -242,13 +242,11 @@ class TimerService:
         return self._event, self._processing
 
     def load(self, event: list[tuple[Any, Any, int]], processing: list[tuple[Any, Any, int]]) -> None:
-        """Add timers of a snapshot, as (key, namespace, timestamp), and arm one clock timer if any goes by the clock."""
+        """Add timers of a snapshot, as (key, namespace, timestamp), and have the clock timer armed for the new head."""
         for key, namespace, timestamp in event:
             self._event.add(timestamp, key, namespace)
-        for key, namespace, timestamp in processing:
-            self._processing.add(timestamp, key, namespace)
-        head = self._processing.head
-        if head is not None and self._armed is None:
+        has_new_head = [self._processing.add(timestamp, key, namespace) for key, namespace, timestamp in processing]
+        if any(has_new_head) and (head := self._processing.head) is not None:
             self._arm(head)
 
 

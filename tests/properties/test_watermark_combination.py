@@ -1,0 +1,127 @@
+"""The combination of watermarks against models that look at the whole history."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from topo.operators.clock import MIN_TIMESTAMP
+from topo.operators.watermarks import CombinedInputs, InputStatus, WatermarkCombiner
+
+CHANNELS = range(4)
+EVENTS = st.lists(
+    st.one_of(
+        st.tuples(st.just("watermark"), st.sampled_from(CHANNELS), st.integers(0, 12)),
+        st.tuples(st.just("watermark"), st.sampled_from(CHANNELS), st.integers(0, 12)),
+        st.tuples(st.just("idle"), st.sampled_from(CHANNELS)),
+        st.tuples(st.just("active"), st.sampled_from(CHANNELS)),
+    ),
+    max_size=50,
+)
+Outputs = list[int | InputStatus]
+
+
+class HistoryModel:
+    """Says what is to be put out from lists of facts, without any flag that has to be kept right."""
+
+    def __init__(self) -> None:
+        self.accepted: dict[int, list[int]] = {channel: [MIN_TIMESTAMP] for channel in CHANNELS}
+        self.idle: set[int] = set()
+        self.behind: set[int] = set()
+        self.out: Outputs = []
+
+    def last(self) -> int:
+        return max((each for each in self.out if isinstance(each, int)), default=MIN_TIMESTAMP)
+
+    def step(self, kind: str, channel: int, timestamp: int = 0) -> None:
+        if kind == "watermark" and channel not in self.idle and timestamp > max(self.accepted[channel]):
+            self.accepted[channel].append(timestamp)
+            if timestamp >= self.last():
+                self.behind.discard(channel)
+            self.minimum()
+        elif kind == "idle" and channel not in self.idle:
+            self.idle.add(channel)
+            if len(self.idle) == len(CHANNELS):
+                self.put(max(max(each) for each in self.accepted.values()))
+                self.out.append(InputStatus.IDLE)
+            elif max(self.accepted[channel]) == self.last():
+                self.minimum()
+        elif kind == "active" and channel in self.idle:
+            if len(self.idle) == len(CHANNELS):
+                self.out.append(InputStatus.ACTIVE)
+            self.idle.discard(channel)
+            if max(self.accepted[channel]) < self.last():
+                self.behind.add(channel)
+            else:
+                self.behind.discard(channel)
+            self.minimum()
+
+    def minimum(self) -> None:
+        counting = [max(each) for channel, each in self.accepted.items() if channel not in self.idle | self.behind]
+        if counting:
+            self.put(min(counting))
+
+    def put(self, watermark: int) -> None:
+        if watermark > self.last():
+            self.out.append(watermark)
+
+
+def run(combiner: WatermarkCombiner, event: tuple[Any, ...]) -> Outputs:
+    match event:
+        case "watermark", channel, timestamp:
+            return combiner.watermark(channel, timestamp)
+        case "idle", channel:
+            return combiner.idle(channel)
+        case _, channel:
+            return combiner.active(channel)
+
+
+@given(EVENTS)
+@settings(max_examples=500)
+def test_the_combiner_puts_out_what_the_whole_history_says(events: list[tuple[Any, ...]]) -> None:
+    combiner, model, out = WatermarkCombiner(CHANNELS), HistoryModel(), []
+    for event in events:
+        out += run(combiner, event)
+        combiner.validate()
+        model.step(*event)
+        assert out == model.out
+
+
+@given(EVENTS)
+@settings(max_examples=300)
+def test_watermarks_only_grow_and_no_two_equal_statuses_follow_each_other(events: list[tuple[Any, ...]]) -> None:
+    combiner = WatermarkCombiner(CHANNELS)
+    out = [each for event in events for each in run(combiner, event)]
+    watermarks = [each for each in out if isinstance(each, int)]
+    assert watermarks == sorted(set(watermarks))
+    statuses = [each for each in out if isinstance(each, InputStatus)]
+    assert statuses == [InputStatus.IDLE if number % 2 == 0 else InputStatus.ACTIVE for number in range(len(statuses))]
+
+
+@given(st.lists(st.integers(0, 12), min_size=4, max_size=4), st.permutations(list(CHANNELS)))
+def test_what_is_flushed_when_all_go_idle_does_not_depend_on_their_order(watermarks: list[int], order: list[int]) -> None:
+    combiner = WatermarkCombiner(CHANNELS)
+    out: Outputs = []
+    for channel, watermark in enumerate(watermarks):
+        out += combiner.watermark(channel, watermark)
+    for channel in order:
+        out += combiner.idle(channel)
+    assert out[-1] is InputStatus.IDLE
+    assert combiner.last_watermark == max(watermarks)
+
+
+@given(st.lists(st.tuples(st.sampled_from(CHANNELS), st.integers(0, 12)), max_size=40))
+def test_without_idleness_the_watermark_is_the_least_of_the_greatest_of_each_channel(events: list[tuple[int, int]]) -> None:
+    combiner = WatermarkCombiner(CHANNELS)
+    seen: Outputs = []
+    inputs = CombinedInputs(CHANNELS, seen.append, seen.append)
+    greatest = dict.fromkeys(CHANNELS, MIN_TIMESTAMP)
+    out: Outputs = []
+    for channel, timestamp in events:
+        out += combiner.watermark(channel, timestamp)
+        inputs.watermark(channel, timestamp)
+        greatest[channel] = max(greatest[channel], timestamp)
+        assert combiner.last_watermark == min(greatest.values())
+        assert seen == out
