@@ -1,0 +1,86 @@
+"""The public names, pinned: adding one is a decision, and taking one away breaks users."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+import topo
+
+PUBLIC = [
+    "BasicBolt",
+    "BasicCollector",
+    "BlockingSpout",
+    "Bolt",
+    "BoltDeclarer",
+    "Collector",
+    "ConfigError",
+    "Counter",
+    "CustomGrouping",
+    "EmitError",
+    "EnvironmentFault",
+    "FrameworkBug",
+    "Gauge",
+    "Histogram",
+    "IterableSpout",
+    "JsonLinesSink",
+    "Metrics",
+    "NotFound",
+    "PeerError",
+    "PrintBolt",
+    "RetryingSpout",
+    "Spout",
+    "SpoutCollector",
+    "TaskContext",
+    "TextFileSpout",
+    "TopoError",
+    "Topology",
+    "TopologyBuilder",
+    "TopologyConfig",
+    "TopologyError",
+    "Tuple",
+    "TupleStateError",
+    "UserError",
+    "ValueNotCarried",
+    "__version__",
+    "direct",
+]
+
+HEAVY = {"zmq", "msgspec", "msgpack", "click", "rich", "psutil", "asyncio", "multiprocessing", "pyspark"}
+
+
+def test_the_public_names_are_these() -> None:
+    assert sorted(topo.__all__) == sorted(PUBLIC)
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_a_public_name_is_there_and_documented(name: str) -> None:
+    value = getattr(topo, name)
+    assert name in dir(topo)
+    if isinstance(value, type):
+        assert value.__doc__, f"{name} has no docstring"
+        undocumented = [
+            member
+            for member, function in vars(value).items()
+            if callable(function) and not member.startswith("_") and not getattr(function, "__doc__", None)
+        ]
+        assert undocumented == []
+
+
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="has no attribute 'Sprout'"):
+        topo.Sprout  # noqa: B018
+
+
+def test_importing_topo_loads_nothing_heavy() -> None:
+    program = "import sys, topo; from topo import Spout, TopologyBuilder; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split()
+    assert HEAVY & set(loaded) == set()
+
+
+def test_all_names_can_be_imported_at_once() -> None:
+    program = "from topo import *; print(JsonLinesSink, TextFileSpout)"
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr

@@ -1,0 +1,200 @@
+"""Folders are layers (docs/architecture.md): who may import whom, and what pure code never touches. Read from the sources."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+BASE = {"errors", "ids", "keys", "config", "version"}
+PURE_PARTS = {"api", "plan", "operators", "acking", "wire", "checkpoint"}
+MACHINES = PURE_PARTS | {"task", "master"}
+MAY_IMPORT: dict[str, set[str]] = {
+    "errors": set(),
+    "ids": {"errors"},
+    "version": set(),
+    "config": {"errors"},
+    "keys": {"errors", "config"},
+    "": BASE | {"api", "components"},
+    "api": BASE,
+    "components": BASE | {"api"},
+    "plan": BASE | {"api"},
+    "operators": BASE | {"api"},
+    "acking": BASE | {"api"},
+    "wire": BASE | {"api"},
+    "checkpoint": BASE | {"api"},
+    "task": BASE | PURE_PARTS,
+    "master": BASE | PURE_PARTS,
+    "observability": BASE | MACHINES,
+    "runtime": BASE | MACHINES | {"observability"},
+    "launch": BASE | MACHINES | {"observability", "runtime"},
+    "spark": BASE | {"api", "launch"},
+    "testing": BASE | MACHINES | {"components", "observability", "runtime", "launch"},
+}
+"""For each folder (or module) of `topo` the others it may import, besides itself; "" is `topo/__init__.py`."""
+
+EXCEPTIONS = {
+    ("api/topology.py", "plan"): "build() reports what the plan finds wrong",
+}
+
+PURE = MACHINES | {"components"}
+IO_MODULES = {
+    "zmq",
+    "socket",
+    "select",
+    "selectors",
+    "ssl",
+    "threading",
+    "_thread",
+    "multiprocessing",
+    "subprocess",
+    "asyncio",
+    "time",
+}
+IO_EXCEPTIONS = {
+    ("operators/mailbox.py", "threading"): "other threads post to it, so it holds a lock",
+    ("operators/clock.py", "time"): "the one place that may read a clock",
+}
+ONLY_THESE_NAMES = {"random": {"Random"}, "uuid": {"UUID"}}
+"""Modules of which pure code may take certain names: generators with a seed, types of values."""
+
+ZMQ_FOLDERS = ("runtime/transport/", "runtime/control")
+
+
+class Import(NamedTuple):
+    """One import statement: the file, the module, the name taken from it, and the line."""
+
+    file: str
+    module: str
+    name: str
+    line: int
+
+
+def imports_of(path: Path, file: str) -> Iterator[Import]:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield Import(file, alias.name, "", node.lineno)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{file}:{node.lineno}: imports are absolute in this project"
+            for alias in node.names:
+                yield Import(file, node.module or "", alias.name, node.lineno)
+
+
+def sources() -> dict[str, Path]:
+    return {str(path.relative_to(ROOT / "topo")): path for path in sorted((ROOT / "topo").rglob("*.py"))}
+
+
+ALL = [found for file, path in sources().items() for found in imports_of(path, file)]
+
+
+def layer_of(file: str) -> str:
+    first, _, rest = file.partition("/")
+    return first if rest else first.removesuffix(".py").replace("__init__", "")
+
+
+def imported_layer(found: Import) -> str | None:
+    """The folder or module of `topo` that is imported, or None for a module of another package."""
+    parts = found.module.split(".")
+    if parts[0] != "topo":
+        return None
+    if len(parts) > 1:
+        return parts[1]
+    return found.name if found.name in MAY_IMPORT else ""
+
+
+def test_every_folder_has_its_place() -> None:
+    assert {layer_of(file) for file in sources()} <= set(MAY_IMPORT)
+
+
+def test_no_folder_imports_one_that_comes_after_it() -> None:
+    wrong = []
+    for found in ALL:
+        here, there = layer_of(found.file), imported_layer(found)
+        if there is None or there == here or (found.file, there) in EXCEPTIONS:
+            continue
+        if there not in MAY_IMPORT[here]:
+            wrong.append(
+                f"topo/{found.file}:{found.line} imports {found.module}: {here or 'topo'} may not import {there or 'topo'}"
+            )
+    assert wrong == []
+
+
+def test_the_exceptions_are_still_needed() -> None:
+    seen = {(found.file, imported_layer(found)) for found in ALL}
+    assert set(EXCEPTIONS) <= seen
+    io_seen = {(found.file, found.module.split(".")[0]) for found in ALL}
+    assert {key for key in IO_EXCEPTIONS if key[1] != "time"} <= io_seen
+
+
+def test_pure_folders_do_no_input_or_output() -> None:
+    wrong = []
+    for found in ALL:
+        if layer_of(found.file) not in PURE:
+            continue
+        module = found.module.split(".")[0]
+        if module in IO_MODULES and (found.file, module) not in IO_EXCEPTIONS:
+            wrong.append(f"topo/{found.file}:{found.line} imports {module}")
+        if module in ONLY_THESE_NAMES and found.name not in ONLY_THESE_NAMES[module]:
+            wrong.append(f"topo/{found.file}:{found.line} takes more of {module} than {ONLY_THESE_NAMES[module]}")
+    assert wrong == []
+
+
+def test_pure_folders_read_neither_the_environment_nor_the_time_of_day() -> None:
+    wrong = []
+    for file, path in sources().items():
+        if layer_of(file) not in PURE | BASE:
+            continue
+        for node in ast.walk(ast.parse(path.read_text())):
+            if not isinstance(node, ast.Attribute) or not isinstance(node.value, ast.Name):
+                continue
+            if (node.value.id, node.attr) in {
+                ("os", "environ"),
+                ("os", "getenv"),
+                ("datetime", "now"),
+                ("datetime", "utcnow"),
+                ("date", "today"),
+            }:
+                wrong.append(f"topo/{file}:{node.lineno} uses {node.value.id}.{node.attr}")
+    assert wrong == []
+
+
+def test_zmq_is_used_by_the_transport_alone() -> None:
+    users = {found.file for found in ALL if found.module.split(".")[0] == "zmq"}
+    assert {file for file in users if not file.startswith(ZMQ_FOLDERS)} == set()
+
+
+def test_topo_never_imports_its_own_command_line() -> None:
+    assert [found for found in ALL if found.module.split(".")[0] in {"topo_cli", "cli", "tests", "topologies"}] == []
+
+
+def test_examples_use_the_public_names_alone() -> None:
+    wrong = []
+    for path in sorted((ROOT / "topologies").rglob("*.py")):
+        for found in imports_of(path, path.name):
+            if found.module.startswith("topo.") and not found.module.startswith("topo.testing"):
+                wrong.append(f"{path.relative_to(ROOT)}:{found.line} imports {found.module}")
+    assert wrong == []
+
+
+@pytest.mark.parametrize(
+    ("file", "source", "expected"),
+    [
+        ("api/x.py", "from topo.plan.physical import PhysicalPlan", "plan"),
+        ("api/x.py", "import topo.runtime.loop", "runtime"),
+        ("api/x.py", "from topo import errors", "errors"),
+        ("api/x.py", "from topo import Bolt", ""),
+        ("api/x.py", "def f():\n    from topo.wire import frames", "wire"),
+        ("api/x.py", "import json", None),
+    ],
+)
+def test_the_reader_sees_every_way_to_import(tmp_path: Path, file: str, source: str, expected: str | None) -> None:
+    path = tmp_path / "x.py"
+    path.write_text(source)
+    (found,) = imports_of(path, file)
+    assert imported_layer(found) == expected

@@ -1,0 +1,165 @@
+from __future__ import annotations
+
+import errno
+import json
+import os
+import resource
+import signal
+from datetime import datetime
+from decimal import Decimal
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+
+from tests.unit.components.drive import TICK, prepared, tracked
+from topo import ConfigError, JsonLinesSink, TopologyBuilder
+from topo.api.spout import Spout
+
+
+def records(path: Path) -> list[dict[str, object]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_tuples_are_written_and_acked_together_when_a_batch_is_full(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "out.jsonl"
+    collector = prepared(sink := JsonLinesSink(path, max_batch=2))
+    first, second = tracked(word="owl", n=1), tracked(word="émeu", n=2)
+    sink.execute(first)
+    assert collector.acked == []
+    assert path.read_bytes() == b""
+    sink.execute(second)
+    assert collector.acked == [first, second]
+    assert records(path) == [{"word": "owl", "n": 1}, {"word": "émeu", "n": 2}]
+
+
+def test_a_tick_writes_what_is_held_back(tmp_path: Path) -> None:
+    path = tmp_path / "out"
+    collector = prepared(sink := JsonLinesSink(path))
+    sink.execute(TICK)
+    sink.execute(held := tracked(word="owl"))
+    sink.execute(TICK)
+    assert collector.acked == [held]
+    assert len(records(path)) == 1
+
+
+def test_the_sink_asks_for_its_ticks_and_the_builder_has_the_last_word(tmp_path: Path) -> None:
+    class Source(Spout):
+        outputs = ("word",)
+
+        def next_tuple(self) -> None:
+            """Emit nothing."""
+
+    builder = TopologyBuilder("t")
+    builder.set_spout("s", Source())
+    builder.set_bolt("sink", JsonLinesSink(tmp_path / "a", flush_interval="20ms")).shuffle_grouping("s")
+    builder.set_bolt("slow", JsonLinesSink(tmp_path / "b"), tick_interval="1s").shuffle_grouping("s")
+    topology = builder.build()
+    assert topology.component("sink").settings == {"tick_interval": "20ms"}
+    assert topology.component("slow").settings == {"tick_interval": "1s"}
+
+
+def test_the_end_of_input_writes_the_rest_and_replays_after_it_at_once(tmp_path: Path) -> None:
+    collector = prepared(sink := JsonLinesSink(tmp_path / "out"))
+    sink.execute(tracked(n=1))
+    sink.end_of_input()
+    sink.execute(tracked(n=2))
+    assert len(collector.acked) == 2
+    assert [record["n"] for record in records(tmp_path / "out")] == [1, 2]
+
+
+def test_a_reset_drops_what_is_held_back(tmp_path: Path) -> None:
+    collector = prepared(sink := JsonLinesSink(tmp_path / "out"))
+    sink.execute(tracked(n=1))
+    sink.on_reset()
+    sink.execute(TICK)
+    assert collector.acked == []
+    assert records(tmp_path / "out") == []
+
+
+def test_closing_acks_nothing_that_was_not_written(tmp_path: Path) -> None:
+    collector = prepared(sink := JsonLinesSink(tmp_path / "out"))
+    sink.execute(tracked(n=1))
+    sink.cleanup()
+    assert collector.acked == []
+
+
+def test_each_of_several_tasks_has_a_file_of_its_own(tmp_path: Path) -> None:
+    for index in range(2):
+        prepared(sink := JsonLinesSink(tmp_path / "out", max_batch=1), index=index, parallelism=2)
+        sink.execute(tracked(n=index))
+    assert records(tmp_path / "out.0") == [{"n": 0}]
+    assert records(tmp_path / "out.1") == [{"n": 1}]
+
+
+def test_values_beyond_json_are_written_as_texts(tmp_path: Path) -> None:
+    prepared(sink := JsonLinesSink(tmp_path / "out", max_batch=1))
+    sink.execute(tracked(at=datetime(2020, 1, 2), price=Decimal("1.50"), id=UUID(int=1), many=("a", 1)))
+    assert records(tmp_path / "out") == [
+        {"at": "2020-01-02T00:00:00", "price": "1.50", "id": "00000000-0000-0000-0000-000000000001", "many": ["a", 1]}
+    ]
+
+
+def test_a_value_that_cannot_be_written_fails_alone(tmp_path: Path) -> None:
+    collector = prepared(sink := JsonLinesSink(tmp_path / "out"))
+    sink.execute(good := tracked(n=1))
+    with pytest.raises(TypeError):
+        sink.execute(tracked(n=object()))
+    sink.execute(TICK)
+    assert collector.acked == [good]
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (b'{"n":1}\n{"n":2', b'{"n":1}\n'),
+        (b'{"n":', b""),
+        (b'{"n":1}\n', b'{"n":1}\n'),
+        (b'{"n":1}\n{"n":2}', b'{"n":1}\n{"n":2}\n'),
+        (b'{"n":1}\n"' + b"x" * 100_000, b'{"n":1}\n'),
+        (b"", b""),
+    ],
+)
+def test_a_line_that_a_killed_process_left_half_written_is_taken_away(tmp_path: Path, before: bytes, after: bytes) -> None:
+    path = tmp_path / "out"
+    path.write_bytes(before)
+    prepared(sink := JsonLinesSink(path, max_batch=1))
+    sink.execute(tracked(n=9))
+    assert path.read_bytes() == after + b'{"n":9}\n'
+
+
+def test_when_the_disk_is_full_the_inputs_fail_and_no_half_line_stays(tmp_path: Path) -> None:
+    path = tmp_path / "out"
+    collector = prepared(sink := JsonLinesSink(path, max_batch=2))
+    sink.execute(tracked(n=1))
+    sink.execute(tracked(n=2))
+    whole = path.read_bytes()
+    held = [tracked(text="x" * 50), tracked(text="y" * 50)]
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (len(whole) + 70, limits[1]))
+    try:
+        sink.execute(held[0])
+        with pytest.raises(OSError) as caught:
+            sink.execute(held[1])
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        signal.signal(signal.SIGXFSZ, ignored)
+    assert caught.value.errno == errno.EFBIG
+    assert collector.failed == held
+    assert path.read_bytes() == whole
+    sink.execute(tracked(n=3))
+    sink.execute(tracked(n=4))
+    assert [record["n"] for record in records(path)] == [1, 2, 3, 4]
+
+
+def test_descriptors_are_closed(tmp_path: Path) -> None:
+    prepared(sink := JsonLinesSink(tmp_path / "out"))
+    before = len(os.listdir("/proc/self/fd"))
+    sink.cleanup()
+    assert len(os.listdir("/proc/self/fd")) == before - 1
+
+
+def test_a_batch_of_nothing_is_refused() -> None:
+    with pytest.raises(ConfigError):
+        JsonLinesSink("out", max_batch=0)
