@@ -122,11 +122,7 @@ class KeyedState:
             for namespace, key, cell in state.table.items():
                 if state.ageing is not None and (cell := live(cell, now_ms)) is None:
                     continue
-                group = group_of[key]
-                if group in rows:
-                    rows[group].append((key, namespace, copy(cell)))
-                else:
-                    rows[group] = [(key, namespace, copy(cell))]
+                rows.setdefault(group_of[key], []).append((key, namespace, copy(cell)))
             for group, found in rows.items():
                 groups.setdefault(group, {})[name] = {"kind": state.kind.name, "ttl": state.ageing is not None, "rows": found}
         return groups

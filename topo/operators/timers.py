@@ -294,9 +294,11 @@ class TimerServices:
         group_of = self._keys.group_of
         for name, service in self._services.items():
             for domain, queue in enumerate(service.queues()):
+                found: dict[int, list[tuple[Any, Any, int]]] = {}
                 for timestamp, key, namespace in queue:
-                    timers = groups.setdefault(group_of[key], {})
-                    timers.setdefault(name, ([], []))[domain].append((key, namespace, timestamp))
+                    found.setdefault(group_of[key], []).append((key, namespace, timestamp))
+                for group, timers in found.items():
+                    groups.setdefault(group, {}).setdefault(name, ([], []))[domain].extend(timers)
         return groups
 
     def restore(

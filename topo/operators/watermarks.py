@@ -209,7 +209,7 @@ class WatermarkCombiner:
         if all(other.is_idle for other in self._channels.values()):
             self.is_idle = True
             return [*self._raised_to(max(other.watermark for other in self._channels.values())), InputStatus.IDLE]
-        return self._new_minimum() if source.watermark == self.last_watermark else []
+        return self._new_minimum()
 
     def active(self, channel: Hashable) -> list[int | InputStatus]:
         """Take the news that a channel is active again."""
