@@ -26,10 +26,8 @@ class SpoutCollector(Protocol):
 
         Args:
             values: one value for each field of the stream.
-            message_id: what `ack` or `fail` is called with, once, when the fate of the tuple tree is known. None: the tuple
-                is not tracked, and neither is called. Its position in the source (an int, a string, a tuple of these) is the
-                best choice: the engine stores the last position before which everything is done, and gives it to `open` as
-                `context.committed_position` when the spout starts again.
+            message_id: what `ack` or `fail` is called with when the fate of the tuple tree is known. None: the tuple is not
+                tracked, and neither is called. For a `RetryingSpout` it is the message's position in the source.
             stream: one of the declared streams.
             timestamp: event time in milliseconds since the epoch.
 
@@ -81,7 +79,7 @@ class Spout(Component, ABC):
     def open(self, context: TaskContext, collector: SpoutCollector) -> None:
         """Called once in each process, before everything else: connect to the source, keep the collector.
 
-        Continue after `context.committed_position` when that is not None.
+        A `RetryingSpout` continues after `context.committed_position` when that is not None.
         """
 
     @abstractmethod
@@ -120,8 +118,10 @@ class RetryingSpout(Spout):
     once and in order, and that is no attempt.
 
     So `ack` is called when a message is through, and `fail` only when it has been given up and its dead letter is stored.
-    Message ids must be positions: each one later in the source than the one before, and made of ints, strings and tuples.
-    Every message needs one.
+
+    Message ids must be positions: each one later in the source than the one before, and made of ints, strings and tuples. Every
+    message needs one. The engine stores the last position up to which every message is done, acked or dead-lettered, and gives
+    it to `open` as `context.committed_position` when the spout starts again.
     """
 
 
