@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -28,6 +29,7 @@ class TextFileSpout(RetryingSpout):
         path: str | os.PathLike[str],
         *,
         pattern: str = "*",
+        exclude: Sequence[str] = (),
         encoding: str = "utf-8",
         errors: str = "replace",
         repeat: int = 1,
@@ -38,6 +40,7 @@ class TextFileSpout(RetryingSpout):
         Args:
             path: a file or a folder.
             pattern: which files of a folder, such as "*.log".
+            exclude: names of subfolders to leave out, wherever they are.
             encoding: one in which a newline is the one byte 10, as in UTF-8 and all single-byte encodings.
             errors: what to do with bytes that are no text, as in `open`. With "strict" the spout stops at them and says so.
             repeat: how often to emit everything.
@@ -52,6 +55,7 @@ class TextFileSpout(RetryingSpout):
             raise ConfigError(f"repeat={repeat!r} must be at least 1")
         self._path = Path(path)
         self._pattern = pattern
+        self._exclude = frozenset(exclude)
         self._encoding = encoding
         self._errors = errors
         self._repeat = repeat
@@ -85,12 +89,12 @@ class TextFileSpout(RetryingSpout):
             raise NotFound(f"TextFileSpout: there is no file or folder {str(self._path)!r}.")
         if not self._path.is_dir():
             return [self._path]
-        found = [
-            Path(folder, name)
-            for folder, _, names in os.walk(self._path)
-            for name in names
-            if Path(name).match(self._pattern) and Path(folder, name).is_file()
-        ]
+        found: list[Path] = []
+        for folder, subfolders, names in os.walk(self._path):
+            subfolders[:] = [name for name in subfolders if name not in self._exclude]
+            found += [
+                Path(folder, name) for name in names if Path(name).match(self._pattern) and Path(folder, name).is_file()
+            ]
         if not found:
             raise NotFound(f"TextFileSpout: folder {str(self._path)!r} has no file that matches {self._pattern!r}.")
         return sorted(found)

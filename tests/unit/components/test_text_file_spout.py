@@ -46,6 +46,13 @@ def test_a_folder_is_read_in_the_order_of_names_with_its_subfolders(tmp_path: Pa
     assert lines(emitted_by_all(tmp_path, 1, pattern="*.txt")) == ["a.txt", "b.txt", "sub/c.txt"]
 
 
+def test_subfolders_can_be_left_out(tmp_path: Path) -> None:
+    for folder in ("kept", "left/deep", "kept/left"):
+        (tmp_path / folder).mkdir(parents=True)
+        (tmp_path / folder / "text").write_text(f"{folder}\n")
+    assert lines(emitted_by_all(tmp_path, 1, exclude=("left",))) == ["kept"]
+
+
 def test_everything_can_be_emitted_several_times_under_positions_that_rise(tmp_path: Path) -> None:
     (tmp_path / "text").write_text("a\nb\n")
     emitted = emitted_by_all(tmp_path / "text", 1, repeat=3)

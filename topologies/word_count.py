@@ -1,0 +1,103 @@
+"""Counts the words of a text: unless told otherwise, of the Python standard library's sources on this machine.
+
+    topo run topologies/word_count.py
+    topo run topologies/word_count.py -p path=some/folder -p top=10
+"""
+
+from __future__ import annotations
+
+import re
+import sysconfig
+from heapq import nlargest
+
+from topo import BasicBolt, BasicCollector, TaskContext, TextFileSpout, Topology, TopologyBuilder, Tuple
+
+find_words = re.compile(r"\w+").findall
+
+
+class Split(BasicBolt):
+    """Makes words of lines."""
+
+    outputs = ("word",)
+
+    def execute(self, tup: Tuple, collector: BasicCollector) -> None:
+        for word in find_words(tup["line"].lower()):
+            collector.emit((word,))
+
+
+class Count(BasicBolt):
+    """Counts its share of the words, and says at the end which are the most frequent.
+
+    The counts are in its own attributes: they die with its process, and what is replayed after a loss is counted again.
+    """
+
+    outputs = ("word", "count")
+
+    def __init__(self, top: int) -> None:
+        self.top = top
+
+    def prepare(self, context: TaskContext) -> None:
+        self.counts: dict[str, int] = {}
+        self.has_ended = False
+
+    def execute(self, tup: Tuple, collector: BasicCollector) -> None:
+        word = tup["word"]
+        count = self.counts[word] = self.counts.get(word, 0) + 1
+        if self.has_ended:
+            collector.emit((word, count))
+
+    def end_of_input(self, collector: BasicCollector) -> None:
+        self.has_ended = True
+        for entry in nlargest(self.top, self.counts.items(), key=by_count):
+            collector.emit(entry)
+
+    def on_reset(self) -> None:
+        self.has_ended = False
+
+
+class Report(BasicBolt):
+    """Prints the most frequent words of all tasks when the topology is over."""
+
+    def __init__(self, top: int) -> None:
+        self.top = top
+
+    def prepare(self, context: TaskContext) -> None:
+        self.counts: dict[str, int] = {}
+
+    def execute(self, tup: Tuple, collector: BasicCollector) -> None:
+        self.counts[tup["word"]] = tup["count"]
+
+    def on_reset(self) -> None:
+        self.counts.clear()
+
+    def cleanup(self) -> None:
+        for word, count in nlargest(self.top, self.counts.items(), key=by_count):
+            print(f"{count:>12,}  {word}")
+
+
+def by_count(entry: tuple[str, int]) -> tuple[int, str]:
+    """Order words by count; by the word where counts are equal, so that every run prints the same."""
+    return entry[1], entry[0]
+
+
+def topology(path: str = "", repeat: int = 0, top: int = 20, splits: int = 1, counts: int = 1) -> Topology:
+    """Build the topology.
+
+    Args:
+        path: a file or a folder to read; the standard library's sources by default.
+        repeat: how often to read it; by default once, and the standard library often enough to last a few seconds.
+        top: how many words to print.
+        splits: tasks that split lines.
+        counts: tasks that count words.
+    """
+    if path:
+        lines = TextFileSpout(path, repeat=repeat or 1)
+    else:
+        library = sysconfig.get_path("stdlib")
+        lines = TextFileSpout(library, pattern="*.py", exclude=("site-packages", "dist-packages"), repeat=repeat or 2)
+    builder = TopologyBuilder("word-count")
+    builder.set_spout("lines", lines)
+    builder.set_bolt("split", Split(), splits).shuffle_grouping("lines")
+    builder.set_bolt("count", Count(top), counts).fields_grouping("split", "word")
+    builder.set_bolt("report", Report(top)).global_grouping("count")
+    return builder.build()
