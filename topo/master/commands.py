@@ -1,0 +1,115 @@
+"""What a topology master can ask for. The shell performs the commands of a list in order.
+
+A Persist is durable before anything after it in the list, or in any later list, is performed: others rely on what it says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from topo.ids import Epoch, Incarnation, TaskId, WorkerId
+from topo.master.outcome import Outcome
+from topo.master.positions import SpoutProgress
+from topo.wire import control
+
+
+@dataclass(frozen=True, slots=True)
+class MasterRecord:
+    """What outlives a master. The next one takes a higher term and a higher epoch.
+
+    Attributes:
+        term: number of this master among all that ever ran the topology, from 1.
+        epoch: the highest epoch that may be in use; 0 before the first.
+        incarnations: the latest life of each worker slot that ever had one.
+        active: whether the operator wants the spouts to emit.
+    """
+
+    term: int
+    epoch: Epoch
+    incarnations: Mapping[WorkerId, Incarnation]
+    active: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Persist:
+    """Write the record to the state folder, atomically and durably."""
+
+    record: MasterRecord
+
+
+@dataclass(frozen=True, slots=True)
+class StartWorker:
+    """Launch a worker. Answered by WorkerLaunched or LaunchFailed, and one day by WorkerExited."""
+
+    worker: WorkerId
+    incarnation: Incarnation
+
+
+@dataclass(frozen=True, slots=True)
+class StopWorker:
+    """End the process of that life, if there is one: by SIGKILL with `kill`, else by SIGTERM. Answered by WorkerExited."""
+
+    worker: WorkerId
+    incarnation: Incarnation
+    kill: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SendTo:
+    """Send a control message to that life of a worker, or to nobody."""
+
+    worker: WorkerId
+    incarnation: Incarnation
+    message: control.FromMaster
+
+
+@dataclass(frozen=True, slots=True)
+class StorePositions:
+    """Write what spout tasks resume from, durably; other tasks' entries stay as they are."""
+
+    progress: Mapping[TaskId, SpoutProgress]
+
+
+@dataclass(frozen=True, slots=True)
+class StoreDeadLetters:
+    """Append to the dead letters, durably. Answered by DeadLettersWritten with the same fields."""
+
+    worker: WorkerId
+    incarnation: Incarnation
+    letters: tuple[control.DeadLetter, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RecordError:
+    """Keep and show a row of `topo errors`: an exception of user code, or something the master saw happen.
+
+    Attributes:
+        kind: class name of the exception; for what the master saw, one of WorkerLost, TaskStuck, EdgeLost, TasksNotReady,
+            CloseTimeout.
+        component: at fault or affected; "" when it is no single one.
+        worker: where, None when nowhere in particular.
+        count: how many alike since the last such row.
+        at_ms: by the wall clock of who saw it; 0: the shell's own.
+    """
+
+    kind: str
+    message: str
+    component: str = ""
+    task: TaskId | None = None
+    worker: WorkerId | None = None
+    traceback: str = ""
+    file: str = ""
+    line: int = 0
+    count: int = 1
+    at_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """The topology is over and all its workers are gone. The last command of a master."""
+
+    outcome: Outcome
+
+
+Command = Persist | StartWorker | StopWorker | SendTo | StorePositions | StoreDeadLetters | RecordError | Finished

@@ -1,0 +1,92 @@
+"""Dead letters on their way to disk: each is stored once and confirmed to the spout task that waits for it.
+
+A spout task sends a letter again after every epoch until it is confirmed, and a spout that was replaced before its position was
+committed gives the same message up again, under another number. So letters are told apart by (task, position). What was stored is
+remembered for the last REMEMBERED letters of the topology; the message of a letter further back is committed by then, unless
+spouts are allowed more than that many uncommitted messages, and costs a second copy at worst.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from topo.ids import Incarnation, TaskId, WorkerId
+from topo.wire.control import DeadLetter
+
+REMEMBERED = 100_000
+WRITE_TIMEOUT_S = 5.0
+"""A letter that is not on disk by then (the disk may be full) is to be written again."""
+
+_Key = tuple[TaskId, bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """Who waits for a letter to be stored, and the number it knows the letter by."""
+
+    worker: WorkerId
+    incarnation: Incarnation
+    task: TaskId
+    id: int
+
+
+@dataclass(slots=True)
+class _UnderWay:
+    letter: DeadLetter
+    ask_again_at: float
+    waiting: list[Waiting]
+
+
+class DeadLetters:
+    """Letters of one topology, since this master started.
+
+    Attributes:
+        count: letters on disk.
+    """
+
+    def __init__(self) -> None:
+        self._stored: dict[_Key, None] = {}
+        self._under_way: dict[_Key, _UnderWay] = {}
+        self.count = 0
+
+    @property
+    def in_flight(self) -> int:
+        """Letters that are to be written and are not yet."""
+        return len(self._under_way)
+
+    def is_stored(self, letter: DeadLetter) -> bool:
+        """Whether the letter is on disk: it can be confirmed at once."""
+        return (letter.task, letter.position) in self._stored
+
+    def is_new(self, waiting: Waiting, letter: DeadLetter, now: float) -> bool:
+        """Note who waits for a letter that is not stored; True when it has to be written, False when it is under way."""
+        found = self._under_way.get((letter.task, letter.position))
+        if found is None:
+            self._under_way[letter.task, letter.position] = _UnderWay(letter, now + WRITE_TIMEOUT_S, [waiting])
+        elif waiting not in found.waiting:
+            found.waiting.append(waiting)
+        return found is None
+
+    def written(self, letters: tuple[DeadLetter, ...]) -> list[Waiting]:
+        """Letters are on disk; return who is to be told."""
+        told: list[Waiting] = []
+        for letter in letters:
+            key = (letter.task, letter.position)
+            if (found := self._under_way.pop(key, None)) is not None:
+                told += found.waiting
+            self.count += key not in self._stored
+            self._stored[key] = None
+        while len(self._stored) > REMEMBERED:
+            del self._stored[next(iter(self._stored))]
+        return told
+
+    def overdue(self, now: float) -> list[tuple[Waiting, DeadLetter]]:
+        """Return the letters whose writing has to be asked for again, each with one who waits for it."""
+        found = [under_way for under_way in self._under_way.values() if under_way.ask_again_at <= now]
+        for under_way in found:
+            under_way.ask_again_at = now + WRITE_TIMEOUT_S
+        return [(under_way.waiting[-1], under_way.letter) for under_way in found]
+
+    def next_deadline(self) -> float | None:
+        """When `overdue` will return something."""
+        return min((under_way.ask_again_at for under_way in self._under_way.values()), default=None)

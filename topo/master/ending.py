@@ -1,0 +1,91 @@
+"""The stages of a topology's end.
+
+| stage    | meaning                                                                  | left when                             |
+| -------- | ------------------------------------------------------------------------ | ------------------------------------- |
+| SERVING  | workers are started and replaced                                         | nothing moves any more and all inputs |
+|          |                                                                          | have ended, or a drain is over or out |
+|          |                                                                          | of time: CLOSING; kill, crash: STOPPING |
+| CLOSING  | Close is out; tasks close their components, workers exit and stay gone   | all are gone, or time is up: STOPPING |
+| STOPPING | workers are killed                                                       | all are gone, or time is up           |
+| FINISHED | the master has nothing more to do                                        |                                       |
+
+A drain is SERVING with a deadline: a worker that is lost meanwhile is replaced, so that what is in flight can get through.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from topo.ids import TaskId
+from topo.master.outcome import Outcome
+
+STOP_TIMEOUT_S = 5.0
+"""Time that killed processes have to be reported gone."""
+
+
+class Stage(Enum):
+    """How far the end has come."""
+
+    SERVING = "serving"
+    CLOSING = "closing"
+    STOPPING = "stopping"
+    FINISHED = "finished"
+
+
+class Ending:
+    """Where the end stands. What it must not know: workers, messages.
+
+    Args:
+        close_timeout_s: time that components have to close.
+    """
+
+    def __init__(self, close_timeout_s: float) -> None:
+        self._close_timeout_s = close_timeout_s
+        self._deadline: float | None = None
+        self._closed: set[TaskId] = set()
+        self.stage = Stage.SERVING
+        self.is_draining = False
+        self.outcome: Outcome | None = None
+        """Known from the moment that decides it; the end of all input is judged last, by what was counted until then."""
+
+    def drain(self, timeout_s: float, now: float) -> None:
+        """The operator wants the end, gently. Asked again, the earlier of two deadlines holds."""
+        deadline = now + timeout_s
+        self._deadline = min(deadline, self._deadline) if self.is_draining and self._deadline is not None else deadline
+        self.is_draining = True
+
+    def close(self, outcome: Outcome | None, now: float) -> None:
+        """Components are told to close."""
+        self.stage, self.outcome, self._deadline = Stage.CLOSING, outcome, now + self._close_timeout_s
+
+    def task_closed(self, task: TaskId) -> None:
+        """A task has closed its component."""
+        self._closed.add(task)
+
+    def has_closed(self, tasks: tuple[TaskId, ...]) -> bool:
+        """Whether all of these tasks have closed."""
+        return self._closed.issuperset(tasks)
+
+    def stop(self, outcome: Outcome | None, now: float) -> None:
+        """Processes are killed. None leaves the outcome as it is."""
+        self.stage, self._deadline = Stage.STOPPING, now + STOP_TIMEOUT_S
+        self.outcome = outcome or self.outcome
+
+    def finish(self, outcome: Outcome) -> None:
+        """All is over."""
+        self.stage, self.outcome, self._deadline = Stage.FINISHED, outcome, None
+
+    def is_out_of_time(self, now: float) -> bool:
+        """Whether the drain, the closing or the stopping has taken longer than it may."""
+        return self._deadline is not None and now >= self._deadline
+
+    def next_deadline(self) -> float | None:
+        """When `is_out_of_time` will be true."""
+        return self._deadline
+
+    def validate(self) -> None:
+        """Assert the invariants."""
+        assert (self._deadline is not None) == (
+            self.stage in (Stage.CLOSING, Stage.STOPPING) or (self.stage is Stage.SERVING and self.is_draining)
+        )
+        assert self.stage is not Stage.FINISHED or self.outcome is not None

@@ -1,0 +1,130 @@
+"""What can happen to a topology master. The shell turns arrivals into these; `TopologyMaster.handle` is the only way in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from topo.ids import Incarnation, TaskId, WorkerId
+from topo.wire import control
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """The shell holds the topology's lock and is ready to perform commands. Comes first, once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """Nothing but time has passed: the deadline that `next_deadline` named is here."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerLaunched:
+    """The launcher has made the process (or handed it to whoever does); it has not registered yet."""
+
+    worker: WorkerId
+    incarnation: Incarnation
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchFailed:
+    """The launcher could not make the process."""
+
+    worker: WorkerId
+    incarnation: Incarnation
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class InHand:
+    """What a dead worker had noted before it ran user code.
+
+    Attributes:
+        roots: of the tuples in hand.
+        positions: (spout task, packed position) of those roots whose spout lived in the same worker and died with it.
+    """
+
+    roots: tuple[int, ...]
+    positions: tuple[tuple[TaskId, bytes], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerExited:
+    """A worker's process has ended, asked or not.
+
+    Attributes:
+        description: how, in words, such as "killed by SIGKILL" or "exited with 3".
+        in_hand: its note; None when it was in no user code.
+    """
+
+    worker: WorkerId
+    incarnation: Incarnation
+    description: str
+    in_hand: InHand | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FromWorker:
+    """A control message came in. Worker and incarnation are those of the connection, not what the message claims."""
+
+    worker: WorkerId
+    incarnation: Incarnation
+    message: control.FromWorker
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLettersWritten:
+    """Dead letters are on disk: the answer to a StoreDeadLetters, whose fields it repeats."""
+
+    worker: WorkerId
+    incarnation: Incarnation
+    letters: tuple[control.DeadLetter, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ActivateAsked:
+    """The operator wants the spouts to emit again."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeactivateAsked:
+    """The operator wants the spouts to pause."""
+
+
+@dataclass(frozen=True, slots=True)
+class DrainAsked:
+    """The operator wants the topology to finish what is in flight and to end.
+
+    Attributes:
+        timeout_s: how long it may take; what is still pending then is left to the next run.
+    """
+
+    timeout_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class KillAsked:
+    """The operator wants the topology to end now."""
+
+
+@dataclass(frozen=True, slots=True)
+class RestartAsked:
+    """The operator wants one worker replaced."""
+
+    worker: WorkerId
+
+
+Event = (
+    Started
+    | Tick
+    | WorkerLaunched
+    | LaunchFailed
+    | WorkerExited
+    | FromWorker
+    | DeadLettersWritten
+    | ActivateAsked
+    | DeactivateAsked
+    | DrainAsked
+    | KillAsked
+    | RestartAsked
+)

@@ -1,0 +1,433 @@
+"""The topology master: one state machine, composed of the parts beside it.
+
+What it knows: the plan, the lives of workers, the epoch, what spouts have committed, what tasks have counted. What it must not
+know: processes, sockets, files, the wall clock; the shell performs its commands.
+
+Rules that hold whatever happens:
+
+- At most one incarnation of a slot is current. Another one that speaks is counted and told to stop.
+- What others rely on (term, epoch, incarnations, activity) is persisted before anything that rests on it is done: the record is
+  compared after every event, and a changed one goes to the front of the commands.
+- Close goes out when two probe rounds agree that nothing moves, or when the operator's time for a drain is up; from then on no
+  worker is replaced.
+- Finished is the last command.
+
+The parts: `recovery` (workers, epochs), `quiescence` and `ending` (when it is over), `positions` and `dead_letters` (what is
+stored for spouts), `statistics` and `status` (what is shown).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from topo.ids import Incarnation, TaskId
+from topo.master import status
+from topo.master.commands import (
+    Command,
+    Finished,
+    MasterRecord,
+    Persist,
+    RecordError,
+    SendTo,
+    StopWorker,
+    StoreDeadLetters,
+    StorePositions,
+)
+from topo.master.dead_letters import DeadLetters, Waiting
+from topo.master.ending import Ending, Stage
+from topo.master.epochs import EpochState
+from topo.master.events import (
+    ActivateAsked,
+    DeactivateAsked,
+    DeadLettersWritten,
+    DrainAsked,
+    Event,
+    FromWorker,
+    KillAsked,
+    LaunchFailed,
+    RestartAsked,
+    Started,
+    Tick,
+    WorkerExited,
+    WorkerLaunched,
+)
+from topo.master.membership import Slot, SlotState
+from topo.master.outcome import Outcome, OutcomeKind, outcome_of_end
+from topo.master.positions import Positions, SpoutProgress
+from topo.master.quiescence import Quiescence
+from topo.master.recovery import Mode, Recovery
+from topo.master.statistics import TopologyStatistics
+from topo.plan.physical import PhysicalPlan
+from topo.wire import control
+from topo.wire.codec import Codec
+
+LATE_S = 1.0
+"""Called so much later than it asked to be, the master stood still, and the silence of workers is not theirs."""
+
+
+@dataclass(frozen=True, slots=True)
+class MasterStatistics:
+    """Counts since the master started.
+
+    Attributes:
+        losses: lives of workers that ended before their time.
+        epochs: how often the epoch was raised.
+        edges_lost: epochs in which a dead edge was reported.
+        stuck: reports of user code that does not return.
+        fenced: messages of workers that are not, or no longer, current.
+        misdirected: messages about tasks that the sender does not host.
+        unreadable: statistics of tasks that were not figures.
+        dead_letters: messages given up and stored.
+    """
+
+    losses: int
+    epochs: int
+    edges_lost: int
+    stuck: int
+    fenced: int
+    misdirected: int
+    unreadable: int
+    dead_letters: int
+
+
+class TopologyMaster:
+    """Runs one topology.
+
+    Args:
+        plan: the topology, with its settings.
+        digest: of the plan and the code; a worker that has built another one does not take part.
+        new_incarnation: draws the number of a worker's life.
+        previous: what the last master persisted; None for a topology that has never run.
+        progress: what its spout tasks resume from.
+        codec: reads positions and writes records of kills.
+
+    Attributes:
+        term: one higher than the previous master's.
+        is_active: whether the operator wants the spouts to emit.
+        started_at: when Started came; None before.
+        membership: worker slots and who lives in them, to be read only.
+    """
+
+    def __init__(
+        self,
+        plan: PhysicalPlan,
+        digest: str,
+        new_incarnation: Callable[[], Incarnation],
+        previous: MasterRecord | None = None,
+        progress: Mapping[TaskId, SpoutProgress] | None = None,
+        codec: Codec | None = None,
+    ) -> None:
+        tasks = frozenset(task.id for task in plan.tasks)
+        self.plan = plan
+        self.term = 1 if previous is None else previous.term + 1
+        self.is_active = True if previous is None else previous.active
+        self.started_at: float | None = None
+        self._commands: list[Command] = []
+        self.positions = Positions(codec or Codec(), progress or {})
+        self.figures = TopologyStatistics(tasks)
+        self.recovery = Recovery(plan, digest, new_incarnation, previous, self.positions, self.figures, self._commands)
+        self.membership = self.recovery.membership
+        self.quiescence = Quiescence(tasks)
+        self.ending = Ending(plan.config.drain_timeout_s)
+        self.dead_letters = DeadLetters()
+        self._persisted = previous
+        self._fenced = self._misdirected = 0
+        self._deadline: float | None = None
+        self._handlers: dict[type, Callable[[Any, float], None]] = {
+            Tick: lambda _event, _now: None,
+            FromWorker: self._on_message,
+            Started: lambda _event, now: setattr(self, "started_at", now),
+            WorkerLaunched: self._on_launched,
+            LaunchFailed: self._on_launch_failed,
+            WorkerExited: self._on_exited,
+            DeadLettersWritten: self._on_dead_letters_written,
+            ActivateAsked: lambda _event, _now: self._set_active(True),
+            DeactivateAsked: lambda _event, _now: self._set_active(False),
+            DrainAsked: self._on_drain,
+            KillAsked: lambda _event, now: self._stop(Outcome(OutcomeKind.KILLED, "killed by the operator"), now),
+            RestartAsked: self._on_restart,
+        }
+        self._message_handlers: dict[type, Callable[[Slot, Any, float], None]] = {
+            control.Register: lambda slot, message, now: self.recovery.registered(slot, message, now),
+            control.Heartbeat: self._on_heartbeat,
+            control.Stuck: lambda slot, message, now: self.recovery.stuck(slot, message, now),
+            control.TaskReady: lambda _slot, message, _now: self.recovery.task_ready(message),
+            control.EdgeLost: lambda slot, message, now: self.recovery.edge_lost(slot, message, now),
+            control.ComponentError: self._on_component_error,
+            control.PositionReport: self._on_position,
+            control.DeadLetter: self._on_dead_letter,
+            control.Quiet: lambda _slot, message, now: self.quiescence.told(message, now),
+            control.Closed: lambda _slot, message, _now: self.ending.task_closed(message.task),
+        }
+
+    # -- the only way in -------------------------------------------------------------------------------------------------
+
+    def handle(self, event: Event, now: float) -> list[Command]:
+        """Take an event at `now` (monotonic seconds); return what is to be performed, in order.
+
+        Nothing has an effect before Started or after Finished.
+        """
+        if self.ending.stage is Stage.FINISHED or (self.started_at is None and not isinstance(event, Started)):
+            return []
+        if self._deadline is not None and now - self._deadline > LATE_S:
+            self.membership.forgive(now - self._deadline)
+        self._handlers[type(event)](event, now)
+        self._advance(now)
+        record = MasterRecord(self.term, self.recovery.epochs.epoch, dict(self.recovery.lives), self.is_active)
+        if record != self._persisted:
+            self._persisted = record
+            self._commands.insert(0, Persist(record))
+        commands = self._commands[:]
+        self._commands.clear()
+        self._deadline = self.next_deadline()
+        return commands
+
+    def next_deadline(self) -> float | None:
+        """When the master wants a Tick if nothing happens before, in monotonic seconds."""
+        if self.started_at is None or self.ending.stage is Stage.FINISHED:
+            return None
+        deadlines = [self.ending.next_deadline(), self.positions.next_deadline(), self.dead_letters.next_deadline()]
+        if self.ending.stage is Stage.SERVING:
+            deadlines.append(self.recovery.next_deadline())
+            if self._may_probe:
+                deadlines.append(self.quiescence.next_deadline())
+        elif self.ending.stage is Stage.CLOSING:
+            deadlines.append(self.membership.next_deadline())
+        return min((at for at in deadlines if at is not None), default=None)
+
+    def validate(self) -> None:
+        """Assert the invariants."""
+        for part in (self.recovery, self.quiescence, self.ending):
+            part.validate()
+        assert not self._commands, "commands were left behind"
+        if self.ending.stage is Stage.SERVING and self.recovery.epochs.state is not EpochState.FORMING:
+            assert self.membership.is_complete, "an epoch goes on without all its workers"
+
+    def statistics(self) -> MasterStatistics:
+        """Return what the master has counted."""
+        counts = self.recovery.counts
+        return MasterStatistics(
+            losses=counts.losses,
+            epochs=counts.epochs,
+            edges_lost=counts.edges_lost,
+            stuck=counts.stuck,
+            fenced=self._fenced,
+            misdirected=self._misdirected,
+            unreadable=self.figures.unreadable,
+            dead_letters=self.dead_letters.count,
+        )
+
+    def topology_status(self, now: float) -> dict[str, Any]:
+        """Return what `topo status` shows, as plain values."""
+        return status.describe(self, now)
+
+    # -- what time and circumstances ask for -----------------------------------------------------------------------------
+
+    def _advance(self, now: float) -> None:
+        if self.ending.stage is Stage.SERVING:
+            self.recovery.serve(self._mode, now)
+            self.quiescence.follow(self.recovery.epochs.epoch, self.recovery.epochs.breaks)
+            if self.recovery.given_up:
+                self._stop(Outcome(OutcomeKind.CRASHED, self.recovery.given_up), now)
+            elif self._may_probe:
+                self._probe(now)
+            if self.ending.stage is Stage.SERVING and self.ending.is_out_of_time(now):
+                self._cut_short(now)
+        else:
+            self._leave(now)
+        for waiting, letter in self.dead_letters.overdue(now):
+            self._commands.append(StoreDeadLetters(waiting.worker, waiting.incarnation, (letter,)))
+        if self.ending.stage in (Stage.CLOSING, Stage.STOPPING) and self.membership.is_gone:
+            self._finish(now)
+        elif due := self.positions.take_due(now):
+            self._commands.append(StorePositions(due))
+
+    @property
+    def _mode(self) -> Mode:
+        if self.ending.is_draining:
+            return control.Drain()
+        return None if self.is_active else control.Deactivate()
+
+    @property
+    def _may_probe(self) -> bool:
+        return self.recovery.epochs.state is EpochState.RUNNING and not self.dead_letters.in_flight
+
+    def _probe(self, now: float) -> None:
+        if self.quiescence.is_still:
+            drained = Outcome(OutcomeKind.DRAINED, "drained; nothing was left in flight")
+            self._close(drained if self.ending.is_draining else None, now)
+        elif (number := self.quiescence.begin_due(now)) is not None:
+            for slot in self.membership.live():
+                self.recovery.send(slot, control.Probe(number, self.recovery.epochs.epoch))
+
+    # -- lives of workers ------------------------------------------------------------------------------------------------
+
+    def _on_launched(self, event: WorkerLaunched, now: float) -> None:
+        if self.membership.is_current(event.worker, event.incarnation):
+            self.membership.heard(self.membership.slots[event.worker], now)
+
+    def _on_launch_failed(self, event: LaunchFailed, now: float) -> None:
+        self._on_exited(WorkerExited(event.worker, event.incarnation, f"could not be launched: {event.why}"), now)
+
+    def _on_exited(self, event: WorkerExited, now: float) -> None:
+        if self.ending.stage is Stage.SERVING:
+            self.recovery.exited(event, now)
+        elif self.membership.is_current(event.worker, event.incarnation):
+            self._left(self.membership.slots[event.worker], event.description)
+
+    def _on_restart(self, event: RestartAsked, now: float) -> None:
+        slot = self.membership.slots.get(event.worker)
+        if slot is not None and self.ending.stage is Stage.SERVING:
+            self.recovery.restart(slot, now)
+
+    # -- what workers say ------------------------------------------------------------------------------------------------
+
+    def _on_message(self, event: FromWorker, now: float) -> None:
+        message = event.message
+        if not self.membership.is_current(event.worker, event.incarnation):
+            self._fenced += 1
+            stop = control.Stop("another worker has taken this one's place")
+            self._commands.append(SendTo(event.worker, event.incarnation, stop))
+            return
+        slot = self.membership.slots[event.worker]
+        self.membership.heard(slot, now)
+        task = getattr(message, "task", None)
+        if task is not None and task not in slot.tasks:
+            self._misdirected += 1
+        elif self.ending.stage is Stage.SERVING or not isinstance(message, _STARTS_SOMETHING):
+            self._message_handlers[type(message)](slot, message, now)
+
+    def _on_heartbeat(self, slot: Slot, message: control.Heartbeat, now: float) -> None:
+        slot.busy_in = message.busy_in
+        own = {task: figures for task, figures in message.tasks.items() if task in slot.tasks}
+        self._misdirected += len(message.tasks) - len(own)
+        self.figures.heard(own, now)
+
+    def _on_component_error(self, slot: Slot, message: control.ComponentError, _now: float) -> None:
+        row = RecordError(
+            kind=message.kind,
+            message=message.message,
+            component=message.component,
+            task=message.task,
+            worker=slot.worker,
+            traceback=message.traceback,
+            file=message.file,
+            line=message.line,
+            count=message.count,
+            at_ms=message.at_ms,
+        )
+        self._commands.append(row)
+
+    def _on_position(self, _slot: Slot, message: control.PositionReport, now: float) -> None:
+        self.positions.reported(message.task, message.position, message.attempts, now)
+
+    def _on_dead_letter(self, slot: Slot, message: control.DeadLetter, now: float) -> None:
+        assert slot.incarnation is not None
+        waiting = Waiting(slot.worker, slot.incarnation, message.task, message.id)
+        if self.dead_letters.is_stored(message):
+            self._confirm(waiting)
+        elif self.dead_letters.is_new(waiting, message, now):
+            self._commands.append(StoreDeadLetters(slot.worker, slot.incarnation, (message,)))
+
+    def _on_dead_letters_written(self, event: DeadLettersWritten, _now: float) -> None:
+        for waiting in self.dead_letters.written(event.letters):
+            self._confirm(waiting)
+
+    def _confirm(self, waiting: Waiting) -> None:
+        # A later life of the task numbers its letters anew.
+        if self.membership.is_current(waiting.worker, waiting.incarnation):
+            message = control.DeadLettersStored(waiting.task, [waiting.id])
+            self._commands.append(SendTo(waiting.worker, waiting.incarnation, message))
+
+    # -- what the operator asks for, and the end -------------------------------------------------------------------------
+
+    def _set_active(self, active: bool) -> None:
+        if self.is_active == active or self.ending.is_draining or self.ending.stage is not Stage.SERVING:
+            return
+        self.is_active = active
+        self._tell_spouts(control.Activate() if active else control.Deactivate())
+
+    def _on_drain(self, event: DrainAsked, now: float) -> None:
+        if self.ending.stage is not Stage.SERVING:
+            return
+        if not self.recovery.epochs.has_run:
+            self._close(Outcome(OutcomeKind.DRAINED, "ended before it began"), now)
+            return
+        if not self.ending.is_draining:
+            self.quiescence.drain()
+            self._tell_spouts(control.Drain())
+        self.ending.drain(event.timeout_s, now)
+
+    def _tell_spouts(self, message: control.Activate | control.Deactivate | control.Drain) -> None:
+        # Workers that register later hear it with their routes.
+        for slot in self.recovery.live_spouts():
+            self.recovery.send(slot, message)
+
+    def _cut_short(self, now: float) -> None:
+        pending = self.quiescence.pending()
+        why = self.quiescence.why_not() or "a worker was being replaced"
+        reason = f"drained, not to the end: {pending} messages were pending ({why})"
+        self._close(Outcome(OutcomeKind.CUT_SHORT, reason), now)
+
+    def _close(self, outcome: Outcome | None, now: float) -> None:
+        """Have components closed; None: the outcome is judged when their last figures are in."""
+        self.ending.close(outcome, now)
+        for slot in self.membership.slots.values():
+            if slot.state is SlotState.LIVE:
+                self.recovery.send(slot, control.Close(self.recovery.epochs.epoch, drain=outcome is not None))
+            else:
+                self._dismiss(slot)
+
+    def _stop(self, outcome: Outcome | None, now: float) -> None:
+        """Kill what is left. None: how the topology ended was decided before."""
+        if self.ending.stage is not Stage.STOPPING:
+            self.ending.stop(outcome, now)
+            for slot in self.membership.slots.values():
+                self._dismiss(slot)
+
+    def _dismiss(self, slot: Slot) -> None:
+        """End a slot's worker, if there is one, without a successor."""
+        if slot.incarnation is None:
+            self.membership.gone(slot)
+        else:
+            self._commands.append(StopWorker(slot.worker, slot.incarnation, kill=True))
+
+    def _leave(self, now: float) -> None:
+        """Give up workers that take too long to go."""
+        slots = self.membership.slots.values()
+        if self.ending.stage is Stage.CLOSING:
+            for slot, why in self.membership.overdue(now):
+                self._dismiss(slot)
+                self._left(slot, why)
+        if not self.ending.is_out_of_time(now):
+            return
+        if self.ending.stage is Stage.CLOSING:
+            for slot in slots:
+                if slot.incarnation is not None:
+                    self.recovery.record("CloseTimeout", "its components did not close in time; it is killed", slot)
+            self._stop(None, now)
+        else:
+            for slot in slots:
+                self.membership.gone(slot)
+
+    def _left(self, slot: Slot, why: str) -> None:
+        if self.ending.stage is Stage.CLOSING and not self.ending.has_closed(slot.tasks):
+            self.recovery.record("WorkerLost", f"ended before its components had closed: {why}", slot)
+        self.figures.lost(slot.tasks)
+        self.membership.gone(slot)
+
+    def _finish(self, now: float) -> None:
+        if left := self.positions.take_all(now):
+            self._commands.append(StorePositions(left))
+        failed = int(self.figures.together(self.plan.spouts).counters.get("finally_failed", 0))
+        letters = self.dead_letters.count
+        outcome = self.ending.outcome or outcome_of_end(failed, letters)
+        outcome = replace(outcome, finally_failed=failed, dead_letters=letters)
+        self.ending.finish(outcome)
+        self._commands.append(Finished(outcome))
+
+
+_STARTS_SOMETHING = (control.Register, control.TaskReady, control.EdgeLost, control.Stuck)
+"""What has no place any more when the topology ends."""

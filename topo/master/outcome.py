@@ -1,0 +1,64 @@
+"""How a topology ended, in a word and a sentence, and the exit code that follows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+
+class OutcomeKind(Enum):
+    """How a topology ended."""
+
+    DONE = "done"
+    """Every source ended and every message went through."""
+    FINALLY_FAILED = "finally failed"
+    """Every source ended; messages failed that no spout emitted again."""
+    DEAD_LETTERS = "dead letters"
+    """Every source ended; messages were given up and stored."""
+    DRAINED = "drained"
+    """The operator ended it, and what was in flight went through."""
+    CUT_SHORT = "cut short"
+    """The operator ended it, and what was in flight did not get through in time; the next run replays it."""
+    KILLED = "killed"
+    """The operator ended it at once."""
+    CRASHED = "crashed"
+    """It could not be started."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a topology ended, why, and what is left over."""
+
+    kind: OutcomeKind
+    reason: str
+    finally_failed: int = 0
+    dead_letters: int = 0
+
+    @property
+    def exit_code(self) -> int:
+        """Zero only for a bounded topology that is done, with nothing dead-lettered or finally failed."""
+        return 0 if self.kind is OutcomeKind.DONE else 1
+
+
+def outcome_of_end(finally_failed: int, dead_letters: int) -> Outcome:
+    """Return the outcome of a topology whose sources have all ended."""
+    problems = []
+    if finally_failed:
+        problems.append(f"{_messages(finally_failed)} failed and {_were(finally_failed)} not emitted again")
+    if dead_letters:
+        problems.append(f"{_messages(dead_letters)} {_were(dead_letters)} given up; see `topo dead-letters`")
+    if finally_failed:
+        kind = OutcomeKind.FINALLY_FAILED
+    elif dead_letters:
+        kind = OutcomeKind.DEAD_LETTERS
+    else:
+        kind = OutcomeKind.DONE
+    return Outcome(kind, "; ".join(problems) or "every message was processed", finally_failed, dead_letters)
+
+
+def _messages(count: int) -> str:
+    return f"{count} message" + ("" if count == 1 else "s")
+
+
+def _were(count: int) -> str:
+    return "was" if count == 1 else "were"

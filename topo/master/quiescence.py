@@ -1,0 +1,124 @@
+"""Finds out that nothing moves any more, in no task and on no edge.
+
+Each task knows whether it is quiet and how many frames it has sent and processed, but not at the same moment as the others: what
+one has not sent yet when asked may wake another that was asked before. Mattern's four-counter method settles it: ask every task,
+and when all have answered ask again. When both rounds find every task quiet, nothing pending, the same counts in each task and as
+many frames processed as sent, then nothing was on its way at the moment between the two rounds, and nobody was left to send.
+(F. Mattern, "Algorithms for distributed termination detection", Distributed Computing 2, 1987.)
+
+For the end of input every task must have ended, too; tasks report when they have become so, and that starts a round. For a drain
+there is nothing to report, so rounds follow each other, with pauses that grow.
+"""
+
+from __future__ import annotations
+
+from topo.ids import Epoch, TaskId
+from topo.wire.control import Quiet
+
+FIRST_PAUSE_S = 0.02
+LONGEST_PAUSE_S = 0.5
+ROUND_TIMEOUT_S = 5.0
+"""An answer that takes longer is asked for again, under a new number."""
+
+
+class Quiescence:
+    """Probe rounds over the tasks of one epoch at a time.
+
+    Attributes:
+        is_still: two rounds have agreed; holds until the epoch is broken.
+        facts: the last that each task has said in this epoch.
+    """
+
+    def __init__(self, tasks: frozenset[TaskId]) -> None:
+        self._tasks = tasks
+        self._epoch = Epoch(0)
+        self._breaks = 0
+        self._number = 0
+        self._answers: dict[TaskId, Quiet] | None = None
+        self._agreed: dict[TaskId, tuple[int, int]] | None = None
+        self._is_drain = False
+        self._next_at = 0.0
+        self._pause_s = FIRST_PAUSE_S
+        self.facts: dict[TaskId, Quiet] = {}
+        self.is_still = False
+
+    def follow(self, epoch: Epoch, breaks: int) -> None:
+        """Forget everything if another epoch has begun or the last one was broken since (`Epochs.breaks`)."""
+        if (epoch, breaks) != (self._epoch, self._breaks):
+            self._epoch, self._breaks = epoch, breaks
+            self._forget()
+
+    def _forget(self) -> None:
+        self._answers = self._agreed = None
+        self._next_at = 0.0
+        self._pause_s = FIRST_PAUSE_S
+        self.facts = {}
+        self.is_still = False
+
+    def drain(self) -> None:
+        """From now on tasks need not have ended."""
+        self._is_drain = True
+        self._forget()
+
+    def told(self, quiet: Quiet, now: float) -> None:
+        """Take what a task says, asked or not. Not of this epoch: ignored."""
+        if quiet.epoch != self._epoch or quiet.task not in self._tasks or self.is_still:
+            return
+        self.facts[quiet.task] = quiet
+        if self._answers is not None and quiet.probe == self._number:
+            self._answers[quiet.task] = quiet
+            if len(self._answers) == len(self._tasks):
+                self._conclude(self._answers, now)
+
+    def begin_due(self, now: float) -> int | None:
+        """Return the number of the round that begins now: every task is to be asked; None when none does."""
+        if self.is_still or now < self._next_at:
+            return None
+        if self._answers is None and not self._is_drain and not self._all_have_ended:
+            return None
+        self._number += 1
+        self._answers = {}
+        self._next_at = now + ROUND_TIMEOUT_S
+        return self._number
+
+    def next_deadline(self) -> float | None:
+        """When `begin_due` will begin a round, unless something is told."""
+        if self.is_still or (self._answers is None and not self._is_drain and not self._all_have_ended):
+            return None
+        return self._next_at
+
+    def pending(self) -> int:
+        """How many messages are pending, as far as tasks have said."""
+        return sum(quiet.pending for quiet in self.facts.values())
+
+    def why_not(self) -> str:
+        """Return, in words, what the first task that is not quiet waits for; "" when none has said."""
+        return next((f"task {quiet.task}: {quiet.why}" for quiet in self.facts.values() if quiet.why), "")
+
+    def validate(self) -> None:
+        """Assert the invariants."""
+        assert self._answers is None or self._answers.keys() < self._tasks
+        assert all(quiet.epoch == self._epoch for quiet in self.facts.values())
+        assert not self.is_still or self._answers is None
+
+    @property
+    def _all_have_ended(self) -> bool:
+        return self.facts.keys() == self._tasks and all(map(self._permits_end, self.facts.values()))
+
+    def _permits_end(self, quiet: Quiet) -> bool:
+        return quiet.quiet and not quiet.pending and (quiet.ended or self._is_drain)
+
+    def _conclude(self, answers: dict[TaskId, Quiet], now: float) -> None:
+        self._answers = None
+        counts = {task: (quiet.sent, quiet.received) for task, quiet in answers.items()}
+        sent = sum(counted[0] for counted in counts.values())
+        received = sum(counted[1] for counted in counts.values())
+        if sent != received or not all(map(self._permits_end, answers.values())):
+            self._agreed = None
+            self._next_at = now + self._pause_s
+            self._pause_s = min(self._pause_s * 2, LONGEST_PAUSE_S)
+        elif self._agreed == counts:
+            self.is_still = True
+        else:
+            self._agreed = counts
+            self._next_at = now

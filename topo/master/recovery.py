@@ -1,0 +1,234 @@
+"""Keeps a topology's workers alive and brings them into one epoch, again after every loss.
+
+    worker started -> Register -> (all registered) -> Routes of a new epoch to all -> TaskReady -> (all ready) -> Go to the spouts
+
+- The epoch rises only when every slot's worker has registered, once for all that was lost since it last rose.
+- A loss while the handshake is under way breaks it; it begins anew, under a further epoch, with the replacement.
+- Go goes out when every task has reported ready in that very epoch.
+- A topology that has never run, and one of whose workers is lost GIVE_UP_AFTER times in a row, cannot be started: `given_up`
+  says why. Later losses are mended for as long as they happen, ever more slowly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from topo.ids import Epoch, Incarnation, TaskId, WorkerId
+from topo.master.commands import Command, MasterRecord, RecordError, SendTo, StartWorker, StopWorker
+from topo.master.edge_losses import EdgeLosses
+from topo.master.epochs import Epochs, EpochState
+from topo.master.events import WorkerExited
+from topo.master.membership import Membership, Slot, SlotState
+from topo.master.positions import Positions
+from topo.master.routes import routes_for, routing_table
+from topo.master.statistics import TopologyStatistics
+from topo.master.suspects import Suspects
+from topo.plan.physical import PhysicalPlan
+from topo.wire import control
+
+GIVE_UP_AFTER = 3
+
+Mode = control.Drain | control.Deactivate | None
+"""What spouts have to know before they are told to go; None when they are to emit."""
+
+
+@dataclass(slots=True)
+class RecoveryCounts:
+    """What has happened to workers and epochs since the master started."""
+
+    losses: int = 0
+    epochs: int = 0
+    edges_lost: int = 0
+    stuck: int = 0
+
+
+class Recovery:
+    """Workers and epochs of one topology.
+
+    Args:
+        plan: the topology.
+        digest: of plan and code; a worker that has built another one is not taken.
+        new_incarnation: draws the number of a worker's life.
+        previous: what an earlier master has persisted.
+        positions: what spout tasks resume from.
+        figures: told which tasks' counts begin anew.
+        commands: where commands are appended.
+
+    Attributes:
+        lives: the latest life of each slot that ever had one.
+        given_up: why the topology cannot be started; "" while it can.
+    """
+
+    def __init__(
+        self,
+        plan: PhysicalPlan,
+        digest: str,
+        new_incarnation: Callable[[], Incarnation],
+        previous: MasterRecord | None,
+        positions: Positions,
+        figures: TopologyStatistics,
+        commands: list[Command],
+    ) -> None:
+        self.membership = Membership(plan.workers, plan.config)
+        last_epoch = Epoch(0) if previous is None else previous.epoch
+        self.epochs = Epochs(frozenset(task.id for task in plan.tasks), last_epoch, plan.config.start_timeout_s)
+        self.lives: dict[WorkerId, Incarnation] = {} if previous is None else dict(previous.incarnations)
+        self.given_up = ""
+        self.counts = RecoveryCounts()
+        self._term = 1 if previous is None else previous.term + 1
+        self._plan = plan
+        self._digest = digest
+        self._new_incarnation = new_incarnation
+        self._positions = positions
+        self._figures = figures
+        self._commands = commands
+        self._spouts = frozenset(plan.spouts)
+        self._edge_losses = EdgeLosses()
+        self._suspects = Suspects()
+        self._killed: dict[WorkerId, Incarnation] = {}
+        """The last life of each slot that was given up while its process lived: its note is still to come."""
+
+    def serve(self, mode: Mode, now: float) -> None:
+        """Do what is due: start workers, give up silent ones, settle dead edges, raise the epoch."""
+        for slot, why in self.membership.overdue(now):
+            self.lose(slot, why, now, kill=True)
+        if self.given_up:
+            return
+        for slot in self.membership.due(now):
+            incarnation = self.lives[slot.worker] = self._new_incarnation()
+            self.membership.started(slot, incarnation, now)
+            self._commands.append(StartWorker(slot.worker, incarnation))
+        if self._edge_losses.is_due(now):
+            peer = self._edge_losses.judge(now)
+            if peer is None:
+                self._break_epoch()
+            else:
+                self.lose(self.membership.slots[peer], "its edges were lost again and again", now, kill=True)
+        waiting_for = self.epochs.waiting_for()
+        if self.epochs.is_overdue(now):
+            names = ", ".join(f"{task} ({self._plan.task(task).component})" for task in waiting_for)
+            self.record("TasksNotReady", f"epoch {self.epochs.epoch} is opened again: not ready in time: {names}")
+            self._break_epoch()
+        if self.epochs.state is EpochState.FORMING and self.membership.is_complete:
+            self._raise_epoch(mode, now)
+
+    def next_deadline(self) -> float | None:
+        """When `serve` has something to do, unless something happens."""
+        deadlines = (self.membership.next_deadline(), self.epochs.next_deadline(), self._edge_losses.next_deadline())
+        return min((at for at in deadlines if at is not None), default=None)
+
+    def registered(self, slot: Slot, message: control.Register, now: float) -> None:
+        """A slot's present life says that its inboxes are bound. Said again, it changes nothing."""
+        if slot.state is not SlotState.STARTING:
+            return
+        if message.digest != self._digest:
+            self.lose(slot, "it built another plan from its code than the master did; submit the topology again", now, kill=True)
+        elif {found.task for found in message.endpoints} != set(slot.tasks):
+            self.lose(slot, "it registered other tasks than the plan gives it", now, kill=True)
+        else:
+            self.membership.registered(slot, message, now)
+
+    def task_ready(self, message: control.TaskReady) -> None:
+        """A task has all its in-edges open; after the last one, spouts may emit."""
+        if self.epochs.task_ready(message.task, message.epoch):
+            for slot in self.live_spouts():
+                self.send(slot, control.Go(message.epoch))
+
+    def edge_lost(self, slot: Slot, message: control.EdgeLost, now: float) -> None:
+        """A task of the slot has a dead edge; reports of other epochs than the present one are too late."""
+        is_present = self.epochs.state is not EpochState.FORMING and message.epoch == self.epochs.epoch
+        if not is_present or not 0 < message.sender <= len(self._plan.tasks):
+            return
+        if self._edge_losses.reported(self._plan.worker_of(message.sender), now):
+            self.counts.edges_lost += 1
+            self.record("EdgeLost", f"from task {message.sender}: {message.why}", slot, task=message.task)
+
+    def stuck(self, slot: Slot, message: control.Stuck, now: float) -> None:
+        """User code of the slot does not return; beyond `progress_timeout` the worker is replaced."""
+        self.counts.stuck += 1
+        why = f"stuck in {message.component} for {message.seconds:.0f} s"
+        self.record("TaskStuck", why, slot, task=message.task, traceback=message.stack)
+        limit_s = self._plan.config.progress_timeout_s
+        if limit_s is not None and message.seconds >= limit_s:
+            self.lose(slot, why, now, kill=True)
+
+    def exited(self, event: WorkerExited, now: float) -> None:
+        """A process has ended: the present life of its slot, or one that was given up before."""
+        is_present = self.membership.is_current(event.worker, event.incarnation)
+        if not is_present and self._killed.get(event.worker) != event.incarnation:
+            return
+        self._killed.pop(event.worker, None)
+        if event.in_hand is not None:
+            self._suspects.noted(event.worker, event.in_hand)
+            self._positions.died_in_hand(event.in_hand, now)
+        if is_present:
+            self.lose(self.membership.slots[event.worker], event.description, now, kill=False)
+
+    def restart(self, slot: Slot, now: float) -> None:
+        """The operator wants the worker replaced. Nobody's fault: no back-off, and what it has in hand is not suspect."""
+        if slot.incarnation is not None:
+            self._commands.append(StopWorker(slot.worker, slot.incarnation, kill=False))
+            self._vacate(slot, "the operator asked for a restart", now)
+
+    def lose(self, slot: Slot, why: str, now: float, *, kill: bool) -> None:
+        """The present life of a slot has ended, or (`kill`) is ended here; another one follows after a back-off."""
+        assert slot.incarnation is not None
+        if kill:
+            self._killed[slot.worker] = slot.incarnation
+            self._commands.append(StopWorker(slot.worker, slot.incarnation, kill=True))
+        self.counts.losses += 1
+        start_at = slot.restarts.lost(now)
+        self.record("WorkerLost", f"{why}; it is started again in {start_at - now:.1f} s", slot)
+        self._vacate(slot, why, start_at)
+        if not self.epochs.has_run and slot.restarts.losses_in_a_row >= GIVE_UP_AFTER:
+            who = ", ".join(self._components(slot.tasks))
+            self.given_up = f"worker {slot.worker} ({who}) could not be started, tried {GIVE_UP_AFTER} times: {why}"
+
+    def live_spouts(self) -> list[Slot]:
+        """Return the slots that host spouts and whose workers have registered."""
+        return [slot for slot in self.membership.live() if not self._spouts.isdisjoint(slot.tasks)]
+
+    def send(self, slot: Slot, message: control.FromMaster) -> None:
+        """Tell the slot's present life something."""
+        assert slot.incarnation is not None
+        self._commands.append(SendTo(slot.worker, slot.incarnation, message))
+
+    def record(
+        self, kind: str, message: str, slot: Slot | None = None, *, task: TaskId | None = None, traceback: str = ""
+    ) -> None:
+        """Make a row of `topo errors` of something that happened to a slot, or to a task of it."""
+        tasks = () if slot is None else slot.tasks if task is None else (task,)
+        components = self._components(tasks)
+        component = components[0] if len(components) == 1 else ""
+        worker = None if slot is None else slot.worker
+        self._commands.append(RecordError(kind, message, component, task, worker, traceback))
+
+    def validate(self) -> None:
+        """Assert the invariants."""
+        self.membership.validate()
+        self.epochs.validate()
+
+    def _raise_epoch(self, mode: Mode, now: float) -> None:
+        epoch = self.epochs.begin(now)
+        self._edge_losses.explained()
+        self.counts.epochs += 1
+        slots = self.membership.live()
+        table, accused = routing_table(slots), self._suspects.take()
+        for slot in slots:
+            self.send(slot, routes_for(slot, table, self._term, epoch, accused, self._positions))
+        if mode is not None:
+            for slot in self.live_spouts():
+                self.send(slot, mode)
+
+    def _vacate(self, slot: Slot, why: str, start_at: float) -> None:
+        self._figures.lost(slot.tasks)
+        self.membership.vacate(slot, why, start_at)
+        self._break_epoch()
+
+    def _break_epoch(self) -> None:
+        self.epochs.broken()
+        self._edge_losses.explained()
+
+    def _components(self, tasks: tuple[TaskId, ...]) -> list[str]:
+        return list(dict.fromkeys(self._plan.task(task).component for task in tasks))

@@ -1,0 +1,36 @@
+"""The Routes of an epoch, one message for each worker: where every task is reached, and what this worker's spouts resume from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from topo.ids import Epoch
+from topo.master.membership import Slot
+from topo.master.positions import Positions
+from topo.master.suspects import Accused
+from topo.wire.control import Routes, TaskRoute
+
+
+def routing_table(slots: Iterable[Slot]) -> list[TaskRoute]:
+    """Return where every task of live slots is reached, in the order of their ids."""
+    routes = [
+        TaskRoute(found.task, slot.worker, slot.incarnation, found.data, found.control, found.public_key)
+        for slot in slots
+        if slot.incarnation is not None
+        for found in slot.endpoints.values()
+    ]
+    return sorted(routes, key=lambda route: route.task)
+
+
+def routes_for(slot: Slot, table: list[TaskRoute], term: int, epoch: Epoch, accused: Accused, positions: Positions) -> Routes:
+    """Return what one worker adopts. A spout task that is open already ignores what it would resume from."""
+    progress = {task: found for task in slot.tasks if (found := positions.of(task)) is not None}
+    return Routes(
+        term=term,
+        epoch=epoch,
+        routes=table,
+        suspects=list(accused.roots),
+        alone=accused.alone,
+        positions={task: found.position for task, found in progress.items() if found.position},
+        attempts={task: found.attempts for task, found in progress.items() if found.attempts},
+    )

@@ -1,0 +1,208 @@
+"""What `topo status` shows of a topology: plain values, the same for the command line, JSON and the web page.
+
+Shares and rates are those of the last seconds. `busy`, `backpressured` and `idle` are shares of wall time and add up to 1.
+`capacity` is the tuples executed times the mean execute latency over the time in which they were: at 1 a task can take no more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+from topo.api.metrics import HistogramSnapshot
+from topo.api.topology import ComponentKind
+from topo.ids import TaskId
+from topo.master.ending import Stage
+from topo.master.epochs import EpochState
+from topo.master.membership import Slot, SlotState
+from topo.master.outcome import OutcomeKind
+from topo.master.statistics import Figures
+
+if TYPE_CHECKING:
+    from topo.master.master import TopologyMaster
+
+
+class Status(Enum):
+    """The state of a topology, in a word."""
+
+    STARTING = "STARTING"
+    """No spout has emitted yet."""
+    RUNNING = "RUNNING"
+    INACTIVE = "INACTIVE"
+    """The operator has paused the spouts."""
+    DEGRADED = "DEGRADED"
+    """A worker is being replaced, or has been lost again and again."""
+    DRAINING = "DRAINING"
+    """It is about to end."""
+    FINISHED = "FINISHED"
+    FAILED = "FAILED"
+    """It has ended as it should not have."""
+
+
+def describe(master: TopologyMaster, now: float) -> dict[str, Any]:
+    """Return the whole status."""
+    word, reason = status_of(master, now)
+    counts = master.statistics()
+    plan = master.plan
+    return {
+        "topology": plan.name,
+        "status": word.value,
+        "reason": reason,
+        "outcome": None if master.ending.outcome is None else master.ending.outcome.kind.value,
+        "term": master.term,
+        "epoch": master.recovery.epochs.epoch,
+        "uptime_s": 0.0 if master.started_at is None else now - master.started_at,
+        "totals": _totals(master),
+        "components": [_component(master, component.id, component.kind) for component in plan.components],
+        "tasks": [
+            {"task": task.id, "component": task.component, "index": task.index, "worker": plan.worker_of(task.id)}
+            | _figures(master, (task.id,))
+            for task in plan.tasks
+        ],
+        "workers": [_worker(slot, now) for slot in master.recovery.membership.slots.values()],
+        "restarts": counts.losses,
+        "epochs_raised": counts.epochs,
+        "edges_lost": counts.edges_lost,
+        "stuck": counts.stuck,
+        "fenced": counts.fenced,
+        "misdirected": counts.misdirected,
+        "unreadable": master.figures.unreadable,
+        "dead_letters": master.dead_letters.count,
+    }
+
+
+def status_of(master: TopologyMaster, now: float) -> tuple[Status, str]:
+    """Return the status and why it is so, in words; "" when there is nothing to explain."""
+    ending = master.ending
+    if ending.stage is Stage.FINISHED and ending.outcome is not None:
+        failed = ending.outcome.kind in (OutcomeKind.CRASHED, OutcomeKind.FINALLY_FAILED, OutcomeKind.DEAD_LETTERS)
+        return Status.FAILED if failed else Status.FINISHED, ending.outcome.reason
+    if ending.stage is not Stage.SERVING:
+        return Status.DRAINING, "closing" if ending.stage is Stage.CLOSING else "stopping"
+    if ending.is_draining:
+        pending = master.quiescence.pending()
+        return Status.DRAINING, f"{pending} messages pending" if pending else ""
+    problem = _problem(master, now)
+    if not master.recovery.epochs.has_run:
+        return Status.STARTING, problem or _handshake(master)
+    if problem or master.recovery.epochs.state is not EpochState.RUNNING:
+        return Status.DEGRADED, problem or _handshake(master)
+    return (Status.RUNNING, "") if master.is_active else (Status.INACTIVE, "deactivated")
+
+
+def _handshake(master: TopologyMaster) -> str:
+    if master.recovery.epochs.state is EpochState.FORMING:
+        waiting = [slot.worker for slot in master.recovery.membership.slots.values() if slot.state is not SlotState.LIVE]
+        return f"waiting for workers {', '.join(map(str, waiting))}" if waiting else "an edge was lost"
+    waiting_for = ", ".join(map(str, master.recovery.epochs.waiting_for()))
+    return f"waiting for tasks {waiting_for} to open"
+
+
+def _problem(master: TopologyMaster, now: float) -> str:
+    """Return what is wrong with the first worker that was lost and is not well again; "" when all are."""
+    for slot in master.recovery.membership.slots.values():
+        who = f"worker {slot.worker} ({_hosted(master, slot)})"
+        if slot.restarts.is_crash_loop(now):
+            return f"{who} was lost {slot.restarts.losses_in_a_row} times: {slot.lost_why}"
+        if slot.lost_why and slot.state is not SlotState.LIVE:
+            return f"{who} is being replaced: {slot.lost_why}"
+    return ""
+
+
+def _hosted(master: TopologyMaster, slot: Slot) -> str:
+    return ", ".join(dict.fromkeys(master.plan.task(task).component for task in slot.tasks))
+
+
+def _worker(slot: Slot, now: float) -> dict[str, Any]:
+    is_there = slot.incarnation is not None
+    return {
+        "worker": slot.worker,
+        "state": slot.state.value,
+        "incarnation": slot.incarnation,
+        "pid": slot.pid,
+        "host": slot.host,
+        "tasks": list(slot.tasks),
+        "busy_in": slot.busy_in,
+        "silent_s": now - slot.heard_at if is_there else None,
+        "starts_in_s": max(0.0, slot.start_at - now) if slot.state is SlotState.WAITING else None,
+        "losses": slot.restarts.losses,
+        "lost_why": slot.lost_why,
+    }
+
+
+def _totals(master: TopologyMaster) -> dict[str, Any]:
+    """Messages, as spouts count them, and what became of them; and the tuples that all tasks handled."""
+    spouts = master.plan.spouts
+    of_spouts = master.figures.together(spouts)
+    executed = sum(master.figures.of(task.id).counters.get("executed", 0) for task in master.plan.tasks)
+    names = ("emitted", "acked", "failed", "timed_out", "replayed", "reset", "finally_failed")
+    return {
+        **{name: of_spouts.counters.get(name, 0) for name in names},
+        "dead_lettered": master.dead_letters.count,
+        "executed": executed,
+        "pending": of_spouts.levels.get("pending", 0),
+        "emitted_per_s": sum(master.figures.rate(task, "emitted") for task in spouts),
+        "acked_per_s": sum(master.figures.rate(task, "acked") for task in spouts),
+        "complete_latency_s": _latency(of_spouts.latencies.get("complete")),
+    }
+
+
+def _component(master: TopologyMaster, component: str, kind: ComponentKind) -> dict[str, Any]:
+    tasks = master.plan.tasks_of(component)
+    return {"component": component, "kind": kind.value, "parallelism": len(tasks)} | _figures(master, tasks)
+
+
+def _figures(master: TopologyMaster, tasks: Iterable[TaskId]) -> dict[str, Any]:
+    tasks = tuple(tasks)
+    figures = master.figures.together(tasks)
+    rates = {f"{name}_per_s": sum(master.figures.rate(task, name) for task in tasks) for name in ("emitted", "executed", "acked")}
+    busy = _mean(master.figures.rate(task, "busy_s") for task in tasks)
+    blocked = min(_mean(master.figures.rate(task, "blocked_s") for task in tasks), 1.0 - min(busy, 1.0))
+    return {
+        "counters": dict(figures.counters),
+        "levels": dict(figures.levels),
+        "latencies_s": {name: _latency(histogram) for name, histogram in figures.latencies.items()},
+        **rates,
+        "busy": min(busy, 1.0),
+        "backpressured": blocked,
+        "idle": max(0.0, 1.0 - min(busy, 1.0) - blocked),
+        # The hottest task is the one that holds the component back.
+        "capacity": max((_capacity(master, task, figures) for task in tasks), default=0.0),
+        "user": _user(figures),
+    }
+
+
+def _capacity(master: TopologyMaster, task: TaskId, figures: Figures) -> float:
+    execute = figures.latencies.get("execute")
+    if execute is None or not execute.count:
+        return master.figures.rate(task, "busy_s")
+    return master.figures.rate(task, "executed") * execute.total / execute.count
+
+
+def _user(figures: Figures) -> dict[str, Any]:
+    metrics = figures.user.metrics
+    return {
+        "counters": dict(metrics.counters),
+        "gauges": dict(metrics.gauges),
+        "histograms": {name: _latency(histogram) for name, histogram in metrics.histograms.items()},
+    }
+
+
+def _latency(histogram: HistogramSnapshot | None) -> dict[str, Any] | None:
+    """Return count, mean, percentiles and maximum; None when nothing was recorded."""
+    if histogram is None or not histogram.count:
+        return None
+    return {
+        "count": histogram.count,
+        "mean": histogram.total / histogram.count,
+        "p50": histogram.percentile(50),
+        "p99": histogram.percentile(99),
+        "p999": histogram.percentile(99.9),
+        "max": histogram.highest,
+    }
+
+
+def _mean(values: Iterable[float]) -> float:
+    found = list(values)
+    return sum(found) / len(found) if found else 0.0
