@@ -1,230 +1,272 @@
-"""The user's code: how a topology is named, and how its code is copied.
+"""Loading a topology from the user's code, or from the copy of it.
 
-A reference is `path/to/file.py` or `package.module`, optionally `:attribute`. Whoever submits a topology copies the file, or the
-whole package that holds it, into the state folder; master and workers load that copy, so that editing the original changes
-nothing that runs. Installed packages are not copied: they are loaded by name. `code_loading` loads both.
+What a traceback says of the copy is said of the original, which is the user's.
 """
 
 from __future__ import annotations
 
 import hashlib
 import importlib
+import importlib.util
+import inspect
 import os
+import pickle
 import re
-import shutil
 import sys
-import sysconfig
-import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from importlib.machinery import PathFinder
+import traceback
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from types import ModuleType
+from typing import Any, NamedTuple
 
-from topo.api.topology import Topology
-from topo.errors import EnvironmentFault, NotFound, UserError
-from topo.runtime.state_folder import near_misses, write_atomically
+from topo.api.topology import Topology, TopologyBuilder
+from topo.errors import NotFound, TopoError, UserError
+from topo.runtime.code_copy import (
+    ORIGIN,
+    PICKLE,
+    TopologyReference,
+    find_file,
+    hash_of_code,
+    is_installed,
+    module_name,
+    package_of,
+    parse_reference,
+)
+from topo.runtime.state_folder import near_misses
 
-DEFAULT_ATTRIBUTE = "topology"
-MAX_CODE_BYTES = 64 * 1024 * 1024
-"""What the copied package may have in all; more is data that was left in it."""
-
-ORIGIN = ".origin"
-"""A file beside copied code that names the folder it was copied from."""
-
-PICKLE = ".pickle"
-"""How the name of a pickled topology ends."""
-
-_SKIPPED_FOLDERS = frozenset({"__pycache__", "node_modules"})
-
-
-@dataclass(frozen=True, slots=True)
-class TopologyReference:
-    """What a user wrote to name a topology.
-
-    Attributes:
-        target: a path that ends in .py (or .pickle), or a dotted module name.
-        attribute: a `Topology`, or a function that returns one.
-        parameters: arguments of the function; text is converted to what the function's parameter is.
-    """
-
-    target: str
-    attribute: str = DEFAULT_ATTRIBUTE
-    parameters: Mapping[str, Any] = field(default_factory=dict)
-
-    @property
-    def is_path(self) -> bool:
-        """Whether the target is a file rather than a module's name."""
-        return self.target.endswith((".py", PICKLE)) or os.sep in self.target
-
-    def __str__(self) -> str:
-        return f"{self.target}:{self.attribute}"
+_TRUE, _FALSE = frozenset({"true", "yes", "on", "1"}), frozenset({"false", "no", "off", "0"})
 
 
-@dataclass(frozen=True, slots=True)
-class CodeCopy:
-    """Code that every process of a topology loads.
+class LoadedTopology(NamedTuple):
+    """A topology, and the hash of the code that built it: what `copy_code` said of it, unless somebody changed it since."""
+
+    topology: Topology
+    code_hash: str
+
+
+class CodeError(UserError):
+    """The user's code raised while it was imported or while it built the topology.
 
     Attributes:
-        reference: what to give to `load_topology`.
-        hash: of the contents: equal exactly where the code is.
+        file: where, as the user knows it.
+        line: of that file; 0 when unknown.
+        traceback: from the user's first line on.
     """
 
-    reference: str
-    hash: str
+    def __init__(self, message: str, file: str = "", line: int = 0, traceback: str = "") -> None:
+        super().__init__(message)
+        self.file = file
+        self.line = line
+        self.traceback = traceback
+
+    def __reduce__(self) -> tuple[type[CodeError], tuple[str, str, int, str]]:
+        return CodeError, (str(self), self.file, self.line, self.traceback)
 
 
-def parse_reference(text: str, parameters: Sequence[str] = ()) -> TopologyReference:
-    """Take apart `target[:attribute]` and parameters of the form `name=value`.
+def load_topology(reference: str, parameters: Mapping[str, Any] | None = None) -> LoadedTopology:
+    """Import what a reference names and build the topology; called again, it builds another one.
+
+    Args:
+        reference: of a copy, or as a user writes it.
+        parameters: arguments of the function; see `TopologyReference`.
 
     Raises:
-        UserError: there is no target, or a parameter is not of that form.
+        NotFound: no such file, module, attribute or parameter.
+        UserError: a parameter is missing or cannot be converted, or the attribute is not a topology.
+        CodeError: the user's code raised.
+        TopologyError: the topology has mistakes.
     """
-    target, _, attribute = text.rpartition(":") if re.search(r":\w+$", text) else (text.rstrip(":"), "", "")
-    if not target:
-        raise UserError(f"{text!r} names no topology: write path/to/file.py or package.module, then optionally :attribute")
-    values: dict[str, Any] = {}
-    for parameter in parameters:
-        name, is_given, value = parameter.partition("=")
-        if not is_given or not name.isidentifier():
-            raise UserError(f"parameter {parameter!r} is not of the form name=value")
-        values[name] = value
-    return TopologyReference(target, attribute or DEFAULT_ATTRIBUTE, values)
+    parsed = parse_reference(reference)
+    given = dict(parameters or {})
+    if parsed.target.endswith(PICKLE):
+        data = _read_private(Path(parsed.target))
+        return LoadedTopology(_checked(_unpickle(data, parsed.target), reference), hashlib.sha256(data).hexdigest())
+    file = find_file(parsed)
+    with _blaming_user(file, "importing"):
+        module, is_fresh = _import(parsed, file)
+    value = _attribute(module, parsed, file)
+    if isinstance(value, Topology) and not is_fresh and module.__spec__ is not None and module.__spec__.loader is not None:
+        with _blaming_user(file, "importing"):
+            module.__spec__.loader.exec_module(module)
+        value = _attribute(module, parsed, file)
+    if callable(value):
+        arguments = bind_parameters(value, given, f"{parsed.attribute}() of {file.name}")
+        with _blaming_user(file, "building the topology of"):
+            value = value(**arguments)
+    elif given:
+        raise UserError(f"{parsed.attribute} of {file.name} is no function and takes no parameters, but got {', '.join(given)}")
+    return LoadedTopology(_checked(value, reference), hash_of_code(file))
 
 
-def copy_code(reference: TopologyReference, folder: Path) -> CodeCopy:
-    """Copy the file, or the package that holds it, below `folder`; the same code twice is one copy.
+def bind_parameters(function: Callable[..., Any], given: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """Convert text to what the function's parameters are, by annotation, else by default, else by its looks.
 
     Raises:
-        NotFound: there is no such file or module.
-        UserError: the package has over MAX_CODE_BYTES.
-        EnvironmentFault: the disk is full or not writable.
+        NotFound: the function has no such parameter; carries near misses.
+        UserError: one is missing or is not of its type.
     """
-    file = find_file(reference)
-    if is_installed(file):
-        return CodeCopy(f"{module_name(file)}:{reference.attribute}", _hash_of(file.parent, [file]))
-    root = package_of(file) or file
+    taken = inspect.signature(function).parameters
+    keywords = {key: one for key, one in taken.items() if one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)}
+    takes_any = any(one.kind is one.VAR_KEYWORD for one in taken.values())
+    for key in given:
+        if key not in keywords and not takes_any:
+            known = f"it takes {', '.join(keywords)}" if keywords else "it takes none"
+            raise NotFound(f"{name} has no parameter {key!r}: {known}.", near_misses(key, keywords))
+    missing = [key for key, one in keywords.items() if one.default is one.empty and key not in given]
+    if missing:
+        raise UserError(f"{name} needs {', '.join(missing)}: add {' '.join(f'-p {key}=...' for key in missing)}")
+    return {key: _convert(value, keywords.get(key), key) if isinstance(value, str) else value for key, value in given.items()}
+
+
+def _convert(text: str, parameter: inspect.Parameter | None, name: str) -> Any:
+    kind = _type_of(parameter) if parameter is not None else None
     try:
-        temporary = Path(tempfile.mkdtemp(prefix=".new-", dir=folder))
+        if kind is bool:
+            if text.lower() not in _TRUE | _FALSE:
+                raise ValueError
+            return text.lower() in _TRUE
+        if kind is not None:
+            return kind(text)
+    except ValueError as error:
+        raise UserError(f"parameter {name} is {kind.__name__ if kind else 'text'}, not {text!r}") from error
+    for guess in (int, float):
         try:
-            files = _copy(root, temporary)
-            digest = _hash_of(temporary, files)
-            (temporary / ORIGIN).write_text(str(root.parent))
-            name = hashlib.sha256(f"{digest} {root.parent}".encode()).hexdigest()[:16]
-            if not (folder / name).exists():
-                temporary.rename(folder / name)
-        finally:
-            shutil.rmtree(temporary, ignore_errors=True)
+            return guess(text)
+        except ValueError:
+            continue
+    return {"true": True, "false": False}.get(text.lower(), text)
+
+
+def _type_of(parameter: inspect.Parameter) -> Callable[[str], Any] | None:
+    known: dict[str, Any] = {"int": int, "float": float, "bool": bool, "str": str, "Path": Path}
+    annotation = parameter.annotation
+    if annotation is not parameter.empty:
+        written = annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
+        named = [known[word] for word in re.findall(r"\w+", written) if word in known]
+        return named[0] if len(named) == 1 else None
+    default = type(parameter.default)
+    return default if default in known.values() else None
+
+
+def _import(reference: TopologyReference, file: Path) -> tuple[ModuleType, bool]:
+    """Import the module, under a name of its own; whether it was not imported before."""
+    if not reference.is_path or is_installed(file):
+        # A module that is named, not pointed at, is imported as `python -m` would.
+        _search_in(os.getcwd(), first=True)
+        name = module_name(file) if reference.is_path else reference.target
+        is_fresh = name not in sys.modules
+        return importlib.import_module(name), is_fresh
+    package = package_of(file)
+    root = (package or file).parent
+    if package is not None:
+        _search_in(str(root), first=True)
+        _forget_others(package)
+    name = module_name(file) if package is not None else _name_for(file)
+    _search_in(_origin_of(root), first=False)
+    if name in sys.modules:
+        return sys.modules[name], False
+    if package is not None:
+        return importlib.import_module(name), True
+    spec = importlib.util.spec_from_file_location(name, file)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module, True
+
+
+def _name_for(file: Path) -> str:
+    """A lone file is imported under its own name, unless that belongs to another module."""
+    name = re.sub(r"\W", "_", file.stem)
+    other = sys.modules.get(name)
+    is_free = name not in sys.stdlib_module_names and importlib.util.find_spec(name) is None if other is None else False
+    if is_free or getattr(other, "__file__", None) == str(file):
+        return name
+    return f"{name}_{hashlib.sha256(str(file).encode()).hexdigest()[:8]}"
+
+
+def _forget_others(package: Path) -> None:
+    """Drop modules of another package of the same name, which would be taken for this one."""
+    present = sys.modules.get(package.name)
+    if present is not None and str(package) not in list(getattr(present, "__path__", [])):
+        for name in [name for name in sys.modules if name.split(".")[0] == package.name]:
+            del sys.modules[name]
+
+
+def _search_in(folder: str, *, first: bool) -> None:
+    if folder and folder not in sys.path:
+        sys.path.insert(0 if first else len(sys.path), folder)
+
+
+def _origin_of(root: Path) -> str:
+    """The folder that a copy was made from, where modules beside a lone file still are."""
+    try:
+        return (root / ORIGIN).read_text()
+    except OSError:
+        return str(root)
+
+
+def _attribute(module: ModuleType, reference: TopologyReference, file: Path) -> Any:
+    try:
+        return getattr(module, reference.attribute)
+    except AttributeError:
+        public = [name for name, value in vars(module).items() if not name.startswith("_") and not inspect.ismodule(value)]
+        raise NotFound(f"{file.name} has no {reference.attribute!r}.", near_misses(reference.attribute, public)) from None
+
+
+def _checked(value: object, reference: str) -> Topology:
+    if isinstance(value, Topology):
+        return value
+    hint = "call its build()" if isinstance(value, TopologyBuilder) else "make it a Topology, or a function that returns one"
+    raise UserError(f"{reference} gave a {type(value).__name__}, not a Topology: {hint}")
+
+
+def _read_private(path: Path) -> bytes:
+    """Read what `pickle_topology` wrote, and nothing that anyone else could have put there."""
+    try:
+        with path.open("rb") as file:
+            status = os.fstat(file.fileno())
+            if status.st_uid != os.getuid() or status.st_mode & 0o077:
+                raise UserError(f"{path} is not private to you and is not loaded: it could run anything")
+            return file.read()
     except OSError as error:
-        raise EnvironmentFault(f"cannot copy {root} to {folder}: {error.strerror}") from error
-    return CodeCopy(f"{folder / name / file.relative_to(root.parent)}:{reference.attribute}", digest)
+        raise NotFound(f"cannot read {path}: {error.strerror}.") from error
 
 
-def pickle_topology(topology: Topology, folder: Path) -> CodeCopy:
-    """Write a topology that was built in a notebook or REPL to a private file below `folder`, for workers of this machine.
-
-    Raises:
-        UserError: cloudpickle is not installed, or the topology holds what cannot be pickled.
-    """
+def _unpickle(data: bytes, path: str) -> object:
     try:
-        dumps: Callable[[object], bytes] = importlib.import_module("cloudpickle").dumps
-    except ModuleNotFoundError as error:
-        raise UserError("a topology that is not in a file goes to its workers by cloudpickle: pip install cloudpickle") from error
-    try:
-        data = dumps(topology)
-    except Exception as error:
-        raise UserError(
-            f"the topology cannot be sent to its workers: {error}; open such things in open() or prepare()"
-        ) from error
-    digest = hashlib.sha256(data).hexdigest()
-    path = folder / f"{digest[:16]}{PICKLE}"
-    write_atomically(path, data)
-    return CodeCopy(str(path), digest)
+        return pickle.loads(data)
+    except (pickle.UnpicklingError, EOFError, ImportError, AttributeError) as error:
+        raise UserError(f"cannot load the topology from {path}: {error}") from error
 
 
-def find_file(reference: TopologyReference) -> Path:
-    """The file of the module that a reference names.
+class _blaming_user:
+    """Turns what user code raises into a CodeError that points at the user's own line."""
 
-    Raises:
-        NotFound: there is none; carries near misses.
-    """
-    if reference.is_path:
-        path = Path(reference.target).expanduser().absolute()
-        if path.is_file():
-            return path
-        siblings = [entry.name for entry in path.parent.glob("*.py")] if path.parent.is_dir() else []
-        raise NotFound(f"there is no file {reference.target}.", near_misses(path.name, siblings))
-    search = [os.getcwd(), *sys.path]
-    names = reference.target.split(".")
-    for depth, name in enumerate(names):
-        spec = PathFinder.find_spec(".".join(names[: depth + 1]), search) if name.isidentifier() else None
-        if spec is None:
-            raise NotFound(f"there is no module {reference.target}.", near_misses(name, _modules_in(search)))
-        search = list(spec.submodule_search_locations or [])
-    if spec is None or spec.origin is None or not spec.origin.endswith(".py"):
-        raise NotFound(f"module {reference.target} is not a Python file.")
-    return Path(spec.origin)
+    def __init__(self, file: Path, doing: str) -> None:
+        self._root = (package_of(file) or file).parent
+        self._file = file
+        self._doing = doing
 
+    def __enter__(self) -> None:
+        return None
 
-def _modules_in(folders: Sequence[str]) -> list[str]:
-    found = []
-    for folder in folders:
-        if folder and os.path.isdir(folder):
-            found += [entry.removesuffix(".py") for entry in os.listdir(folder) if re.fullmatch(r"[a-zA-Z]\w*(\.py)?", entry)]
-    return found
-
-
-def is_installed(file: Path) -> bool:
-    """Whether a file belongs to an installed package, which is loaded by name, or to topo itself."""
-    places = {sysconfig.get_path(kind) for kind in ("stdlib", "purelib", "platlib")}
-    places.add(str(Path(__file__).parents[1]))
-    return file.suffix == ".py" and any(file.is_relative_to(place) for place in places)
-
-
-def package_of(file: Path) -> Path | None:
-    """The outermost package that a file belongs to."""
-    package = None
-    for folder in file.parents:
-        if not (folder / "__init__.py").is_file():
-            break
-        package = folder
-    return package
-
-
-def module_name(file: Path) -> str:
-    """The name by which a file is imported from the folder that holds it, or its outermost package."""
-    root = (package_of(file) or file).parent
-    return ".".join(file.relative_to(root).with_suffix("").parts).removesuffix(".__init__")
-
-
-def _copy(root: Path, into: Path) -> list[Path]:
-    """Copy a file or package; return the copies."""
-    copies, size = [], 0
-    for source in [root] if root.is_file() else _files_of(root):
-        size += source.stat().st_size
-        if size > MAX_CODE_BYTES:
-            raise UserError(
-                f"{root} has more than {MAX_CODE_BYTES >> 20} MiB: keep data out of the package that holds the topology"
-            )
-        copy = into / source.relative_to(root.parent)
-        copy.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(source, copy)
-        copies.append(copy)
-    return copies
-
-
-def _files_of(root: Path) -> Iterator[Path]:
-    for folder, folders, names in os.walk(root):
-        folders[:] = [name for name in folders if name not in _SKIPPED_FOLDERS and not name.startswith(".")]
-        for name in names:
-            path = Path(folder, name)
-            if not name.startswith(".") and not name.endswith(".pyc") and path.is_file():
-                yield path
-
-
-def _hash_of(root: Path, files: Sequence[Path]) -> str:
-    total = hashlib.sha256()
-    for name, file in sorted((file.relative_to(root).as_posix(), file) for file in files):
-        content = hashlib.sha256(file.read_bytes()).hexdigest()
-        total.update(f"{name} {content}\n".encode())
-    return total.hexdigest()
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if error is None or isinstance(error, TopoError) or not isinstance(error, (Exception, SystemExit)):
+            return
+        frames = [frame for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename).is_relative_to(self._root)]
+        copied, line = str(self._file), 0
+        if isinstance(error, SyntaxError) and error.filename:
+            copied, line = error.filename, error.lineno or 0
+        elif frames:
+            copied, line = frames[-1].filename, frames[-1].lineno or 0
+        told = "".join(traceback.format_list(frames) + traceback.format_exception_only(error))
+        origin = _origin_of(self._root)
+        file = copied.replace(str(self._root), origin)
+        what = f"{type(error).__name__}: {error.msg if isinstance(error, SyntaxError) else error}"
+        message = f"{self._doing} {self._file.name} failed: {what} ({file}, line {line})"
+        raise CodeError(message, file, line, told.replace(str(self._root), origin)) from error

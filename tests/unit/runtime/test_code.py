@@ -10,8 +10,8 @@ import pytest
 
 from topo import IterableSpout, Topology, TopologyBuilder
 from topo.errors import NotFound, UserError
-from topo.runtime.code import CodeCopy, TopologyReference, copy_code, parse_reference, pickle_topology
-from topo.runtime.code_loading import CodeError, bind_parameters, load_topology
+from topo.runtime.code import CodeError, bind_parameters, load_topology
+from topo.runtime.code_copy import CodeCopy, TopologyReference, copy_code, parse_reference, pickle_topology
 
 SOURCE = """
 from topo import IterableSpout, TopologyBuilder
@@ -81,7 +81,8 @@ def test_a_copied_file_is_loaded_though_the_original_changes(state: Path) -> Non
     write("words.py")
     copy = copied("words.py", state)
     write("words.py", extra="raise RuntimeError('edited while it runs')")
-    topology = load_topology(copy.reference, {"count": "7", "name": "copied"})
+    topology, code_hash = load_topology(copy.reference, {"count": "7", "name": "copied"})
+    assert code_hash == copy.hash
     assert (topology.name, topology.components[0].args) == ("copied", (range(7),))
 
 
@@ -110,17 +111,28 @@ def test_a_file_in_a_package_brings_the_whole_package_but_no_caches(state: Path)
     names = {path.name for path in state.rglob("*") if path.is_file()}
     assert names == {"__init__.py", "helpers.py", "words.py", ".origin"}
     write("shop/helpers.py", source="LIMIT = 'edited'")
-    assert load_topology(copy.reference).name == "words"
+    assert load_topology(copy.reference).code_hash == copy.hash
     assert str(sys.modules["shop.helpers"].__file__).startswith(str(state))
+
+
+def test_data_beside_the_code_is_copied_anew_but_is_no_code(state: Path) -> None:
+    write("shop/__init__.py", source="")
+    write("shop/words.py")
+    write("shop/stop-words.txt", source="the")
+    first = copied("shop/words.py", state)
+    write("shop/stop-words.txt", source="a")
+    second = copied("shop/words.py", state)
+    assert first.hash == second.hash
+    assert (Path(second.reference.partition(":")[0]).parent / "stop-words.txt").read_text() == "a"
 
 
 def test_a_module_is_named_with_dots(state: Path) -> None:
     write("shop/__init__.py", source="")
     write("shop/words.py")
-    assert load_topology(copied("shop.words:ready", state).reference).name == "ready"
+    assert load_topology(copied("shop.words:ready", state).reference).topology.name == "ready"
     write("single.py")
-    assert load_topology(copied("single", state).reference).name == "words"
-    assert load_topology("single").name == "words"
+    assert load_topology(copied("single", state).reference).topology.name == "words"
+    assert load_topology("single").topology.name == "words"
 
 
 def test_an_installed_package_is_loaded_by_name_and_not_copied(state: Path) -> None:
@@ -134,13 +146,13 @@ def test_modules_beside_a_lone_file_are_found_at_the_original(state: Path) -> No
     write("words.py", extra="from beside_it import LIMIT")
     copy = copied("words.py", state)
     sys.path[:] = [folder for folder in sys.path if folder not in ("", os.getcwd())]
-    assert load_topology(copy.reference).name == "words"
+    assert load_topology(copy.reference).topology.name == "words"
 
 
 @pytest.mark.parametrize("name", ["queue.py", "word-count.py", "json.py"])
 def test_a_file_may_have_the_name_of_another_module_or_no_name_for_one(state: Path, name: str) -> None:
     write(name)
-    assert load_topology(copied(name, state).reference).name == "words"
+    assert load_topology(copied(name, state).reference).topology.name == "words"
     import json
     import queue
 
@@ -153,14 +165,14 @@ def test_two_packages_of_one_name_are_not_confused(state: Path) -> None:
         write(f"{shop}/shop/helpers.py", source=f"NAME = 'shop-{limit}'")
         write(f"{shop}/shop/words.py", extra="from shop.helpers import NAME\n", source=SOURCE.replace('"ready"', "NAME"))
     for limit, shop in ((1, "one"), (2, "two")):
-        assert load_topology(copied(f"{shop}/shop/words.py:ready", state).reference).name == f"shop-{limit}"
+        assert load_topology(copied(f"{shop}/shop/words.py:ready", state).reference).topology.name == f"shop-{limit}"
 
 
 def test_loading_again_builds_another_topology(state: Path) -> None:
     write("words.py")
     for attribute in ("topology", "ready"):
         reference = copied(f"words.py:{attribute}", state).reference
-        assert load_topology(reference) is not load_topology(reference)
+        assert load_topology(reference).topology is not load_topology(reference).topology
 
 
 def test_what_is_not_there_brings_near_misses(state: Path) -> None:
@@ -267,7 +279,8 @@ def test_a_topology_of_a_notebook_goes_by_a_private_pickle(state: Path) -> None:
     copy = pickle_topology(notebook_topology(), state)
     path = Path(copy.reference)
     assert path.stat().st_mode & 0o777 == 0o600
-    assert load_topology(copy.reference).name == "notebook"
+    assert load_topology(copy.reference).topology.name == "notebook"
+    assert load_topology(copy.reference).code_hash == copy.hash
     path.chmod(0o644)
     with pytest.raises(UserError, match="not private"):
         load_topology(copy.reference)
