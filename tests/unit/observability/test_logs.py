@@ -1,0 +1,145 @@
+from __future__ import annotations
+
+import json
+import logging
+import sys
+import threading
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from topo.observability.logs import TaskLog, start_logging
+
+Start = Callable[[], TaskLog]
+Rows = Callable[[], list[dict[str, Any]]]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "worker-1.log"
+
+
+@pytest.fixture
+def start(path: Path) -> Iterator[Start]:
+    """Starts logging when called: in the test itself, since pytest changes the streams between a fixture and its test."""
+    started: list[TaskLog] = []
+
+    def begin() -> TaskLog:
+        started.append(start_logging(path, worker=1, components={3: "count", 4: "split"}))
+        return started[0]
+
+    yield begin
+    started[0].close()
+
+
+@pytest.fixture
+def rows(path: Path) -> Rows:
+    return lambda: [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_a_line_says_when_how_and_from_which_task(start: Start, rows: Rows) -> None:
+    log = start()
+    log.enter(3)
+    logging.getLogger("mine").warning("lost %d", 5)
+    log.enter(None)
+    logging.getLogger("topo").info("idle")
+    first, second = rows()
+    assert first.pop("time").endswith("Z")
+    assert first == {"level": "WARNING", "logger": "mine", "worker": 1, "task": 3, "component": "count", "message": "lost 5"}
+    assert (second["task"], second["component"]) == (None, None)
+
+
+def test_what_is_printed_is_a_line_of_the_task_that_prints(start: Start, rows: Rows) -> None:
+    log = start()
+    log.enter(3)
+    print("one", 1)
+    log.enter(4)
+    print("two\nthree", file=sys.stderr)
+    assert [(row["logger"], row["component"], row["message"]) for row in rows()] == [
+        ("stdout", "count", "one 1"),
+        ("stderr", "split", "two"),
+        ("stderr", "split", "three"),
+    ]
+
+
+def test_a_begun_line_waits_for_its_end_or_a_flush_or_the_close(start: Start, rows: Rows) -> None:
+    log = start()
+    print("a", end="")
+    print("b", end="")
+    sys.stdout.flush()
+    print("c", end="")
+    log.close()
+    assert [row["message"] for row in rows()] == ["ab", "c"]
+
+
+def test_a_line_without_end_is_cut(start: Start, rows: Rows) -> None:
+    start()
+    for _ in range(5):
+        print("x" * 10_000, end="")
+    print("y" * 40_000)
+    messages = [row["message"] for row in rows()]
+    assert max(map(len, messages)) <= 16 * 1024
+    assert "".join(messages) == "x" * 50_000 + "y" * 40_000
+
+
+def test_threads_have_lines_and_tasks_of_their_own(start: Start, rows: Rows) -> None:
+    log = start()
+    log.enter(3)
+    log.default_task = 4
+    print("main ", end="")
+
+    def other() -> None:
+        print("other")
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    thread.join()
+    print("goes on")
+    assert [(row["component"], row["message"]) for row in rows()] == [("split", "other"), ("count", "main goes on")]
+
+
+def test_exceptions_and_warnings_are_logged(start: Start, rows: Rows) -> None:
+    start()
+    try:
+        raise KeyError("lost")
+    except KeyError:
+        logging.getLogger("mine").exception("failed")
+    warnings.warn("old", stacklevel=1)
+    failed, warned = rows()
+    assert "KeyError: 'lost'" in failed["exception"]
+    assert "old" in warned["message"] and warned["level"] == "WARNING"
+
+
+def test_odd_characters_stay_on_one_line(start: Start, rows: Rows) -> None:
+    start()
+    logging.getLogger("mine").info("two\nlines é \udcff \u2028")
+    assert [row["message"] for row in rows()] == ["two\nlines é \udcff \u2028"]
+
+
+def test_a_log_is_bounded(tmp_path: Path) -> None:
+    log = start_logging(tmp_path / "log", worker=1, max_bytes=10_000, kept=2)
+    for number in range(1000):
+        print("line", number)
+    log.close()
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["log", "log.1", "log.2"]
+    assert sum(entry.stat().st_size for entry in tmp_path.iterdir()) <= 30_000
+    assert json.loads((tmp_path / "log").read_text().splitlines()[-1])["message"] == "line 999"
+
+
+def test_a_log_that_cannot_be_written_disturbs_nobody(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    log = start_logging(tmp_path / "missing" / "log", worker=1)
+    print("lost")
+    log.close()
+    assert "cannot log" in capfd.readouterr().err
+
+
+def test_closing_gives_the_streams_back(tmp_path: Path) -> None:
+    before = (sys.stdout, sys.stderr, list(logging.getLogger().handlers))
+    log = start_logging(tmp_path / "log", worker=1)
+    assert sys.stdout is not before[0]
+    log.close()
+    log.close()
+    assert (sys.stdout, sys.stderr, list(logging.getLogger().handlers)) == before

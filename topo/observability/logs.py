@@ -1,0 +1,161 @@
+"""A worker's log: what topo and user code log and print, as JSON lines that say which task it came from.
+
+    {"time": "2026-11-20T10:15:30.123Z", "level": "INFO", "logger": "stdout", "worker": 1, "task": 3, "component": "count",
+     "message": "..."}                                               exceptions add "exception", a traceback
+
+`print` is captured: what user code writes to standard output or error becomes lines of the log, under the loggers `stdout`
+and `stderr`. What is written past Python's streams (C code, a crash) goes to the file that the launcher gave the process.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+import sys
+import threading
+import time
+from contextlib import suppress
+from logging.handlers import RotatingFileHandler
+from pathlib import Path
+from typing import Any
+
+MAX_LOG_BYTES = 16 * 1024 * 1024
+KEPT_LOGS = 3
+"""Older files `NAME.1` to `NAME.3`; a worker's logs are bounded by four times MAX_LOG_BYTES."""
+
+_LONGEST_LINE = 16 * 1024
+"""Characters of a captured line; what print writes without newlines must not grow without bound."""
+
+
+class TaskLog:
+    """The log of one worker.
+
+    `enter` is told the task whose code runs next, once for each batch; what is logged and printed until the next call by the
+    same thread is that task's. Threads that never called it, such as those that user code starts, log as `default_task`.
+    """
+
+    def __init__(self, worker: int, components: dict[int, str], default_task: int | None = None) -> None:
+        self.worker = worker
+        self.components = components
+        self.default_task = default_task
+        self._current = threading.local()
+        self._handler: logging.Handler | None = None
+        self._streams = (sys.stdout, sys.stderr)
+
+    def enter(self, task: int | None) -> None:
+        """The calling thread runs code of `task` from now on; None: of none."""
+        self._current.task = task
+
+    @property
+    def task(self) -> int | None:
+        """The task that the calling thread works for."""
+        task: int | None = getattr(self._current, "task", self.default_task)
+        return task
+
+    def open(self, path: Path, level: int, max_bytes: int, kept: int) -> None:
+        """Take over logging and the standard streams of this process."""
+        handler = _Handler(path, maxBytes=max_bytes, backupCount=kept, encoding="utf-8", delay=True)
+        handler.setFormatter(_JsonLines(self))
+        root = logging.getLogger()
+        root.addHandler(handler)
+        root.setLevel(level)
+        self._handler = handler
+        self._streams = (sys.stdout, sys.stderr)
+        sys.stdout, sys.stderr = _Captured("stdout"), _Captured("stderr")
+        logging.captureWarnings(True)
+
+    def close(self) -> None:
+        """Write what is left and give everything back. Idempotent."""
+        if self._handler is not None:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            sys.stdout, sys.stderr = self._streams
+            logging.captureWarnings(False)
+            logging.getLogger().removeHandler(self._handler)
+            self._handler.close()
+            self._handler = None
+
+
+def start_logging(
+    path: Path,
+    worker: int,
+    components: dict[int, str] | None = None,
+    level: int = logging.INFO,
+    max_bytes: int = MAX_LOG_BYTES,
+    kept: int = KEPT_LOGS,
+) -> TaskLog:
+    """Send all logging and printing of this process to `path`, each line with the task it came from.
+
+    Args:
+        components: the component of each task; may be filled later, since it is read at each line.
+    """
+    log = TaskLog(worker, components if components is not None else {})
+    log.open(path, level, max_bytes, kept)
+    return log
+
+
+class _JsonLines(logging.Formatter):
+    def __init__(self, log: TaskLog) -> None:
+        super().__init__()
+        self._log = log
+
+    def format(self, record: logging.LogRecord) -> str:
+        task = self._log.task
+        row: dict[str, Any] = {
+            "time": f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(record.created))}.{int(record.msecs):03d}Z",
+            "level": record.levelname,
+            "logger": record.name,
+            "worker": self._log.worker,
+            "task": task,
+            "component": self._log.components.get(task) if task is not None else None,
+            "message": record.getMessage(),
+        }
+        if record.exc_info:
+            row["exception"] = self.formatException(record.exc_info)
+        return json.dumps(row)
+
+
+class _Handler(RotatingFileHandler):
+    """Never disturbs whoever logs: what cannot be written is told to the process's own standard error, and dropped."""
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        if sys.__stderr__ is not None:
+            with suppress(OSError, ValueError):
+                sys.__stderr__.write(f"cannot log: {sys.exc_info()[1]}\n")
+
+
+class _Captured(io.TextIOBase):
+    """A standard stream whose lines are log records. Each thread has a line of its own, so that lines never mix."""
+
+    encoding = "utf-8"
+
+    def __init__(self, name: str) -> None:
+        self._logger = logging.getLogger(name)
+        self._begun = threading.local()
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, text: str, /) -> int:
+        if not isinstance(text, str):
+            raise TypeError(f"write() argument must be str, not {type(text).__name__}")
+        begun = getattr(self._begun, "line", "") + text
+        *lines, rest = begun.split("\n")
+        if len(rest) > _LONGEST_LINE:
+            lines.append(rest)
+            rest = ""
+        self._begun.line = rest
+        for line in lines:
+            self._log(line)
+        return len(text)
+
+    def flush(self) -> None:
+        rest: str = getattr(self._begun, "line", "")
+        if rest:
+            self._begun.line = ""
+            self._log(rest)
+
+    def _log(self, line: str) -> None:
+        for start in range(0, len(line), _LONGEST_LINE):
+            self._logger.info("%s", line[start : start + _LONGEST_LINE])
