@@ -165,8 +165,8 @@ class Task(ABC):
 
     @property
     def wants_data(self) -> bool:
-        """Whether the shell may read the data inbox for this task."""
-        return not self._held and len(self.queue) < self.config.edge_window
+        """Whether the shell may read the data inbox for this task. What can arrive is bounded by the edges' windows."""
+        return not self._held
 
     @property
     def has_work(self) -> bool:

@@ -7,7 +7,7 @@ between two tasks of the worker are handed over here, as objects; all others com
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -76,16 +76,20 @@ class HandNote:
         self.spouts: list[SpoutTask] = []
         self.task: TaskId | None = None
         """The task whose user code is running; read by the watchdog."""
+        self.on_change: Callable[[TaskId | None], None] = lambda _task: None
+        """Told which task's code runs next; the worker's log names it."""
 
     def hold(self, task: TaskId, roots: bytes) -> None:
         """The task runs user code on tuples of these roots (packed words)."""
         self.task = task
+        self.on_change(task)
         positions = [(spout.id, position) for spout in self.spouts for position in spout.positions_of(roots)]
         self._note.write(task, roots, positions)
 
     def release(self) -> None:
         """Nothing is in hand."""
         self.task = None
+        self.on_change(None)
         self._note.clear()
 
 

@@ -217,6 +217,10 @@ class Close(Message, frozen=True):
     drain: bool = False
 
 
+class Alive(Message, frozen=True):
+    """The master lives. Workers that hear nothing from it for `master_timeout` end."""
+
+
 class Stop(Message, frozen=True):
     """Exit. `reason` is for the log."""
 
@@ -243,7 +247,7 @@ class Reply(Message, frozen=True):
 
 FromTask = TaskReady | EdgeLost | ComponentError | PositionReport | DeadLetter | Quiet | Closed
 FromWorker = Register | Heartbeat | Stuck | FromTask
-FromMaster = Routes | Go | Activate | Deactivate | Drain | Probe | DeadLettersStored | Close | Stop
+FromMaster = Routes | Go | Activate | Deactivate | Drain | Probe | DeadLettersStored | Close | Alive | Stop
 
 encode = msgspec.msgpack.Encoder().encode
 """Return a control message as bytes."""

@@ -1,0 +1,285 @@
+"""The local cluster: every worker a process of this machine. What `topo run`, `topo submit`, tests and notebooks share."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from topo.api.topology import Topology
+from topo.errors import EnvironmentFault, UserError
+from topo.launch.jobs import end_leftovers, new_job, open_home, stored_job
+from topo.launch.local import LocalLauncher
+from topo.master.commands import RecordError
+from topo.master.events import DrainAsked, KillAsked
+from topo.master.outcome import Outcome, OutcomeKind
+from topo.runtime.client import AnswerTimeout, Client, Unreachable
+from topo.runtime.master import MasterShell
+from topo.runtime.state_folder import TopologyFolder, read_json_lines
+
+_POLL_S = 0.02
+
+Status = dict[str, Any]
+
+
+def run_foreground(
+    topology: str | Topology,
+    name: str | None = None,
+    parameters: Mapping[str, Any] | None = None,
+    settings: Mapping[str, Any] | None = None,
+    home: Path | None = None,
+    on_progress: Callable[[Status], None] | None = None,
+    on_incident: Callable[[RecordError], None] | None = None,
+    on_start: Callable[[TopologyFolder], None] | None = None,
+) -> Outcome:
+    """Run a topology in worker processes and wait until it has ended; its master runs in this thread, the main one.
+
+    The first Ctrl-C or SIGTERM drains it, the second kills it. The workers end with this process, however it ends.
+
+    Raises:
+        TopoError: it cannot be started; the message says why.
+    """
+    job = new_job(topology, name, parameters or {}, settings or {}, home, foreground=True)
+    with job.folder.lock():
+        end_leftovers(job.folder)
+        if on_start is not None:
+            on_start(job.folder)
+        shell = MasterShell(job, LocalLauncher(job.folder, die_with_parent=True), on_progress, on_incident)
+        with _ending_on_signals(shell, job.plan.config.drain_timeout_s):
+            return shell.run()
+
+
+@contextlib.contextmanager
+def _ending_on_signals(shell: MasterShell, drain_timeout_s: float) -> Iterator[None]:
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    asked: list[int] = []
+
+    def end(signum: int, _frame: FrameType | None) -> None:
+        asked.append(signum)
+        shell.ask(DrainAsked(drain_timeout_s) if len(asked) == 1 else KillAsked())
+
+    before = {signum: signal.signal(signum, end) for signum in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for signum, handler in before.items():
+            signal.signal(signum, handler)
+
+
+def submit_background(
+    topology: str | Topology,
+    name: str | None = None,
+    parameters: Mapping[str, Any] | None = None,
+    settings: Mapping[str, Any] | None = None,
+    home: Path | None = None,
+    *,
+    attached: bool = False,
+) -> RunningTopology:
+    """Start a topology whose master goes on in the background.
+
+    Args:
+        attached: it ends with this process.
+
+    Raises:
+        TopoError: it cannot be started; nothing runs then.
+    """
+    job = new_job(topology, name, parameters or {}, settings or {}, home, foreground=attached)
+    return _start_master(job.folder, attached)
+
+
+def resume_background(name: str, home: Path | None = None) -> RunningTopology:
+    """Start a new master for a topology that has none, where the old one left off.
+
+    Raises:
+        NotFound: no topology of that name is known.
+        TopologyIsRunning: it has a master.
+    """
+    folder = open_home(home).find(name)
+    folder.lock().release()
+    stored_job(folder)
+    return _start_master(folder, attached=False)
+
+
+def _start_master(folder: TopologyFolder, attached: bool) -> RunningTopology:
+    folder.summary.unlink(missing_ok=True)
+    home = folder.path.parent.parent
+    command = [sys.executable, "-m", "topo.launch.master_process", str(home), folder.name]
+    log = open(folder.logs / "master.out", "ab")
+    try:
+        process = subprocess.Popen(
+            [*command, "--die-with-parent"] if attached else command,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+            cwd="/",
+        )
+    except OSError as error:
+        raise EnvironmentFault(f"cannot start the master: {error}") from error
+    finally:
+        log.close()
+    running = RunningTopology(folder, process)
+    running.wait_for_master()
+    return running
+
+
+class RunningTopology:
+    """A topology in the background."""
+
+    def __init__(self, folder: TopologyFolder, process: subprocess.Popen[bytes] | None = None) -> None:
+        self.folder = folder
+        self.name = folder.name
+        self._process = process
+        self._client = Client(folder.name, folder.path.parent.parent)
+
+    def wait_for_master(self, timeout_s: float = 30.0) -> None:
+        """Wait until the master answers, or has ended.
+
+        Raises:
+            EnvironmentFault: it ended without a word, or did not come up in time.
+        """
+        until = time.monotonic() + timeout_s
+        while time.monotonic() < until:
+            if self.folder.summary.exists():
+                return
+            with contextlib.suppress(Unreachable, AnswerTimeout):
+                self._client.request("ping", timeout_s=1.0)
+                return
+            if self._process is not None and self._process.poll() is not None and not self.folder.summary.exists():
+                raise EnvironmentFault(f"the master of {self.name!r} ended at once; see {self.folder.logs / 'master.out'}")
+            time.sleep(_POLL_S)
+        raise EnvironmentFault(f"the master of {self.name!r} did not answer within {timeout_s:g} s")
+
+    def wait(self, timeout_s: float | None = None) -> Outcome:
+        """Wait until the topology has ended, and return how.
+
+        Raises:
+            TimeoutError: it goes on.
+            EnvironmentFault: its master is gone without an outcome.
+        """
+        until = None if timeout_s is None else time.monotonic() + timeout_s
+        while True:
+            if (outcome := self.outcome()) is not None and not self.folder.is_running():
+                if self._process is not None:
+                    self._process.wait()
+                return outcome
+            if self._process is not None and self._process.poll() is not None and self.outcome() is None:
+                raise EnvironmentFault(f"the master of {self.name!r} is gone; `topo resume {self.name}` goes on")
+            if until is not None and time.monotonic() >= until:
+                raise TimeoutError(f"topology {self.name!r} still runs after {timeout_s:g} s")
+            time.sleep(_POLL_S)
+
+    def wait_until(self, condition: Callable[[Status], bool], timeout_s: float = 30.0, what: str = "the condition") -> Status:
+        """Wait until the status meets a condition, and return it. Raises TimeoutError."""
+        until = time.monotonic() + timeout_s
+        status: Status = {}
+        while time.monotonic() < until:
+            with contextlib.suppress(Unreachable, AnswerTimeout):
+                status = self.status()
+                if condition(status):
+                    return status
+            time.sleep(_POLL_S)
+        raise TimeoutError(f"topology {self.name!r}: {what} did not come true within {timeout_s:g} s; last status: {status}")
+
+    def outcome(self) -> Outcome | None:
+        """Return how it ended; None while it goes on."""
+        try:
+            kept = json.loads(self.folder.summary.read_bytes())["outcome"]
+        except (OSError, ValueError, KeyError):
+            return None
+        return Outcome(OutcomeKind(kept["kind"]), kept["reason"], kept["finally_failed"], kept["dead_letters"])
+
+    def summary(self) -> Status:
+        """Return the figures of the run that has ended. Raises UserError while it goes on."""
+        try:
+            found: Status = json.loads(self.folder.summary.read_bytes())
+        except OSError:
+            raise UserError(f"topology {self.name!r} has not ended") from None
+        return found
+
+    def status(self) -> Status:
+        """Return the figures of this moment."""
+        found: Status = self._client.request("status")
+        return found
+
+    def errors(self) -> list[dict[str, Any]]:
+        """Return what went wrong, oldest first."""
+        return read_json_lines(self.folder.errors)
+
+    def dead_letters(self) -> list[dict[str, Any]]:
+        """Return the messages that were given up, oldest first."""
+        return read_json_lines(self.folder.dead_letters)
+
+    def activate(self) -> None:
+        """Let the spouts emit again."""
+        self._client.request("activate")
+
+    def deactivate(self) -> None:
+        """Pause the spouts."""
+        self._client.request("deactivate")
+
+    def drain(self, timeout_s: float) -> None:
+        """Finish what is in flight, for at most that time, and end."""
+        self._client.request("drain", within_s=timeout_s)
+
+    def kill(self) -> None:
+        """End at once."""
+        self._client.request("kill")
+
+    def restart(self, worker: int) -> None:
+        """Replace one worker."""
+        self._client.request("restart", worker=worker)
+
+
+class LocalCluster:
+    """Runs topologies on this machine for as long as its block lasts.
+
+        with LocalCluster() as cluster:
+            running = cluster.submit("topologies/word_count.py")
+            print(running.wait().reason)
+
+    Args:
+        home: the state folder; by default that of the environment.
+    """
+
+    def __init__(self, home: Path | None = None) -> None:
+        self.home = home
+        self._running: list[RunningTopology] = []
+
+    def __enter__(self) -> LocalCluster:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def submit(
+        self,
+        topology: str | Topology,
+        name: str | None = None,
+        parameters: Mapping[str, Any] | None = None,
+        settings: Mapping[str, Any] | None = None,
+    ) -> RunningTopology:
+        """Start a topology; it ends with the cluster, or with this process. Raises TopoError when it cannot be started."""
+        running = submit_background(topology, name, parameters, settings, self.home, attached=True)
+        self._running.append(running)
+        return running
+
+    def close(self) -> None:
+        """Kill what still runs."""
+        for running in self._running:
+            with contextlib.suppress(Unreachable, AnswerTimeout, UserError):
+                running.kill()
+            with contextlib.suppress(TimeoutError, EnvironmentFault):
+                running.wait(timeout_s=10.0)
+        self._running.clear()
+

@@ -1,0 +1,150 @@
+"""From what a user names to a job that a master can run: code copied, plan made, files in place.
+
+A name stands for one topology of this machine. A run that has ended is forgotten when the name is used anew: positions, dead
+letters and errors begin empty. What is kept is the master's record, so that terms and epochs go on rising and nothing that is
+left of an earlier run can take part in this one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from topo.api.topology import Topology
+from topo.errors import EnvironmentFault, NotFound, TopologyError, UserError
+from topo.plan.physical import physical_plan
+from topo.plan.validation import problems_of
+from topo.runtime.code import load_topology
+from topo.runtime.code_copy import copy_code, parse_reference, pickle_topology
+from topo.runtime.master import Job
+from topo.runtime.state_folder import StateFolder, TopologyFolder, home_folder, remove_socket_folder, write_atomically
+
+
+def open_home(home: Path | None) -> StateFolder:
+    """Return the state folder: the one given, or that of the environment."""
+    return StateFolder(home if home is not None else home_folder(os.environ))
+
+
+def new_job(
+    topology: str | Topology,
+    name: str | None,
+    parameters: Mapping[str, Any],
+    settings: Mapping[str, Any],
+    home: Path | None,
+    *,
+    foreground: bool,
+) -> Job:
+    """Check a topology, copy its code, and write down what is to run.
+
+    Args:
+        topology: a reference as users write it, or a topology that was built in this process.
+        name: to run under; by default the topology's own.
+        parameters: of the topology function.
+        settings: that replace the topology's own, by public name.
+
+    Raises:
+        TopoError: anything that is wrong with it; nothing has been started.
+        TopologyIsRunning: one of that name runs already.
+    """
+    reference = None if isinstance(topology, Topology) else parse_reference(topology)
+    original = topology if isinstance(topology, Topology) else load_topology(topology, parameters).topology
+    config = original.config.with_settings(settings)
+    if problems := problems_of(original, config):
+        raise TopologyError(problems)
+    folder = open_home(home).create(name or original.name)
+    folder.lock().release()
+    copy = pickle_topology(original, folder.code) if reference is None else copy_code(reference, folder.code)
+    facts = {
+        "name": folder.name,
+        "given": original.name if reference is None else str(reference),
+        "reference": copy.reference,
+        "code_hash": copy.hash,
+        "parameters": dict(parameters),
+        "settings": {key: config.settings()[key] for key in settings},
+        "submitted_ms": int(time.time() * 1000),
+        "foreground": foreground,
+    }
+    _forget(folder)
+    job = _job(folder, facts, load_topology(copy.reference, parameters).topology)
+    facts["plan"] = json.loads(job.plan.to_json())
+    write_atomically(folder.topology, json.dumps(facts, default=str).encode())
+    return job
+
+
+def stored_job(folder: TopologyFolder) -> Job:
+    """Return the job that was written down, to run it or to go on with it.
+
+    Raises:
+        NotFound: nothing was ever submitted under this name.
+    """
+    try:
+        facts = json.loads(folder.topology.read_bytes())
+    except FileNotFoundError as error:
+        raise NotFound(f"topology {folder.name!r} was never submitted") from error
+    except (OSError, ValueError) as error:
+        raise EnvironmentFault(f"{folder.topology} is damaged: {error}") from error
+    return _job(folder, facts, load_topology(facts["reference"], facts["parameters"]).topology)
+
+
+def has_ended(folder: TopologyFolder) -> bool:
+    """Whether the last run came to an end, rather than losing its master."""
+    return folder.summary.exists()
+
+
+def end_leftovers(folder: TopologyFolder) -> int:
+    """Kill workers of a master that is gone, remove its sockets; return how many there were. The caller holds the lock."""
+    ended = 0
+    for spec in folder.workers.glob("*.json"):
+        for process in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError, ValueError):
+                words = (process / "cmdline").read_bytes().split(b"\0")
+                if os.fsencode(spec) in words:
+                    os.kill(int(process.name), signal.SIGKILL)
+                    ended += 1
+        with contextlib.suppress(OSError):
+            spec.unlink()
+    with contextlib.suppress(OSError, ValueError, KeyError):
+        endpoint = json.loads(folder.master.read_bytes())["client_endpoint"]
+        remove_socket_folder(Path(endpoint.removeprefix("ipc://")).parent)
+    return ended
+
+
+def _job(folder: TopologyFolder, facts: Mapping[str, Any], topology: Topology) -> Job:
+    config = topology.config.with_settings(facts["settings"])
+    plan = physical_plan(Topology(folder.name, topology.components, config, topology.carried_types), config)
+    return Job(
+        folder=folder,
+        plan=plan,
+        reference=facts["reference"],
+        code_hash=facts["code_hash"],
+        parameters=facts["parameters"],
+        settings=facts["settings"],
+        foreground=facts["foreground"],
+    )
+
+
+def _forget(folder: TopologyFolder) -> None:
+    """Remove what an earlier run under this name has left, except for the master's record."""
+    for path in (folder.positions, folder.dead_letters, folder.errors, folder.summary):
+        with contextlib.suppress(FileNotFoundError):
+            path.unlink()
+    for path in folder.logs.iterdir():
+        with contextlib.suppress(OSError):
+            path.unlink()
+    with contextlib.suppress(FileNotFoundError):
+        kept = json.loads(folder.master.read_bytes())
+        write_atomically(folder.master, json.dumps({**kept, "active": True}).encode())
+
+
+def remove(folder: TopologyFolder) -> None:
+    """Forget a topology that does not run. Raises UserError when it does."""
+    if folder.is_running():
+        raise UserError(f"topology {folder.name!r} is running; kill it first")
+    shutil.rmtree(folder.path)

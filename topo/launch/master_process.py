@@ -1,0 +1,70 @@
+"""The entry of a background master: `python -m topo.launch.master_process HOME NAME [--die-with-parent]`.
+
+SIGTERM drains the topology; a second one kills it. What goes wrong before the master runs is written to its log and to the
+summary, where whoever submitted it looks.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import signal
+import sys
+import time
+from pathlib import Path
+
+from topo.errors import TopoError
+from topo.launch.jobs import end_leftovers, stored_job
+from topo.launch.local import LocalLauncher
+from topo.master.events import DrainAsked, KillAsked
+from topo.runtime.master import MasterShell
+from topo.runtime.process import die_with_parent
+from topo.runtime.state_folder import StateFolder, TopologyFolder, write_atomically
+
+_LOG = logging.getLogger("topo.master")
+
+
+def main(arguments: list[str]) -> int:
+    """Run the topology that is written down under a name; return its exit code."""
+    folder = StateFolder(Path(arguments[0])).find(arguments[1])
+    if "--die-with-parent" in arguments:
+        die_with_parent()
+    logging.basicConfig(
+        filename=folder.logs / "master.log", level=logging.INFO, format='{"at": "%(asctime)s", "level": "%(levelname)s", "message": "%(message)s"}'
+    )
+    try:
+        with folder.lock():
+            return run_stored(folder)
+    except TopoError as error:
+        _LOG.error("the master cannot run: %s", error)
+        write_failure(folder, str(error))
+        return 1
+
+
+def run_stored(folder: TopologyFolder) -> int:
+    """Run to the end; the caller holds the lock."""
+    end_leftovers(folder)
+    folder.summary.unlink(missing_ok=True)
+    job = stored_job(folder)
+    shell = MasterShell(job, LocalLauncher(folder, job.foreground))
+    asked: list[int] = []
+
+    def end(signum: int, _frame: object) -> None:
+        asked.append(signum)
+        shell.ask(DrainAsked(job.plan.config.drain_timeout_s) if len(asked) == 1 else KillAsked())
+
+    signal.signal(signal.SIGTERM, end)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    return shell.run().exit_code
+
+
+def write_failure(folder: TopologyFolder, reason: str) -> None:
+    """Leave a summary that says why the topology never ran."""
+    outcome = {"kind": "crashed", "reason": reason, "finally_failed": 0, "dead_letters": 0, "exit_code": 1}
+    write_atomically(
+        folder.summary, json.dumps({"name": folder.name, "ended_ms": int(time.time() * 1000), "outcome": outcome}).encode()
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,65 @@
+"""Asking a running topology's master to do or tell something."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from topo.errors import EnvironmentFault, UserError
+from topo.runtime.control_link import Asker
+from topo.runtime.state_folder import StateFolder, TopologyFolder, home_folder
+from topo.wire import control
+
+
+class Unreachable(EnvironmentFault):
+    """The topology is known, but no master of it answers."""
+
+
+class AnswerTimeout(EnvironmentFault):
+    """The master is there and did not answer in time."""
+
+
+class Client:
+    """Talks to the master of one topology of this machine.
+
+    Args:
+        name: of the topology.
+        home: the state folder; by default that of the environment.
+
+    Raises:
+        NotFound: no topology of that name is known; carries near misses.
+    """
+
+    def __init__(self, name: str, home: Path | None = None) -> None:
+        self.folder: TopologyFolder = StateFolder(home or home_folder(os.environ)).find(name)
+
+    def request(self, verb: str, timeout_s: float = 10.0, **arguments: Any) -> Any:
+        """Return the master's answer.
+
+        Raises:
+            Unreachable: no master runs; `topo resume` starts one.
+            AnswerTimeout: it did not answer within `timeout_s` seconds.
+            UserError: it refused, and says why.
+        """
+        name = self.folder.name
+        if not self.folder.is_running():
+            raise Unreachable(f"topology {name!r} is not running; `topo status {name}` tells how it ended, `topo resume {name}` goes on")
+        try:
+            endpoint = json.loads(self.folder.master.read_bytes())["client_endpoint"]
+        except (OSError, ValueError, KeyError) as error:
+            raise Unreachable(f"the master of {name!r} has not said yet where it listens; try again in a moment") from error
+        asker = Asker(endpoint)
+        try:
+            answer = asker.ask(control.encode(control.Request(verb, arguments)), timeout_s)
+        finally:
+            asker.close()
+        if answer is None:
+            raise AnswerTimeout(f"the master of {name!r} did not answer {verb!r} within {timeout_s:g} s")
+        reply = control.decode_reply(answer, 16 * control.MAX_CONTROL)
+        if not reply.ok:
+            raise UserError(reply.error)
+        return reply.result
+
+

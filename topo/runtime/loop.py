@@ -1,0 +1,228 @@
+"""The loop of a worker process: wait, read, let the tasks work, perform what they ask for. One thread, no decisions.
+
+Control inboxes are read before data inboxes and both before any task works, so that a verdict or confirmation that is here
+counts before a timeout of the same moment. When nothing was read and nothing is left to do, the tasks let out what they have
+buffered, and the loop sleeps until something arrives or the earliest deadline.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import deque
+from collections.abc import Callable
+
+from topo.config import TopologyConfig
+from topo.errors import FrameError
+from topo.ids import TaskId
+from topo.plan.physical import PhysicalPlan
+from topo.runtime.transport.base import Outlet, Transport
+from topo.task.commands import SendFrame
+from topo.task.events import Inbox
+from topo.task.worker import EXIT_ORPHANED, Exit, Worker
+from topo.wire import control
+
+_LOG = logging.getLogger(__name__)
+
+LINK = "link"
+"""The inbox of messages from the master."""
+READ_AT_ONCE = 32
+"""Frames taken from one inbox before the others have their turn."""
+HELD_PAUSE_S = 0.005
+"""Sleep while a data inbox is full of frames of an epoch that this worker has yet to adopt."""
+
+Target = tuple[TaskId, Inbox]
+
+
+class Connections:
+    """The outlets to the inboxes of other workers' tasks, as the routes name them."""
+
+    def __init__(self, transport: Transport, plan: PhysicalPlan, tasks: frozenset[TaskId]) -> None:
+        self._transport = transport
+        self._outlets: dict[Target, Outlet] = {}
+        self._endpoints: dict[Target, str] = {}
+        self._waiting: dict[Outlet, deque[bytes]] = {}
+        self._wanted: set[Target] = set()
+        for task in tasks:
+            data = plan.downstream_tasks(task)
+            control_of = [*plan.upstream_tasks(task)]
+            if task in plan.ackers:
+                control_of += plan.spouts
+            elif task in plan.spouts:
+                control_of += plan.ackers
+            self._wanted.update((target, Inbox.DATA) for target in data if target not in tasks)
+            self._wanted.update((target, Inbox.CONTROL) for target in control_of if target not in tasks)
+
+    def adopt(self, routes: control.Routes) -> None:
+        """Connect to where the tasks are now, and leave where they are no more. What waited for an old epoch is dropped."""
+        self._transport.allow(route.public_key for route in routes.routes if route.public_key)
+        for route in routes.routes:
+            for inbox, endpoint in ((Inbox.DATA, route.data_endpoint), (Inbox.CONTROL, route.control_endpoint)):
+                target = (route.task, inbox)
+                if target not in self._wanted or self._endpoints.get(target) == endpoint:
+                    continue
+                old = self._outlets.pop(target, None)
+                if old is not None:
+                    self._transport.disconnect(old)
+                    self._waiting.pop(old, None)
+                self._outlets[target] = self._transport.connect(endpoint, route.public_key or None)
+                self._endpoints[target] = endpoint
+        for waiting in self._waiting.values():
+            waiting.clear()
+
+    def send(self, command: SendFrame) -> None:
+        """Send a frame; one that is refused waits here until its outlet has recovered, and so do those behind it."""
+        outlet = self._outlets.get((command.target, command.inbox))
+        if outlet is None or not isinstance(command.frame, bytes):
+            _LOG.error("no way to task %s; frame dropped", command.target)
+            return
+        waiting = self._waiting.get(outlet)
+        if waiting or not self._transport.send(outlet, command.frame):
+            self._waiting.setdefault(outlet, deque()).append(command.frame)
+
+    def send_again(self) -> None:
+        """Send what waits for outlets that have recovered."""
+        for outlet in self._transport.recovered():
+            waiting = self._waiting.get(outlet)
+            while waiting and self._transport.send(outlet, waiting[0]):
+                waiting.popleft()
+
+
+class Loop:
+    """Runs the tasks of one worker until it has to exit.
+
+    Args:
+        transport: with the tasks' inboxes bound and linked to the master as `LINK`.
+        master: the outlet of that link.
+        inboxes: the name of each inbox in the transport.
+        busy_in: tells the component whose user code runs.
+    """
+
+    def __init__(
+        self,
+        worker: Worker,
+        transport: Transport,
+        master: Outlet,
+        inboxes: dict[str, Target],
+        connections: Connections,
+        config: TopologyConfig,
+        busy_in: Callable[[], str],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.worker = worker
+        self.turned_at = clock()
+        """When the loop last turned; the watchdog reads it."""
+        self._transport = transport
+        self._master = master
+        self._inboxes = inboxes
+        self._control = [name for name, (_, inbox) in inboxes.items() if inbox is Inbox.CONTROL]
+        self._data = [name for name, (_, inbox) in inboxes.items() if inbox is Inbox.DATA]
+        self._connections = connections
+        self._config = config
+        self._busy_in = busy_in
+        self._clock = clock
+        self._to_master: deque[bytes] = deque()
+        self._beat_at = self.turned_at
+        self._heard_at = self.turned_at
+
+    def tell(self, message: control.FromWorker) -> None:
+        """Send a message to the master as soon as it can be reached."""
+        self._to_master.append(control.encode(message))
+
+    def run(self) -> Exit:
+        """Work until the worker has to exit; return why."""
+        worker, transport, clock = self.worker, self._transport, self._clock
+        is_busy = True
+        while worker.exit is None:
+            ready = transport.wait(0.0 if is_busy else self._sleep_s())
+            now = self.turned_at = clock()
+            self._connections.send_again()
+            has_read = self._read(ready, now)
+            has_run = worker.run(now)
+            if now >= self._beat_at:
+                self._beat(now)
+            self._perform()
+            if is_busy and not (has_read or has_run or worker.has_work):
+                worker.idle(clock())
+                self._perform()
+            is_busy = has_read or has_run or worker.has_work
+        return self._leave(worker.exit)
+
+    def now(self) -> float:
+        """Return the loop's clock; any thread may ask."""
+        return self._clock()
+
+    def stop(self, exit_: Exit) -> None:
+        """Ask the loop to end; for signal handlers."""
+        self.worker.exit = self.worker.exit or exit_
+        self._transport.wake()
+
+    def _sleep_s(self) -> float:
+        now = self._clock()
+        deadline = self.worker.next_deadline(now)
+        until = self._beat_at if deadline is None else min(deadline, self._beat_at)
+        return max(0.0, until - now)
+
+    def _read(self, ready: list[str], now: float) -> bool:
+        """Read control inboxes, then the data inboxes of tasks that want data."""
+        if not ready:
+            return False
+        if LINK in ready:
+            for message in self._transport.receive(LINK, READ_AT_ONCE):
+                self._told(message, now)
+        has_read = LINK in ready
+        is_held = False
+        for name in ready:
+            target = self._inboxes.get(name)
+            if target is None or target[1] is not Inbox.CONTROL:
+                continue
+            for frame in self._transport.receive(name, READ_AT_ONCE):
+                self.worker.arrived(target[0], Inbox.CONTROL, frame, now)
+            has_read = True
+        for name in ready:
+            target = self._inboxes.get(name)
+            if target is None or target[1] is not Inbox.DATA:
+                continue
+            if not self.worker.tasks[target[0]].wants_data:
+                is_held = True
+                continue
+            for frame in self._transport.receive(name, READ_AT_ONCE):
+                self.worker.arrived(target[0], Inbox.DATA, frame, now)
+            has_read = True
+        if is_held and not has_read:
+            time.sleep(HELD_PAUSE_S)
+        return has_read
+
+    def _told(self, data: bytes, now: float) -> None:
+        self._heard_at = now
+        try:
+            message = control.decode_from_master(data)
+        except FrameError as error:
+            _LOG.error("the master sent %s", error)
+            return
+        if isinstance(message, control.Routes) and message.term >= self.worker.term and message.epoch > self.worker.epoch:
+            self._connections.adopt(message)
+        self.worker.told(message, now)
+
+    def _perform(self) -> None:
+        for command in self.worker.take_commands():
+            if isinstance(command, SendFrame):
+                self._connections.send(command)
+            else:
+                self._to_master.append(control.encode(command.message))
+        to_master = self._to_master
+        while to_master and self._transport.send(self._master, to_master[0]):
+            to_master.popleft()
+
+    def _beat(self, now: float) -> None:
+        self._beat_at = now + self._config.heartbeat_s
+        self._to_master.append(control.encode(self.worker.heartbeat(self._busy_in())))
+        if now - self._heard_at > self._config.master_timeout_s:
+            why = f"no master was heard of for {self._config.master_timeout_s:g} s"
+            self.worker.exit = self.worker.exit or Exit(EXIT_ORPHANED, why)
+
+    def _leave(self, exit_: Exit) -> Exit:
+        """Send the last figures, and what is still to be said."""
+        self._beat(self._clock())
+        self._perform()
+        return exit_

@@ -1,0 +1,441 @@
+"""The shell around the topology master's decisions: sockets, files, child processes, the clock.
+
+It turns what arrives into events, calls `TopologyMaster.handle`, and performs the commands in order; a Persist is on disk before
+anything behind it is performed. One thread.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import msgspec
+
+from topo.errors import EnvironmentFault, FrameError, TopoError
+from topo.ids import Incarnation, TaskId, WorkerId, new_incarnation
+from topo.master.commands import (
+    Command,
+    Finished,
+    MasterRecord,
+    Persist,
+    RecordError,
+    SendTo,
+    StartWorker,
+    StopWorker,
+    StoreDeadLetters,
+    StorePositions,
+)
+from topo.master.events import (
+    ActivateAsked,
+    DeactivateAsked,
+    DeadLettersWritten,
+    DrainAsked,
+    Event,
+    FromWorker,
+    InHand,
+    KillAsked,
+    LaunchFailed,
+    RestartAsked,
+    Started,
+    Tick,
+    WorkerExited,
+    WorkerLaunched,
+)
+from topo.master.master import TopologyMaster
+from topo.master.outcome import Outcome
+from topo.master.positions import SpoutProgress
+from topo.plan.physical import PhysicalPlan
+from topo.runtime.control_link import ControlLink
+from topo.runtime.crash_notes import read_note
+from topo.runtime.state_folder import TopologyFolder, append_lines, make_socket_folder, remove_socket_folder, write_atomically
+from topo.runtime.transport.security import KeyPair
+from topo.runtime.transport.zmq import new_key_pair
+from topo.runtime.worker_spec import WorkerSpec, parse_identity
+from topo.wire import control
+from topo.wire.codec import Codec
+
+_LOG = logging.getLogger(__name__)
+
+LONGEST_SLEEP_S = 0.5
+PROGRESS_S = 0.25
+"""How often whoever watches is told how it goes."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerEnd:
+    """A worker's process is gone: which life, and how, in words."""
+
+    worker: WorkerId
+    incarnation: Incarnation
+    description: str
+
+
+class Launcher(Protocol):
+    """Where worker processes come from."""
+
+    def start(self, worker: WorkerId, incarnation: Incarnation, spec: WorkerSpec) -> None:
+        """Start a worker. Raises EnvironmentFault when it cannot be."""
+
+    def poll(self) -> list[WorkerEnd]:
+        """Return the workers that have ended since the last call."""
+
+    def stop(self, worker: WorkerId, incarnation: Incarnation, *, kill: bool) -> None:
+        """End a worker: by SIGKILL, or by SIGTERM. One that is gone is fine."""
+
+    def descriptors(self) -> Iterable[int]:
+        """Return descriptors that become readable when a worker ends."""
+
+    def close(self) -> None:
+        """Kill what is left."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What a master runs.
+
+    Attributes:
+        folder: the topology's files.
+        reference: the copied code, `path[:attribute]`, as workers import it.
+        parameters: of the topology function.
+        settings: that replace the topology's own, by public name.
+        foreground: workers end with this process.
+    """
+
+    folder: TopologyFolder
+    plan: PhysicalPlan
+    reference: str
+    code_hash: str
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    foreground: bool = True
+
+
+Watcher = Callable[[dict[str, Any]], None]
+Incident = Callable[[RecordError], None]
+
+
+class MasterShell:
+    """Runs one topology to its end.
+
+    Args:
+        job: what to run. The caller holds the folder's lock.
+        launcher: where workers come from.
+        on_progress: called now and then with the status, in this thread.
+        on_incident: called with each error as it is recorded.
+    """
+
+    def __init__(
+        self,
+        job: Job,
+        launcher: Launcher,
+        on_progress: Watcher | None = None,
+        on_incident: Incident | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._job = job
+        self._launcher = launcher
+        self._on_progress = on_progress
+        self._on_incident = on_incident
+        self._clock = clock
+        self._codec = Codec()
+        self._sockets = make_socket_folder(os.environ)
+        config = job.plan.config
+        self._keys = new_key_pair() if config.transport == "tcp" else None
+        self._worker_keys: dict[tuple[WorkerId, Incarnation], KeyPair] = {}
+        self.link = ControlLink(self._sockets, self._keys, config.host)
+        self._progress: dict[TaskId, SpoutProgress] = _read_progress(job.folder.positions)
+        self.digest = job.plan.digest(job.code_hash)
+        self.master = TopologyMaster(
+            job.plan, self.digest, new_incarnation, _read_record(job.folder.master), self._progress, self._codec
+        )
+        self._asked: list[Event] = []
+        self._outcome: Outcome | None = None
+        self._started_ms = int(time.time() * 1000)
+        self._alive_at = 0.0
+        self._told_at = 0.0
+        self._letters = 0
+
+    def run(self) -> Outcome:
+        """Run the topology to its end, and return how it ended."""
+        self._handle(Started())
+        try:
+            while self._outcome is None:
+                self._turn()
+            self._write_summary(self._outcome)
+            if self._on_progress is not None:
+                self._on_progress(self.status())
+            return self._outcome
+        finally:
+            self._launcher.close()
+            self.link.close()
+            remove_socket_folder(self._sockets)
+
+    def ask(self, event: Event) -> None:
+        """Have an operator's wish handled in the next turn; for signal handlers and callers of the same process."""
+        self._asked.append(event)
+
+    def status(self) -> dict[str, Any]:
+        """Return what `topo status` shows."""
+        status = self.master.topology_status(self._clock())
+        status["master"] = {"pid": os.getpid(), "started_ms": self._started_ms}
+        if self._outcome is not None:
+            status["outcome"] = _outcome_dict(self._outcome)
+        return status
+
+    def _turn(self) -> None:
+        now = self._clock()
+        deadline = self.master.next_deadline()
+        until = min(now + LONGEST_SLEEP_S, self._alive_at, deadline if deadline is not None else now + LONGEST_SLEEP_S)
+        self.link.wait(0 if self._asked else max(0.0, until - now), self._launcher.descriptors())
+        while self._asked:
+            self._handle(self._asked.pop(0))
+        for identity, data in self.link.from_workers():
+            self._from_worker(identity, data)
+        for end in self._launcher.poll():
+            self._worker_ended(end)
+        for identity, data in self.link.from_clients():
+            self._from_client(identity, data)
+        now = self._clock()
+        if (deadline := self.master.next_deadline()) is not None and now >= deadline:
+            self._handle(Tick())
+        if now >= self._alive_at:
+            self._alive_at = now + self._job.plan.config.heartbeat_s
+            alive = control.encode(control.Alive())
+            for slot in self.master.membership.live():
+                if slot.incarnation is not None:
+                    self.link.to_worker(f"{slot.worker}:{slot.incarnation}".encode(), alive)
+        if self._on_progress is not None and now >= self._told_at + PROGRESS_S:
+            self._told_at = now
+            self._on_progress(self.status())
+
+    def _handle(self, event: Event) -> None:
+        for command in self.master.handle(event, self._clock()):
+            self._perform(command)
+
+    # -- what arrives ----------------------------------------------------------------------------------------------------
+
+    def _from_worker(self, identity: bytes, data: bytes) -> None:
+        who = parse_identity(identity)
+        if who is None:
+            _LOG.warning("dropped a message of %r, which is no worker", identity)
+            return
+        try:
+            message = control.decode_from_worker(data, 16 * control.MAX_CONTROL)
+        except FrameError as error:
+            _LOG.warning("worker %s sent %s", who[0], error)
+            return
+        self._handle(FromWorker(*who, message))
+
+    def _worker_ended(self, end: WorkerEnd) -> None:
+        note = self._note(end.worker, end.incarnation)
+        in_hand = None
+        if (found := read_note(note)) is not None:
+            in_hand = InHand(tuple(found.roots), tuple((TaskId(task), position) for task, position in found.positions))
+        for path in (note, self._spec_path(end.worker, end.incarnation)):
+            with contextlib.suppress(OSError):
+                path.unlink()
+        self._worker_keys.pop((end.worker, end.incarnation), None)
+        self._handle(WorkerExited(end.worker, end.incarnation, end.description, in_hand))
+
+    def _from_client(self, identity: bytes, data: bytes) -> None:
+        try:
+            request = control.decode_request(data)
+            reply = control.Reply(ok=True, result=self._answer(request.verb, request.arguments))
+        except TopoError as error:
+            reply = control.Reply(ok=False, error=str(error))
+        except Exception as error:  # a client's odd arguments must not end the topology
+            _LOG.exception("a client's request failed")
+            reply = control.Reply(ok=False, error=f"{type(error).__name__}: {error}")
+        self.link.to_client(identity, control.encode(reply))
+
+    def _answer(self, verb: str, arguments: Mapping[str, Any]) -> Any:
+        if verb == "ping":
+            return {"pid": os.getpid(), "term": self.master.term}
+        if verb == "status":
+            return self.status()
+        wishes: dict[str, Callable[[], Event]] = {
+            "activate": ActivateAsked,
+            "deactivate": DeactivateAsked,
+            "kill": KillAsked,
+            "drain": lambda: DrainAsked(float(arguments.get("within_s", self._job.plan.config.drain_timeout_s))),
+            "restart": lambda: RestartAsked(WorkerId(int(arguments["worker"]))),
+        }
+        if verb not in wishes:
+            raise FrameError(f"the master does not know the verb {verb!r}")
+        self._handle(wishes[verb]())
+        return {}
+
+    # -- what is to be done ----------------------------------------------------------------------------------------------
+
+    def _perform(self, command: Command) -> None:
+        if isinstance(command, SendTo):
+            identity = f"{command.worker}:{command.incarnation}".encode()
+            self.link.to_worker(identity, control.encode(command.message))
+        elif isinstance(command, RecordError):
+            self._record(command)
+        elif isinstance(command, Persist):
+            self._persist(command.record)
+        elif isinstance(command, StartWorker):
+            self._start(command.worker, command.incarnation)
+        elif isinstance(command, StopWorker):
+            self._launcher.stop(command.worker, command.incarnation, kill=command.kill)
+        elif isinstance(command, StorePositions):
+            self._store_positions(command.progress)
+        elif isinstance(command, StoreDeadLetters):
+            self._store_letters(command)
+        elif isinstance(command, Finished):
+            self._outcome = command.outcome
+
+    def _start(self, worker: WorkerId, incarnation: Incarnation) -> None:
+        job, config = self._job, self._job.plan.config
+        keys = KeyPair("", "")
+        if self._keys is not None:
+            keys = self._worker_keys[worker, incarnation] = new_key_pair()
+            self.link.allow_list.replace(pair.public for pair in self._worker_keys.values())
+        spec = WorkerSpec(
+            topology=job.plan.name,
+            worker=worker,
+            incarnation=incarnation,
+            term=self.master.term,
+            reference=job.reference,
+            parameters=dict(job.parameters),
+            settings=dict(job.settings),
+            digest=self.digest,
+            master_endpoint=self.link.worker_endpoint,
+            master_key=self._keys.public if self._keys is not None else "",
+            public_key=keys.public,
+            secret_key=keys.secret,
+            sockets="" if config.transport == "tcp" else str(self._sockets),
+            host=config.host,
+            note=str(self._note(worker, incarnation)),
+            log=str(job.folder.logs / f"worker-{worker}.log"),
+            die_with_parent=job.foreground,
+        )
+        try:
+            write_atomically(self._spec_path(worker, incarnation), msgspec.json.encode(spec))
+            self._launcher.start(worker, incarnation, spec)
+        except EnvironmentFault as error:
+            self._asked.append(LaunchFailed(worker, incarnation, str(error)))
+        else:
+            self._asked.append(WorkerLaunched(worker, incarnation))
+
+    def _spec_path(self, worker: WorkerId, incarnation: Incarnation) -> Path:
+        return spec_path(self._job.folder, worker, incarnation)
+
+    def _note(self, worker: WorkerId, incarnation: Incarnation) -> Path:
+        return self._job.folder.workers / f"{worker}-{incarnation}.note"
+
+    def _persist(self, record: MasterRecord) -> None:
+        kept = {
+            "term": record.term,
+            "epoch": record.epoch,
+            "incarnations": {str(worker): incarnation for worker, incarnation in record.incarnations.items()},
+            "active": record.active,
+            "pid": os.getpid(),
+            "client_endpoint": self.link.client_endpoint,
+            "started_ms": self._started_ms,
+        }
+        write_atomically(self._job.folder.master, json.dumps(kept).encode())
+
+    def _store_positions(self, progress: Mapping[TaskId, SpoutProgress]) -> None:
+        self._progress.update(progress)
+        rows = {task: (kept.position, kept.attempts) for task, kept in self._progress.items()}
+        try:
+            write_atomically(self._job.folder.positions, msgspec.msgpack.encode(rows))
+        except EnvironmentFault as error:
+            self._record(RecordError("PositionsNotStored", str(error)))
+
+    def _store_letters(self, command: StoreDeadLetters) -> None:
+        rows = [self._letter_row(letter) for letter in command.letters]
+        try:
+            append_lines(self._job.folder.dead_letters, rows)
+        except EnvironmentFault as error:
+            # Not confirmed, so the spout keeps the messages and tells of them again.
+            self._record(RecordError("DeadLettersNotStored", str(error)))
+            return
+        self._letters += len(rows)
+        self._asked.append(DeadLettersWritten(command.worker, command.incarnation, command.letters))
+
+    def _letter_row(self, letter: control.DeadLetter) -> bytes:
+        task = self._job.plan.task(letter.task)
+        row = {
+            "at_ms": int(time.time() * 1000),
+            "component": task.component,
+            "task": letter.task,
+            "message": self._codec.unpack_value(letter.position),
+            "values": self._codec.unpack_value(letter.values),
+            "attempts": letter.attempts,
+            "errors": letter.errors,
+        }
+        return json.dumps(row, default=repr).encode()
+
+    def _record(self, error: RecordError) -> None:
+        row = {
+            "at_ms": error.at_ms or int(time.time() * 1000),
+            "kind": error.kind,
+            "message": error.message,
+            "component": error.component,
+            "task": error.task,
+            "worker": error.worker,
+            "file": error.file,
+            "line": error.line,
+            "count": error.count,
+            "traceback": error.traceback,
+        }
+        with contextlib.suppress(EnvironmentFault):
+            append_lines(self._job.folder.errors, [json.dumps(row).encode()])
+        if self._on_incident is not None:
+            self._on_incident(error)
+
+    def _write_summary(self, outcome: Outcome) -> None:
+        summary = {**self.status(), "ended_ms": int(time.time() * 1000), "outcome": _outcome_dict(outcome)}
+        with contextlib.suppress(EnvironmentFault):
+            write_atomically(self._job.folder.summary, json.dumps(summary, default=repr).encode())
+
+
+def spec_path(folder: TopologyFolder, worker: WorkerId, incarnation: Incarnation) -> Path:
+    """Return where the start file of a worker's life is."""
+    return folder.workers / f"{worker}-{incarnation}.json"
+
+
+def _outcome_dict(outcome: Outcome) -> dict[str, Any]:
+    return {
+        "kind": outcome.kind.value,
+        "reason": outcome.reason,
+        "finally_failed": outcome.finally_failed,
+        "dead_letters": outcome.dead_letters,
+        "exit_code": outcome.exit_code,
+    }
+
+
+def _read_record(path: Path) -> MasterRecord | None:
+    """Return what the last master persisted; None when there was none.
+
+    Raises:
+        EnvironmentFault: the file is there and cannot be read; a master that guessed its term could let zombies in.
+    """
+    try:
+        kept = json.loads(path.read_bytes())
+        lives = {WorkerId(int(worker)): Incarnation(life) for worker, life in kept["incarnations"].items()}
+        return MasterRecord(kept["term"], kept["epoch"], lives, kept["active"])
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise EnvironmentFault(f"{path} is damaged ({error}); remove the topology's folder to begin anew") from error
+
+
+def _read_progress(path: Path) -> dict[TaskId, SpoutProgress]:
+    try:
+        rows = msgspec.msgpack.decode(path.read_bytes(), type=dict[int, tuple[bytes, bytes]])
+    except FileNotFoundError:
+        return {}
+    except (OSError, msgspec.MsgspecError) as error:
+        raise EnvironmentFault(f"{path} is damaged ({error}); remove it to read the sources from the beginning") from error
+    return {TaskId(task): SpoutProgress(*kept) for task, kept in rows.items()}

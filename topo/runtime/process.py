@@ -1,0 +1,213 @@
+"""The entry of a worker process: `python -m topo.runtime.process START_FILE`."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import logging
+import os
+import platform
+import signal
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from topo.api.context import TaskContext
+from topo.api.groupings import Custom, CustomGrouping
+from topo.api.spout import BlockingSpout
+from topo.api.topology import Topology
+from topo.config import TopologyConfig
+from topo.errors import TopoError
+from topo.ids import IdSource, TaskId
+from topo.observability.logs import TaskLog, start_logging
+from topo.plan.physical import PhysicalPlan, physical_plan
+from topo.runtime.blocking import BlockingSpoutRunner
+from topo.runtime.code import load_topology
+from topo.runtime.crash_notes import NoteFile
+from topo.runtime.loop import LINK, Connections, Loop, Target
+from topo.runtime.transport.base import Outlet, Transport
+from topo.runtime.transport.security import AllowList, KeyPair
+from topo.runtime.transport.zmq import IpcPlace, TcpPlace, ZmqTransport
+from topo.runtime.watchdog import Watchdog
+from topo.runtime.worker_spec import WorkerSpec, read_spec
+from topo.task.base import Ports, Task, TaskSetup
+from topo.task.events import Inbox
+from topo.task.wiring import task_class
+from topo.task.worker import EXIT_DONE, Exit, HandNote, Worker, busy_component
+from topo.wire import control
+from topo.wire.codec import Codec
+from topo.wire.serializers import SerializerRegistry
+
+_LOG = logging.getLogger("topo.worker")
+_PR_SET_PDEATHSIG = 1
+EXIT_BAD_START = 6
+"""The worker could not build what it was told to run."""
+
+
+def main(arguments: list[str]) -> int:
+    """Run the worker that the start file describes; return the exit code."""
+    spec = read_spec(Path(arguments[0]))
+    if spec.die_with_parent:
+        die_with_parent()
+    log = start_logging(Path(spec.log), worker=spec.worker)
+    try:
+        exit_ = run(spec, log)
+    except TopoError as error:
+        _LOG.error("worker %s cannot start: %s", spec.worker, error)
+        print(f"worker {spec.worker} cannot start: {error}", file=sys.__stderr__)
+        return EXIT_BAD_START
+    _LOG.info("worker %s ends: %s", spec.worker, exit_.why)
+    log.close()
+    return exit_.code
+
+
+def run(spec: WorkerSpec, log: TaskLog) -> Exit:
+    """Build the tasks, register with the master, and work until it is time to leave."""
+    topology, code_hash = load_topology(spec.reference, spec.parameters)
+    config = topology.config.with_settings(spec.settings)
+    plan = physical_plan(replace(topology, name=spec.topology), config)
+    transport = make_transport(spec)
+    note = NoteFile(Path(spec.note))
+    hand = HandNote(note)
+    log.components.update({task.id: task.component for task in plan.tasks})
+    hand.on_change = log.enter
+    mine = plan.workers[spec.worker]
+    tasks = make_tasks(plan, mine, topology, lambda: load_topology(spec.reference, spec.parameters).topology, hand, transport.wake)
+    worker = Worker(spec.worker, spec.incarnation, tasks, hand)
+    inboxes: dict[str, Target] = {}
+    endpoints: list[control.Endpoints] = []
+    for task in mine:
+        bound: list[str] = []
+        for inbox, limit in ((Inbox.DATA, config.max_frame_bytes), (Inbox.CONTROL, config.max_frame_bytes)):
+            name = f"{task}.{inbox.value}"
+            bound.append(transport.bind(name, max_frame=limit))
+            inboxes[name] = (task, inbox)
+        endpoints.append(control.Endpoints(task, bound[0], bound[1], transport.public_key or ""))
+    master = transport.link(LINK, spec.master_endpoint, spec.identity(), spec.master_key or None)
+    loop = Loop(
+        worker,
+        transport,
+        master,
+        inboxes,
+        Connections(transport, plan, frozenset(mine)),
+        config,
+        lambda: busy_component(worker, hand),
+    )
+    for signum in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(signum, lambda *_: loop.stop(Exit(EXIT_DONE, "asked to end")))
+    loop.tell(
+        control.Register(
+            worker=spec.worker,
+            incarnation=spec.incarnation,
+            pid=os.getpid(),
+            host=platform.node(),
+            python=platform.python_version(),
+            digest=plan.digest(code_hash),
+            endpoints=endpoints,
+        )
+    )
+    watchdog = Watchdog(loop, hand, config, lambda: _second_link(spec))
+    watchdog.start()
+    # What was imported lives as long as the process; collecting it again and again costs the hot path a few per cent.
+    gc.collect()
+    gc.freeze()
+    try:
+        return loop.run()
+    finally:
+        watchdog.stop()
+        transport.close(linger_s=0.5)
+        note.close()
+
+
+def make_transport(spec: WorkerSpec) -> ZmqTransport:
+    """Return the transport that the spec asks for."""
+    if spec.sockets:
+        return ZmqTransport(IpcPlace(Path(spec.sockets)))
+    # The master may always be heard; who else may connect, the routes say.
+    keys = KeyPair(spec.public_key, spec.secret_key)
+    return ZmqTransport(TcpPlace(spec.host), keys, AllowList([spec.master_key]))
+
+
+def _second_link(spec: WorkerSpec) -> tuple[Transport, Outlet]:
+    transport = make_transport(spec)
+    return transport, transport.link(LINK, spec.master_endpoint, spec.identity(":w"), spec.master_key or None)
+
+
+def make_tasks(
+    plan: PhysicalPlan,
+    mine: tuple[TaskId, ...],
+    topology: Topology,
+    rebuild: Callable[[], Topology],
+    hand: HandNote,
+    wake: Callable[[], None],
+) -> list[Task]:
+    """Make the tasks of a worker. The first task of a component takes the instance; for each further one the code runs again."""
+    registry = SerializerRegistry()
+    for carried in topology.carried_types:
+        registry.register(carried.cls, carried.code, carried.encode, carried.decode)
+    used: set[int] = set()
+    tasks: list[Task] = []
+    for task_id in mine:
+        spec = plan.task(task_id)
+        component: Any = None
+        source = topology
+        if task_id not in plan.ackers:
+            component = source.component(spec.component).make()
+            if id(component) in used:
+                source = rebuild()
+                component = source.component(spec.component).make()
+            used.add(id(component))
+            if isinstance(component, BlockingSpout):
+                component = BlockingSpoutRunner(component, wake)
+        config = plan.config_of(spec.component)
+        setup = TaskSetup(
+            task=task_id,
+            plan=plan,
+            config=config,
+            component=component,
+            context=make_context(plan, task_id, config),
+            groupings=custom_groupings(source, spec.component),
+        )
+        ports = Ports(IdSource(), time.monotonic, Codec(registry), hand, lambda: int(time.time() * 1000))
+        tasks.append(task_class(plan, task_id, component)(setup, ports))
+    return tasks
+
+
+def make_context(plan: PhysicalPlan, task_id: TaskId, config: TopologyConfig) -> TaskContext:
+    """Return what the task's component is told about itself."""
+    task = plan.task(task_id)
+    return TaskContext(
+        topology=plan.name,
+        component=task.component,
+        task=task_id,
+        task_index=task.index,
+        parallelism=plan.component(task.component).parallelism,
+        config=config,
+        tasks=plan.task_ids,
+    )
+
+
+def custom_groupings(topology: Topology, component: str) -> dict[tuple[str, int], CustomGrouping]:
+    """Return the user's own groupings on what a component emits, by reader and number of its input."""
+    return {
+        (spec.id, number): declared.grouping.grouping
+        for spec in topology.components
+        for number, declared in enumerate(spec.inputs)
+        if declared.source == component and isinstance(declared.grouping, Custom)
+    }
+
+
+def die_with_parent() -> None:
+    """End when the process that started this one does; if it has ended already, at once."""
+    parent = os.getppid()
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if parent == 1 or os.getppid() != parent:
+        raise SystemExit(EXIT_DONE)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,80 @@
+"""A thread that speaks for the worker's loop while user code holds it up.
+
+A loop that turns sends its own heartbeats. When it has not turned for a while, this thread tells the master that the process
+lives, and in which component it is; after `progress_timeout` it tells it that it is stuck, with the stack. Whether to end a
+worker that is stuck is the master's decision. It proves nothing about a process that holds the interpreter's lock.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import traceback
+from collections.abc import Callable
+
+from topo.config import TopologyConfig
+from topo.ids import TaskId
+from topo.runtime.loop import LINK, Loop
+from topo.runtime.transport.base import Transport
+from topo.task.worker import HandNote
+from topo.wire import control
+
+_LONGEST_STACK = 16_384
+
+
+class Watchdog:
+    """Watches one loop, run by the thread that makes this object.
+
+    Args:
+        connect: opens a transport of the thread's own with a link to the master; called only when it is needed.
+    """
+
+    def __init__(self, loop: Loop, hand: HandNote, config: TopologyConfig, connect: Callable[[], tuple[Transport, int]]) -> None:
+        self._loop = loop
+        self._hand = hand
+        self._config = config
+        self._connect = connect
+        self._watched = threading.get_ident()
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="topo-watchdog", daemon=True)
+
+    def start(self) -> None:
+        """Begin to watch."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread."""
+        self._done.set()
+        self._thread.join(timeout=2.0)
+
+    def _run(self) -> None:
+        transport: Transport | None = None
+        outlet = 0
+        told_at: float | None = None
+        while not self._done.wait(self._config.heartbeat_s):
+            turned_at = self._loop.turned_at
+            held_s = self._loop.now() - turned_at
+            if held_s < 2 * self._config.heartbeat_s:
+                continue
+            if transport is None:
+                transport, outlet = self._connect()
+            worker, task = self._loop.worker, self._hand.task
+            component = worker.tasks[task].component_id if task is not None else ""
+            beat = control.Heartbeat(worker.id, worker.incarnation, worker.term, worker.epoch, component)
+            self._send(transport, outlet, control.encode(beat))
+            limit_s = self._config.progress_timeout_s
+            if limit_s is not None and held_s > limit_s and told_at != turned_at:
+                told_at = turned_at
+                stuck = control.Stuck(worker.id, task or TaskId(0), component, held_s, self._stack())
+                self._send(transport, outlet, control.encode(stuck))
+        if transport is not None:
+            transport.close()
+
+    def _send(self, transport: Transport, outlet: int, message: bytes) -> None:
+        transport.wait(0.0)
+        transport.receive(LINK, 1)
+        transport.send(outlet, message)  # type: ignore[arg-type]
+
+    def _stack(self) -> str:
+        frame = sys._current_frames().get(self._watched)
+        return "" if frame is None else "".join(traceback.format_stack(frame))[-_LONGEST_STACK:]

@@ -1,0 +1,69 @@
+"""What a worker process is told at its start, in a file that only its user can read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from topo.errors import EnvironmentFault
+from topo.ids import Incarnation, WorkerId
+
+
+class WorkerSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """One life of one worker.
+
+    Attributes:
+        topology: its name.
+        reference: the code to import: the copied file or package, `path[:attribute]`.
+        parameters: arguments of the topology function.
+        settings: settings that replace the topology's own, by public name.
+        digest: of the plan and the code, which this worker must come to as well.
+        master_endpoint: where the master's link is bound.
+        master_key: its public CURVE key; empty over ipc.
+        public_key, secret_key: this worker's own pair; empty over ipc.
+        sockets: folder of the ipc sockets; empty over tcp.
+        host: address to bind tcp inboxes to.
+        note: path of the in-hand note.
+        log: path of the worker's log.
+        die_with_parent: end when the process that started this one does.
+    """
+
+    topology: str
+    worker: WorkerId
+    incarnation: Incarnation
+    term: int
+    reference: str
+    parameters: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
+    digest: str
+    master_endpoint: str
+    master_key: str = ""
+    public_key: str = ""
+    secret_key: str = ""
+    sockets: str = ""
+    host: str = "127.0.0.1"
+    note: str = ""
+    log: str = ""
+    die_with_parent: bool = False
+
+    def identity(self, suffix: str = "") -> bytes:
+        """Return how the master addresses a connection of this worker."""
+        return f"{self.worker}:{self.incarnation}{suffix}".encode()
+
+
+def read_spec(path: Path) -> WorkerSpec:
+    """Return the spec in a file. Raises EnvironmentFault when it cannot be read."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=WorkerSpec)
+    except (OSError, msgspec.MsgspecError) as error:
+        raise EnvironmentFault(f"cannot read the worker's start file {path}: {error}") from error
+
+
+def parse_identity(identity: bytes) -> tuple[WorkerId, Incarnation] | None:
+    """Return the worker and incarnation that an identity names; None when it is not one of a worker."""
+    parts = identity.split(b":")
+    if len(parts) < 2 or not (parts[0].isdigit() and parts[1].isdigit()):
+        return None
+    return WorkerId(int(parts[0])), Incarnation(int(parts[1]))
