@@ -19,7 +19,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from topo.api.component import Component
@@ -118,6 +118,9 @@ class Task(ABC):
         self._owing: dict[TaskId, InEdge] = {}
         self._confirm_at: float | None = None
         self._keep_alive_at = 0.0
+        self._loss_repeat_at: float | None = None
+        """When dead edges are reported again; None while there is none."""
+        self._blocked_since: float | None = None
         self._ready_told = False
         self._quiet_told: tuple[bool, bool] = (False, False)
         self._received = 0
@@ -152,6 +155,8 @@ class Task(ABC):
         """Take an event at `now` (monotonic seconds); return what is to be performed, in order."""
         self.outbox.at(now)
         self._handlers[type(event)](event, now)
+        if self._blocked_since is not None or self.outbox.is_full:
+            self._note_blocked(now)
         commands = self._commands[:]
         self._commands.clear()
         return commands
@@ -181,9 +186,11 @@ class Task(ABC):
     def statistics(self) -> TaskStatistics:
         """Return a snapshot of what the task has counted."""
         self.counters.frames_out = self.outbox.frames_out
+        if self._blocked_since is not None:
+            self._note_blocked(self.ports.clock())
         levels = {"queue": float(len(self.queue)), "outbox": float(self.outbox.waiting), **self._levels()}
         user = self.context.metrics.snapshot()
-        return TaskStatistics(self.counters, levels, self._latencies(), {"metrics": user})
+        return TaskStatistics(replace(self.counters), levels, self._latencies(), {"metrics": user})
 
     def validate(self) -> None:
         """Assert the invariants."""
@@ -227,6 +234,11 @@ class Task(ABC):
         return not self.outbox.is_full
 
     @property
+    def _has_input(self) -> bool:
+        """Whether there is something to take in, were there room for what comes of it."""
+        return bool(self.queue)
+
+    @property
     def _has_ended(self) -> bool:
         """Whether no input will come any more, replays aside."""
         return bool(self.inputs) and all(edge.status is EdgeStatus.FINISHED for edge in self.inputs.values())
@@ -250,16 +262,16 @@ class Task(ABC):
         """Let out what is buffered."""
         self.outbox.flush()
 
-    def _on_go(self, epoch: Epoch, now: float) -> None:
+    def _on_go(self, epoch: Epoch, now: float) -> None:  # noqa: B027
         """Every task is ready."""
 
-    def _on_activate(self, active: bool, now: float) -> None:
+    def _on_activate(self, active: bool, now: float) -> None:  # noqa: B027
         """The user pauses or resumes the topology."""
 
-    def _on_dead_letters_stored(self, ids: tuple[int, ...], now: float) -> None:
+    def _on_dead_letters_stored(self, ids: tuple[int, ...], now: float) -> None:  # noqa: B027
         """Dead letters are on disk."""
 
-    def _close_component(self) -> None:
+    def _close_component(self) -> None:  # noqa: B027
         """Call the user's last callback."""
 
     def _deadlines(self, now: float) -> list[float | None]:
@@ -268,7 +280,7 @@ class Task(ABC):
         silent = self.outbox.unconfirmed_since()
         lost = None if silent is None else silent[1] + self._silence_limit_s
         keep_alive = self._keep_alive_at if self.queue else None
-        return [flush, self._confirm_at, self._errors.next_deadline, lost, keep_alive]
+        return [flush, self._confirm_at, self._errors.next_deadline, lost, keep_alive, self._loss_repeat_at]
 
     def _levels(self) -> dict[str, float]:
         return {}
@@ -300,8 +312,7 @@ class Task(ABC):
             self.counters.fenced_frames += 1
             return
         if frame.kind is FrameKind.CONFIRM:
-            if self.outbox.confirm(sender, frame.number):
-                self._flush(now)
+            self.outbox.confirm(sender, frame.number)
             return
         edge = self.inputs.get(sender)
         if edge is None:
@@ -317,9 +328,9 @@ class Task(ABC):
             self.counters.duplicate_frames += 1
         else:
             self.counters.gaps += 1
-            self._tell(
-                EdgeLost(task=self.id, epoch=self.epoch, sender=sender, why=f"expected {edge.expected}, got {frame.number}")
-            )
+            if arrival is Arrival.GAP:
+                self._tell_lost(sender, f"frame {edge.expected} is missing, frame {frame.number} came")
+                self._loss_repeat_at = now + EDGE_LOST_REPEAT_S
 
     def _processed(self, edge: InEdge, frame: Frame, now: float) -> None:
         """Note that a frame is done, and confirm it soon."""
@@ -373,7 +384,7 @@ class Task(ABC):
         self._local = event.local
         self.queue.clear()
         self._owing.clear()
-        self._confirm_at = None
+        self._confirm_at = self._loss_repeat_at = None
         self._ready_told = False
         self._quiet_told = (False, False)
         self._received = 0
@@ -428,19 +439,21 @@ class Task(ABC):
         if silent is not None and now >= silent[1] + self._silence_limit_s:
             target, since = silent
             self.outbox.edges[target].unconfirmed_since = now
-            why = f"task {target} confirmed nothing for {now - since:.0f} s"
-            self._tell(EdgeLost(task=self.id, epoch=self.epoch, sender=target, why=why))
-        if any(edge.status is EdgeStatus.DEAD for edge in self.inputs.values()):
-            self._repeat_loss(now)
-
-    _loss_repeat_at = 0.0
-
-    def _repeat_loss(self, now: float) -> None:
-        if now >= self._loss_repeat_at:
+            self._tell_lost(target, f"task {target} confirmed nothing for {now - since:.0f} s")
+        if self._loss_repeat_at is not None and now >= self._loss_repeat_at:
             self._loss_repeat_at = now + EDGE_LOST_REPEAT_S
             for edge in self.inputs.values():
                 if edge.status is EdgeStatus.DEAD:
-                    self._tell(EdgeLost(task=self.id, epoch=self.epoch, sender=edge.sender, why="frames were lost"))
+                    self._tell_lost(edge.sender, "frames were lost")
+
+    def _note_blocked(self, now: float) -> None:
+        """Count the time since the last call if the task was blocked then, and note whether it is now."""
+        if self._blocked_since is not None:
+            self.counters.blocked_s += now - self._blocked_since
+        self._blocked_since = now if not self._may_act and self._has_input else None
+
+    def _tell_lost(self, peer: TaskId, why: str) -> None:
+        self._tell(EdgeLost(task=self.id, epoch=self.epoch, sender=peer, why=why))
 
     # -- the end ---------------------------------------------------------------------------------------------------------
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from array import array
+from itertools import pairwise
 from typing import Any
 
 from topo.api.bolt import BasicBolt, Bolt
@@ -44,8 +45,8 @@ class Batch:
             starts = [0]
             for count in frame.count_list():
                 starts.append(starts[-1] + count)
-            self.roots: list[Any] = [tuple(flat_roots[a:b]) for a, b in zip(starts, starts[1:], strict=False)]
-            self.edges: list[Any] = [tuple(flat_edges[a:b]) for a, b in zip(starts, starts[1:], strict=False)]
+            self.roots: list[Any] = [tuple(flat_roots[a:b]) for a, b in pairwise(starts)]
+            self.edges: list[Any] = [tuple(flat_edges[a:b]) for a, b in pairwise(starts)]
         else:
             self.roots, self.edges = flat_roots, flat_edges
 

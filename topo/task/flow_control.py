@@ -63,8 +63,13 @@ class OutEdge:
         return leaves
 
     def confirm(self, number: int, now: float) -> list[Frame | bytes]:
-        """Note that everything up to `number` is processed; return the waiting frames that may leave now, in order."""
+        """Note that everything up to `number` is processed; return the waiting frames that may leave now, in order.
+
+        A number that is known already is a sign of life: the receiver has frames and has not got to them.
+        """
         if number <= self.confirmed:
+            if self.unconfirmed_since is not None:
+                self.unconfirmed_since = now
             return []
         first_waiting = self.next_number - len(self.waiting)
         self.confirmed = min(number, first_waiting - 1)
@@ -102,6 +107,9 @@ class Arrival(Enum):
     NEXT = "next"
     DUPLICATE = "duplicate"
     GAP = "gap"
+    """Frames before it are missing: the edge has died of it."""
+    DEAD = "dead"
+    """The edge was dead before."""
 
 
 class InEdge:
@@ -120,7 +128,7 @@ class InEdge:
     def accept(self, number: int) -> Arrival:
         """Judge the number of an arriving frame; at a gap the edge dies."""
         if self.status is EdgeStatus.DEAD:
-            return Arrival.GAP
+            return Arrival.DEAD
         if number == self.expected:
             self.expected = number + 1
             return Arrival.NEXT

@@ -1,7 +1,8 @@
 """The sending half of a task: one buffer for each edge and stream, frames cut from them, and the window of each edge.
 
 A frame leaves when its batch is full, when the task goes idle, or when the oldest row is `flush_interval` old; it waits here when
-the edge's window is full. Nothing is ever refused: a task whose outbox `is_full` stops taking input instead.
+the edge's window is full. Rows that are due while there is no room go on gathering, and leave with the confirmation that makes
+room. Nothing is ever refused: a task whose outbox `is_full` stops taking input instead.
 """
 
 from __future__ import annotations
@@ -55,6 +56,8 @@ class Outbox:
         self._stamp = Stamp(0, 0, 0)
         self._now = 0.0
         self._oldest: float | None = None
+        self._starved: set[TaskId] = set()
+        """Targets whose rows were due when their edge had no room."""
 
     def open(self, stamp: Stamp, edges: Iterable[OutEdge]) -> None:
         """Begin an epoch: forget what has not left, and send under a new stamp."""
@@ -63,6 +66,7 @@ class Outbox:
         self._buffers.clear()
         self.waiting = 0
         self._oldest = None
+        self._starved.clear()
 
     def at(self, now: float) -> None:
         """Tell the time to the calls that follow."""
@@ -75,13 +79,13 @@ class Outbox:
 
     @property
     def oldest(self) -> float | None:
-        """When the oldest row that has not been cut into a frame came in; None when all buffers are empty."""
+        """When the first row since the last `flush` came in; None when there was none."""
         return self._oldest
 
     @property
     def is_quiet(self) -> bool:
         """Whether everything has left and has been processed by its receiver."""
-        return self._oldest is None and all(edge.is_confirmed for edge in self.edges.values())
+        return self._oldest is None and not self._starved and all(edge.is_confirmed for edge in self.edges.values())
 
     @property
     def sent(self) -> int:
@@ -110,15 +114,12 @@ class Outbox:
 
     def signal(self, target: TaskId, make: Callable[[Stamp, TaskId, int], Frame]) -> None:
         """Send a frame that must not overtake the rows before it."""
-        for (buffered_for, stream), buffer in self._buffers.items():
-            if buffered_for == target:
-                for piece in buffer.flush():
-                    self._send_rows(target, stream, buffer, piece)
+        self._flush_edge(target)
         edge = self.edges[target]
         self._offer(edge, make(self._stamp, target, edge.next_number))
 
     def flush(self) -> None:
-        """Cut frames of all that is buffered; rows for an edge without room go on gathering."""
+        """Cut frames of all that is buffered for edges that have room."""
         self._oldest = None
         for (target, stream), buffer in self._buffers.items():
             if len(buffer):
@@ -126,18 +127,19 @@ class Outbox:
                     for piece in buffer.flush():
                         self._send_rows(target, stream, buffer, piece)
                 else:
-                    self._oldest = self._now
+                    self._starved.add(target)
 
-    def confirm(self, target: TaskId, number: int) -> bool:
-        """Take a confirmation; send what may leave now. Returns whether frames or rows had been waiting for it."""
+    def confirm(self, target: TaskId, number: int) -> None:
+        """Take a confirmation; send what may leave now."""
         edge = self.edges.get(target)
         if edge is None:
-            return False
+            return
         released = edge.confirm(number, self._now)
         self.waiting -= len(released)
         inbox = Inbox.CONTROL if edge.inbox_is_control else Inbox.DATA
         self._commands.extend([SendFrame(target, inbox, frame) for frame in released])
-        return bool(released) or self._oldest is not None
+        if target in self._starved and edge.has_room:
+            self._flush_edge(target)
 
     def unconfirmed_since(self) -> tuple[TaskId, float] | None:
         """Return the edge whose receiver has been silent for longest, and since when."""
@@ -146,6 +148,13 @@ class Outbox:
             return None
         since, target = min(silent)
         return target, since
+
+    def _flush_edge(self, target: TaskId) -> None:
+        self._starved.discard(target)
+        for (buffered_for, stream), buffer in self._buffers.items():
+            if buffered_for == target:
+                for piece in buffer.flush():
+                    self._send_rows(target, stream, buffer, piece)
 
     def _send_rows(self, target: TaskId, stream: int, buffer: EdgeBuffer, columns: Columns) -> None:
         edge = self.edges[target]

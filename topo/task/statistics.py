@@ -44,6 +44,7 @@ class Counters:
     """Frames of a sender that is not, or no longer, in the routes."""
     duplicate_frames: int = 0
     gaps: int = 0
+    """Frames that came after others that were lost."""
     stale_tuples: int = 0
     """Inputs of an older epoch that user code acked or failed without effect."""
     busy_s: float = 0.0
