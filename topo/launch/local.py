@@ -1,86 +1,171 @@
-"""Workers as child processes of the master."""
+"""Workers as child processes of the topology master, on this machine."""
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterable
+import sysconfig
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 
+import topo
 from topo.errors import EnvironmentFault
 from topo.ids import Incarnation, WorkerId
+from topo.launch.exits import count_oom_kills, describe_exit, tail_of
 from topo.runtime.master import WorkerEnd, spec_path
 from topo.runtime.state_folder import TopologyFolder
 from topo.runtime.worker_spec import WorkerSpec
 
-Life = tuple[WorkerId, Incarnation]
+WORKER_COMMAND = (sys.executable, "-P", "-m", "topo.runtime.process")
+"""What a worker runs, before the path of its start file. `-P` keeps the working folder from shadowing installed packages."""
+
+_MAX_OUTPUT_BYTES = 4 * 1024 * 1024
+_REAP_S = 5.0
+_SECRET_WORDS = ("KEY", "PASSWORD", "SECRET", "TOKEN")
 
 
 @dataclass(slots=True)
 class _Child:
     process: subprocess.Popen[bytes]
-    descriptor: int
+    descriptor: int | None
+    output: Path
+    output_begin: int
+    oom_kills: int
 
 
 class LocalLauncher:
-    """Starts a process for each worker, in a session of its own, so that a terminal's Ctrl-C reaches the master alone."""
+    """Starts workers in sessions of their own: a terminal's Ctrl-C reaches the foreground process alone, which then decides.
 
-    def __init__(self, folder: TopologyFolder, die_with_parent: bool) -> None:
+    Start workers from the main thread: Linux ends a worker that asked to die with its parent when the *thread* that started
+    it ends.
+
+    What a worker or its libraries write past Python's streams goes to `logs/worker-N.out`, kept within bounds at each start.
+    """
+
+    def __init__(self, folder: TopologyFolder, command: Sequence[str] = WORKER_COMMAND) -> None:
         self._folder = folder
-        self._children: dict[Life, _Child] = {}
-        self.die_with_parent = die_with_parent
+        self._command = list(command)
+        self._children: dict[tuple[WorkerId, Incarnation], _Child] = {}
 
     def start(self, worker: WorkerId, incarnation: Incarnation, spec: WorkerSpec) -> None:
-        """Start a worker. Raises EnvironmentFault when the system cannot."""
-        command = [sys.executable, "-m", "topo.runtime.process", str(spec_path(self._folder, worker, incarnation))]
+        """Start a worker, whose start file is written.
+
+        Raises:
+            EnvironmentFault: the process cannot be made.
+        """
+        start_file = spec_path(self._folder, worker, incarnation)
+        output = self._folder.logs / f"worker-{worker}.out"
         try:
-            with open(self._folder.logs / f"worker-{worker}.out", "ab") as out:
-                process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True)
-            descriptor = os.pidfd_open(process.pid)
+            begin = _bound(output)
+            with open(os.open(output, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab") as file:
+                process = subprocess.Popen(
+                    [*self._command, str(start_file)],
+                    stdin=subprocess.DEVNULL,
+                    stdout=file,
+                    stderr=file,
+                    env=worker_environment(os.environ),
+                    start_new_session=True,
+                )
         except OSError as error:
-            raise EnvironmentFault(f"cannot start worker {worker}: {error}") from error
-        self._children[worker, incarnation] = _Child(process, descriptor)
+            raise EnvironmentFault(f"cannot start worker {worker} of {spec.topology}: {error}") from error
+        self._children[worker, incarnation] = _Child(process, _watch(process.pid), output, begin, count_oom_kills())
 
     def poll(self) -> list[WorkerEnd]:
-        """Return the workers that have ended since the last call."""
+        """Return the workers that have ended since the last call, and end what processes they have left behind."""
         ended = []
         for (worker, incarnation), child in list(self._children.items()):
-            code = child.process.poll()
-            if code is not None:
-                os.close(child.descriptor)
+            if _has_ended(child.process):
+                self._reap(child)
                 del self._children[worker, incarnation]
-                ended.append(WorkerEnd(worker, incarnation, describe_exit(code)))
+                ended.append(WorkerEnd(worker, incarnation, self._describe(child)))
         return ended
 
     def stop(self, worker: WorkerId, incarnation: Incarnation, *, kill: bool) -> None:
-        """End a worker: by SIGKILL, or by SIGTERM."""
+        """End a worker: by SIGKILL together with its own children, or by SIGTERM. One that is gone is fine."""
         child = self._children.get((worker, incarnation))
         if child is not None:
-            with contextlib.suppress(ProcessLookupError):
-                child.process.send_signal(signal.SIGKILL if kill else signal.SIGTERM)
+            _signal(child.process, signal.SIGKILL if kill else signal.SIGTERM, group=kill)
 
     def descriptors(self) -> Iterable[int]:
-        """Return descriptors that become readable when a worker ends."""
-        return [child.descriptor for child in self._children.values()]
+        """Return descriptors that become readable when a worker ends; none where the system has no such thing."""
+        return [child.descriptor for child in self._children.values() if child.descriptor is not None]
+
+    def pids(self) -> dict[WorkerId, int]:
+        """The processes that run."""
+        return {worker: child.process.pid for (worker, _), child in self._children.items()}
 
     def close(self) -> None:
-        """Kill what is left, and wait for it."""
+        """Kill what is left. Idempotent."""
         for child in self._children.values():
-            with contextlib.suppress(ProcessLookupError):
-                child.process.kill()
+            _signal(child.process, signal.SIGKILL, group=True)
         for child in self._children.values():
-            child.process.wait()
-            os.close(child.descriptor)
+            self._reap(child)
         self._children.clear()
 
+    def _reap(self, child: _Child) -> None:
+        # Before the process is reaped its group cannot be anyone else's.
+        _signal(child.process, signal.SIGKILL, group=True)
+        with suppress(subprocess.TimeoutExpired):
+            child.process.wait(_REAP_S)
+        if child.descriptor is not None:
+            os.close(child.descriptor)
+            child.descriptor = None
 
-def describe_exit(code: int) -> str:
-    """Say in words how a process ended."""
-    if code >= 0:
-        return f"exited with {code}"
-    name = signal.Signals(-code).name if -code in set(signal.Signals) else f"signal {-code}"
-    hint = ", perhaps for lack of memory" if -code == signal.SIGKILL else ""
-    return f"killed by {name}{hint}"
+    def _describe(self, child: _Child) -> str:
+        oom_killed = count_oom_kills() > child.oom_kills
+        return describe_exit(child.process.returncode, tail_of(child.output, child.output_begin), oom_killed)
+
+
+def worker_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """The environment that a worker gets: without topo's secrets, with topo importable and crashes told with their line.
+
+    Variables that are not topo's own are left alone: user code may need them.
+    """
+    kept = {
+        name: value
+        for name, value in environment.items()
+        if not (name.startswith("TOPO_") and any(word in name for word in _SECRET_WORDS))
+    }
+    source = str(Path(topo.__file__).parents[1])
+    if source not in (sysconfig.get_path("purelib"), sysconfig.get_path("platlib")):
+        present = kept.get("PYTHONPATH", "")
+        kept["PYTHONPATH"] = f"{present}{os.pathsep}{source}" if present else source
+    kept.setdefault("PYTHONFAULTHANDLER", "1")
+    return kept
+
+
+def _bound(output: Path) -> int:
+    """Keep a file that has grown too large as `NAME.1`; return where new output begins."""
+    size = output.stat().st_size if output.exists() else 0
+    if size <= _MAX_OUTPUT_BYTES:
+        return size
+    output.replace(output.with_name(f"{output.name}.1"))
+    return 0
+
+
+def _watch(pid: int) -> int | None:
+    try:
+        return os.pidfd_open(pid)
+    except (AttributeError, OSError):
+        return None
+
+
+def _has_ended(process: subprocess.Popen[bytes]) -> bool:
+    """Whether it has; leaves it to be reaped."""
+    try:
+        return os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+    except ChildProcessError:
+        return True
+
+
+def _signal(process: subprocess.Popen[bytes], number: int, *, group: bool) -> None:
+    if process.returncode is None:
+        with suppress(ProcessLookupError, PermissionError):
+            if group:
+                os.killpg(process.pid, number)
+            else:
+                os.kill(process.pid, number)

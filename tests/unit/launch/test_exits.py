@@ -1,0 +1,47 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from topo.launch.exits import count_oom_kills, describe_exit, tail_of
+
+FAULT = """Fatal Python error: Segmentation fault
+
+Current thread 0x00007f (most recent call first):
+  File "/home/me/words.py", line 12 in execute
+  File "/home/me/other.py", line 3 in run
+"""
+
+
+@pytest.mark.parametrize(
+    ("code", "last_words", "oom_killed", "described"),
+    [
+        (0, "", False, "exited"),
+        (-9, "", False, "killed by signal 9 (SIGKILL)"),
+        (-9, "", True, "killed by signal 9 (SIGKILL), out of memory: the kernel ended it"),
+        (-15, "noise", True, "killed by signal 15 (SIGTERM)"),
+        (-11, FAULT, False, "killed by signal 11 (SIGSEGV) in /home/me/words.py, line 12"),
+        (-63, "", False, "killed by signal 63 (unknown)"),
+        (1, "", False, "exit code 1"),
+        (1, "Traceback\n  File\nValueError: odd\n\n", False, "exit code 1: ValueError: odd"),
+        (1, "Traceback\nMemoryError", False, "exit code 1, out of memory: MemoryError"),
+        (137, "", False, "exit code 137 (signal 9, SIGKILL, in a child process)"),
+        (255, "", False, "exit code 255"),
+    ],
+)
+def test_an_exit_is_told_in_words(code: int, last_words: str, oom_killed: bool, described: str) -> None:
+    assert describe_exit(code, last_words, oom_killed) == described
+
+
+def test_the_tail_of_a_file_begins_where_its_process_did(tmp_path: Path) -> None:
+    path = tmp_path / "out"
+    assert tail_of(path) == ""
+    path.write_bytes(b"old\nnew\xff\n")
+    assert tail_of(path, 4) == "new\N{REPLACEMENT CHARACTER}\n"
+    path.write_bytes(b"x" * 100_000 + b"end")
+    assert len(tail_of(path)) < 10_000 and tail_of(path).endswith("xend")
+
+
+def test_oom_kills_are_counted_or_none() -> None:
+    assert count_oom_kills() >= 0

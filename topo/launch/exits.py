@@ -1,0 +1,70 @@
+"""How a process ended, in words."""
+
+from __future__ import annotations
+
+import re
+import signal
+from pathlib import Path
+
+_SHELL_SIGNAL = 128
+_TAIL_BYTES = 8192
+_CRASH_LINE = re.compile(r'most recent call first\):\n\s+File "(?P<file>[^"]+)", line (?P<line>\d+)')
+
+
+def describe_exit(code: int, last_words: str = "", oom_killed: bool = False) -> str:
+    """Say how a process ended.
+
+    Args:
+        code: as `subprocess` gives it: the exit code, or the negative number of the signal that killed it.
+        last_words: the end of what it wrote to standard error.
+        oom_killed: the kernel has killed something for want of memory while the process ran.
+    """
+    if code < 0:
+        described = f"killed by signal {-code} ({_signal_name(-code)})"
+        if code == -signal.SIGKILL and oom_killed:
+            return f"{described}, out of memory: the kernel ended it"
+        if crash := _CRASH_LINE.search(last_words):
+            return f"{described} in {crash['file']}, line {crash['line']}"
+        return described
+    if code == 0:
+        return "exited"
+    described = f"exit code {code}"
+    if code > _SHELL_SIGNAL and (name := _signal_name(code - _SHELL_SIGNAL)) != "unknown":
+        described += f" (signal {code - _SHELL_SIGNAL}, {name}, in a child process)"
+    lines = last_words.strip().splitlines()
+    if not lines:
+        return described
+    if lines[-1].startswith("MemoryError"):
+        return f"{described}, out of memory: {lines[-1]}"
+    return f"{described}: {lines[-1].strip()[:300]}"
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return "unknown"
+
+
+def tail_of(path: Path, begin: int = 0) -> str:
+    """The last of what was written to a file behind its first `begin` bytes; empty when it cannot be read."""
+    try:
+        with path.open("rb") as file:
+            end = file.seek(0, 2)
+            file.seek(max(begin, end - _TAIL_BYTES))
+            return file.read().decode(errors="replace")
+    except OSError:
+        return ""
+
+
+def count_oom_kills() -> int:
+    """How often the kernel has killed a process for want of memory: in this control group, or else on the machine."""
+    try:
+        group = next(line for line in Path("/proc/self/cgroup").read_text().splitlines() if line.startswith("0::"))
+        counters = Path("/sys/fs/cgroup" + group.removeprefix("0::"), "memory.events").read_text()
+    except (OSError, StopIteration):
+        try:
+            counters = Path("/proc/vmstat").read_text()
+        except OSError:
+            return 0
+    return next((int(line.split()[1]) for line in counters.splitlines() if line.startswith("oom_kill ")), 0)
