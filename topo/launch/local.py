@@ -12,7 +12,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-import topo
 from topo.errors import EnvironmentFault
 from topo.ids import Incarnation, WorkerId
 from topo.launch.exits import count_oom_kills, describe_exit, tail_of
@@ -130,7 +129,7 @@ def worker_environment(environment: Mapping[str, str]) -> dict[str, str]:
         for name, value in environment.items()
         if not (name.startswith("TOPO_") and any(word in name for word in _SECRET_WORDS))
     }
-    source = str(Path(topo.__file__).parents[1])
+    source = str(Path(__file__).parents[2])
     if source not in (sysconfig.get_path("purelib"), sysconfig.get_path("platlib")):
         present = kept.get("PYTHONPATH", "")
         kept["PYTHONPATH"] = f"{present}{os.pathsep}{source}" if present else source
