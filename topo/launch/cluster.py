@@ -52,7 +52,7 @@ def run_foreground(
         end_leftovers(job.folder)
         if on_start is not None:
             on_start(job.folder)
-        shell = MasterShell(job, LocalLauncher(job.folder, die_with_parent=True), on_progress, on_incident)
+        shell = MasterShell(job, LocalLauncher(job.folder), on_progress, on_incident)
         with _ending_on_signals(shell, job.plan.config.drain_timeout_s):
             return shell.run()
 

@@ -46,7 +46,7 @@ def run_stored(folder: TopologyFolder) -> int:
     end_leftovers(folder)
     folder.summary.unlink(missing_ok=True)
     job = stored_job(folder)
-    shell = MasterShell(job, LocalLauncher(folder, job.foreground))
+    shell = MasterShell(job, LocalLauncher(folder))
     asked: list[int] = []
 
     def end(signum: int, _frame: object) -> None:

@@ -75,22 +75,24 @@ class HandNote:
         self._note = note
         self.spouts: list[SpoutTask] = []
         self.task: TaskId | None = None
-        """The task whose user code is running; read by the watchdog."""
+        """The task that is at work; read by the watchdog."""
         self.on_change: Callable[[TaskId | None], None] = lambda _task: None
-        """Told which task's code runs next; the worker's log names it."""
+        """Told which task is at work next; the worker's log names it."""
 
     def hold(self, task: TaskId, roots: bytes) -> None:
         """The task runs user code on tuples of these roots (packed words)."""
-        self.task = task
-        self.on_change(task)
         positions = [(spout.id, position) for spout in self.spouts for position in spout.positions_of(roots)]
         self._note.write(task, roots, positions)
 
     def release(self) -> None:
         """Nothing is in hand."""
-        self.task = None
-        self.on_change(None)
         self._note.clear()
+
+    def enter(self, task: TaskId | None) -> None:
+        """A task is at work from now on, or none is."""
+        if task != self.task:
+            self.task = task
+            self.on_change(task)
 
 
 class Worker:
@@ -109,6 +111,7 @@ class Worker:
         self.exit: Exit | None = None
         self.epoch = Epoch(0)
         self.term = 0
+        self._hand = hand
         self._local = frozenset(self.tasks)
         self._hand_over: deque[tuple[Task, FrameArrived]] = deque()
         self._out: list[Command] = []
@@ -213,10 +216,12 @@ class Worker:
         while self._hand_over:
             target, arrival = self._hand_over.popleft()
             self._perform(target, arrival, now)
+        self._hand.enter(None)
 
     def _perform(self, task: Task, event: Event, now: float) -> None:
         if self.exit is not None and self.exit.code != EXIT_DONE:
             return
+        self._hand.enter(task.id)
         try:
             commands = task.handle(event, now)
         except FrameworkBug:
