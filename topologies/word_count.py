@@ -71,7 +71,9 @@ class Report(BasicBolt):
         self.counts.clear()
 
     def cleanup(self) -> None:
-        for word, count in nlargest(self.top, self.counts.items(), key=by_count):
+        top = nlargest(self.top, self.counts.items(), key=by_count)
+        print(f"The {len(top)} most frequent words:")
+        for word, count in top:
             print(f"{count:>12,}  {word}")
 
 
@@ -80,21 +82,21 @@ def by_count(entry: tuple[str, int]) -> tuple[int, str]:
     return entry[1], entry[0]
 
 
-def topology(path: str = "", repeat: int = 0, top: int = 20, splits: int = 1, counts: int = 1) -> Topology:
+def topology(path: str = "", repeat: int = 1, top: int = 20, splits: int = 1, counts: int = 1) -> Topology:
     """Build the topology.
 
     Args:
         path: a file or a folder to read; the standard library's sources by default.
-        repeat: how often to read it; by default once, and the standard library often enough to last a few seconds.
+        repeat: how often to read it.
         top: how many words to print.
         splits: tasks that split lines.
         counts: tasks that count words.
     """
     if path:
-        lines = TextFileSpout(path, repeat=repeat or 1)
+        lines = TextFileSpout(path, repeat=repeat)
     else:
         library = sysconfig.get_path("stdlib")
-        lines = TextFileSpout(library, pattern="*.py", exclude=("site-packages", "dist-packages"), repeat=repeat or 2)
+        lines = TextFileSpout(library, pattern="*.py", exclude=("site-packages", "dist-packages"), repeat=repeat)
     builder = TopologyBuilder("word-count")
     builder.set_spout("lines", lines)
     builder.set_bolt("split", Split(), splits).shuffle_grouping("lines")

@@ -1,0 +1,51 @@
+"""`topo dead-letters`: the messages that were given up."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from topo_cli.options import examples, name_argument, reading_options
+
+
+@click.command(epilog=examples("topo dead-letters enrichment", "topo dead-letters enrichment --json | jq '.[].values'"))
+@name_argument
+@click.option(
+    "-n", "--number", type=click.IntRange(min=1), default=20, show_default=True, help="How many, the latest; JSON has all."
+)
+@reading_options
+def command(name: str, number: int, home: Path, as_json: bool) -> None:
+    """Show the messages of topology NAME that failed as often as `attempts` allows, and were stored and given up."""
+    from topo.runtime.state_folder import read_json_lines
+    from topo_cli.known import find_topology
+    from topo_cli.output import print_json, talk
+
+    folder = find_topology(name, home)
+    rows = read_json_lines(folder.dead_letters)
+    if as_json:
+        print_json(rows)
+        return
+    if not rows:
+        talk(f"no dead letters in {folder.name}")
+        return
+    _print(rows[-number:])
+    if len(rows) > number:
+        talk(f"the latest {number} of {len(rows):,}; all of them: {folder.dead_letters}")
+
+
+def _print(rows: list[dict[str, Any]]) -> None:
+    from topo_cli.output import clock_time, make_console
+    from topo_cli.tables import Column, fitted_table
+
+    console = make_console()
+    columns = [
+        Column("at", lambda row: clock_time(row["at_ms"]), 20),
+        Column("spout", lambda row: row["component"], 50, is_text=True),
+        Column("message", lambda row: repr(row["message"]), 90, is_text=True),
+        Column("attempts", lambda row: str(row["attempts"]), 40),
+        Column("values", lambda row: ", ".join(map(repr, row["values"])), 100, is_text=True),
+        Column("last error", lambda row: row["errors"][-1] if row["errors"] else "", 80, is_text=True),
+    ]
+    console.print(fitted_table(console, rows, columns))

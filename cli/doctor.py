@@ -1,0 +1,179 @@
+"""`topo doctor`: whether this machine can run topologies."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import click
+
+from topo_cli.exits import Exit
+from topo_cli.options import examples, reading_options
+
+_LEAST_LIBZMQ = (4, 3, 5)
+_LEAST_FILES = 1024
+_LEAST_FREE_BYTES = 1 << 30
+_LONGEST_IPC_PATH = 107
+"""Bytes that the address of a Unix socket can have."""
+_SOCKET_NAME = "12345.control-1234567890"
+"""As long as the names of sockets get."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What a check has found.
+
+    Attributes:
+        state: "ok"; "warning" when topologies run, but not as they should; "error" when they do not.
+        detail: what there is, and the fix where it is wrong.
+    """
+
+    check: str
+    state: str
+    detail: str
+
+
+@click.command(epilog=examples("topo doctor", "topo doctor --json"))
+@reading_options
+def command(home: Path, as_json: bool) -> None:
+    """Check what topologies need of this machine, and say how to mend what is wrong; exits 1 if something is."""
+    from topo_cli.output import print_json
+
+    found = [_found(name, check, home) for name, check in CHECKS.items()]
+    if as_json:
+        print_json([asdict(finding) for finding in found])
+    else:
+        for finding in found:
+            color = {"ok": "green", "warning": "yellow", "error": "red"}[finding.state]
+            click.secho(f"{finding.state:<8}", fg=None if os.environ.get("NO_COLOR") else color, nl=False)
+            click.echo(f"{finding.check}: {finding.detail}")
+    if any(finding.state == "error" for finding in found):
+        raise SystemExit(Exit.FAILED)
+
+
+def _found(name: str, check: Callable[[Path], tuple[str, str]], home: Path) -> Finding:
+    from topo.errors import TopoError
+
+    try:
+        return Finding(name, *check(home))
+    except (OSError, TopoError) as error:
+        return Finding(name, "error", str(error))
+
+
+def _libzmq(_home: Path) -> tuple[str, str]:
+    import zmq
+
+    version = zmq.zmq_version()
+    if zmq.zmq_version_info() < _LEAST_LIBZMQ:
+        return "error", f"{version} has known faults; pip install --upgrade pyzmq"
+    return "ok", version
+
+
+def _curve(_home: Path) -> tuple[str, str]:
+    import zmq
+
+    if not zmq.has("curve"):
+        return "warning", "this libzmq cannot encrypt: transport=tcp off loopback is refused; pip install --force-reinstall pyzmq"
+    return "ok", "available"
+
+
+def _state_folder(home: Path) -> tuple[str, str]:
+    from topo.runtime.state_folder import StateFolder, write_atomically
+
+    StateFolder(home)
+    probe = home / f".doctor-{os.getpid()}"
+    write_atomically(probe, b"topo")
+    probe.unlink()
+    return "ok", f"{home} is private and writable"
+
+
+def _disk(home: Path) -> tuple[str, str]:
+    import shutil
+
+    free = shutil.disk_usage(home).free
+    if free < _LEAST_FREE_BYTES:
+        return "warning", f"{free >> 20} MiB are free at {home}; logs and dead letters need room: free some, or set TOPO_HOME"
+    return "ok", f"{free / (1 << 30):.1f} GiB free at {home}"
+
+
+@contextmanager
+def _socket_folder() -> Iterator[Path]:
+    from topo.runtime.state_folder import make_socket_folder, remove_socket_folder
+
+    folder = make_socket_folder(os.environ)
+    try:
+        yield folder
+    finally:
+        remove_socket_folder(folder)
+
+
+def _sockets(_home: Path) -> tuple[str, str]:
+    with _socket_folder() as folder:
+        length = len(os.fsencode(folder / _SOCKET_NAME))
+        if length > _LONGEST_IPC_PATH:
+            return "error", f"paths of sockets below {folder.parent} are too long ({length} bytes); set TMPDIR to a shorter path"
+        _exchange(f"ipc://{folder}/doctor")
+        return "ok", f"below {folder.parent}"
+
+
+def _loopback(_home: Path) -> tuple[str, str]:
+    _exchange("tcp://127.0.0.1:*")
+    return "ok", "127.0.0.1 carries messages"
+
+
+def _exchange(address: str) -> None:
+    """Send one message from one socket to another. Raises OSError when it does not arrive."""
+    import zmq
+
+    with zmq.Context() as context, context.socket(zmq.PULL) as pull, context.socket(zmq.PUSH) as push:
+        push.linger = 0
+        try:
+            pull.bind(address)
+            push.connect(str(pull.getsockopt_string(zmq.LAST_ENDPOINT)))
+            push.send(b"topo")
+            if not pull.poll(2000):
+                raise OSError(f"a message over {address} did not arrive within 2 s; a firewall may be in the way")
+        except zmq.ZMQError as error:
+            raise OSError(f"{address}: {error}") from error
+
+
+def _open_files(_home: Path) -> tuple[str, str]:
+    import resource
+
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    if limit != resource.RLIM_INFINITY and limit < _LEAST_FILES:
+        return "warning", f"{limit} is little: each edge between tasks takes some; raise it with: ulimit -n {_LEAST_FILES}"
+    return "ok", "no limit" if limit == resource.RLIM_INFINITY else f"at most {limit:,}"
+
+
+def _processors(_home: Path) -> tuple[str, str]:
+    return "ok", f"{len(os.sched_getaffinity(0))}; a topology with more tasks than that is better packed with --workers"
+
+
+def _workers(_home: Path) -> tuple[str, str]:
+    import subprocess
+    import sys
+
+    done = subprocess.run(
+        [sys.executable, "-c", "import topo, topo.runtime.process"], capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        last = done.stderr.strip().rpartition("\n")[2]
+        return "error", f"a new Python process cannot import topo ({last}); install topo into the environment of {sys.executable}"
+    return "ok", f"{sys.executable} imports topo"
+
+
+CHECKS = {
+    "libzmq": _libzmq,
+    "encryption": _curve,
+    "state folder": _state_folder,
+    "disk": _disk,
+    "sockets": _sockets,
+    "loopback": _loopback,
+    "open files": _open_files,
+    "processors": _processors,
+    "workers": _workers,
+}

@@ -1,0 +1,95 @@
+"""Exit codes, and which error leads to which."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+from collections.abc import Callable
+from enum import IntEnum
+
+import click
+
+
+class Exit(IntEnum):
+    """How a command ends."""
+
+    DONE = 0
+    FAILED = 1
+    """The operation failed: of `topo run`, when not every message went through."""
+    USAGE = 2
+    """Wrong arguments, a topology that has mistakes, or a name that does not exist."""
+    UNREACHABLE = 3
+    """The topology is known, but its master does not run."""
+    TIMEOUT = 4
+    """What the command waited for did not happen in time."""
+    INTERRUPTED = 130
+
+
+class Failed(click.ClickException):
+    """The operation failed; the message says why."""
+
+    exit_code = Exit.FAILED
+
+
+class TimedOut(click.ClickException):
+    """What the command waited for did not happen in time; the message says what it was."""
+
+    exit_code = Exit.TIMEOUT
+
+
+def exit_of(error: BaseException) -> int:
+    """Say on stderr what there is to say about an error, and return the exit code for it.
+
+    Raises:
+        BaseException: the error itself, when it is a fault of topo; so the traceback is shown.
+    """
+    if isinstance(error, click.exceptions.Exit):
+        return error.exit_code
+    if isinstance(error, SystemExit):
+        return error.code if isinstance(error.code, int) else Exit.FAILED
+    if isinstance(error, click.ClickException):
+        _say(error.show)
+        return error.exit_code
+    if isinstance(error, KeyboardInterrupt | click.Abort):
+        _say(lambda: click.echo("interrupted", err=True))
+        return Exit.INTERRUPTED
+    if isinstance(error, OSError) and error.errno == errno.EPIPE:
+        _let_go_of_stdout()
+        return Exit.FAILED
+    # Imported late: most commands end without an error, and --help must be quick.
+    from topo.errors import FrameworkBug, TopoError, UserError
+    from topo.runtime.client import AnswerTimeout, Unreachable
+
+    if not isinstance(error, TopoError) or isinstance(error, FrameworkBug):
+        raise error
+    _say(lambda: click.echo(f"Error: {error}", err=True))
+    if isinstance(error, Unreachable):
+        return Exit.UNREACHABLE
+    if isinstance(error, AnswerTimeout):
+        return Exit.TIMEOUT
+    if isinstance(error, UserError):
+        trace = getattr(error, "traceback", "")
+        if trace:
+            _say(lambda: click.echo(trace.rstrip(), err=True))
+        return Exit.USAGE
+    return Exit.FAILED
+
+
+def _say(speak: Callable[[], object]) -> None:
+    """Call what writes to stderr, which may be closed, too."""
+    try:
+        speak()
+    except OSError:
+        _let_go_of_stdout()
+
+
+def _let_go_of_stdout() -> None:
+    """Nobody reads any more; the interpreter must not complain about it when it flushes at its end."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError):
+            os.dup2(nowhere, stream.fileno())
+    os.close(nowhere)

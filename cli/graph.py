@@ -1,0 +1,82 @@
+"""`topo graph`: a topology drawn."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from topo_cli.options import collect_settings, deadline_option, examples, topology_options
+
+if TYPE_CHECKING:
+    from topo.plan.physical import PhysicalPlan
+
+
+@click.command(
+    epilog=examples(
+        "topo graph wordcount.py",
+        "topo graph wordcount.py --format mermaid > wordcount.mmd",
+        "topo graph word-count --format json | jq .components",
+    )
+)
+@topology_options
+@click.option(
+    "--format", "form", type=click.Choice(["text", "mermaid", "json"]), default="text", show_default=True, help="How to draw it."
+)
+@click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
+@deadline_option
+def command(
+    topology: str,
+    parameters: tuple[tuple[str, str], ...],
+    settings: tuple[tuple[str, str], ...],
+    workers: int | None,
+    name: str | None,
+    home: Path,
+    form: str,
+    as_json: bool,
+    deadline: float,
+) -> None:
+    """Draw TOPOLOGY: components, streams and groupings, and which worker hosts which task.
+
+    Instead of code, the name of a topology that was submitted will do; of one that runs, the figures are shown, too.
+    """
+    from topo.plan import describe
+    from topo_cli.loader import plan_of
+
+    submitted = None if parameters or settings or workers else _submitted(topology, home, deadline)
+    plan, live = submitted or (plan_of(topology, dict(parameters), collect_settings(settings, workers, os.environ), name), None)
+    draw = {"text": describe.as_text, "mermaid": describe.as_mermaid, "json": describe.as_json}
+    click.echo(draw["json" if as_json else form](plan, live), nl=False)
+
+
+def _submitted(name: str, home: Path, deadline_s: float) -> tuple[PhysicalPlan, dict[str, dict[str, Any]] | None] | None:
+    from topo.errors import NotFound, TopoError
+    from topo.plan.physical import PhysicalPlan
+    from topo.runtime.state_folder import StateFolder
+    from topo_cli.known import current_status, read_json
+
+    try:
+        folder = StateFolder(home).find(name)
+    except NotFound:
+        return None
+    facts = read_json(folder.topology)
+    if facts is None:
+        return None
+    plan = PhysicalPlan.from_json(json.dumps(facts["plan"]))
+    try:
+        return plan, _figures(current_status(folder, deadline_s))
+    except TopoError:
+        return plan, None
+
+
+def _figures(status: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return the figures to write beside each component, but for the ackers, which nobody declared."""
+    found = {}
+    for row in status["components"]:
+        if row["kind"] != "acker":
+            counters = {name: row["counters"].get(name, 0) for name in ("emitted", "executed", "failed")}
+            found[row["component"]] = {**counters, "capacity": row["capacity"]}
+    return found

@@ -1,0 +1,47 @@
+"""`topo kill`: the end of a topology."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from topo_cli.exits import TimedOut
+from topo_cli.options import DEADLINE_S, Duration, examples, home_option, name_argument
+
+
+@click.command(epilog=examples("topo kill word-count", "topo kill word-count -w 30s --yes"))
+@name_argument
+@click.option("-w", "--wait", "wait_s", type=Duration(), help="Let what is in flight finish first, for at most this long.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@home_option
+def command(name: str, wait_s: float | None, yes: bool, home: Path) -> None:
+    """End topology NAME and wait until it is gone.
+
+    At once, or with -w after its spouts have stopped and what is in flight is done. Nothing is lost either way: `topo resume
+    NAME` continues after the last message that was done.
+    """
+    from topo.runtime.client import Client
+    from topo_cli.known import last_summary, wait_until_over
+    from topo_cli.output import talk
+
+    client = Client(name, home)
+    client.request("ping", DEADLINE_S)
+    if not yes:
+        _confirm(name)
+    if wait_s is None:
+        client.request("kill", DEADLINE_S)
+    else:
+        client.request("drain", DEADLINE_S, within_s=wait_s)
+    if not wait_until_over(client.folder, (wait_s or 0.0) + DEADLINE_S):
+        raise TimedOut(f"{name} is still ending; `topo status {name}` shows what it waits for")
+    summary = last_summary(client.folder)
+    reason = summary["outcome"]["reason"] if summary else "it is gone"
+    talk(f"{name}: {reason}; `topo resume {name}` would continue it")
+
+
+def _confirm(name: str) -> None:
+    if not sys.stdin.isatty():
+        raise click.UsageError("there is no terminal to ask on; add --yes")
+    click.confirm(f"End topology {name}?", abort=True, err=True)

@@ -1,0 +1,127 @@
+"""The topologies that this machine knows, and where each stands, whether its master runs or not."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+from topo.errors import EnvironmentFault, NotFound, TopoError
+from topo.runtime.client import Client, Unreachable
+from topo.runtime.state_folder import StateFolder, TopologyFolder
+
+_LOOK_S = 0.05
+_NOTHING: dict[str, Any] = {
+    "status": "FAILED",
+    "uptime_s": 0.0,
+    "restarts": 0,
+    "totals": None,
+    "components": [],
+    "tasks": [],
+    "workers": [],
+}
+
+
+def find_topology(name: str, home: Path) -> TopologyFolder:
+    """Return the folder of the topology of that name, or of the only one whose name contains it.
+
+    Raises:
+        NotFound: there is none, or there are several; carries the candidates.
+    """
+    state = StateFolder(home)
+    names = state.names()
+    candidates = tuple(known for known in names if name in known)
+    if name in names or not candidates:
+        return state.find(name)
+    if len(candidates) > 1:
+        raise NotFound(f"{name!r} fits {len(candidates)} topologies.", candidates)
+    return state.find(candidates[0])
+
+
+def read_json(path: Path) -> dict[str, Any] | None:
+    """Return what a state file holds; None when it is missing.
+
+    Raises:
+        EnvironmentFault: it cannot be read.
+    """
+    try:
+        value = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise EnvironmentFault(f"{path} is damaged: {error}") from error
+    if not isinstance(value, dict):
+        raise EnvironmentFault(f"{path} is damaged: it holds no object")
+    return value
+
+
+def last_summary(folder: TopologyFolder) -> dict[str, Any] | None:
+    """Return how the latest run ended; None when it has not, or lost its master before it could tell."""
+    summary = read_json(folder.summary)
+    if summary is None or "status" in summary:
+        return summary
+    # Its master could not even begin.
+    return {**_NOTHING, **summary, "topology": folder.name, "reason": summary["outcome"]["reason"]}
+
+
+def current_status(folder: TopologyFolder, deadline_s: float) -> dict[str, Any]:
+    """Return the status of a topology: its master's answer, or how it ended.
+
+    Raises:
+        Unreachable: its master is gone without a word.
+        AnswerTimeout: its master does not answer.
+    """
+    if folder.is_running():
+        try:
+            return dict(Client(folder.name, folder.path.parents[1]).request("status", deadline_s))
+        except Unreachable:
+            # It has ended meanwhile.
+            if folder.is_running():
+                raise
+    summary = last_summary(folder)
+    if summary is None:
+        raise Unreachable(f"the master of {folder.name!r} does not run and left no summary; `topo resume {folder.name}` goes on")
+    return summary
+
+
+def list_row(folder: TopologyFolder, deadline_s: float) -> dict[str, Any]:
+    """Return what `topo list` shows of a topology. One whose master is gone or does not answer is LOST."""
+    row: dict[str, Any] = {
+        "topology": folder.name,
+        "status": "LOST",
+        "reason": "",
+        "pid": None,
+        "tasks": None,
+        "workers": None,
+        "uptime_s": None,
+        "ended_ms": None,
+        "acked": None,
+        "acked_per_s": None,
+    }
+    try:
+        status = current_status(folder, deadline_s)
+    except TopoError as error:
+        return row | {"reason": str(error)}
+    is_over = "ended_ms" in status
+    return row | {
+        "status": status["status"],
+        "reason": status["reason"],
+        "pid": None if is_over else status["master"]["pid"],
+        "tasks": len(status["tasks"]),
+        "workers": len(status["workers"]),
+        "uptime_s": status["uptime_s"],
+        "ended_ms": status.get("ended_ms"),
+        "acked": status["totals"] and status["totals"]["acked"],
+        "acked_per_s": None if is_over else status["totals"]["acked_per_s"],
+    }
+
+
+def wait_until_over(folder: TopologyFolder, timeout_s: float) -> bool:
+    """Wait until no master runs the topology; False when one still does after `timeout_s` seconds."""
+    deadline = time.monotonic() + timeout_s
+    while folder.is_running():
+        if time.monotonic() >= deadline:
+            return False
+        time.sleep(_LOOK_S)
+    return True

@@ -1,0 +1,117 @@
+"""The logs of a topology's workers, read as one: rows of all files in the order of time, and what is appended as it comes."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, BinaryIO
+
+Row = dict[str, Any]
+
+LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
+_PRINTED = ("stdout", "stderr")
+
+
+class LogFiles:
+    """The `*.log` files of a folder, which may appear, grow, and be replaced when they are full.
+
+    Args:
+        folder: where they are.
+        rotated: begin with the older files that full ones were renamed to.
+    """
+
+    def __init__(self, folder: Path, *, rotated: bool = False) -> None:
+        self._folder = folder
+        self._open: dict[Path, _GrowingFile] = {}
+        self._rotated = sorted(folder.glob("*.log.[0-9]"), reverse=True) if rotated else []
+
+    def new_rows(self) -> list[Row]:
+        """Return what has been written since the last call, in the order of time."""
+        rows = [row for path in self._rotated for row in _GrowingFile(path).read_rows()]
+        self._rotated = []
+        for path in self._folder.glob("*.log"):
+            rows += self._open.setdefault(path, _GrowingFile(path)).read_rows()
+        return sorted(rows, key=lambda row: str(row["time"]))
+
+    def close(self) -> None:
+        """Close the files."""
+        for file in self._open.values():
+            file.close()
+        self._open.clear()
+
+    def __enter__(self) -> LogFiles:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class _GrowingFile:
+    """A file of JSON lines. When another file takes its name, the rest of the old one is read first."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file: BinaryIO | None = None
+        self._rest = b""
+
+    def read_rows(self) -> Iterator[Row]:
+        if self._file is None and not self._reopen():
+            return
+        yield from self._lines()
+        if self._was_replaced() and self._reopen():
+            yield from self._lines()
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def _lines(self) -> Iterator[Row]:
+        assert self._file is not None
+        *lines, self._rest = (self._rest + self._file.read()).split(b"\n")
+        for line in lines:
+            try:
+                row = json.loads(line)
+            except ValueError:
+                continue
+            if isinstance(row, dict) and "time" in row and "message" in row:
+                yield row
+
+    def _was_replaced(self) -> bool:
+        assert self._file is not None
+        try:
+            return os.stat(self._path).st_ino != os.fstat(self._file.fileno()).st_ino
+        except FileNotFoundError:
+            return False
+
+    def _reopen(self) -> bool:
+        self.close()
+        self._rest = b""
+        try:
+            self._file = self._path.open("rb")
+        except FileNotFoundError:
+            return False
+        return True
+
+
+def moment(seconds_ago: float) -> str:
+    """Return a moment of the wall clock as rows say it, to compare with their `time`."""
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(time.time() - seconds_ago))
+
+
+def is_at_least(row: Row, level: str) -> bool:
+    """Whether a row is of that level or a graver one; unknown levels always are."""
+    return row.get("level") not in LEVELS or LEVELS.index(row["level"]) >= LEVELS.index(level)
+
+
+def is_printed(row: Row) -> bool:
+    """Whether user code has printed the row rather than logged it."""
+    return row.get("logger") in _PRINTED
+
+
+def source_of(row: Row) -> str:
+    """Return who wrote the row: component and task, or the worker where no task did."""
+    return f"{row['component']}#{row['task']}" if row.get("component") else f"worker {row.get('worker', '?')}"

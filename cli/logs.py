@@ -1,0 +1,114 @@
+"""`topo logs`: what the tasks of a topology print and log."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from topo_cli.options import Duration, examples, name_argument, reading_options
+
+_LOOK_S = 0.2
+_COLORS = ("cyan", "magenta", "blue", "green", "yellow")
+_LEVEL_STYLES = {"WARNING": "yellow", "ERROR": "red", "CRITICAL": "red bold"}
+
+
+@click.command(
+    epilog=examples(
+        "topo logs word-count -f",
+        "topo logs word-count --component count --level warning --since 5m",
+        "topo logs word-count --json | jq -r .message",
+    )
+)
+@name_argument
+@click.option("-f", "--follow", is_flag=True, help="Go on with what is written, until the topology ends or Ctrl-C.")
+@click.option("--component", help="Only what tasks of this component write.")
+@click.option(
+    "--level",
+    type=click.Choice(["debug", "info", "warning", "error", "critical"], case_sensitive=False),
+    default="info",
+    show_default=True,
+    help="Only what is this grave at least; what is printed counts as info.",
+)
+@click.option("--since", type=Duration(), help="Only the last so long, such as 5m.")
+@click.option("-n", "--lines", type=click.IntRange(min=0), help="Only the last so many lines of what there is.")
+@reading_options
+def command(
+    name: str, follow: bool, component: str | None, level: str, since: float | None, lines: int | None, home: Path, as_json: bool
+) -> None:
+    """Show what the tasks of topology NAME print and log, of all its workers in the order of time."""
+    from topo_cli.known import find_topology
+    from topo_cli.log_files import LogFiles, is_at_least, moment
+
+    folder = find_topology(name, home)
+    _check_component(folder.topology, component)
+    earliest = "" if since is None else moment(since)
+
+    def is_wanted(row: dict[str, Any]) -> bool:
+        return component in (None, row.get("component")) and is_at_least(row, level.upper()) and row["time"] >= earliest
+
+    show: Callable[[dict[str, Any]], None] = _show_json if as_json else _text_printer()
+    with LogFiles(folder.logs, rotated=True) as files:
+        rows = [row for row in files.new_rows() if is_wanted(row)]
+        for row in rows if lines is None else rows[len(rows) - min(lines, len(rows)) :]:
+            show(row)
+        # Looked at before the files, so that what is written at the very end is shown, too.
+        while follow and folder.is_running():
+            time.sleep(_LOOK_S)
+            _show_new(files, is_wanted, show)
+        if follow:
+            _show_new(files, is_wanted, show)
+
+
+def _show_new(files: Any, is_wanted: Callable[[dict[str, Any]], bool], show: Callable[[dict[str, Any]], None]) -> None:
+    for row in filter(is_wanted, files.new_rows()):
+        show(row)
+    click.get_text_stream("stdout").flush()
+
+
+def _check_component(plan_file: Path, component: str | None) -> None:
+    """Refuse a component that the topology does not have, which would show nothing and explain nothing."""
+    from topo.errors import NotFound
+    from topo.runtime.state_folder import near_misses
+    from topo_cli.known import read_json
+
+    facts = read_json(plan_file)
+    if component is None or facts is None:
+        return
+    known = [row["id"] for row in facts["plan"]["components"]]
+    if component not in known:
+        raise NotFound(f"there is no component {component!r}; there are {', '.join(known)}.", near_misses(component, known))
+
+
+def _show_json(row: dict[str, Any]) -> None:
+    click.echo(json.dumps(row, ensure_ascii=False))
+
+
+def _text_printer() -> Callable[[dict[str, Any]], None]:
+    """Return what prints a row as a line, each component in a colour of its own."""
+    from rich.text import Text
+
+    from topo_cli.log_files import is_printed, source_of
+    from topo_cli.output import make_console
+
+    console, colors = make_console(), dict[str, str]()
+
+    def show(row: dict[str, Any]) -> None:
+        source = source_of(row)
+        color = colors.setdefault(str(row.get("component")), _COLORS[len(colors) % len(_COLORS)])
+        level = "" if is_printed(row) else f"{row['level']} "
+        line = Text.assemble(
+            (f"{row['time'][11:23]} ", "dim"),
+            (f"{source:<16} ", color),
+            (level, _LEVEL_STYLES.get(row["level"], "")),
+            row["message"],
+        )
+        console.print(line, soft_wrap=True)
+        if row.get("exception"):
+            console.print(Text(row["exception"]), soft_wrap=True)
+
+    return show

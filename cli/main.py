@@ -1,0 +1,90 @@
+"""The `topo` command: its subcommands, each imported when it is called."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from difflib import get_close_matches
+from importlib import import_module
+from typing import Any
+
+import click
+
+from topo_cli.exits import Exit, exit_of
+
+COMMANDS = {
+    "run": "Run a topology here, until it ends or Ctrl-C.",
+    "submit": "Start a topology in the background.",
+    "resume": "Continue a topology whose master is gone.",
+    "list": "List topologies.",
+    "status": "Show how a topology is doing.",
+    "logs": "Show what the tasks of a topology print and log.",
+    "errors": "Show what went wrong in a topology.",
+    "dead-letters": "Show the messages that were given up.",
+    "activate": "Let a paused topology's spouts emit again.",
+    "deactivate": "Pause a topology's spouts.",
+    "kill": "End a topology.",
+    "validate": "Check a topology without starting it.",
+    "graph": "Draw a topology.",
+    "init": "Write a new project: a topology and a passing test.",
+    "bench": "Measure throughput and latency.",
+    "doctor": "Check that this machine can run topologies.",
+    "version": "Print the versions in use.",
+}
+
+
+class LazyGroup(click.Group):
+    """A group that knows its commands by name and help, so that `topo --help` imports none of them."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        module = import_module(f"topo_cli.{cmd_name.replace('-', '_')}")
+        command: click.Command = module.command
+        return command
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        if name not in COMMANDS and not name.startswith("-"):
+            near = get_close_matches(name, COMMANDS, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else "`topo --help` lists them."
+            raise click.UsageError(f"there is no command {name!r}; {hint}", ctx)
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+@click.command(
+    cls=LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="""\b
+Examples:
+  topo init first && cd first && topo run wordcount.py
+  topo run topologies/word_count.py -p path=some/folder
+  topo submit topologies/top_n.py && topo status top-n --watch
+""",
+)
+def topo() -> None:
+    """Run topologies of spouts and bolts: every task a process, every message tracked.
+
+    TOPOLOGY is path/to/file.py or package.module, optionally with :attribute; by default the attribute is `topology`.
+    """
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line and exit: see `Exit` for the codes."""
+    try:
+        code = topo.main(args=arguments, prog_name="topo", standalone_mode=False)
+        sys.stdout.flush()
+    except BaseException as error:
+        code = exit_of(error)
+    sys.exit(_number(code))
+
+
+def _number(code: Any) -> int:
+    return code if isinstance(code, int) else Exit.DONE

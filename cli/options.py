@@ -1,0 +1,122 @@
+"""Options and arguments that several commands share, declared once."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+DEADLINE_S = 10.0
+
+
+class Duration(click.ParamType[float]):
+    """A duration such as "500ms", "30s" or "5m", as seconds."""
+
+    name = "duration"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        from topo.config import parse_duration
+        from topo.errors import ConfigError
+
+        try:
+            return parse_duration(float(value) if isinstance(value, str) and value.isdecimal() else value)
+        except ConfigError:
+            self.fail(f'{value!r} is not a duration: write "500ms", "30s", "5m" or a number of seconds', param, ctx)
+
+
+class Assignment(click.ParamType[tuple[str, str]]):
+    """NAME=VALUE, as a pair."""
+
+    name = "name=value"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, str]:
+        if isinstance(value, tuple):
+            return value
+        name, is_given, text = value.partition("=")
+        if not is_given or not name.isidentifier():
+            self.fail(f"{value!r} is not of the form name=value", param, ctx)
+        return name, text
+
+
+def _home(_ctx: click.Context, _param: click.Parameter, value: Path | None) -> Path:
+    from topo.runtime.state_folder import home_folder
+
+    return value.absolute() if value is not None else home_folder(os.environ)
+
+
+def _no_color(_ctx: click.Context, _param: click.Parameter, value: bool) -> None:
+    if value:
+        os.environ["NO_COLOR"] = "1"
+
+
+name_argument = click.argument("name", metavar="NAME")
+topology_argument = click.argument("topology", metavar="TOPOLOGY")
+home_option = click.option(
+    "--home",
+    type=click.Path(file_okay=False, path_type=Path),
+    callback=_home,
+    help="State folder, by default $TOPO_HOME or topo in the XDG state folder.",
+)
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON: one stable form, nothing left out.")
+no_color_option = click.option(
+    "--no-color", is_flag=True, expose_value=False, callback=_no_color, help="Print without colours, as with NO_COLOR."
+)
+deadline_option = click.option(
+    "--deadline", type=Duration(), default=f"{DEADLINE_S:g}s", show_default=True, help="How long to wait for an answer."
+)
+parameter_option = click.option(
+    "-p", "--parameter", "parameters", type=Assignment(), multiple=True, help="An argument of the topology function."
+)
+
+
+def topology_options(function: F) -> F:
+    """Add what says which topology to start, and how."""
+    for option in reversed(
+        (
+            topology_argument,
+            parameter_option,
+            click.option(
+                "-s", "--setting", "settings", type=Assignment(), multiple=True, help="A setting: -s message_timeout=5s."
+            ),
+            click.option("--workers", type=click.IntRange(min=1), help="Pack the tasks into so many processes."),
+            click.option("--name", help="Run it under this name instead of its own."),
+            home_option,
+            no_color_option,
+        )
+    ):
+        function = option(function)
+    return function
+
+
+def reading_options(function: F) -> F:
+    """Add what every command that reads has."""
+    for option in (no_color_option, json_option, home_option):
+        function = option(function)
+    return function
+
+
+def collect_settings(
+    settings: tuple[tuple[str, str], ...], workers: int | None, environment: Mapping[str, str]
+) -> dict[str, Any]:
+    """Return the settings from outside by public name: TOPO_... variables, and over them what the command line gives."""
+    from topo.config import setting_names
+
+    found: dict[str, Any] = {}
+    for name in setting_names():
+        variable = f"TOPO_{name.upper()}"
+        if variable in environment:
+            found[name] = environment[variable]
+    found.update(settings)
+    if workers is not None:
+        found["workers"] = workers
+    return found
+
+
+def examples(*lines: str) -> str:
+    """Return the end of a help text: examples, one a line."""
+    return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)

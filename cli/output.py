@@ -1,0 +1,85 @@
+"""How things are printed: consoles, JSON, and numbers as people read them."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+_UNBOUND_WIDTH = 10_000
+
+
+def make_console(*, stderr: bool = False) -> Console:
+    """Return a console for stdout or stderr.
+
+    On a terminal it is as wide as that, or as COLUMNS says; elsewhere only COLUMNS limits it, so nothing is cut.
+    """
+    from rich.console import Console
+
+    stream = sys.stderr if stderr else sys.stdout
+    width = None if stream.isatty() or os.environ.get("COLUMNS", "").isdecimal() else _UNBOUND_WIDTH
+    # rich would take FORCE_COLOR as a terminal; what is no terminal gets plain text.
+    return Console(stderr=stderr, width=width, highlight=False, soft_wrap=False, force_terminal=stream.isatty())
+
+
+def print_json(value: Any) -> None:
+    """Print a value as one indented JSON document."""
+    click.echo(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def talk(line: str) -> None:
+    """Say something about what is going on: to stderr, since stdout is for data."""
+    click.echo(line, err=True)
+
+
+def count(number: float) -> str:
+    """Return a whole number with separators."""
+    return f"{number:,.0f}"
+
+
+def rate(per_second: float) -> str:
+    """Return a rate, with a digit behind the point where it matters."""
+    return f"{per_second:,.0f}" if per_second >= 10 or per_second == 0 else f"{per_second:.1f}"
+
+
+def seconds(duration_s: float | None) -> str:
+    """Return a duration to three digits: 890ns, 12.3us, 4.5ms, 1.25s, 3m20s, 5h02m, 3d04h; "-" for None."""
+    if duration_s is None:
+        return "-"
+    if duration_s < 60:
+        for unit, length in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6), ("ns", 1e-9)):
+            if duration_s >= length:
+                return f"{duration_s / length:.3g}{unit}"
+        return "0s"
+    whole = int(duration_s)
+    for unit, length, small, part in (("d", 86400, "h", 3600), ("h", 3600, "m", 60), ("m", 60, "s", 1)):
+        if whole >= length:
+            return f"{whole // length}{unit}{whole % length // part:02}{small}"
+    return f"{whole}s"
+
+
+def percent(share: float) -> str:
+    """Return a share as a percentage."""
+    return f"{share:.0%}"
+
+
+def ago(at_ms: int | None, now_ms: int) -> str:
+    """Return how long ago a moment of the wall clock was."""
+    return "-" if not at_ms else f"{seconds(max(0, now_ms - at_ms) // 1000)} ago"
+
+
+def clock_time(at_ms: int) -> str:
+    """Return a moment as the local time of day, with milliseconds."""
+    return f"{time.strftime('%H:%M:%S', time.localtime(at_ms / 1000))}.{at_ms % 1000:03}"
+
+
+def now_ms() -> int:
+    """Return the wall clock in milliseconds since the epoch."""
+    return int(time.time() * 1000)

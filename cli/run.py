@@ -1,0 +1,130 @@
+"""`topo run`: a topology in the foreground."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from topo_cli.options import collect_settings, examples, topology_options
+
+if TYPE_CHECKING:
+    from topo.master.commands import RecordError
+    from topo.runtime.state_folder import TopologyFolder
+    from topo_cli.log_files import LogFiles
+    from topo_cli.screen import Screen
+
+
+@click.command(
+    epilog=examples(
+        "topo run wordcount.py",
+        "topo run package.module:topology -p path=in.txt --workers 2",
+        "topo run wordcount.py -s message_timeout=5s --json > summary.json",
+    )
+)
+@topology_options
+@click.option("-q", "--quiet", is_flag=True, help="Show no progress.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print the summary alone to stdout, as JSON; what is printed goes to stderr."
+)
+def command(
+    topology: str,
+    parameters: tuple[tuple[str, str], ...],
+    settings: tuple[tuple[str, str], ...],
+    workers: int | None,
+    name: str | None,
+    home: Path,
+    quiet: bool,
+    as_json: bool,
+) -> None:
+    """Run TOPOLOGY in processes of this machine until its sources have ended, and say what became of its messages.
+
+    Exits 0 when every message went through, else 1 with the reason. Ctrl-C lets what is in flight finish, a second Ctrl-C ends
+    it at once.
+    """
+    from topo.launch.cluster import run_foreground
+    from topo_cli.screen import make_screen
+
+    with make_screen(quiet=quiet) as screen:
+        show = Show(screen, prints_to_stdout=not as_json)
+        outcome = run_foreground(
+            topology,
+            name,
+            dict(parameters),
+            collect_settings(settings, workers, os.environ),
+            home,
+            on_progress=show.progress,
+            on_incident=show.incident,
+            on_start=show.started,
+        )
+        show.close()
+    _print_summary(show.last, outcome.exit_code, as_json)
+    raise SystemExit(outcome.exit_code)
+
+
+class Show:
+    """Shows on a screen what a run does: its figures, what its tasks print, and what goes wrong, each kind of error once."""
+
+    def __init__(self, screen: Screen, *, prints_to_stdout: bool) -> None:
+        self.last: Mapping[str, Any] = {}
+        self._screen = screen
+        self._prints_to_stdout = prints_to_stdout
+        self._logs: LogFiles | None = None
+        self._seen: set[tuple[str, str, str, int]] = set()
+
+    def started(self, folder: TopologyFolder) -> None:
+        """The run begins; its logs are in this folder."""
+        from topo_cli.log_files import LogFiles
+
+        self._logs = LogFiles(folder.logs)
+
+    def progress(self, status: Mapping[str, Any]) -> None:
+        """The run goes on."""
+        self.last = status
+        self._show_logs()
+        self._screen.progress(status)
+
+    def incident(self, error: RecordError) -> None:
+        """Something went wrong."""
+        key = (error.component, error.kind, error.file, error.line)
+        if key not in self._seen:
+            self._seen.add(key)
+            where = error.component or ("the topology" if error.worker is None else f"worker {error.worker}")
+            place = f" ({error.file}, line {error.line})" if error.file else ""
+            self._screen.said(f"{where}: {error.kind}: {error.message}{place}", "red")
+
+    def close(self) -> None:
+        """The run is over, and all its logs are written."""
+        self._show_logs()
+        if self._logs is not None:
+            self._logs.close()
+
+    def _show_logs(self) -> None:
+        from topo_cli.log_files import is_at_least, is_printed, source_of
+
+        for row in self._logs.new_rows() if self._logs is not None else ():
+            if is_printed(row) and row["logger"] == "stdout" and self._prints_to_stdout:
+                self._screen.printed(row["message"])
+            elif is_printed(row):
+                self._screen.said(row["message"])
+            elif is_at_least(row, "WARNING"):
+                self._screen.said(f"{source_of(row)}: {row['level']}: {row['message']}", "yellow")
+
+
+def _print_summary(status: Mapping[str, Any], exit_code: int, as_json: bool) -> None:
+    from topo_cli.output import make_console, print_json, talk
+    from topo_cli.summary import summary_text
+
+    if as_json:
+        print_json(status)
+    else:
+        console = make_console()
+        console.print()
+        console.print(summary_text(status, exit_code), soft_wrap=True)
+        if exit_code:
+            talk(
+                f"next: topo errors {status['topology']}, topo dead-letters {status['topology']}, topo logs {status['topology']}"
+            )

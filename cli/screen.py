@@ -1,0 +1,112 @@
+"""What a terminal, or a file, shows of a run while it goes on.
+
+What the topology prints goes to stdout, everything else to stderr. On a terminal a live view stays below both.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
+
+from rich.console import Group
+from rich.live import Live
+from rich.text import Text
+
+from topo_cli.output import count, make_console, rate, seconds, talk
+from topo_cli.status_view import components_table, headline, messages
+
+PLAIN_S = 5.0
+"""How often progress is told where there is no terminal."""
+
+
+class Screen(AbstractContextManager["Screen"], Protocol):
+    """Where a run is shown."""
+
+    def progress(self, status: Mapping[str, Any]) -> None:
+        """Show how it goes."""
+
+    def printed(self, line: str) -> None:
+        """Show a line that the topology printed."""
+
+    def said(self, line: str, style: str = "") -> None:
+        """Show a line about what is going on."""
+
+
+def make_screen(*, quiet: bool = False) -> Screen:
+    """Return a live view when a person can watch it, else plain lines.
+
+    Args:
+        quiet: without progress.
+    """
+    if not quiet and sys.stderr.isatty():
+        return LiveScreen()
+    return PlainScreen(quiet)
+
+
+class LiveScreen(AbstractContextManager["LiveScreen"]):
+    """A view on the terminal that is drawn again and again, below what is printed."""
+
+    def __init__(self) -> None:
+        self._console = make_console(stderr=True)
+        self._is_stdout_here = sys.stdout.isatty()
+        self._live = Live(console=self._console, auto_refresh=False, transient=True, redirect_stdout=False, redirect_stderr=False)
+
+    def __enter__(self) -> LiveScreen:
+        self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._live.stop()
+
+    def progress(self, status: Mapping[str, Any]) -> None:
+        """Draw the view anew."""
+        view = Group(Text(), headline(status), messages(status), components_table(self._console, status))
+        self._live.update(view, refresh=True)
+
+    def printed(self, line: str) -> None:
+        """Print above the view, or to wherever stdout goes."""
+        if self._is_stdout_here:
+            self._console.print(Text(line), soft_wrap=True)
+        else:
+            print(line, flush=True)
+
+    def said(self, line: str, style: str = "") -> None:
+        """Print above the view."""
+        self._console.print(Text(line, style=style), soft_wrap=True)
+
+
+class PlainScreen(AbstractContextManager["PlainScreen"]):
+    """Lines that a log file can hold."""
+
+    def __init__(self, quiet: bool) -> None:
+        self._quiet = quiet
+        self._next_s = 0.0
+        self._word = ""
+
+    def __exit__(self, *_: object) -> None:
+        return None
+
+    def progress(self, status: Mapping[str, Any]) -> None:
+        """Say how it goes, every few seconds and when the state changes."""
+        now = time.monotonic()
+        if self._quiet or (now < self._next_s and status["status"] == self._word):
+            return
+        self._next_s, self._word = now + PLAIN_S, status["status"]
+        totals = status["totals"]
+        line = (
+            f"{status['topology']}: {self._word.lower()}, {seconds(status['uptime_s'])}, emitted {count(totals['emitted'])}, "
+            f"acked {count(totals['acked'])} ({rate(totals['acked_per_s'])}/s), failed {count(totals['failed'])}, "
+            f"pending {count(totals['pending'])}"
+        )
+        talk(f"{line}; {status['reason']}" if status["reason"] else line)
+
+    def printed(self, line: str) -> None:
+        """Print to stdout."""
+        print(line, flush=True)
+
+    def said(self, line: str, style: str = "") -> None:
+        """Print to stderr."""
+        talk(line)

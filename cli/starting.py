@@ -1,0 +1,51 @@
+"""What `topo submit` and `topo resume` wait for and say, once a master has been started in the background."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import click
+
+from topo.runtime.client import AnswerTimeout, Unreachable
+from topo.runtime.state_folder import TopologyFolder
+from topo_cli.exits import Failed, TimedOut
+from topo_cli.known import current_status
+from topo_cli.options import DEADLINE_S
+from topo_cli.output import print_json, talk
+
+_LOOK_S = 0.1
+
+
+def report_started(folder: TopologyFolder, *, wait_s: float | None, as_json: bool) -> None:
+    """Say that the topology was started, or with `wait_s` that all its tasks run.
+
+    Raises:
+        Failed: it has ended already, and not well.
+        TimedOut: its tasks do not run after `wait_s` seconds.
+    """
+    status = current_status(folder, DEADLINE_S) if wait_s is None else _wait_until_running(folder, wait_s)
+    name, word = folder.name, status["status"]
+    if word == "FAILED":
+        raise Failed(f"{name} has failed: {status['reason']}")
+    pid = None if "ended_ms" in status else status["master"]["pid"]
+    if as_json:
+        print_json({"topology": name, "pid": pid, "status": word})
+        return
+    click.echo(f"{name} is {word.lower()}" + (f" under process {pid}" if pid else ""))
+    talk(f"next: topo status {name} --watch, topo logs {name} -f, topo kill {name}")
+
+
+def _wait_until_running(folder: TopologyFolder, timeout_s: float) -> dict[str, Any]:
+    deadline = time.monotonic() + timeout_s
+    reason = "its master has not answered yet"
+    while (left_s := deadline - time.monotonic()) > 0:
+        try:
+            status = current_status(folder, left_s)
+            if status["status"] != "STARTING":
+                return status
+            reason = status["reason"]
+        except (Unreachable, AnswerTimeout) as error:
+            reason = str(error)
+        time.sleep(_LOOK_S)
+    raise TimedOut(f"{folder.name} does not run after {timeout_s:g} s: {reason}")

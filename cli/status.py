@@ -1,0 +1,83 @@
+"""`topo status`: how a topology is doing."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+
+from topo_cli.options import Duration, deadline_option, examples, name_argument, reading_options
+
+
+@click.command(
+    epilog=examples(
+        "topo status word-count",
+        "topo status word-count --watch",
+        "topo status word-count --json | jq .totals.acked",
+    )
+)
+@name_argument
+@click.option("-w", "--watch", is_flag=True, help="Show it again and again until the topology ends or Ctrl-C.")
+@click.option("--interval", type=Duration(), default="1s", show_default=True, help="How often, with --watch.")
+@click.option("--tasks", is_flag=True, help="A row for each task, and one for each worker.")
+@deadline_option
+@reading_options
+def command(name: str, watch: bool, interval: float, tasks: bool, deadline: float, home: Path, as_json: bool) -> None:
+    """Show how topology NAME is doing, or how it ended. A part of the name will do.
+
+    In the table: in/s and out/s are of the last seconds; capacity is the share of time that the busiest task needs to execute
+    what comes in (above 0.8 it holds the others back); blocked is the share of time without room for output.
+    """
+    from topo_cli.known import current_status, find_topology
+    from topo_cli.output import print_json
+
+    folder = find_topology(name, home)
+    if not watch:
+        status = current_status(folder, deadline)
+        print_json(status) if as_json else _print(status, tasks)
+        return
+    statuses = _every(interval, lambda: current_status(folder, deadline))
+    if as_json:
+        for status in statuses:
+            click.echo(json.dumps(status, ensure_ascii=False))
+    else:
+        _watch(statuses, tasks)
+
+
+def _every(interval_s: float, look: Any) -> Iterator[dict[str, Any]]:
+    """Yield a status now and then, the last one when the topology is over."""
+    while True:
+        status = look()
+        yield status
+        if "ended_ms" in status:
+            return
+        time.sleep(interval_s)
+
+
+def _print(status: dict[str, Any], tasks: bool) -> None:
+    from topo_cli.output import make_console
+    from topo_cli.status_view import status_view
+
+    console = make_console()
+    console.print(status_view(console, status, tasks=tasks))
+
+
+def _watch(statuses: Iterator[dict[str, Any]], tasks: bool) -> None:
+    from rich.live import Live
+
+    from topo_cli.output import make_console
+    from topo_cli.status_view import status_view
+
+    console = make_console()
+    if not console.is_terminal:
+        for status in statuses:
+            console.print(status_view(console, status, tasks=tasks))
+            console.print()
+        return
+    with Live(console=console, auto_refresh=False, vertical_overflow="crop") as live:
+        for status in statuses:
+            live.update(status_view(console, status, tasks=tasks), refresh=True)

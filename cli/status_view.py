@@ -1,0 +1,162 @@
+"""A topology's status on the screen: `topo status`, and the live view of `topo run`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from rich.console import Console, Group, RenderableType
+from rich.text import Text
+
+from topo_cli.output import count, percent, rate, seconds
+from topo_cli.tables import Column, fitted_table
+
+Status = Mapping[str, Any]
+
+STYLES = {
+    "RUNNING": "green",
+    "FINISHED": "green",
+    "STARTING": "cyan",
+    "DRAINING": "cyan",
+    "INACTIVE": "yellow",
+    "DEGRADED": "yellow",
+    "FAILED": "red",
+    "LOST": "red",
+}
+_HOT = 0.8
+"""Capacity above which a component holds the topology back."""
+
+
+def styled_status(word: str) -> Text:
+    """Return the status word in its colour."""
+    return Text(word, style=STYLES.get(word, ""))
+
+
+def headline(status: Status) -> Text:
+    """Return name, state and age on a line, and why it is so where there is a reason."""
+    line = Text.assemble((status["topology"], "bold"), "  ", styled_status(status["status"]))
+    line.append(f"  {seconds(status['uptime_s'])}")
+    if status["restarts"]:
+        line.append(f", {_plural(status['restarts'], 'restart')}", style="yellow")
+    if status["reason"]:
+        line.append(f"\n{status['reason']}", style="yellow" if status["status"] == "DEGRADED" else "")
+    return line
+
+
+def messages(status: Status) -> Text:
+    """Return what became of the spouts' messages, on a line."""
+    totals = status["totals"]
+    parts = [
+        f"emitted {count(totals['emitted'])}",
+        f"acked {count(totals['acked'])} ({rate(totals['acked_per_s'])}/s)",
+        f"pending {count(totals['pending'])}",
+    ]
+    named = {"failed": "failed", "timed_out": "timed out", "replayed": "replayed", "dead_lettered": "dead-lettered"}
+    parts += [f"{word} {count(totals[name])}" for name, word in named.items() if totals[name]]
+    return Text("  ".join(parts))
+
+
+def components_table(console: Console, status: Status) -> RenderableType:
+    """Return a table with a row for each component; the ackers' is left out."""
+    rows = [row for row in status["components"] if row["kind"] != "acker"]
+    name = Column("component", lambda row: row["component"], 100, is_text=True)
+    tasks = Column("tasks", lambda row: str(row["parallelism"]), 50)
+    return fitted_table(console, rows, [name, tasks, *_figure_columns(status)])
+
+
+def tasks_table(console: Console, status: Status) -> RenderableType:
+    """Return a table with a row for each task."""
+    name = Column("task", lambda row: f"{row['task']} {row['component']}[{row['index']}]", 100, is_text=True)
+    worker = Column("worker", lambda row: str(row["worker"]), 35)
+    return fitted_table(console, status["tasks"], [name, *_figure_columns(status), worker])
+
+
+def workers_table(console: Console, status: Status) -> RenderableType:
+    """Return a table with a row for each worker process."""
+    columns = [
+        Column("worker", lambda row: str(row["worker"]), 100),
+        Column("state", lambda row: str(row["state"]).lower(), 90, is_text=True),
+        Column("pid", lambda row: str(row["pid"] or "-"), 50),
+        Column("tasks", lambda row: ",".join(map(str, row["tasks"])), 30, is_text=True),
+        Column("losses", lambda row: str(row["losses"]), 60),
+        Column("last lost because", lambda row: row["lost_why"], 70, is_text=True),
+    ]
+    return fitted_table(console, status["workers"], columns)
+
+
+def user_metrics_table(console: Console, status: Status) -> RenderableType | None:
+    """Return a table of the metrics that user code keeps; None when it keeps none."""
+    rows = [(row["component"], *metric) for row in status["components"] for metric in _user_metrics(row["user"])]
+    if not rows:
+        return None
+    columns = [
+        Column("component", lambda row: row[0], 80, is_text=True),
+        Column("metric", lambda row: row[1], 100, is_text=True),
+        Column("value", lambda row: row[2], 90, is_text=True),
+    ]
+    return fitted_table(console, rows, columns)
+
+
+def status_view(console: Console, status: Status, *, tasks: bool = False) -> Group:
+    """Return all that `topo status` shows."""
+    if not status["totals"]:
+        return Group(headline(status))
+    parts: list[RenderableType] = [headline(status), messages(status)]
+    latency = status["totals"]["complete_latency_s"]
+    if latency:
+        parts.append(Text(f"complete latency  p50 {seconds(latency['p50'])}  p99 {seconds(latency['p99'])}"))
+    parts += [Text(), tasks_table(console, status) if tasks else components_table(console, status)]
+    if tasks or any(worker["losses"] or worker["state"] in ("waiting", "starting") for worker in status["workers"]):
+        parts += [Text(), workers_table(console, status)]
+    user = user_metrics_table(console, status)
+    if user is not None:
+        parts += [Text(), user]
+    return Group(*parts)
+
+
+def _figure_columns(status: Status) -> list[Column]:
+    """Return the columns of figures; without those of the moment when the topology is over."""
+
+    def counter(name: str) -> Callable[[Any], str]:
+        return lambda row: count(row["counters"].get(name, 0))
+
+    of_all_time = [
+        Column("emitted", counter("emitted"), 80),
+        Column("executed", counter("executed"), 85),
+        Column("acked", counter("acked"), 30),
+        Column("failed", counter("failed"), 75),
+        Column("execute p50", lambda row: _latency(row, "p50"), 10),
+        Column("p99", lambda row: _latency(row, "p99"), 15),
+    ]
+    of_the_moment = [
+        Column("in/s", lambda row: rate(row["executed_per_s"]), 70),
+        Column("out/s", lambda row: rate(row["emitted_per_s"]), 65),
+        Column("capacity", _capacity, 60),
+        Column("busy", lambda row: percent(row["busy"]), 20),
+        Column("blocked", lambda row: percent(row["backpressured"]), 40),
+        Column("queue", lambda row: count(row["levels"].get("queue", 0)), 25),
+    ]
+    return of_all_time if "ended_ms" in status else of_all_time + of_the_moment
+
+
+def _latency(row: Status, which: str) -> str:
+    latency = row["latencies_s"].get("execute")
+    return seconds(latency[which]) if latency else "-"
+
+
+def _capacity(row: Status) -> Text:
+    return Text(f"{row['capacity']:.2f}", style="red" if row["capacity"] > _HOT else "")
+
+
+def _user_metrics(user: Status) -> list[tuple[str, str]]:
+    found = [(name, count(value)) for name, value in user["counters"].items()]
+    found += [(name, f"{value:,.6g}") for name, value in user["gauges"].items()]
+    for name, histogram in user["histograms"].items():
+        if histogram:
+            shown = "  ".join(f"{key} {histogram[key]:,.4g}" for key in ("p50", "p99", "max"))
+            found.append((name, f"{count(histogram['count'])} values  {shown}"))
+    return found
+
+
+def _plural(number: int, word: str) -> str:
+    return f"{number} {word}" if number == 1 else f"{number} {word}s"

@@ -1,0 +1,42 @@
+"""`topo submit`: a topology in the background."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import click
+
+from topo_cli.options import Duration, collect_settings, examples, json_option, topology_options
+
+
+@click.command(
+    epilog=examples(
+        "topo submit topologies/top_n.py -p seconds=600",
+        "topo submit package.module --name nightly --workers 4 --wait",
+    )
+)
+@topology_options
+@click.option("--wait", is_flag=True, help="Return when all tasks run.")
+@click.option("--deadline", type=Duration(), default="60s", show_default=True, help="How long --wait waits.")
+@json_option
+def command(
+    topology: str,
+    parameters: tuple[tuple[str, str], ...],
+    settings: tuple[tuple[str, str], ...],
+    workers: int | None,
+    name: str | None,
+    home: Path,
+    wait: bool,
+    deadline: float,
+    as_json: bool,
+) -> None:
+    """Start TOPOLOGY in the background, where it goes on when this terminal is closed.
+
+    Its code is copied first, so it may be edited while the topology runs. A name can be used by one topology at a time.
+    """
+    from topo.launch.cluster import submit_background
+    from topo_cli.starting import report_started
+
+    running = submit_background(topology, name, dict(parameters), collect_settings(settings, workers, os.environ), home)
+    report_started(running.folder, wait_s=deadline if wait else None, as_json=as_json)

@@ -1,0 +1,71 @@
+"""What `topo run` says at the end: what became of the messages, how fast, and what to know about the results."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from rich.text import Text
+
+from topo_cli.output import count, rate, seconds
+
+_TOTALS = (
+    ("emitted", "emitted"),
+    ("acked", "acked"),
+    ("failed", "failed"),
+    ("replayed", "replayed"),
+    ("timed out", "timed_out"),
+    ("dead-lettered", "dead_lettered"),
+    ("finally failed", "finally_failed"),
+)
+_LABEL_WIDTH = 16
+
+
+def summary_text(status: Mapping[str, Any], exit_code: int) -> Text:
+    """Return the summary of a run that has ended: its last status, as lines."""
+    totals, uptime_s = status["totals"], status["uptime_s"]
+    outcome = status["outcome"]
+    text = Text.assemble(
+        (status["topology"], "bold"),
+        ": ",
+        (outcome["kind"], "green" if exit_code == 0 else "red"),
+        f" after {seconds(uptime_s)}: {outcome['reason']}\n",
+    )
+    for label, name in _TOTALS:
+        text.append(_line(label, count(totals[name])))
+    text.append(_line("restarts", count(status["restarts"])))
+    mean_s = max(uptime_s, 1e-9)
+    rates = f"{rate(totals['acked'] / mean_s)} messages acked/s, {rate(totals['executed'] / mean_s)} tuples executed/s"
+    text.append(_line("mean rates", rates))
+    latency = totals["complete_latency_s"]
+    if latency:
+        text.append(_line("acked within", f"p50 {seconds(latency['p50'])}, p99 {seconds(latency['p99'])}"))
+    for note in notes(status):
+        text.append(f"{note}\n", "yellow")
+    text.rstrip()
+    return text
+
+
+def notes(status: Mapping[str, Any]) -> list[str]:
+    """Return what a reader of the results has to know: what was lost with processes, and what may have come twice."""
+    found = []
+    components = {row["component"]: row["kind"] for row in status["components"]}
+    hosted = {row["task"]: row["component"] for row in status["tasks"]}
+    lost = [
+        f"{component} ({worker['losses']}x)"
+        for worker in status["workers"]
+        if worker["losses"]
+        for component in dict.fromkeys(hosted[task] for task in worker["tasks"])
+        if components[component] == "bolt"
+    ]
+    if lost:
+        found.append(f"Lost with their processes: what {', '.join(lost)} kept in attributes; counts there began again from zero.")
+    totals = status["totals"]
+    again = totals["replayed"] + totals["reset"]
+    if again:
+        found.append(f"{count(again)} messages were emitted again, so bolts may have seen some of their tuples twice.")
+    return found
+
+
+def _line(label: str, value: str) -> str:
+    return f"  {label:<{_LABEL_WIDTH}}{value}\n"

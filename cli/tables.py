@@ -1,0 +1,58 @@
+"""Tables that fit: where the terminal is too narrow, whole columns are left out rather than every cell cut."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rich.console import Console
+from rich.measure import Measurement
+from rich.table import Table
+from rich.text import Text
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column of a table.
+
+    Attributes:
+        title: its head.
+        cell: what a row has in it.
+        keep: how long it stays when there is no room: the lowest goes first.
+        is_text: whether it is aligned left, and wrapped where need be; else it is a number.
+    """
+
+    title: str
+    cell: Callable[[Any], str | Text]
+    keep: int = 0
+    is_text: bool = False
+
+
+def fitted_table(console: Console, rows: Iterable[Any], columns: Sequence[Column]) -> Table:
+    """Return a table of as many columns as the console has room for, at least the two that are kept longest."""
+    rows = list(rows)
+    shown = list(columns)
+    table = _table(rows, shown)
+    while len(shown) > 2 and _needed(console, table) > console.width:
+        shown.remove(min(shown, key=lambda column: column.keep))
+        table = _table(rows, shown)
+    return table
+
+
+def _needed(console: Console, table: Table) -> int:
+    return Measurement.get(console, console.options.update(max_width=100_000), table).maximum
+
+
+def _table(rows: Sequence[Any], columns: Sequence[Column]) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for column in columns:
+        table.add_column(column.title, justify="left" if column.is_text else "right", no_wrap=not column.is_text, overflow="fold")
+    for row in rows:
+        table.add_row(*(_text(column.cell(row)) for column in columns))
+    return table
+
+
+def _text(cell: str | Text) -> Text:
+    # Names and messages are the user's: brackets in them are no markup.
+    return Text(cell) if isinstance(cell, str) else cell

@@ -1,0 +1,45 @@
+"""`topo validate`: what is wrong with a topology."""
+
+from __future__ import annotations
+
+import os
+
+import click
+
+from topo_cli.exits import Exit
+from topo_cli.options import collect_settings, examples, json_option, topology_options
+
+
+@click.command(epilog=examples("topo validate wordcount.py", "topo validate package.module:topology -p path=in.txt -s workers=2"))
+@topology_options
+@json_option
+def command(
+    topology: str,
+    parameters: tuple[tuple[str, str], ...],
+    settings: tuple[tuple[str, str], ...],
+    workers: int | None,
+    name: str | None,
+    home: object,
+    as_json: bool,
+) -> None:
+    """Check TOPOLOGY without starting anything, and print all that is wrong with it; exits 2 if there is something."""
+    from topo.errors import ConfigError, TopologyError
+    from topo_cli.loader import plan_of
+    from topo_cli.output import print_json
+
+    problems: tuple[str, ...] = ()
+    try:
+        plan = plan_of(topology, dict(parameters), collect_settings(settings, workers, os.environ), name)
+    except TopologyError as error:
+        problems = error.problems
+    except ConfigError as error:
+        problems = (str(error),)
+    if as_json:
+        print_json({"ok": not problems, "problems": list(problems)})
+    elif problems:
+        for problem in problems:
+            click.echo(f"- {problem}")
+    else:
+        click.echo(f"{plan.name} is valid: {len(plan.tasks)} tasks in {len(plan.workers)} workers, {plan.config.delivery}")
+    if problems:
+        raise SystemExit(Exit.USAGE)
