@@ -135,6 +135,7 @@ class TopologyMaster:
         self._persisted = previous
         self._fenced = self._misdirected = 0
         self._deadline: float | None = None
+        self._called_at = 0.0
         self._handlers: dict[type, Callable[[Any, float], None]] = {
             Tick: lambda _event, _now: None,
             FromWorker: self._on_message,
@@ -172,7 +173,7 @@ class TopologyMaster:
         if self.ending.stage is Stage.FINISHED or (self.started_at is None and not isinstance(event, Started)):
             return []
         if self._deadline is not None and now - self._deadline > LATE_S:
-            self.membership.forgive(now - self._deadline)
+            self.membership.forgive(now - self._called_at)
         self._handlers[type(event)](event, now)
         self._advance(now)
         record = MasterRecord(self.term, self.recovery.epochs.epoch, dict(self.recovery.lives), self.is_active)
@@ -181,7 +182,7 @@ class TopologyMaster:
             self._commands.insert(0, Persist(record))
         commands = self._commands[:]
         self._commands.clear()
-        self._deadline = self.next_deadline()
+        self._deadline, self._called_at = self.next_deadline(), now
         return commands
 
     def next_deadline(self) -> float | None:

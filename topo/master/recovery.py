@@ -211,7 +211,6 @@ class Recovery:
 
     def _raise_epoch(self, mode: Mode, now: float) -> None:
         epoch = self.epochs.begin(now)
-        self._edge_losses.explained()
         self.counts.epochs += 1
         slots = self.membership.live()
         table, accused = routing_table(slots), self._suspects.take()

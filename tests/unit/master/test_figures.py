@@ -1,0 +1,118 @@
+"""What tasks have counted, over all their lives, and what status shows of it."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.unit.master.playbook import LINES, SINK, running
+from topo.api.metrics import Histogram, Metrics
+from topo.ids import TaskId, WorkerId
+from topo.master.statistics import TopologyStatistics
+from topo.task.statistics import Counters, TaskStatistics
+from topo.wire import control
+from topo.wire.control import Heartbeat
+
+TASK = TaskId(1)
+
+
+def sent(statistics: TaskStatistics) -> dict[str, object]:
+    """Return the statistics of a task as the master gets them: through the wire."""
+    beat = Heartbeat(WorkerId(0), 1, 1, 1, "", {TASK: statistics.as_dict()})  # type: ignore[arg-type]
+    decoded = control.decode_from_worker(control.encode(beat))
+    assert isinstance(decoded, Heartbeat)
+    return decoded.tasks[TASK]
+
+
+def counted(acked: int, latency_s: float = 0.1) -> TaskStatistics:
+    histogram = Histogram()
+    histogram.record(latency_s, acked)
+    metrics = Metrics()
+    metrics.counter("skipped").add(acked)
+    metrics.gauge("open files").set(float(acked))
+    metrics.histogram("size").record(3.0)
+    user = {"metrics": metrics.snapshot()}
+    return TaskStatistics(Counters(acked=acked), {"queue": 1.0}, {"complete": histogram.snapshot()}, user)
+
+
+def test_counts_go_on_over_the_lives_of_a_task_and_levels_do_not() -> None:
+    statistics = TopologyStatistics([TASK])
+    statistics.heard({TASK: sent(counted(5, 0.1))}, 0.0)
+    statistics.heard({TASK: sent(counted(8, 0.1))}, 1.0)
+    statistics.lost([TASK])
+    assert statistics.of(TASK).counters["acked"] == 8
+    assert statistics.of(TASK).levels == {}
+    statistics.heard({TASK: sent(counted(2, 0.4))}, 5.0)
+    figures = statistics.of(TASK)
+    assert figures.counters["acked"] == 10
+    assert figures.levels == {"queue": 1.0}
+    assert figures.latencies["complete"].count == 10
+    assert figures.user.metrics.counters == {"skipped": 10}
+    assert figures.user.metrics.gauges == {"open files": 2.0}
+    assert figures.user.metrics.histograms["size"].count == 2
+
+
+def test_what_the_wire_carries_and_what_a_simulation_hands_over_count_the_same() -> None:
+    through, direct = TopologyStatistics([TASK]), TopologyStatistics([TASK])
+    through.heard({TASK: sent(counted(5))}, 0.0)
+    direct.heard({TASK: counted(5).as_dict()}, 0.0)
+    assert through.of(TASK) == direct.of(TASK)
+
+
+def test_a_rate_is_that_of_the_last_ten_seconds_of_the_present_life() -> None:
+    statistics = TopologyStatistics([TASK])
+    for second in range(31):
+        acked = second if second <= 20 else 20 + (second - 20) * 100
+        statistics.heard({TASK: {"counters": {"acked": acked}}}, float(second))
+    assert statistics.rate(TASK, "acked") == pytest.approx(100.0)
+    statistics.lost([TASK])
+    assert statistics.rate(TASK, "acked") == 0.0
+
+
+def test_figures_that_are_none_are_counted_and_change_nothing() -> None:
+    statistics = TopologyStatistics([TASK])
+    statistics.heard({TASK: sent(counted(5))}, 0.0)
+    statistics.heard({TASK: {"counters": {"acked": "many"}}}, 1.0)
+    assert statistics.unreadable == 1
+    assert statistics.of(TASK).counters["acked"] == 5
+
+
+def test_status_is_plain_data_with_totals_shares_and_percentiles() -> None:
+    play = running()
+    execute = Histogram()
+    execute.record(0.001, 1000)
+    for second in range(3):
+        play.until(1.0 + second)
+        spout = {"counters": {"emitted": 500 * second, "acked": 400 * second}, "levels": {"pending": 100.0}}
+        bolt = TaskStatistics(
+            Counters(executed=500 * second, busy_s=0.5 * second, blocked_s=0.2 * second), {}, {"execute": execute.snapshot()}
+        )
+        play.says(0, Heartbeat(WorkerId(0), play.life(0), 1, play.epoch, "", {LINES: spout}))
+        play.says(1, Heartbeat(WorkerId(1), play.life(1), 1, play.epoch, "sink", {SINK: bolt.as_dict()}))
+    status = play.master.topology_status(play.now)
+    assert json.loads(json.dumps(status)) == status
+    assert (status["totals"]["emitted"], status["totals"]["acked"], status["totals"]["pending"]) == (1000, 800, 100)
+    assert status["totals"]["acked_per_s"] == pytest.approx(400.0)
+    sink = next(component for component in status["components"] if component["component"] == "sink")
+    assert (sink["busy"], sink["backpressured"], sink["idle"]) == pytest.approx((0.5, 0.2, 0.3))
+    assert sink["capacity"] == pytest.approx(0.5)
+    assert sink["latencies_s"]["execute"]["p99"] == pytest.approx(0.001, rel=0.2)
+    assert [worker["busy_in"] for worker in status["workers"]] == ["", "sink", ""]
+
+
+def test_totals_stay_exact_when_a_worker_is_replaced() -> None:
+    play = running()
+    play.beat(0, acked=700)
+    play.replace(0)
+    play.all_ready()
+    play.beat(0, acked=40)
+    assert play.master.topology_status(play.now)["totals"]["acked"] == 740
+
+
+def test_figures_of_tasks_that_the_worker_does_not_host_are_not_taken() -> None:
+    play = running()
+    forged = Heartbeat(WorkerId(1), play.life(1), 1, play.epoch, "", {LINES: {"counters": {"acked": 9}}})
+    play.says(1, forged)
+    assert play.master.topology_status(play.now)["totals"]["acked"] == 0
+    assert play.master.statistics().misdirected == 1

@@ -1,0 +1,287 @@
+"""Every way in which a topology ends."""
+
+from __future__ import annotations
+
+from tests.unit.master.playbook import ACKER, LINES, SINK, Play, messages_in, running, small_plan
+from topo.ids import Epoch, Incarnation, WorkerId
+from topo.master.commands import (
+    Command,
+    Finished,
+    RecordError,
+    SendTo,
+    StartWorker,
+    StopWorker,
+    StoreDeadLetters,
+    StorePositions,
+)
+from topo.master.events import DeadLettersWritten, DrainAsked, KillAsked, Started
+from topo.master.outcome import Outcome, OutcomeKind
+from topo.master.positions import SpoutProgress
+from topo.wire.codec import Codec
+from topo.wire.control import Close, Closed, DeadLetter, DeadLettersStored, Drain, PositionReport, Probe
+
+pack = Codec().pack_value
+LETTER = DeadLetter(LINES, 1, pack(17), pack(("x",)), ["boom"], 3)
+
+
+def all_end(play: Play) -> list[Command]:
+    """Let every task tell that it has ended and is quiet; return the last answer."""
+    commands: list[Command] = []
+    for task in play.plan.tasks:
+        commands = play.quiet(task.id, sent=5, received=5)
+    return commands
+
+
+def close(play: Play) -> list[Command]:
+    """Let every task close and every worker exit; return the last answer."""
+    commands: list[Command] = []
+    for worker, tasks in enumerate(play.plan.workers):
+        for task in tasks:
+            play.says(worker, Closed(task))
+        commands = play.exits(worker, "exited with 0")
+    return commands
+
+
+def probe(number: int, epoch: int = 1) -> list[Command]:
+    return [SendTo(WorkerId(worker), Incarnation(101 + worker), Probe(number, Epoch(epoch))) for worker in (0, 1, 2)]
+
+
+def closing(drain: bool = False) -> list[Command]:
+    return [SendTo(WorkerId(worker), Incarnation(101 + worker), Close(Epoch(1), drain)) for worker in (0, 1, 2)]
+
+
+def test_a_topology_whose_tasks_are_all_quiet_is_probed_twice_and_closed() -> None:
+    play = running()
+    assert play.quiet(LINES) == play.quiet(SINK) == []
+    assert play.quiet(ACKER) == probe(1)
+    assert play.answer_probe(1, sent=5, received=5) == probe(2)
+    assert play.answer_probe(2, sent=5, received=5) == closing()
+    assert close(play) == [Finished(Outcome(OutcomeKind.DONE, "every message was processed"))]
+    assert play.master.next_deadline() is None
+    assert play.master.topology_status(play.now)["status"] == "FINISHED"
+
+
+def test_a_task_that_worked_between_the_rounds_postpones_the_end() -> None:
+    play = running()
+    all_end(play)
+    play.answer_probe(1, sent=5, received=5)
+    assert play.answer_probe(2, sent=6, received=6) == probe(3)
+    assert play.answer_probe(3, sent=6, received=6) == closing()
+
+
+def test_a_frame_under_way_postpones_the_end() -> None:
+    play = running()
+    all_end(play)
+    assert play.answer_probe(1, sent=5, received=4) == []
+    assert play.until(play.now + 0.02) == probe(2)
+
+
+def test_a_pending_message_keeps_the_topology_open_until_its_task_is_quiet_again() -> None:
+    play = running()
+    all_end(play)
+    play.quiet(LINES, 1, pending=1, quiet=False)
+    play.quiet(SINK, 1)
+    assert play.quiet(ACKER, 1) == []
+    assert play.until(play.now + 0.9) == []
+    assert play.quiet(LINES) == probe(2)
+
+
+def test_the_answers_of_an_epoch_that_was_broken_do_not_count() -> None:
+    play = running()
+    all_end(play)
+    play.answer_probe(1, sent=5, received=5)
+    play.quiet(LINES, 2, sent=5, received=5)
+    play.quiet(SINK, 2, sent=5, received=5)
+    play.exits(0)
+    assert play.quiet(ACKER, 2, sent=5, received=5) == []
+    play.until(play.now + 0.2)
+    play.register(0)
+    play.all_ready()
+    assert play.until(play.now + 3.0) == []
+    numbers = [message.number for _, message in messages_in(all_end(play)) if isinstance(message, Probe)]
+    assert numbers == [3, 3, 3]
+
+
+def test_an_answer_that_never_comes_is_asked_for_again() -> None:
+    play = running()
+    all_end(play)
+    play.quiet(LINES, 1)
+    play.quiet(SINK, 1)
+    assert play.until(play.now + 5.0) == probe(2)
+    assert play.quiet(ACKER, 1) == []
+
+
+def test_finally_failed_messages_make_the_outcome() -> None:
+    play = running()
+    play.beat(0, finally_failed=2)
+    all_end(play)
+    play.answer_probe(1)
+    play.answer_probe(2)
+    reason = "2 messages failed and were not emitted again"
+    (finished,) = close(play)
+    assert finished == Finished(Outcome(OutcomeKind.FINALLY_FAILED, reason, finally_failed=2))
+    assert finished.outcome.exit_code == 1
+    assert play.master.topology_status(play.now)["status"] == "FAILED"
+
+
+def test_a_dead_letter_is_confirmed_when_it_is_stored_and_makes_the_outcome() -> None:
+    play = running()
+    store = StoreDeadLetters(WorkerId(0), Incarnation(101), (LETTER,))
+    assert play.says(0, LETTER) == [store]
+    assert all_end(play) == []  # not while a letter is being written
+    confirmed = play.do(DeadLettersWritten(WorkerId(0), Incarnation(101), (LETTER,)))
+    assert confirmed == [SendTo(WorkerId(0), Incarnation(101), DeadLettersStored(LINES, [1])), *probe(1)]
+    play.answer_probe(1)
+    play.answer_probe(2)
+    reason = "1 message was given up; see `topo dead-letters`"
+    assert close(play) == [Finished(Outcome(OutcomeKind.DEAD_LETTERS, reason, dead_letters=1))]
+
+
+def test_a_letter_that_is_told_again_is_stored_once() -> None:
+    play = running()
+    play.says(0, LETTER)
+    assert play.says(0, LETTER) == []
+    written = DeadLettersWritten(WorkerId(0), Incarnation(101), (LETTER,))
+    assert messages_in(play.do(written)) == [(0, DeadLettersStored(LINES, [1]))]
+    assert messages_in(play.says(0, LETTER)) == [(0, DeadLettersStored(LINES, [1]))]
+    play.replace(0)
+    again = DeadLetter(LINES, 5, LETTER.position, LETTER.values, ["boom"], 3)
+    assert play.says(0, again) == [SendTo(WorkerId(0), Incarnation(104), DeadLettersStored(LINES, [5]))]
+    assert play.master.statistics().dead_letters == 1
+
+
+def test_a_letter_is_not_confirmed_to_a_later_life_by_an_earlier_lifes_number() -> None:
+    play = running()
+    play.says(0, LETTER)
+    play.replace(0)
+    assert play.do(DeadLettersWritten(WorkerId(0), Incarnation(101), (LETTER,))) == []
+
+
+def test_a_letter_that_could_not_be_written_is_written_again() -> None:
+    play = running()
+    store = StoreDeadLetters(WorkerId(0), Incarnation(101), (LETTER,))
+    play.says(0, LETTER)
+    assert play.until(5.9) == []
+    assert play.until(6.0) == [store]
+
+
+def test_a_drain_pauses_the_spouts_and_closes_when_nothing_moves_without_an_end_of_input() -> None:
+    play = running()
+    commands = play.do(DrainAsked(10.0))
+    assert commands == [SendTo(WorkerId(0), Incarnation(101), Drain()), *probe(1)]
+    assert play.master.topology_status(play.now)["status"] == "DRAINING"
+    play.quiet(LINES, 1, ended=False, quiet=False, pending=3)
+    play.quiet(SINK, 1, ended=False)
+    assert play.quiet(ACKER, 1, ended=False) == []
+    assert play.master.topology_status(play.now)["reason"] == "3 messages pending"
+    assert play.until(play.now + 0.02) == probe(2)
+    assert play.answer_probe(2, ended=False, sent=9, received=9) == probe(3)
+    assert play.answer_probe(3, ended=False, sent=9, received=9) == closing(drain=True)
+    assert close(play) == [Finished(Outcome(OutcomeKind.DRAINED, "drained; nothing was left in flight"))]
+
+
+def test_a_drain_that_runs_out_of_time_closes_and_says_what_was_pending() -> None:
+    play = running()
+    play.do(DrainAsked(2.0))
+    play.quiet(LINES, 1, ended=False, quiet=False, pending=3)
+    sent = [message for _, message in messages_in(play.until(3.0)) if isinstance(message, Close)]
+    assert sent == [Close(Epoch(1), drain=True)] * 3
+    reason = "drained, not to the end: 3 messages were pending (task 1: busy)"
+    assert close(play) == [Finished(Outcome(OutcomeKind.CUT_SHORT, reason))]
+
+
+def test_a_worker_lost_in_a_drain_is_replaced_and_told_to_drain() -> None:
+    play = running()
+    play.do(DrainAsked(10.0))
+    play.exits(0)
+    play.until(play.now + 0.2)
+    assert messages_in(play.register(0))[-1] == (0, Drain())
+
+
+def test_asked_again_the_earlier_deadline_of_a_drain_holds() -> None:
+    play = running()
+    play.do(DrainAsked(2.0))
+    assert not [message for _, message in messages_in(play.do(DrainAsked(60.0))) if isinstance(message, Drain)]
+    assert [message for _, message in messages_in(play.until(3.0)) if isinstance(message, Close)]
+
+
+def test_a_topology_that_has_not_begun_is_drained_at_once() -> None:
+    play = Play()
+    play.do(Started())
+    play.register(0)
+    commands = play.do(DrainAsked(10.0))
+    assert commands == [
+        SendTo(WorkerId(0), Incarnation(101), Close(Epoch(0), drain=True)),
+        StopWorker(WorkerId(1), Incarnation(102), kill=True),
+        StopWorker(WorkerId(2), Incarnation(103), kill=True),
+    ]
+    assert close(play)[-1] == Finished(Outcome(OutcomeKind.DRAINED, "ended before it began"))
+
+
+def test_killed_workers_are_not_replaced() -> None:
+    play = running()
+    play.exits(2)
+    assert play.do(KillAsked()) == [
+        StopWorker(WorkerId(0), Incarnation(101), kill=True),
+        StopWorker(WorkerId(1), Incarnation(102), kill=True),
+    ]
+    assert play.do(KillAsked()) == []
+    assert play.exits(0) == []
+    assert play.exits(1) == [Finished(Outcome(OutcomeKind.KILLED, "killed by the operator"))]
+
+
+def test_a_kill_ends_though_a_process_is_never_reported_gone() -> None:
+    play = running()
+    play.do(KillAsked())
+    play.exits(0)
+    assert play.until(5.9) == []
+    assert play.until(6.0) == [Finished(Outcome(OutcomeKind.KILLED, "killed by the operator"))]
+
+
+def test_components_that_do_not_close_in_time_are_killed_and_the_outcome_stays() -> None:
+    play = running(small_plan(drain_timeout="3s"))
+    all_end(play)
+    play.answer_probe(1)
+    play.answer_probe(2)
+    for worker, task in ((0, LINES), (2, ACKER)):
+        play.says(worker, Closed(task))
+        play.exits(worker)
+    assert play.until(3.9) == []
+    assert play.until(4.0) == [
+        RecordError("CloseTimeout", "its components did not close in time; it is killed", "sink", None, WorkerId(1)),
+        StopWorker(WorkerId(1), Incarnation(102), kill=True),
+    ]
+    assert play.exits(1) == [Finished(Outcome(OutcomeKind.DONE, "every message was processed"))]
+
+
+def test_a_worker_that_dies_while_closing_is_reported_and_not_replaced() -> None:
+    play = running()
+    all_end(play)
+    play.answer_probe(1)
+    play.answer_probe(2)
+    why = "ended before its components had closed: killed by SIGKILL"
+    assert play.exits(1) == [RecordError("WorkerLost", why, "sink", None, WorkerId(1))]
+    assert not [command for command in play.until(3.0) if isinstance(command, StartWorker)]
+
+
+def test_what_was_committed_last_is_stored_before_the_end() -> None:
+    play = running()
+    play.says(0, PositionReport(LINES, Epoch(1), pack(1), b""))
+    all_end(play)
+    play.answer_probe(1)
+    play.answer_probe(2)
+    play.says(0, PositionReport(LINES, Epoch(1), pack(2), b""))
+    finished = close(play)
+    assert finished[0] == StorePositions({LINES: SpoutProgress(pack(2))})
+    assert [type(command) for command in finished] == [StorePositions, Finished]
+
+
+def test_figures_that_arrive_while_closing_are_in_the_outcome() -> None:
+    play = running()
+    all_end(play)
+    play.answer_probe(1)
+    play.answer_probe(2)
+    play.beat(0, finally_failed=1)
+    (finished,) = close(play)
+    assert isinstance(finished, Finished)
+    assert finished.outcome.finally_failed == 1
