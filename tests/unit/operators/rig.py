@@ -39,7 +39,10 @@ class Recorder:
 
 
 class Rig:
-    """One operator with a recorder, a manual clock and a mailbox of its own."""
+    """One operator with a recorder, a manual clock and a mailbox of its own.
+
+    `while_waiting` is what happens elsewhere while the operator yields and there is no mail.
+    """
 
     def __init__(
         self,
@@ -49,11 +52,12 @@ class Rig:
         groups: KeyGroupRange = ALL_GROUPS,
         restore: OperatorSnapshot | None = None,
         open_now: bool = True,
+        while_waiting: Callable[[], None] | None = None,
     ) -> None:
         self.operator = operator
         self.recorder = Recorder()
         self.clock = ManualProcessingTime(now_ms)
-        self.mailbox = TaskMailbox()
+        self.mailbox = TaskMailbox(wait=while_waiting)
         operator.setup(OperatorContext(self.recorder, self.clock, MailboxExecutor(self.mailbox), 128, groups))
         if restore is not None:
             operator.restore(restore)
