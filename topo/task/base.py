@@ -507,9 +507,9 @@ class Task(ABC):
     def _tell(self, message: Any) -> None:
         self._commands.append(TellMaster(message))
 
-    def _record_error(self, error: BaseException, now: float) -> CaughtError:
+    def _record_error(self, error: BaseException, now: float) -> None:
         self.counters.errors += 1
-        return self._errors.record(error, now)
+        self._errors.record(error, now)
 
     def _report(self, error: BaseException) -> None:
         self._record_error(error, self.ports.clock())

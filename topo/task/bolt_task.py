@@ -360,7 +360,8 @@ class BasicBoltTask(BoltTask):
                 if stream.rows:
                     inherited = batch.stamps[first:last] if batch.stamps else None
                     self.counters.emitted += len(stream.rows)
-                    self.counters.transferred += self._router.untracked(stream, self._stamps(stream, inherited, stream.ends))
+                    stamps = self._stamps(stream, inherited, stream.ends)
+                    self.counters.transferred += self._router.untracked(stream, stamps, self._report_row)
         self._clear()
         for index, error in failures.items():
             self._fails.update(dict.fromkeys(batch.ids_at(first + index)[0]))
@@ -413,6 +414,9 @@ class BasicBoltTask(BoltTask):
         self._fails[root] = None
         self._record_error(error, self.ports.clock())
 
+    def _report_row(self, _row: int, error: Exception) -> None:
+        self._record_error(error, self.ports.clock())
+
     def _clear(self) -> None:
         for stream in self._collector.streams:
             stream.clear()
@@ -427,7 +431,7 @@ class BasicBoltTask(BoltTask):
         for stream in self._collector.streams:
             if stream.rows:
                 self.counters.emitted += len(stream.rows)
-                self.counters.transferred += self._router.untracked(stream, self._stamps(stream, None, []))
+                self.counters.transferred += self._router.untracked(stream, self._stamps(stream, None, []), self._report_row)
         self._clear()
 
 

@@ -5,14 +5,15 @@ Part of the per-tuple path: an emit is one check and one list append.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, TypeGuard
 
 from topo.api.bolt import Anchors
 from topo.api.streams import DEFAULT_STREAM, StreamDeclaration
 from topo.api.tuples import Origin, Tuple
 from topo.errors import EmitError, TupleStateError
+from topo.wire.frames import MAX_ROOTS_PER_TUPLE, MAX_WATERMARK, NO_TIMESTAMP
 
 Row = tuple[Any, ...]
 ReportError = Callable[[BaseException], None]
@@ -78,7 +79,7 @@ class Emitter:
         stream = self._by_name.get(name)
         who = f"component {self.component!r}"
         if stream is None:
-            near = get_close_matches(name, self._by_name, n=1)
+            near = get_close_matches(str(name), self._by_name, n=1)
             hint = f"did you mean {near[0]!r}?" if near else f"its outputs are {', '.join(map(repr, self._by_name)) or 'empty'}"
             raise EmitError(f"{who} emitted on stream {name!r}, which it does not declare; {hint}")
         if stream.declaration.direct is not direct:
@@ -98,17 +99,28 @@ class Emitter:
 
     def _append(self, values: Any, stream: str, timestamp: int | None, task: int | None = None) -> StreamRows:
         chosen = self.stream(stream, values, direct=task is not None)
+        if task is not None and task not in chosen.direct_targets:
+            raise EmitError(
+                f"component {self.component!r} emitted to task {task}, which does not read the direct stream {stream!r}; "
+                f"its readers are {sorted(chosen.direct_targets)} (see context.tasks_of)"
+            )
         if timestamp is not None:
-            chosen.stamps[len(chosen.rows)] = timestamp
+            chosen.stamps[len(chosen.rows)] = self._checked(timestamp)
         if task is not None:
-            if task not in chosen.direct_targets:
-                raise EmitError(
-                    f"component {self.component!r} emitted to task {task}, which does not read the direct stream {stream!r}; "
-                    f"its readers are {sorted(chosen.direct_targets)} (see context.tasks_of)"
-                )
             chosen.targets.append(task)
         chosen.rows.append(values if type(values) is tuple else tuple(values))
         return chosen
+
+    def _checked(self, timestamp: Any) -> int:
+        if not isinstance(timestamp, int) or isinstance(timestamp, bool):
+            kind = type(timestamp).__name__
+            raise EmitError(
+                f"component {self.component!r} emitted with timestamp {timestamp!r} ({kind}); "
+                "give whole milliseconds since the epoch, such as int(time.time() * 1000)"
+            )
+        if not NO_TIMESTAMP < timestamp <= MAX_WATERMARK:
+            raise EmitError(f"component {self.component!r} emitted with timestamp {timestamp}, which does not fit 64 bits")
+        return timestamp
 
 
 class AnchoringCollector(Emitter):
@@ -203,43 +215,64 @@ class BoltCollector(Emitter):
         self._emit(values, anchors, stream, timestamp, task)
 
     def _emit(self, values: Any, anchors: Anchors, stream: str, timestamp: int | None, task: int | None) -> None:
-        on: tuple[Any, ...] = () if anchors is None else (anchors,) if isinstance(anchors, Tuple) else tuple(anchors)
+        on = () if anchors is None else (anchors,) if isinstance(anchors, Tuple) else self._several(anchors)
         for anchor in on:
-            if not isinstance(anchor, TrackedTuple):
-                if isinstance(anchor, Tuple):
-                    continue
+            if isinstance(anchor, TrackedTuple):
+                if anchor.state != TupleState.OPEN:
+                    raise TupleStateError(
+                        f"component {self.component!r} anchored a tuple on {anchor!r} after its ack or fail: emit first, then ack"
+                    )
+            elif not isinstance(anchor, Tuple):
                 raise EmitError(f"component {self.component!r} anchored a tuple on {anchor!r}, which is not an input tuple")
-            if anchor.state != TupleState.OPEN:
-                raise TupleStateError(
-                    f"component {self.component!r} anchored a tuple on {anchor!r} after its ack or fail: emit first, then ack"
-                )
         if timestamp is None and on:
             timestamp = on[0].timestamp
         chosen = self._append(values, stream, timestamp, task)
-        self.anchors[chosen.index].append(tuple(anchor for anchor in on if isinstance(anchor, TrackedTuple)))
+        self.anchors[chosen.index].append(tuple([anchor for anchor in on if isinstance(anchor, TrackedTuple)]))
+
+    def _several(self, anchors: Any) -> tuple[Any, ...]:
+        """Return the anchors of a row that names more than one, as many as a frame can carry."""
+        if not isinstance(anchors, Iterable):
+            raise EmitError(f"component {self.component!r} anchored a tuple on {anchors!r}, which is not an input tuple")
+        on = tuple(anchors)
+        roots = [anchor.roots for anchor in on if isinstance(anchor, TrackedTuple)]
+        if sum(map(len, roots)) > MAX_ROOTS_PER_TUPLE and (several := len(set().union(*roots))) > MAX_ROOTS_PER_TUPLE:
+            raise EmitError(
+                f"component {self.component!r} emitted a tuple that descends from {several} messages; "
+                f"at most {MAX_ROOTS_PER_TUPLE} are tracked: emit the result in parts, or anchor it on fewer inputs"
+            )
+        return on
 
     def ack(self, tup: Tuple) -> None:
         """Say that the input is done."""
-        if isinstance(tup, TrackedTuple):
-            self._complete(tup, TupleState.ACKED, "acked")
+        if self._complete(tup, TupleState.ACKED, "acked"):
             self.acked.append(tup)
 
     def fail(self, tup: Tuple) -> None:
         """Say that the input could not be processed."""
-        if isinstance(tup, TrackedTuple):
-            self._complete(tup, TupleState.FAILED, "failed")
+        if self._complete(tup, TupleState.FAILED, "failed"):
             self.failed.append(tup)
 
     def reset_timeout(self, tup: Tuple) -> None:
-        """Start the input's message timeout anew."""
-        if isinstance(tup, TrackedTuple) and tup.state == TupleState.OPEN:
+        """Start the input's message timeout anew; does nothing for an input that is done."""
+        if self._is_input(tup, "reset the timeout of") and tup.state == TupleState.OPEN:
             self.touched.append(tup)
 
-    def _complete(self, tup: TrackedTuple, state: int, verb: str) -> None:
+    def _is_input(self, tup: Tuple, verb: str) -> TypeGuard[TrackedTuple]:
+        """Tell an input from a tick, to which acks and fails are nothing."""
+        if isinstance(tup, TrackedTuple):
+            return True
+        if isinstance(tup, Tuple):
+            return False
+        raise TupleStateError(f"component {self.component!r} {verb} {tup!r}, which is not an input tuple")
+
+    def _complete(self, tup: Tuple, state: int, verb: str) -> TypeGuard[TrackedTuple]:
+        if not self._is_input(tup, verb):
+            return False
         if tup.state != TupleState.OPEN:
             before = "acked" if tup.state == TupleState.ACKED else "failed"
             raise TupleStateError(f"component {self.component!r} {verb} {tup!r}, which it has {before} already: do either once")
         tup.state = state
+        return True
 
     def mark(self) -> tuple[list[int], int, int]:
         """Remember this moment for `roll_back`."""

@@ -2,17 +2,21 @@
 
 A grouping is what a user declares (`topo.api.groupings`); a grouper is made from it for one subscription of one sending task. It
 sees whole batches: `split(rows)` returns `(position, selection)` pairs, where `position` counts the subscriber's tasks and
-`selection` is a slice or a list of row indexes. A grouper that `replicates` gives each row to several tasks.
+`selection` is a slice or a list of row indexes. A grouper that `partitions` gives each row to exactly one task.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from operator import index as as_index
+from operator import itemgetter
+from typing import Any, Generic, Protocol, TypeVar
 
 from topo.errors import EmitError
-from topo.keys import key_group, owner_of, second_hash
+from topo.keys import route_of, second_hash
 
+R = TypeVar("R")
 Rows = Sequence[tuple[Any, ...]]
 Selection = slice | list[int]
 Share = tuple[int, Selection]
@@ -25,7 +29,7 @@ REMEMBERED_KEYS = 65_536
 class Grouper(Protocol):
     """Splits a batch among `n` target tasks."""
 
-    replicates: bool
+    partitions: bool
 
     def split(self, rows: Rows) -> list[Share]:
         """Return the share of each target that gets any row. Raises EmitError when a row cannot be routed."""
@@ -35,7 +39,7 @@ class Grouper(Protocol):
 class OneTarget:
     """Everything to one task: global grouping, or any grouping with a single target."""
 
-    replicates = False
+    partitions = True
 
     def __init__(self, position: int = 0) -> None:
         self._shares: list[Share] = [(position, EVERY_ROW)]
@@ -48,7 +52,7 @@ class OneTarget:
 class EveryTarget:
     """All grouping: each task gets each row."""
 
-    replicates = True
+    partitions = False
 
     def __init__(self, targets: int) -> None:
         self._shares: list[Share] = [(position, EVERY_ROW) for position in range(targets)]
@@ -61,7 +65,7 @@ class EveryTarget:
 class ShuffleGrouper:
     """Even shares in contiguous runs, to targets whose edge has room while any has."""
 
-    replicates = False
+    partitions = True
 
     def __init__(self, positions: Sequence[int], has_room: Callable[[int], bool]) -> None:
         self._positions = list(positions)
@@ -82,68 +86,79 @@ class ShuffleGrouper:
 
 def key_reader(indexes: Sequence[int]) -> Callable[[Rows], list[Any]]:
     """Return a function that reads the keys of a batch: the value itself for one field, a tuple for several."""
-    if len(indexes) == 1:
-        (index,) = indexes
-        return lambda rows: [row[index] for row in rows]
-    wanted = tuple(indexes)
-    return lambda rows: [tuple([row[i] for i in wanted]) for row in rows]
+    read = itemgetter(*indexes)
+    return lambda rows: list(map(read, rows))
 
 
-class FieldsGrouper:
-    """Equal keys to the same task, by key group, so that keyed state can move when the parallelism changes."""
+class KeyGrouper(ABC, Generic[R]):
+    """Rows go by their key; what is known of a key is computed once and remembered."""
 
-    replicates = False
+    partitions = True
 
     def __init__(self, indexes: Sequence[int], targets: int, max_parallelism: int) -> None:
         self._keys = key_reader(indexes)
         self._targets = targets
         self._max_parallelism = max_parallelism
-        self._routes: dict[Any, int] = {}
+        self._routes: dict[Any, R] = {}
 
-    def route(self, key: Any) -> int:
-        """Return the position of the task that owns `key`, and remember it. Raises EmitError for an unusable key."""
+    @abstractmethod
+    def _route(self, key: Any) -> R:
+        """Return what is to be remembered of a key."""
+
+    def _owner(self, key: Any) -> int:
+        return route_of(key, self._max_parallelism, self._targets)
+
+    def _routes_of(self, rows: Rows) -> list[R]:
+        keys = self._keys(rows)
         try:
-            position = owner_of(key_group(key, self._max_parallelism), self._max_parallelism, self._targets)
-        except (TypeError, ValueError) as error:
+            return list(map(self._routes.__getitem__, keys))
+        except Exception:
+            return [self._look_up(key) for key in keys]
+
+    def _look_up(self, key: Any) -> R:
+        try:
+            route = self._routes.get(key)
+            if route is None:
+                route = self._route(key)
+                if len(self._routes) >= REMEMBERED_KEYS:
+                    self._routes.clear()
+                self._routes[key] = route
+            return route
+        except Exception as error:
             raise EmitError(f"a fields grouping cannot use the key {key!r}: {error}") from None
-        if len(self._routes) >= REMEMBERED_KEYS:
-            self._routes.clear()
-        self._routes[key] = position
-        return position
+
+
+class FieldsGrouper(KeyGrouper[int]):
+    """Equal keys to the same task, by key group, so that keyed state can move when the parallelism changes."""
+
+    def _route(self, key: Any) -> int:
+        return self._owner(key)
 
     def split(self, rows: Rows) -> list[Share]:
         """Group the rows by the task that owns their key."""
-        keys, routes = self._keys(rows), self._routes
         shares: list[list[int]] = [[] for _ in range(self._targets)]
-        for index, key in enumerate(keys):
-            try:
-                position = routes[key]
-            except KeyError:
-                position = self.route(key)
-            except TypeError:
-                raise EmitError(f"a fields grouping cannot use the key {key!r}: it is not hashable") from None
+        for index, position in enumerate(self._routes_of(rows)):
             shares[position].append(index)
         return [(position, share) for position, share in enumerate(shares) if share]
 
 
-class PartialKeyGrouper:
+class PartialKeyGrouper(KeyGrouper[tuple[int, int]]):
     """Each key has two candidate tasks; a row goes to the one this sender has sent less to (power of two choices)."""
 
-    replicates = False
-
     def __init__(self, indexes: Sequence[int], targets: int, max_parallelism: int) -> None:
-        self._keys = key_reader(indexes)
-        self._first = FieldsGrouper(indexes, targets, max_parallelism)
+        super().__init__(indexes, targets, max_parallelism)
         self._sent = [0] * targets
+
+    def _route(self, key: Any) -> tuple[int, int]:
+        first = self._owner(key)
+        second = second_hash(key) % (self._targets - 1)
+        return first, second + (second >= first)
 
     def split(self, rows: Rows) -> list[Share]:
         """Send each row to the less used of its key's two candidates."""
-        sent, targets = self._sent, len(self._sent)
+        sent = self._sent
         shares: list[list[int]] = [[] for _ in sent]
-        for index, key in enumerate(self._keys(rows)):
-            first = self._first.route(key)
-            second = second_hash(key) % (targets - 1)
-            second += second >= first
+        for index, (first, second) in enumerate(self._routes_of(rows)):
             chosen = second if sent[second] < sent[first] else first
             sent[chosen] += 1
             shares[chosen].append(index)
@@ -153,20 +168,30 @@ class PartialKeyGrouper:
 class CustomGrouper:
     """A user's grouping: `choose(values)` names one or several positions for each row."""
 
-    replicates = True
+    partitions = False
 
     def __init__(self, choose: Callable[[tuple[Any, ...]], Sequence[int]], targets: int) -> None:
         self._choose = choose
         self._targets = targets
 
     def split(self, rows: Rows) -> list[Share]:
-        """Ask the user's function for each row. Raises EmitError when it names a task that does not exist."""
+        """Ask the user's function for each row. Raises EmitError when it raises, or names a task that does not exist."""
         shares: list[list[int]] = [[] for _ in range(self._targets)]
         for index, row in enumerate(rows):
-            for position in dict.fromkeys(self._choose(row)):
-                if not 0 <= position < self._targets:
-                    raise EmitError(
-                        f"a custom grouping chose task {position}; the subscriber's tasks are 0 to {self._targets - 1}"
-                    )
+            for position in self._positions(row):
                 shares[position].append(index)
         return [(position, share) for position, share in enumerate(shares) if share]
+
+    def _positions(self, row: tuple[Any, ...]) -> list[int]:
+        try:
+            answer = self._choose(row)
+        except Exception as error:
+            raise EmitError(f"a custom grouping raised {type(error).__name__}: {error}") from error
+        try:
+            positions = list(dict.fromkeys(map(as_index, answer)))
+        except TypeError:
+            raise EmitError(f"a custom grouping returned {answer!r}; return a sequence of task indexes") from None
+        for position in positions:
+            if not 0 <= position < self._targets:
+                raise EmitError(f"a custom grouping chose task {position}; the subscriber's tasks are 0 to {self._targets - 1}")
+        return positions

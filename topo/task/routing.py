@@ -61,16 +61,16 @@ class Subscription:
 
 
 class DirectGrouper:
-    """Direct grouping: the emitter named the task of each row."""
+    """Direct grouping: the emitter named the task of each row; a row for a task of another subscriber is none of ours."""
 
-    replicates = False
+    partitions = False
 
     def __init__(self, stream: StreamRows, targets: Sequence[TaskId]) -> None:
         self._stream = stream
         self._positions = {target: position for position, target in enumerate(targets)}
 
     def split(self, rows: Rows) -> list[Share]:
-        """Group the rows by the task they were emitted to; rows for tasks of another subscriber are none of ours."""
+        """Group the rows by the task they were emitted to."""
         shares: dict[int, list[int]] = {}
         for index, target in enumerate(self._stream.targets):
             position = self._positions.get(TaskId(target))
@@ -87,10 +87,6 @@ def pick(values: Sequence[T], selection: Selection) -> list[T]:
 def pick_stamps(stamps: Stamps, selection: Selection) -> bytes:
     """Return the selected timestamps as a column; empty when there are none."""
     return b"" if stamps is None else pack_timestamps(pick(stamps, selection))
-
-
-def _ignore(_index: int, _error: Exception) -> None:
-    """For rows whose rejection fails nothing."""
 
 
 def owners_of(ends: Sequence[int]) -> list[int]:
@@ -127,7 +123,7 @@ class Router:
         """Whether any task reads the stream."""
         return bool(self._subscriptions[stream])
 
-    def untracked(self, stream: StreamRows, stamps: Stamps = None, reject: Reject = _ignore) -> int:
+    def untracked(self, stream: StreamRows, stamps: Stamps, reject: Reject) -> int:
         """Route rows without ids. Returns how many tuples that made."""
         transferred = 0
         for subscription in self._subscriptions[stream.index]:
@@ -157,7 +153,7 @@ class Router:
         packed_roots = array("Q", row_roots).tobytes()
         for subscription in self._subscriptions[stream.index]:
             shares = subscription.split(stream.rows, reject)
-            if subscription.grouper.replicates:
+            if not subscription.grouper.partitions:
                 owners = owners_of(ends)
                 for position, selection in shares:
                     chosen = range(count)[selection] if isinstance(selection, slice) else selection

@@ -7,6 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 _ENGINE = __name__.partition(".")[0]
+_LIBRARY = traceback.__file__.removesuffix("traceback.py")
+MAX_MESSAGE = 1_000
+"""Characters of an exception's own text that travel."""
 MAX_TRACEBACK = 8_192
 """Characters of a traceback that travel; the middle is left out of longer ones."""
 MAX_DISTINCT = 64
@@ -36,19 +39,44 @@ def is_engine_frame(module: str) -> bool:
     return module == _ENGINE or module.startswith(_ENGINE + ".")
 
 
-def describe(error: BaseException) -> CaughtError:
-    """Return what users are shown of an exception: the innermost line of their own code first."""
-    file, line = "", 0
-    for frame, number in traceback.walk_tb(error.__traceback__):
-        if not is_engine_frame(frame.f_globals.get("__name__", "")):
-            name = frame.f_code.co_filename
-            if not name.startswith("<frozen"):
-                file, line = name, number
+def place_of(error: BaseException) -> tuple[str, int]:
+    """Return file and line of the innermost frame of the user's own code; "" and 0 when there is none.
+
+    Code of the standard library and of installed packages counts only where there is no other.
+    """
+    library: tuple[str, int] | None = None
+    cause: BaseException | None = error
+    while cause is not None:
+        own: tuple[str, int] | None = None
+        for frame, line in traceback.walk_tb(cause.__traceback__):
+            file = frame.f_code.co_filename
+            if is_engine_frame(frame.f_globals.get("__name__", "")) or file.startswith("<frozen"):
+                continue
+            if file.startswith(_LIBRARY) or "site-packages" in file:
+                library = file, line
+            else:
+                own = file, line
+        if own is not None:
+            return own
+        cause = cause.__cause__
+    return library or ("", 0)
+
+
+def describe(error: BaseException, place: tuple[str, int] | None = None) -> CaughtError:
+    """Return what users are shown of an exception that was raised at `place`, by default `place_of(error)`."""
+    file, line = place or place_of(error)
     text = "".join(traceback.format_exception(error))
     if len(text) > MAX_TRACEBACK:
         half = MAX_TRACEBACK // 2
         text = f"{text[:half]}\n  ... {len(text) - MAX_TRACEBACK} characters left out ...\n{text[-half:]}"
-    return CaughtError(type(error).__name__, str(error)[:1_000], file, line, text)
+    return CaughtError(type(error).__name__, _message(error), file, line, text)
+
+
+def _message(error: BaseException) -> str:
+    try:
+        return str(error)[:MAX_MESSAGE]
+    except Exception as broken:
+        return f"(its text cannot be read: {type(broken).__name__})"
 
 
 @dataclass(slots=True)
@@ -60,21 +88,19 @@ class ErrorBook:
     _held: dict[tuple[str, str, int], CaughtError] = field(default_factory=dict)
     _reported_at: dict[tuple[str, str, int], float] = field(default_factory=dict)
 
-    def record(self, error: BaseException, now: float) -> CaughtError:
-        """Report the error at once when it is new, else with the next `flush`. Returns its description."""
-        caught = describe(error)
-        key = (caught.kind, caught.file, caught.line)
-        last = self._reported_at.get(key)
-        if last is None and len(self._reported_at) < MAX_DISTINCT:
-            self._reported_at[key] = now
-            self.report(caught)
-        elif key in self._held:
+    def record(self, error: BaseException, now: float) -> None:
+        """Report the error at once when it is new, else with the next `flush`."""
+        kind, place = type(error).__name__, place_of(error)
+        key = (kind, *place)
+        if key in self._held:
             self._held[key].count += 1
+        elif key not in self._reported_at and len(self._reported_at) < MAX_DISTINCT:
+            self._reported_at[key] = now
+            self.report(describe(error, place))
         elif len(self._held) < MAX_DISTINCT:
-            self._held[key] = caught
+            self._held[key] = describe(error, place)
         else:
             next(iter(self._held.values())).count += 1
-        return caught
 
     def flush(self, now: float, *, all_of_them: bool = False) -> None:
         """Report what was counted for longer than the interval."""
