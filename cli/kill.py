@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from topo_cli.exits import TimedOut
+from topo_cli.exits import Failed, TimedOut
 from topo_cli.options import DEADLINE_S, Duration, examples, home_option, name_argument
 
 
@@ -44,4 +44,5 @@ def command(name: str, wait_s: float | None, yes: bool, home: Path) -> None:
 def _confirm(name: str) -> None:
     if not sys.stdin.isatty():
         raise click.UsageError("there is no terminal to ask on; add --yes")
-    click.confirm(f"End topology {name}?", abort=True, err=True)
+    if not click.confirm(f"End topology {name}?", err=True):
+        raise Failed(f"{name} goes on")

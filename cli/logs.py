@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -51,7 +52,7 @@ def command(
     def is_wanted(row: dict[str, Any]) -> bool:
         return component in (None, row.get("component")) and is_at_least(row, level.upper()) and row["time"] >= earliest
 
-    show: Callable[[dict[str, Any]], None] = _show_json if as_json else _text_printer()
+    show = _printer(as_json)
     with LogFiles(folder.logs, rotated=True) as files:
         rows = [row for row in files.new_rows() if is_wanted(row)]
         for row in rows if lines is None else rows[len(rows) - min(lines, len(rows)) :]:
@@ -67,7 +68,7 @@ def command(
 def _show_new(files: Any, is_wanted: Callable[[dict[str, Any]], bool], show: Callable[[dict[str, Any]], None]) -> None:
     for row in filter(is_wanted, files.new_rows()):
         show(row)
-    click.get_text_stream("stdout").flush()
+    sys.stdout.flush()
 
 
 def _check_component(plan_file: Path, component: str | None) -> None:
@@ -79,17 +80,15 @@ def _check_component(plan_file: Path, component: str | None) -> None:
     facts = read_json(plan_file)
     if component is None or facts is None:
         return
-    known = [row["id"] for row in facts["plan"]["components"]]
+    known = [row["id"] for row in facts["plan"]["components"] if row["kind"] != "acker"]
     if component not in known:
         raise NotFound(f"there is no component {component!r}; there are {', '.join(known)}.", near_misses(component, known))
 
 
-def _show_json(row: dict[str, Any]) -> None:
-    click.echo(json.dumps(row, ensure_ascii=False))
-
-
-def _text_printer() -> Callable[[dict[str, Any]], None]:
-    """Return what prints a row as a line, each component in a colour of its own."""
+def _printer(as_json: bool) -> Callable[[dict[str, Any]], None]:
+    """Return what prints a row: as JSON, or as a line, each component in a colour of its own."""
+    if as_json:
+        return lambda row: click.echo(json.dumps(row, ensure_ascii=False))
     from rich.text import Text
 
     from topo_cli.log_files import is_printed, source_of

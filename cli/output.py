@@ -44,6 +44,11 @@ def count(number: float) -> str:
     return f"{number:,.0f}"
 
 
+def plural(number: float, word: str) -> str:
+    """Return a number of things."""
+    return f"{count(number)} {word}" if number == 1 else f"{count(number)} {word}s"
+
+
 def rate(per_second: float) -> str:
     """Return a rate, with a digit behind the point where it matters."""
     return f"{per_second:,.0f}" if per_second >= 10 or per_second == 0 else f"{per_second:.1f}"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from topo_cli.exits import Exit
 from topo_cli.options import collect_settings, examples, topology_options
 
 if TYPE_CHECKING:
@@ -43,9 +44,10 @@ def command(
     """Run TOPOLOGY in processes of this machine until its sources have ended, and say what became of its messages.
 
     Exits 0 when every message went through, else 1 with the reason. Ctrl-C lets what is in flight finish, a second Ctrl-C ends
-    it at once.
+    it at once; the exit code is 130 then.
     """
     from topo.launch.cluster import run_foreground
+    from topo.master.outcome import OutcomeKind
     from topo_cli.screen import make_screen
 
     with make_screen(quiet=quiet) as screen:
@@ -61,8 +63,10 @@ def command(
             on_start=show.started,
         )
         show.close()
-    _print_summary(show.last, outcome.exit_code, as_json)
-    raise SystemExit(outcome.exit_code)
+    was_interrupted = outcome.kind in (OutcomeKind.DRAINED, OutcomeKind.CUT_SHORT, OutcomeKind.KILLED)
+    code = Exit.INTERRUPTED if was_interrupted else Exit(outcome.exit_code)
+    _print_summary(show.last, code, as_json)
+    raise SystemExit(code)
 
 
 class Show:
@@ -114,7 +118,7 @@ class Show:
                 self._screen.said(f"{source_of(row)}: {row['level']}: {row['message']}", "yellow")
 
 
-def _print_summary(status: Mapping[str, Any], exit_code: int, as_json: bool) -> None:
+def _print_summary(status: Mapping[str, Any], exit_code: Exit, as_json: bool) -> None:
     from topo_cli.output import make_console, print_json, talk
     from topo_cli.summary import summary_text
 
@@ -124,7 +128,8 @@ def _print_summary(status: Mapping[str, Any], exit_code: int, as_json: bool) -> 
         console = make_console()
         console.print()
         console.print(summary_text(status, exit_code), soft_wrap=True)
-        if exit_code:
-            talk(
-                f"next: topo errors {status['topology']}, topo dead-letters {status['topology']}, topo logs {status['topology']}"
-            )
+        name = status["topology"]
+        if exit_code == Exit.FAILED:
+            talk(f"next: topo errors {name}, topo dead-letters {name}, topo logs {name}")
+        elif exit_code == Exit.INTERRUPTED:
+            talk(f"next: topo resume {name} goes on in the background")

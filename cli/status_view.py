@@ -8,7 +8,7 @@ from typing import Any
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
-from topo_cli.output import count, percent, rate, seconds
+from topo_cli.output import count, percent, plural, rate, seconds
 from topo_cli.tables import Column, fitted_table
 
 Status = Mapping[str, Any]
@@ -37,7 +37,7 @@ def headline(status: Status) -> Text:
     line = Text.assemble((status["topology"], "bold"), "  ", styled_status(status["status"]))
     line.append(f"  {seconds(status['uptime_s'])}")
     if status["restarts"]:
-        line.append(f", {_plural(status['restarts'], 'restart')}", style="yellow")
+        line.append(f", {plural(status['restarts'], 'restart')}", style="yellow")
     if status["reason"]:
         line.append(f"\n{status['reason']}", style="yellow" if status["status"] == "DEGRADED" else "")
     return line
@@ -120,16 +120,20 @@ def _figure_columns(status: Status) -> list[Column]:
     def counter(name: str) -> Callable[[Any], str]:
         return lambda row: count(row["counters"].get(name, 0))
 
+    def of_bolts(cell: Callable[[Any], str]) -> Callable[[Any], str]:
+        return lambda row: "" if row["component"] in spouts else cell(row)
+
+    spouts = {row["component"] for row in status["components"] if row["kind"] == "spout"}
     of_all_time = [
         Column("emitted", counter("emitted"), 80),
-        Column("executed", counter("executed"), 85),
+        Column("executed", of_bolts(counter("executed")), 85),
         Column("acked", counter("acked"), 30),
         Column("failed", counter("failed"), 75),
-        Column("execute p50", lambda row: _latency(row, "p50"), 10),
-        Column("p99", lambda row: _latency(row, "p99"), 15),
+        Column("execute p50", of_bolts(lambda row: _latency(row, "p50")), 10),
+        Column("p99", of_bolts(lambda row: _latency(row, "p99")), 15),
     ]
     of_the_moment = [
-        Column("in/s", lambda row: rate(row["executed_per_s"]), 70),
+        Column("in/s", of_bolts(lambda row: rate(row["executed_per_s"])), 70),
         Column("out/s", lambda row: rate(row["emitted_per_s"]), 65),
         Column("capacity", _capacity, 60),
         Column("busy", lambda row: percent(row["busy"]), 20),
@@ -156,7 +160,3 @@ def _user_metrics(user: Status) -> list[tuple[str, str]]:
             shown = "  ".join(f"{key} {histogram[key]:,.4g}" for key in ("p50", "p99", "max"))
             found.append((name, f"{count(histogram['count'])} values  {shown}"))
     return found
-
-
-def _plural(number: int, word: str) -> str:
-    return f"{number} {word}" if number == 1 else f"{number} {word}s"

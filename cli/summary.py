@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.text import Text
 
-from topo_cli.output import count, rate, seconds
+from topo_cli.output import count, plural, rate, seconds
 
 _TOTALS = (
     ("emitted", "emitted"),
@@ -27,9 +27,9 @@ def summary_text(status: Mapping[str, Any], exit_code: int) -> Text:
     outcome = status["outcome"]
     text = Text.assemble(
         (status["topology"], "bold"),
-        ": ",
-        (outcome["kind"], "green" if exit_code == 0 else "red"),
-        f" after {seconds(uptime_s)}: {outcome['reason']}\n",
+        f" ended after {seconds(uptime_s)}: ",
+        (outcome["reason"], "green" if exit_code == 0 else "red"),
+        "\n",
     )
     for label, name in _TOTALS:
         text.append(_line(label, count(totals[name])))
@@ -60,10 +60,9 @@ def notes(status: Mapping[str, Any]) -> list[str]:
     ]
     if lost:
         found.append(f"Lost with their processes: what {', '.join(lost)} kept in attributes; counts there began again from zero.")
-    totals = status["totals"]
-    again = totals["replayed"] + totals["reset"]
+    again = status["totals"]["replayed"]
     if again:
-        found.append(f"{count(again)} messages were emitted again, so bolts may have seen some of their tuples twice.")
+        found.append(f"Emitted again: {plural(again, 'message')}; bolts may have seen some of their tuples twice.")
     return found
 
 

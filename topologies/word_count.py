@@ -72,7 +72,8 @@ class Report(BasicBolt):
 
     def cleanup(self) -> None:
         top = nlargest(self.top, self.counts.items(), key=by_count)
-        print(f"The {len(top)} most frequent words:")
+        if top:
+            print(f"The {len(top)} most frequent words:")
         for word, count in top:
             print(f"{count:>12,}  {word}")
 

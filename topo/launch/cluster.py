@@ -16,7 +16,7 @@ from typing import Any
 
 from topo.api.topology import Topology
 from topo.errors import EnvironmentFault, UserError
-from topo.launch.jobs import end_leftovers, new_job, open_home, stored_job
+from topo.launch.jobs import end_leftovers, new_job, open_home, stored_job, working_folder
 from topo.launch.local import LocalLauncher
 from topo.master.commands import RecordError
 from topo.master.events import DrainAsked, KillAsked
@@ -113,7 +113,7 @@ def resume_background(name: str, home: Path | None = None) -> RunningTopology:
 def _start_master(folder: TopologyFolder, attached: bool) -> RunningTopology:
     folder.summary.unlink(missing_ok=True)
     home = folder.path.parent.parent
-    command = [sys.executable, "-m", "topo.launch.master_process", str(home), folder.name]
+    command = [sys.executable, "-P", "-m", "topo.launch.master_process", str(home), folder.name]
     log = open(folder.logs / "master.out", "ab")
     try:
         process = subprocess.Popen(
@@ -122,7 +122,7 @@ def _start_master(folder: TopologyFolder, attached: bool) -> RunningTopology:
             stdout=log,
             stderr=log,
             start_new_session=True,
-            cwd="/",
+            cwd=working_folder(folder),
         )
     except OSError as error:
         raise EnvironmentFault(f"cannot start the master: {error}") from error

@@ -69,6 +69,7 @@ def new_job(
         "parameters": dict(parameters),
         "settings": {key: config.settings()[key] for key in settings},
         "submitted_ms": int(time.time() * 1000),
+        "submitted_from": os.getcwd(),
         "foreground": foreground,
     }
     _forget(folder)
@@ -91,6 +92,15 @@ def stored_job(folder: TopologyFolder) -> Job:
     except (OSError, ValueError) as error:
         raise EnvironmentFault(f"{folder.topology} is damaged: {error}") from error
     return _job(folder, facts, load_topology(facts["reference"], facts["parameters"]).topology)
+
+
+def working_folder(folder: TopologyFolder) -> Path:
+    """Return where the topology was submitted from: relative paths in user code start there. The root when that is gone."""
+    try:
+        path = Path(json.loads(folder.topology.read_bytes())["submitted_from"])
+    except (OSError, ValueError, KeyError):
+        return Path("/")
+    return path if path.is_dir() else Path("/")
 
 
 def has_ended(folder: TopologyFolder) -> bool:
