@@ -64,6 +64,8 @@ from topo.wire.codec import Codec
 _LOG = logging.getLogger(__name__)
 
 LONGEST_SLEEP_S = 0.5
+LAST_WORDS_S = 0.05
+"""The end of a process may be seen before what it said last, its final figures among it, has been read."""
 PROGRESS_S = 0.25
 """How often whoever watches is told how it goes."""
 
@@ -160,6 +162,7 @@ class MasterShell:
         self._started_ms = int(time.time() * 1000)
         self._alive_at = 0.0
         self._told_at = 0.0
+        self._ended: list[tuple[WorkerEnd, float]] = []
         self._letters = 0
 
     def run(self) -> Outcome:
@@ -192,14 +195,17 @@ class MasterShell:
     def _turn(self) -> None:
         now = self._clock()
         deadline = self.master.next_deadline()
-        until = min(now + LONGEST_SLEEP_S, self._alive_at, deadline if deadline is not None else now + LONGEST_SLEEP_S)
+        deadlines = [self._alive_at, *(at for _, at in self._ended[:1]), *([deadline] if deadline is not None else [])]
+        until = min(now + LONGEST_SLEEP_S, *deadlines)
         self.link.wait(0 if self._asked else max(0.0, until - now), self._launcher.descriptors())
         while self._asked:
             self._handle(self._asked.pop(0))
         for identity, data in self.link.from_workers():
             self._from_worker(identity, data)
-        for end in self._launcher.poll():
-            self._worker_ended(end)
+        now = self._clock()
+        self._ended += [(end, now + LAST_WORDS_S) for end in self._launcher.poll()]
+        while self._ended and self._ended[0][1] <= now:
+            self._worker_ended(self._ended.pop(0)[0])
         for identity, data in self.link.from_clients():
             self._from_client(identity, data)
         now = self._clock()
