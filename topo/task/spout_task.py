@@ -189,7 +189,7 @@ class SpoutTask(Task):
     @property
     def _pending(self) -> int:
         kept = len(self._book) if self.is_retrying else len(self._open_messages)
-        return kept + len(self._done)
+        return kept + len(self._done) + self._collector.count()
 
     @property
     def _has_ended(self) -> bool:
@@ -214,10 +214,15 @@ class SpoutTask(Task):
     @property
     def has_work(self) -> bool:
         """Whether a Turn would do something now."""
-        if self.queue or self._done:
+        if self.queue or self._done or self._may_send_leftovers:
             return True
         now = self.ports.clock()
         return (self._may_emit and now >= self._poll_at) or self._replay_is_due(now)
+
+    @property
+    def _may_send_leftovers(self) -> bool:
+        """Whether there is something that callbacks other than `next_tuple` have emitted, such as a replay by `fail`."""
+        return bool(self._collector.count()) and self._is_going and self._may_act
 
     def _replay_is_due(self, now: float) -> bool:
         if not (self.is_retrying and self._is_going and self._may_act):
@@ -333,6 +338,8 @@ class SpoutTask(Task):
             done = list(self._done)
             self._done.clear()
             self._completed(done, now)
+        if self._may_send_leftovers:
+            self._send(now, first_time=True)
         if self._replay_is_due(now):
             self._replay(now)
         elif self._may_emit and now >= self._poll_at:
