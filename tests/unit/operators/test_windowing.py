@@ -607,6 +607,15 @@ def test_an_element_between_two_sessions_joins_them_and_their_contents() -> None
     assert (timers(r), entries(r)) == ((0, 0), 0)
 
 
+def test_a_merge_deletes_the_clean_up_timers_of_its_members() -> None:
+    r = rig(GAP_3S, aggregate=aggregates.Count(), allowed_lateness_ms=10)
+    r.element("k", "a", 0)
+    r.element("k", "c", 6000)
+    assert timers(r) == (4, 0)
+    r.element("k", "b", 3000)
+    assert timers(r) == (2, 0)
+
+
 def test_sessions_of_keys_do_not_meet() -> None:
     r = rig(GAP_3S, aggregate=aggregates.Count(), result_of=with_bounds)
     r.element("a", "x", 0)
