@@ -23,6 +23,8 @@ class AckerTask(Task):
         super().__init__(setup, ports)
         self.acker = AckerBolt(self.plan.longest_message_timeout_s, ports.clock())
         self._undelivered = 0
+        self._deliver_at: float | None = None
+        """When verdicts that may have been reached are delivered at the latest."""
 
     def _edges_out(self) -> list[tuple[TaskId, bool]]:
         return [(spout, True) for spout in self.plan.spouts]
@@ -33,6 +35,7 @@ class AckerTask(Task):
     def _reset(self, event: RoutesChanged, now: float) -> None:
         self.acker.on_reset_epoch()
         self._undelivered = 0
+        self._deliver_at = None
 
     @property
     def _may_act(self) -> bool:
@@ -67,6 +70,8 @@ class AckerTask(Task):
         else:
             raise unexpected(self, frame)
         self._undelivered += frame.count
+        if self._deliver_at is None and frame.count:
+            self._deliver_at = now + self.config.flush_interval_s
         self.counters.executed += frame.count
         return True
 
@@ -77,6 +82,7 @@ class AckerTask(Task):
     def _deliver(self) -> None:
         """Send the verdicts reached since the last time."""
         self._undelivered = 0
+        self._deliver_at = None
         for spout, verdicts in self.acker.verdicts().items():
             for kind, roots in (
                 (FrameKind.FAILED, verdicts.failed),
@@ -89,13 +95,11 @@ class AckerTask(Task):
     def _run_due(self, now: float) -> None:
         super()._run_due(now)
         self.counters.expired_trees += self.acker.on_time(now)
+        if self._deliver_at is not None and now >= self._deliver_at:
+            self._deliver()
 
     def _deadlines(self, now: float) -> list[float | None]:
-        return [
-            *super()._deadlines(now),
-            self.acker.next_deadline,
-            now + self.config.flush_interval_s if self._undelivered else None,
-        ]
+        return [*super()._deadlines(now), self.acker.next_deadline, self._deliver_at]
 
     @property
     def is_quiet(self) -> bool:
