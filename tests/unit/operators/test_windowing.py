@@ -439,6 +439,15 @@ def test_a_continuous_trigger_fires_on_the_way_and_the_cap_makes_the_last_fire_t
     assert (timers(r), entries(r)) == ((0, 0), 0)
 
 
+@both_ways
+def test_panes_with_contents_are_counted(direct: bool) -> None:
+    r = rig(TEN, aggregate=aggregates.Count(), direct=direct)
+    r.operator.process_batch(["a", "b", "a", "a"], "wxyz", [1, 1, 1, 11])
+    assert operator_of(r).open_panes == 3
+    r.watermark(9)
+    assert operator_of(r).open_panes == 1
+
+
 # Functions
 
 
