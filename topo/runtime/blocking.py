@@ -5,6 +5,7 @@ To the task it is a spout like any other, whose `next_tuple` takes from the queu
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -166,8 +167,6 @@ class BlockingSpoutRunner(Spout):
                     return
                 self._closing.wait(_PAUSE_AFTER_ERROR_S)
             else:
-                try:
+                with contextlib.suppress(_Stopped):
                     self._thread_collector.end_of_input()
-                except _Stopped:
-                    pass
                 return

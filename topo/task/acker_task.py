@@ -10,7 +10,7 @@ from typing import Any
 
 from topo.acking.acker_bolt import AckerBolt
 from topo.ids import TaskId
-from topo.task.base import Ports, Task, TaskSetup, unexpected
+from topo.task.base import Ports, Task, TaskSetup
 from topo.task.events import RoutesChanged
 from topo.task.flow_control import EdgeStatus, InEdge
 from topo.wire.frames import Frame, FrameKind, pack_words
@@ -18,6 +18,10 @@ from topo.wire.frames import Frame, FrameKind, pack_words
 
 class AckerTask(Task):
     """One acker task."""
+
+    ACCEPTS = frozenset(
+        (FrameKind.OPEN, FrameKind.INIT, FrameKind.ACK, FrameKind.FAIL, FrameKind.RESET, FrameKind.END)
+    )
 
     def __init__(self, setup: TaskSetup, ports: Ports) -> None:
         super().__init__(setup, ports)
@@ -65,10 +69,8 @@ class AckerTask(Task):
             acker.on_reset(frame.root_list())
         elif kind is FrameKind.OPEN:
             self._opened(edge, frame)
-        elif kind is FrameKind.END:
-            edge.status = EdgeStatus.FINISHED
         else:
-            raise unexpected(self, frame)
+            edge.status = EdgeStatus.FINISHED
         self._undelivered += frame.count
         if self._deliver_at is None and frame.count:
             self._deliver_at = now + self.config.flush_interval_s

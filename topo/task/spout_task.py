@@ -21,7 +21,7 @@ from topo.api.metrics import Histogram
 from topo.api.spout import RetryingSpout, Spout
 from topo.errors import EmitError, FrameworkBug, ValueNotCarried
 from topo.ids import ID_BYTES, Epoch, TaskId
-from topo.task.base import Ports, Task, TaskSetup, unexpected
+from topo.task.base import Ports, Task, TaskSetup
 from topo.task.collectors import MessageCollector, StreamRows
 from topo.task.events import RoutesChanged
 from topo.task.flow_control import InEdge
@@ -62,6 +62,8 @@ class Pending(NamedTuple):
 
 class SpoutTask(Task):
     """One task of a spout."""
+
+    ACCEPTS = frozenset((FrameKind.OPEN, FrameKind.ACKED, FrameKind.FAILED, FrameKind.TOUCHED))
 
     def __init__(self, setup: TaskSetup, ports: Ports) -> None:
         if not isinstance(setup.component, Spout):
@@ -115,6 +117,7 @@ class SpoutTask(Task):
         self._reported = (committed, {})
         object.__setattr__(self.context, "committed_position", committed)
         self._spout.open(self.context, self._collector)
+        self._end_told = self._collector.ended
 
     def _reset(self, event: RoutesChanged, now: float) -> None:
         self._is_going = False
@@ -252,10 +255,8 @@ class SpoutTask(Task):
         elif frame.kind is FrameKind.TOUCHED:
             for root in frame.root_list():
                 self._open_messages.touch(root)
-        elif frame.kind is FrameKind.OPEN:
-            self._opened(edge, frame)
         else:
-            raise unexpected(self, frame)
+            self._opened(edge, frame)
         return True
 
     def _completed(self, complete: list[Pending], now: float) -> None:
