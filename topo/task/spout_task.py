@@ -521,12 +521,18 @@ class SpoutTask(Task):
                 except EmitError as error:
                     refused.append(row)
                     self._record_error(error, now)
+            self._give_up_condemned(messages, held)
             return self._keep_rows(
                 stream, messages, [row for row, m in enumerate(messages) if row not in refused and m not in held]
             )
         if not held:
             return messages
+        self._give_up_condemned(messages, held)
         return self._keep_rows(stream, messages, [row for row, message in enumerate(messages) if message not in held])
+
+    def _give_up_condemned(self, messages: list[Any], held: set[Any]) -> None:
+        for letter in self._book.condemned([message for message in messages if message in held]):
+            self._give_up(letter)
 
     def _keep_rows(self, stream: StreamRows, messages: list[Any], rows: list[int]) -> list[Any]:
         stamps = stream.stamps
