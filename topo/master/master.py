@@ -160,7 +160,7 @@ class TopologyMaster:
             control.PositionReport: self._on_position,
             control.DeadLetter: self._on_dead_letter,
             control.Quiet: lambda _slot, message, now: self.quiescence.told(message, now),
-            control.Closed: lambda _slot, message, _now: self.ending.task_closed(message.task),
+            control.Closed: self._on_closed,
         }
 
     # -- the only way in -------------------------------------------------------------------------------------------------
@@ -305,6 +305,11 @@ class TopologyMaster:
         own = {task: figures for task, figures in message.tasks.items() if task in slot.tasks}
         self._misdirected += len(message.tasks) - len(own)
         self.figures.heard(own, now)
+
+    def _on_closed(self, _slot: Slot, message: control.Closed, _now: float) -> None:
+        # A worker that was asked to end by itself has closed its tasks, and another life of them follows.
+        if self.ending.stage is Stage.CLOSING:
+            self.ending.task_closed(message.task)
 
     def _on_component_error(self, slot: Slot, message: control.ComponentError, _now: float) -> None:
         row = RecordError(
