@@ -421,7 +421,7 @@ class TopologyMaster:
     def _left(self, slot: Slot, why: str) -> None:
         if self.ending.stage is Stage.CLOSING and not self.ending.has_closed(slot.tasks):
             self.recovery.record("WorkerLost", f"ended before its components had closed: {why}", slot)
-        self.figures.lost(slot.tasks)
+        self.figures.ended(slot.tasks)
         self.membership.gone(slot)
 
     def _finish(self, now: float) -> None:
