@@ -226,7 +226,7 @@ class _Driver(ABC):
         self.context = context
         self.carrier = Carrier(codec, context.component, streams)
         self._codec = codec
-        self._streams = collector.streams
+        self.collector = collector
         self._in_hand: int | None = None
         for stream in collector.streams:
             stream.direct_targets = frozenset(task for ids in context.tasks.values() for task in ids)
@@ -306,16 +306,17 @@ class _BasicDriver(_Driver):
     def _call(self, call: Any, inputs: tuple[int, ...] = (), timestamp: int | None = None) -> bool:
         try:
             call()
+            self.collector.check_emitted(self.collector.count(), self.context.config.max_task_emit)
         except Exception as error:
             self.raised(error)
             return False
         else:
-            for stream in self._streams:
+            for stream in self.collector.streams:
                 for row in range(len(stream.rows)):
                     self.note(stream, row, inputs, timestamp)
             return True
         finally:
-            for stream in self._streams:
+            for stream in self.collector.streams:
                 stream.clear()
 
 
@@ -342,6 +343,7 @@ class _TrackingDriver(_Driver):
         mark = self._collector.mark()
         try:
             call()
+            self.collector.check_emitted(self.collector.count() - mark.emitted, self.context.config.max_task_emit)
         except Exception as error:
             self._collector.roll_back(mark, tup)
             self.raised(error)
@@ -349,7 +351,7 @@ class _TrackingDriver(_Driver):
             self._settle()
 
     def _settle(self) -> None:
-        for stream, anchors in zip(self._streams, self._collector.anchors, strict=True):
+        for stream, anchors in zip(self.collector.streams, self._collector.anchors, strict=True):
             for row, on in enumerate(anchors):
                 self.note(stream, row, tuple(anchor.roots[0] - 1 for anchor in on), None)
         self.run.acked += [tup.roots[0] - 1 for tup in self._collector.acked]
