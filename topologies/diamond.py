@@ -44,8 +44,8 @@ class Stock(BasicBolt):
 class Join(Bolt):
     """Waits for both answers about an order, and emits one tuple that descends from both.
 
-    When one way fails, the order comes again on both, and what waits here from the first attempt may meet an answer of the second.
-    The answer that is then left over would wait in vain; it brings the result once more instead.
+    When one way fails, the order comes again on both, and what waits here from the first attempt may meet an answer of the
+    second. The answer that is then left over would wait in vain; it brings the result once more instead.
     """
 
     outputs = {"accepted": ("order", "cents"), "rejected": ("order", "cents")}
