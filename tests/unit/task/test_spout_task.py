@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
 
-from tests.unit.task.harness import CODEC, Replaying, Scripted, Sink, Solo, chain, xor_by_root
+from tests.unit.task.harness import CODEC, Replaying, Scripted, Sink, Solo, chain, root_of, several, verdict, xor_by_root
 from topo.api.streams import direct
 from topo.api.topology import Topology, TopologyBuilder
 from topo.ids import Epoch
@@ -22,32 +23,6 @@ def spouting(*steps: Any, kind: Any = Scripted, ends: bool = False, **settings: 
     """A spout a with a sink b and the acker as task 3."""
     spout = kind(steps, ends=ends)
     return spout, Solo(chain(spout, Sink(), **settings), "a")
-
-
-def several(*values: Any) -> Any:
-    """A step that emits several messages, each under its value as its id."""
-
-    def emit(collector: Any) -> None:
-        for value in values:
-            collector.emit((value,), message_id=value)
-
-    return emit
-
-
-def root_of(task: Solo, value: Any) -> int:
-    """The root under which a value was sent last."""
-    found = 0
-    for frame in task.frames(FrameKind.DATA):
-        for row, root in zip(frame.decode_rows(CODEC), frame.root_list(), strict=True):
-            if row[0] == value:
-                found = root
-    return found
-
-
-def verdict(task: Solo, kind: FrameKind, *values: Any) -> None:
-    """Have the acker decide on messages."""
-    task.feed_ids(kind, [root_of(task, value) for value in values])
-    task.run()
 
 
 # -- emitting
@@ -232,9 +207,9 @@ def test_an_idle_spout_is_asked_often_at_first_and_then_less_and_less() -> None:
     asked: list[float] = []
     spout, task = spouting(*[lambda c: asked.append(task.clock.now)] * 1000)
     task.wait(0.1)
-    gaps = [round(later - earlier, 6) for earlier, later in zip(asked, asked[1:], strict=False)]
-    assert gaps[:9] == [0.000_25] * 9
-    assert gaps[9:16] == [0.0005, 0.001, 0.002, 0.004, 0.008, 0.01, 0.01]
+    gaps = [round(later - earlier, 6) for earlier, later in pairwise(asked)]
+    assert gaps[:10] == [0.000_25] * 10
+    assert gaps[10:17] == [0.0005, 0.001, 0.002, 0.004, 0.008, 0.01, 0.01]
     del spout.steps[:]
     spout.steps += ["news", *[lambda c: asked.append(task.clock.now)] * 10]
     before = len(asked)
@@ -565,7 +540,7 @@ def test_a_source_that_raises_is_asked_again_after_waits_that_double_up_to_half_
 
     _, task = spouting(*[broken] * 20)
     task.wait(300.0)
-    gaps = [round(later - earlier, 6) for earlier, later in zip(asked, asked[1:], strict=False)]
+    gaps = [round(later - earlier, 6) for earlier, later in pairwise(asked)]
     assert gaps[:9] == [0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 30.0]
     assert set(gaps[9:]) == {30.0}
 
@@ -579,7 +554,7 @@ def test_a_call_that_works_ends_the_waits() -> None:
 
     _, task = spouting(broken, broken, "x", broken, broken)
     task.wait(5.0)
-    assert [round(later - earlier, 6) for earlier, later in zip(asked, asked[1:], strict=False)] == [0.2, 0.4, 0.2]
+    assert [round(later - earlier, 6) for earlier, later in pairwise(asked)] == [0.2, 0.4, 0.2]
 
 
 def test_a_source_that_is_down_for_days_does_not_overflow() -> None:
