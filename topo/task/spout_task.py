@@ -93,6 +93,9 @@ class SpoutTask(Task):
         self._end_told = self._collector.ended
         self._init_roots, self._init_values, self._fails = bytearray(), bytearray(), []
         self.fates.reset(event.routes.suspects, event.routes.alone, now)
+        if event.routes.suspects:
+            # Stored before they are tried: the next trial may take this process down as well.
+            self.fates.commit(self.epoch, now, at_once=True)
 
     def _status(self) -> SenderStatus:
         return SenderStatus.FINISHED if self._end_told else SenderStatus.ACTIVE
