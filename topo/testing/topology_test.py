@@ -128,7 +128,7 @@ class TopologyTest:
         script = self._scripts.get((task.component, task.index))
         component = self._instances.make(source, task) if script is None else ScriptedSpout(script, self._stage)
         carrier = Carrier(self._codec, task.component, plan.streams(task.component))
-        runs = watched(component, Watch(self._record, carrier, task.component, task.index))
+        runs = watched(component, Watch(self._record, carrier, task.component, task.index, config.max_task_emit))
         setup = TaskSetup(task_id, plan, config, runs, context, groupings_of(source, task.component))
         self._lives[task.component, task.index] = component
         if isinstance(runs, WatchedSpout | WatchedRetryingSpout):
