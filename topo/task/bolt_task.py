@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
+from sys import getrefcount
 from typing import Any
 
 from topo.api.bolt import BasicBolt, Bolt
 from topo.api.metrics import Histogram
 from topo.api.streams import SYSTEM_COMPONENT, TICK_STREAM
 from topo.api.tuples import Origin, Tuple
-from topo.errors import EmitError, FrameError, FrameworkBug
+from topo.errors import EmitError, FrameError, FrameworkBug, TupleStateError
 from topo.ids import TaskId
 from topo.task.base import Ports, Task, TaskSetup
 from topo.task.batch import Batch
@@ -26,6 +27,10 @@ from topo.task.pace import Pace
 from topo.task.routing import Stamps, owners_of
 from topo.task.wiring import make_router
 from topo.wire.frames import Anchoring, Frame, FrameKind, pack_words, signal_frame
+
+_FORGOTTEN = "execute() has neither acked nor failed its input, and kept no reference to it; it fails after message_timeout"
+_REFERENCES_OF_OURS = 2
+"""What `getrefcount` says of an item of a list that nobody else refers to."""
 
 
 def fold(acks: dict[int, int], roots: Sequence[int], values: Sequence[int]) -> None:
@@ -396,7 +401,9 @@ class BasicBoltTask(BoltTask):
                     self._reject_row(roots[owners_of(ends)[row]], error)
 
                 self.counters.emitted += len(stream.rows)
-                self.counters.transferred += self._router.single(stream, roots, owed, ends, stamps, reject)
+                self.counters.transferred += self._router.single(
+                    stream, batch.packed_roots(first, last), owed, ends, stamps, reject
+                )
         if failures:
             keep = [index for index in range(last - first) if index not in failures]
             roots, owed = [roots[i] for i in keep], [owed[i] for i in keep]
@@ -486,6 +493,7 @@ class TrackingBoltTask(BoltTask):
     def _run(self, batch: Batch, first: int, last: int, now: float) -> None:
         collector, execute, epoch, origin = self._collector, self._bolt.execute, self.epoch, batch.origin
         errors: list[Exception] = []
+        undecided: list[TrackedTuple] = []
         for index, (values, stamp) in enumerate(batch.inputs(first, last), first):
             tup = TrackedTuple.made(values, origin, stamp, epoch, *batch.ids_at(index))
             mark = collector.mark()
@@ -495,9 +503,20 @@ class TrackingBoltTask(BoltTask):
             except Exception as error:
                 collector.roll_back(mark, tup)
                 errors.append(error)
+            if tup.state == TupleState.OPEN and tup.roots:
+                undecided.append(tup)
+        del tup
         self._settle(now)
+        self._look_for_forgotten(undecided, now)
         for raised in errors:
             self._user_error(raised, now)
+
+    def _look_for_forgotten(self, undecided: list[TrackedTuple], now: float) -> None:
+        """Report inputs that user code holds no longer, so that it can neither ack nor fail them. Empties the list."""
+        while undecided:
+            if getrefcount(undecided[-1]) == _REFERENCES_OF_OURS:
+                self._record_error(TupleStateError(_FORGOTTEN), now)
+            undecided.pop()
 
     def _run_untracked(self, call: Any, now: float) -> None:
         mark = self._collector.mark()

@@ -372,15 +372,15 @@ class SpoutTask(Task):
         roots = self.ports.ids.roots(count)
         while self._open_messages.collides(roots):
             roots = self.ports.ids.roots(count)
-        owed = [0] * count
+        packed, owed = pack_words(roots), [0] * count
 
         def reject(row: int, error: Exception) -> None:
             self._fails.append(roots[row])
             self._record_error(error, now)
 
-        self.counters.transferred += self._router.single(stream, roots, owed, None, self._stamps(stream), reject)
+        self.counters.transferred += self._router.single(stream, packed, owed, None, self._stamps(stream), reject)
         self._open_messages.add(roots, records)
-        self._init_roots += pack_words(roots)
+        self._init_roots += packed
         self._init_values += pack_words(owed)
         if self._fails:
             self._flush_inits()
