@@ -407,6 +407,13 @@ class SpoutTask(Task):
     def _flush_inits(self) -> None:
         """Send INITs, and FAILs of what could not be sent, to the ackers."""
         ackers = self._ackers
+        # The init of a message that no task got would complete its tree; that it has failed must be known before.
+        if self._fails and ackers:
+            fails, self._fails = self._fails, []
+            for share, acker in enumerate(ackers):
+                mine = [root for root in fails if root % len(ackers) == share]
+                if mine:
+                    self.outbox.put_ids(FrameKind.FAIL, acker, pack_words(mine))
         if self._init_roots:
             roots, values = self._init_roots, self._init_values
             self._init_roots, self._init_values = bytearray(), bytearray()
@@ -419,12 +426,6 @@ class SpoutTask(Task):
                     if mine:
                         chosen = pack_words([words[place] for place in mine])
                         self.outbox.put_ids(FrameKind.INIT, acker, chosen, pack_words([owed[place] for place in mine]))
-        if self._fails and ackers:
-            fails, self._fails = self._fails, []
-            for share, acker in enumerate(ackers):
-                mine = [root for root in fails if root % len(ackers) == share]
-                if mine:
-                    self.outbox.put_ids(FrameKind.FAIL, acker, pack_words(mine))
 
     # -- time ------------------------------------------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.unit.task.harness import CODEC, Replaying, Scripted, Sink, Solo, chain, root_of, several, verdict, xor_by_root
+from topo.api.groupings import CustomGrouping
 from topo.api.streams import direct
 from topo.api.topology import Topology, TopologyBuilder
 from topo.ids import Epoch
@@ -134,6 +135,21 @@ def test_a_value_that_cannot_be_carried_fails_its_own_message_and_the_rest_goes(
     task.feed_ids(FrameKind.FAILED, [failed])
     task.run()
     assert spout.told("fail") == ([1] if kind is Scripted else [])
+
+
+def test_an_acker_hears_that_a_message_has_failed_before_the_init_that_would_complete_its_tree() -> None:
+    class OutOfRange(CustomGrouping):
+        def choose(self, values: tuple[Any, ...]) -> list[int]:
+            return [9 if values[0] == "bad" else 0]
+
+    builder = TopologyBuilder("keys")
+    builder.set_spout("a", Scripted([several("x"), lambda c: c.emit(("bad",), "bad")], ends=False))
+    builder.set_bolt("b", Sink, parallelism=3).custom_grouping("a", OutOfRange())
+    task = Solo(builder.build(), "a")
+    task.run()
+    (failed,) = task.roots(FrameKind.FAIL)
+    assert xor_by_root(task.frames(FrameKind.INIT))[failed] == 0
+    assert [frame.kind for frame in task.frames(FrameKind.FAIL, FrameKind.INIT)] == [FrameKind.FAIL, FrameKind.INIT]
 
 
 @BOTH
