@@ -26,7 +26,7 @@ from topo.api.component import Component
 from topo.api.context import TaskContext
 from topo.api.groupings import CustomGrouping
 from topo.config import TopologyConfig
-from topo.errors import FrameError, FrameworkBug
+from topo.errors import FrameError
 from topo.ids import Epoch, IdSource, Incarnation, TaskId
 from topo.plan.physical import PhysicalPlan
 from topo.task.commands import Command, SendFrame, TellMaster
@@ -96,7 +96,7 @@ class TaskSetup:
 class Task(ABC):
     """Base of the three kinds of task."""
 
-    ACCEPTS: ClassVar[frozenset[FrameKind]] = frozenset(FrameKind)
+    ACCEPTS: ClassVar[frozenset[FrameKind]]
     """What may come on its in-edges; anything else is malformed."""
 
     def __init__(self, setup: TaskSetup, ports: Ports) -> None:
@@ -549,8 +549,3 @@ class Task(ABC):
                 at_ms=self.ports.wall_ms(),
             )
         )
-
-
-def unexpected(task: Task, frame: Frame) -> FrameworkBug:
-    """A frame of a kind that no sender of this task should send."""
-    return FrameworkBug(f"task {task.id} of {task.component_id!r} got {frame!r}")
