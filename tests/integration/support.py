@@ -209,6 +209,12 @@ class Scene:
             end_leftovers(running.folder)
 
 
+def let_pass(running: RunningTopology, seconds: float) -> None:
+    """Wait until the topology's own clock has gone on by that."""
+    begun = running.status()["uptime_s"]
+    running.wait_until(lambda status: status["uptime_s"] >= begun + seconds)
+
+
 def worker_of(status: Status, component: str, index: int = 0) -> Status:
     """Return what a status says of the worker that hosts a task."""
     number = next(t["worker"] for t in status["tasks"] if t["component"] == component and t["index"] == index)
