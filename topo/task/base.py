@@ -57,6 +57,8 @@ CONFIRM_DELAY_S = 0.01
 KEEP_ALIVE_S = 1.0
 """How often a receiver that has frames in its queue tells their sender that it still works on them."""
 EDGE_LOST_REPEAT_S = 1.0
+UNWATCHED_SILENCE_S = 3600.0
+"""How long a receiver may be silent when `progress_timeout` is off: then user code may take as long as it likes."""
 
 
 class InHand(Protocol):
@@ -392,7 +394,7 @@ class Task(ABC):
 
     @property
     def _silence_limit_s(self) -> float:
-        return (self.config.progress_timeout_s or 30.0) + KEEP_ALIVE_S
+        return (self.config.progress_timeout_s or UNWATCHED_SILENCE_S) + KEEP_ALIVE_S
 
     def _on_routes(self, event: RoutesChanged, now: float) -> None:
         routes = event.routes

@@ -1,4 +1,4 @@
-"""Bolts: a frame of input becomes calls of user code, emitted columns, and one acked value for each root.
+"""What both kinds of bolt task do: a frame of input becomes calls of user code, emitted columns, and one value for each root.
 
 For an input, its bolt owes the acker exactly one value for each root: the input's edge XOR the edges of everything anchored on
 it. Values are coalesced by root over a batch, and never leave before what was emitted has been handed over. An input that
@@ -8,48 +8,27 @@ raises owes a FAIL instead, and what it emitted is discarded.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
-from sys import getrefcount
 from typing import Any
 
 from topo.api.bolt import BasicBolt, Bolt
 from topo.api.metrics import Histogram
 from topo.api.streams import SYSTEM_COMPONENT, TICK_STREAM
 from topo.api.tuples import Origin, Tuple
-from topo.errors import EmitError, FrameError, FrameworkBug, TupleStateError
+from topo.errors import FrameError
 from topo.ids import TaskId
 from topo.task.base import Ports, Task, TaskSetup
 from topo.task.batch import Batch
-from topo.task.collectors import AnchoringCollector, BoltCollector, Emitter, StreamRows, TrackedTuple, TupleState
+from topo.task.collectors import Emitter, StreamRows
 from topo.task.events import RoutesChanged
 from topo.task.flow_control import EdgeStatus, InEdge
 from topo.task.pace import Pace
 from topo.task.routing import Stamps, owners_of
 from topo.task.wiring import make_router
-from topo.wire.frames import Anchoring, Frame, FrameKind, pack_words, signal_frame
-
-_FORGOTTEN = "execute() has neither acked nor failed its input, and kept no reference to it; it fails after message_timeout"
-_REFERENCES_OF_OURS = 2
-"""What `getrefcount` says of an item of a list that nobody else refers to."""
-
-
-def fold(acks: dict[int, int], roots: Sequence[int], values: Sequence[int]) -> None:
-    """XOR values into `acks` by root. Tuples of one message mostly come in a row: runs are folded before they are looked up."""
-    get = acks.get
-    last = value = 0
-    for root, edge in zip(roots, values, strict=True):
-        if root == last:
-            value ^= edge
-        else:
-            if last:
-                acks[last] = get(last, 0) ^ value
-            last, value = root, edge
-    if last:
-        acks[last] = get(last, 0) ^ value
+from topo.wire.frames import Frame, FrameKind, pack_words, signal_frame
 
 
 class BoltTask(Task):
-    """What both kinds of bolt share: origins, ticks, the end of input, values owed to ackers."""
+    """Base of `BasicBoltTask` and `TrackingBoltTask`: slices of input, ticks, the end of input, values owed to ackers."""
 
     ACCEPTS = frozenset(
         (
@@ -186,6 +165,7 @@ class BoltTask(Task):
                 self.counters.malformed_frames += 1
                 self._fails.update(dict.fromkeys(frame.root_list()))
                 self._record_error(error, now)
+                self._flush_when_due(now)
                 return True
             batch = self._batch = Batch(frame, rows, origin)
         first = batch.done
@@ -244,6 +224,9 @@ class BoltTask(Task):
         wrapped = type(error)(f"component {self.component_id!r}, stream {name!r}: {error}")
         self._record_error(wrapped, self.ports.clock())
 
+    def _report_row(self, _row: int, error: Exception) -> None:
+        self._record_error(error, self.ports.clock())
+
     def _flush_when_due(self, now: float) -> None:
         if len(self._acks) >= self.config.batch_size or self._fails or self._touches:
             self._flush_ids()
@@ -296,271 +279,3 @@ class BoltTask(Task):
 
     def _latencies(self) -> dict[str, Any]:
         return {"execute": self._execute_latency.snapshot()}
-
-
-class BasicBoltTask(BoltTask):
-    """A bolt whose inputs the engine anchors and acks. The fast path of most topologies."""
-
-    def __init__(self, setup: TaskSetup, ports: Ports) -> None:
-        if not isinstance(setup.component, BasicBolt):
-            raise FrameworkBug(f"{setup.component!r} is not a BasicBolt")
-        self._bolt = setup.component
-        self._collector = AnchoringCollector(
-            setup.context.component,
-            setup.plan.streams(setup.context.component),
-            self._report,
-        )
-        super().__init__(setup, ports)
-
-    @property
-    def _user(self) -> BasicBolt:
-        return self._bolt
-
-    def _emitter(self) -> Emitter:
-        return self._collector
-
-    def _user_prepare(self) -> None:
-        self._bolt.prepare(self.context)
-
-    def _user_tick(self, tup: Tuple) -> None:
-        self._bolt.execute(tup, self._collector)
-
-    def _user_end(self) -> None:
-        self._bolt.end_of_input(self._collector)
-
-    def _execute(self, batch: Batch, first: int, last: int) -> dict[int, Exception]:
-        """Call `execute` for each tuple. Returns what was raised, by the tuple's index from `first`."""
-        collector, origin, most = self._collector, batch.origin, self.config.max_task_emit
-        execute, new = self._bolt.execute, Tuple.__new__
-        streams = collector.streams
-        failures: dict[int, Exception] = {}
-        only = streams[0] if len(streams) == 1 else None
-        rows, ends = ([], []) if only is None else (only.rows, only.ends)
-        suspicious = most
-        for index, (values, stamp) in enumerate(batch.inputs(first, last)):
-            tup = new(Tuple)
-            tup.values = values
-            tup.origin = origin
-            tup.timestamp = stamp
-            try:
-                execute(tup, collector)
-                if len(rows) > suspicious:
-                    # No call can have emitted too much before the batch has; from here on look again after as much.
-                    collector.check_emitted(len(rows) - (ends[-1] if ends else 0), most)
-                    suspicious = len(rows) + most
-            except Exception as error:
-                failures[index] = error
-                collector.truncate()
-            if only is not None:
-                ends.append(len(rows))
-            elif streams:
-                self._note_ends(index, failures)
-        return failures
-
-    def _note_ends(self, index: int, failures: dict[int, Exception]) -> None:
-        """Note how far each of several streams has come with an input."""
-        collector = self._collector
-        before = sum([stream.ends[-1] for stream in collector.streams if stream.ends])
-        try:
-            collector.check_emitted(collector.count() - before, self.config.max_task_emit)
-        except EmitError as error:
-            failures[index] = error
-            collector.truncate()
-        for stream in collector.streams:
-            stream.ends.append(len(stream.rows))
-
-    def _run(self, batch: Batch, first: int, last: int, now: float) -> None:
-        failures = self._execute(batch, first, last)
-        if batch.anchoring is Anchoring.MULTI:
-            self._route_multi(batch, first, last, failures)
-        elif batch.anchoring is Anchoring.SINGLE:
-            self._route_single(batch, first, last, failures)
-        else:
-            for stream in self._collector.streams:
-                if stream.rows:
-                    inherited = batch.stamps_of(first, last)
-                    self.counters.emitted += len(stream.rows)
-                    stamps = self._stamps(stream, inherited, stream.ends)
-                    self.counters.transferred += self._router.untracked(stream, stamps, self._report_row)
-        self._clear()
-        for index, error in failures.items():
-            self._fails.update(dict.fromkeys(batch.ids_at(first + index)[0]))
-            self._user_error(error, now)
-        self.counters.failed += len(failures)
-        self.counters.acked += last - first - len(failures)
-
-    def _route_single(self, batch: Batch, first: int, last: int, failures: dict[int, Exception]) -> None:
-        roots, owed = batch.roots[first:last], batch.edges[first:last]
-        for stream in self._collector.streams:
-            if stream.rows:
-                ends = stream.ends
-                inherited = batch.stamps_of(first, last)
-                stamps = self._stamps(stream, inherited, ends)
-
-                def reject(row: int, error: Exception, ends: list[int] = ends) -> None:
-                    self._reject_row(roots[owners_of(ends)[row]], error)
-
-                self.counters.emitted += len(stream.rows)
-                self.counters.transferred += self._router.single(
-                    stream, batch.packed_roots(first, last), owed, ends, stamps, reject
-                )
-        if failures:
-            keep = [index for index in range(last - first) if index not in failures]
-            roots, owed = [roots[i] for i in keep], [owed[i] for i in keep]
-        fold(self._acks, roots, owed)
-
-    def _route_multi(self, batch: Batch, first: int, last: int, failures: dict[int, Exception]) -> None:
-        """Route a batch whose tuples have several roots, as a bolt that anchors by itself would."""
-        inputs = [TrackedTuple.made(batch.rows[i], batch.origin, None, self.epoch, *batch.ids_at(i)) for i in range(first, last)]
-        for stream in self._collector.streams:
-            if stream.rows:
-                owners = owners_of(stream.ends)
-                inherited = batch.stamps_of(first, last)
-                stamps = self._stamps(stream, inherited, stream.ends)
-
-                def reject(row: int, error: Exception, owners: list[int] = owners) -> None:
-                    for root in inputs[owners[row]].roots:
-                        self._reject_row(root, error)
-
-                self.counters.emitted += len(stream.rows)
-                anchors = [(inputs[owner],) for owner in owners]
-                self.counters.transferred += self._router.anchored(stream, anchors, self.epoch, stamps, reject)
-        for index, tup in enumerate(inputs):
-            if index not in failures:
-                for root, edge in zip(tup.roots, tup.edges, strict=True):
-                    self._acks[root] = self._acks.get(root, 0) ^ edge ^ tup.out
-
-    def _reject_row(self, root: int, error: Exception) -> None:
-        self._fails[root] = None
-        self._record_error(error, self.ports.clock())
-
-    def _report_row(self, _row: int, error: Exception) -> None:
-        self._record_error(error, self.ports.clock())
-
-    def _clear(self) -> None:
-        for stream in self._collector.streams:
-            stream.clear()
-
-    def _run_untracked(self, call: Any, now: float) -> None:
-        try:
-            call()
-            self._collector.check_emitted(self._collector.count(), self.config.max_task_emit)
-        except Exception as error:
-            self._clear()
-            self._user_error(error, now)
-            return
-        for stream in self._collector.streams:
-            if stream.rows:
-                self.counters.emitted += len(stream.rows)
-                self.counters.transferred += self._router.untracked(stream, self._stamps(stream, None, []), self._report_row)
-        self._clear()
-
-
-class TrackingBoltTask(BoltTask):
-    """A bolt that names its anchors and acks by itself."""
-
-    def __init__(self, setup: TaskSetup, ports: Ports) -> None:
-        if not isinstance(setup.component, Bolt):
-            raise FrameworkBug(f"{setup.component!r} is not a Bolt")
-        self._bolt = setup.component
-        self._collector = BoltCollector(
-            setup.context.component,
-            setup.plan.streams(setup.context.component),
-            self._report,
-        )
-        super().__init__(setup, ports)
-
-    @property
-    def _user(self) -> Bolt:
-        return self._bolt
-
-    def _emitter(self) -> Emitter:
-        return self._collector
-
-    def _user_prepare(self) -> None:
-        self._bolt.prepare(self.context, self._collector)
-
-    def _edges_are_open(self, now: float) -> None:
-        # What prepare or on_reset has emitted.
-        self._settle(now)
-
-    def _user_tick(self, tup: Tuple) -> None:
-        self._bolt.execute(tup)
-
-    def _user_end(self) -> None:
-        self._bolt.end_of_input()
-
-    def _run(self, batch: Batch, first: int, last: int, now: float) -> None:
-        collector, execute, epoch, origin = self._collector, self._bolt.execute, self.epoch, batch.origin
-        errors: list[Exception] = []
-        undecided: list[TrackedTuple] = []
-        for index, (values, stamp) in enumerate(batch.inputs(first, last), first):
-            tup = TrackedTuple.made(values, origin, stamp, epoch, *batch.ids_at(index))
-            mark = collector.mark()
-            try:
-                execute(tup)
-                collector.check_emitted(collector.count() - mark.emitted, self.config.max_task_emit)
-            except Exception as error:
-                collector.roll_back(mark, tup)
-                errors.append(error)
-            if tup.state == TupleState.OPEN and tup.roots:
-                undecided.append(tup)
-        del tup
-        self._settle(now)
-        self._look_for_forgotten(undecided, now)
-        for raised in errors:
-            self._user_error(raised, now)
-
-    def _look_for_forgotten(self, undecided: list[TrackedTuple], now: float) -> None:
-        """Report inputs that user code holds no longer, so that it can neither ack nor fail them. Empties the list."""
-        while undecided:
-            if getrefcount(undecided[-1]) == _REFERENCES_OF_OURS:
-                self._record_error(TupleStateError(_FORGOTTEN), now)
-            undecided.pop()
-
-    def _run_untracked(self, call: Any, now: float) -> None:
-        mark = self._collector.mark()
-        try:
-            call()
-            self._collector.check_emitted(self._collector.count() - mark.emitted, self.config.max_task_emit)
-        except Exception as error:
-            self._collector.roll_back(mark, None)
-            self._settle(now)
-            self._user_error(error, now)
-            return
-        self._settle(now)
-
-    def _settle(self, now: float) -> None:
-        """Route what was emitted, then fold what was acked."""
-        collector = self._collector
-        for stream, anchors in zip(collector.streams, collector.anchors, strict=True):
-            if stream.rows:
-                stamps = [stream.stamps.get(row) for row in range(len(stream.rows))] if stream.stamps else None
-
-                def reject(row: int, error: Exception, anchors: list[tuple[TrackedTuple, ...]] = anchors) -> None:
-                    for anchor in anchors[row]:
-                        if anchor.epoch == self.epoch:
-                            self._fails.update(dict.fromkeys(anchor.roots))
-                    self._record_error(error, now)
-
-                self.counters.emitted += len(stream.rows)
-                self.counters.transferred += self._router.anchored(stream, anchors, self.epoch, stamps, reject)
-        acks, epoch = self._acks, self.epoch
-        for tup in collector.acked:
-            if tup.epoch != epoch:
-                self.counters.stale_tuples += 1
-                continue
-            self.counters.acked += 1
-            for root, edge in zip(tup.roots, tup.edges, strict=True):
-                acks[root] = acks.get(root, 0) ^ edge ^ tup.out
-        for tup in collector.failed:
-            if tup.epoch != epoch:
-                self.counters.stale_tuples += 1
-                continue
-            assert tup.state == TupleState.FAILED
-            self.counters.failed += 1
-            self._fails.update(dict.fromkeys(tup.roots))
-        for tup in collector.touched:
-            if tup.epoch == epoch:
-                self._touches.update(dict.fromkeys(tup.roots))
-        collector.clear()

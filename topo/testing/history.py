@@ -17,13 +17,15 @@ from topo.ids import TaskId
 from topo.master.positions import SpoutProgress
 from topo.task.acker_task import AckerTask
 from topo.task.base import Task
+from topo.task.basic_bolt_task import BasicBoltTask
 from topo.task.batch import Batch
-from topo.task.bolt_task import BasicBoltTask, BoltTask, TrackingBoltTask
+from topo.task.bolt_task import BoltTask
 from topo.task.collectors import TupleState
 from topo.task.events import Inbox
 from topo.task.fates import Pending
 from topo.task.flow_control import EdgeStatus, InEdge
 from topo.task.spout_task import SpoutTask
+from topo.task.tracking_bolt_task import TrackingBoltTask
 from topo.wire import control
 from topo.wire.frames import Columns, Frame, FrameKind, unpack_words
 
