@@ -147,7 +147,7 @@ class TopologyConfig:
     )
     host: str = _setting("text", "127.0.0.1", "Address that TCP inboxes are bound to.")
 
-    batch_size: int = _setting("count", 512, "Tuples of a full batch.", per_component=True, least=1)
+    batch_size: int = _setting("count", 1024, "Tuples of a full batch.", per_component=True, least=1)
     batch_bytes: int = _setting("size", 64 << 10, "Bytes of values of a full batch.", per_component=True, least=1)
     flush_interval_s: float = _setting("duration", 0.005, "Age at which a batch leaves that is not full.", per_component=True)
     edge_window: int = _setting("count", 16, "Frames of one edge that the receiver has not confirmed yet.", least=1)

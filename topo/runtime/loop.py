@@ -30,6 +30,8 @@ READ_AT_ONCE = 32
 """Frames taken from one inbox before the others have their turn."""
 FINISH_S = 1.0
 """Time that a worker which is asked to end has for what it has read."""
+STINT_S = 0.001
+"""How long the tasks work on what has been read before the sockets are asked for more."""
 HELD_PAUSE_S = 0.005
 """Sleep while a data inbox is full of frames of an epoch that this worker has yet to adopt."""
 
@@ -152,6 +154,8 @@ class Loop:
             self._connections.send_again()
             has_read = self._read(ready, now)
             has_run = worker.run(now)
+            while worker.has_work and (at := clock()) < now + STINT_S:
+                worker.run(at)
             if now >= self._beat_at:
                 self._beat(now)
             self._perform()

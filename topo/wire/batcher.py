@@ -10,7 +10,7 @@ from __future__ import annotations
 from topo.wire.columns import cut
 from topo.wire.frames import Anchoring, Columns, Row
 
-BATCH_SIZE = 512
+BATCH_SIZE = 1024
 """Tuples."""
 BATCH_BYTES = 64 * 1024
 
