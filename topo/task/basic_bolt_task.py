@@ -73,28 +73,29 @@ class BasicBoltTask(BoltTask):
         only = streams[0] if len(streams) == 1 else None
         rows, ends = ([], []) if only is None else (only.rows, only.ends)
         suspicious = most
-        for index, (values, stamp) in enumerate(batch.inputs(first, last)):
+        for index, values, stamp in batch.inputs(first, last):
             tup = new(Tuple)
             tup.values = values
             tup.origin = origin
             tup.timestamp = stamp
             try:
                 execute(tup, collector)
-                if len(rows) > suspicious:
-                    # No call can have emitted too much before the batch has; from here on look again after as much.
-                    collector.check_emitted(len(rows) - (ends[-1] if ends else 0), most)
-                    suspicious = len(rows) + most
             except Exception as error:
-                failures[index] = error
+                failures[index - first] = error
                 collector.truncate()
             if only is not None:
-                ends.append(len(rows))
-            elif streams:
-                self._note_ends(index, failures)
+                end = len(rows)
+                if end <= suspicious:
+                    ends.append(end)
+                    continue
+                # No call can have emitted too much before the batch has; from here on look again after as much.
+                suspicious = end + most
+            if streams:
+                self._note_ends(index - first, failures)
         return failures
 
     def _note_ends(self, index: int, failures: dict[int, Exception]) -> None:
-        """Note how far each of several streams has come with an input."""
+        """Note how far each stream has come with an input, and discard what it emitted if that is too much."""
         collector = self._collector
         before = sum([stream.ends[-1] for stream in collector.streams if stream.ends])
         try:

@@ -56,7 +56,7 @@ class TrackingBoltTask(BoltTask):
         collector, execute, epoch, origin = self._collector, self._bolt.execute, self.epoch, batch.origin
         errors: list[Exception] = []
         undecided: list[TrackedTuple] = []
-        for index, (values, stamp) in enumerate(batch.inputs(first, last), first):
+        for index, values, stamp in batch.inputs(first, last):
             tup = TrackedTuple.made(values, origin, stamp, epoch, *batch.ids_at(index))
             mark = collector.mark()
             try:
