@@ -19,7 +19,6 @@ from topo.task.fates import Emission, Fates, Pending
 from topo.task.flow_control import InEdge
 from topo.task.pace import Pace
 from topo.task.routing import Stamps
-from topo.task.statistics import TaskStatistics
 from topo.task.wiring import make_router
 from topo.wire.frames import Frame, FrameKind, SenderStatus, pack_words, signal_frame, unpack_words
 
@@ -169,7 +168,13 @@ class SpoutTask(Task):
 
     @property
     def _has_input(self) -> bool:
-        return self._is_going and (not self._collector.ended or self._pending > 0)
+        if not self._is_going:
+            return False
+        now = self.ports.clock()
+        replay_at = self.fates.replay_at(now)
+        return (
+            (self._is_active and not self._collector.ended) or self._has_leftovers or (replay_at is not None and replay_at <= now)
+        )
 
     @property
     def _has_leftovers(self) -> bool:
@@ -441,11 +446,6 @@ class SpoutTask(Task):
 
     def _latencies(self) -> dict[str, Any]:
         return {"complete": self.fates.latency()}
-
-    def statistics(self) -> TaskStatistics:
-        """Return a snapshot of what the task has counted."""
-        self.fates.count()
-        return super().statistics()
 
     def validate(self) -> None:
         """Assert the invariants."""

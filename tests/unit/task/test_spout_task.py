@@ -266,6 +266,17 @@ def test_a_full_outbox_stops_the_spout_and_room_lets_it_go_on() -> None:
     assert sorted(task.values()) == list(range(100))
 
 
+def test_the_time_in_which_a_spout_has_no_room_is_counted() -> None:
+    _, task = spouting(*range(100), edge_window=1, batch_size=1, outbox_limit=4)
+    task.run()
+    assert task.task.outbox.is_full
+    task.wait(2.0)
+    assert task.task.statistics().counters.blocked_s == 2.0
+    task.handle(Deactivate())
+    task.wait(2.0)
+    assert task.task.statistics().counters.blocked_s == 2.0
+
+
 # -- verdicts
 
 
