@@ -257,6 +257,14 @@ def is_gone(pid: int) -> bool:
         return True
 
 
+def text_of(path: Path) -> str:
+    """Return what a file holds; nothing when it is not there yet."""
+    try:
+        return path.read_text()
+    except FileNotFoundError:
+        return ""
+
+
 def repeated(values: list[Any]) -> list[Any]:
     """Return the values that occur more than once."""
     return [value for value, times in Counter(values).items() if times > 1]

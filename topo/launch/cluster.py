@@ -165,7 +165,8 @@ class RunningTopology:
                 if condition(status):
                     return status
             time.sleep(_POLL_S)
-        raise TimeoutError(f"topology {self.name!r}: {what} did not come true within {timeout_s:g} s; last status: {status}")
+        told = {name: status.get(name) for name in ("status", "reason", "epoch", "restarts", "totals")}
+        raise TimeoutError(f"topology {self.name!r}: {what} did not come true within {timeout_s:g} s; at last: {told}")
 
     def outcome(self) -> Outcome | None:
         """Return how it ended; None while it goes on."""
