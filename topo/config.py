@@ -165,8 +165,6 @@ class TopologyConfig:
     restart_back_off_s: float = _setting("duration", 0.2, "Wait before a lost worker is started again; it doubles each time.")
     restart_back_off_max_s: float = _setting("duration", 30.0, "The longest such wait.")
     drain_timeout_s: float = _setting("duration", 30.0, "Time that messages in flight have to finish when a topology is stopped.")
-    checkpoint_interval_s: float = _setting("duration", 10.0, "Time between checkpoints (`exactly_once`).")
-    checkpoints_kept: int = _setting("count", 3, "Completed checkpoints that are kept.", least=1)
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, Any]) -> TopologyConfig:
@@ -226,6 +224,8 @@ class TopologyConfig:
             found.append("delivery='exactly_once' is not available yet; use delivery='at_least_once'")
         if (self.delivery == "at_most_once") != (self.ackers == 0):
             found.append(f"delivery={self.delivery!r} does not go with ackers={self.ackers}; leave one of them out")
+        if self.transport == "tcp" and self.host in ("", "*", "0.0.0.0", "::"):
+            found.append(f"host={self.host!r} tells peers no address to connect to; name one address of this machine")
         if self.worker_timeout_s <= self.heartbeat_s:
             found.append("worker_timeout must be longer than heartbeat, or live workers would be given up; take five times it")
         if self.restart_back_off_max_s < self.restart_back_off_s:

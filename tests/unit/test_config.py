@@ -222,3 +222,8 @@ def test_the_settings_page_has_a_row_with_a_meaning_for_every_field() -> None:
     assert [name for name, _ in rows] == list(setting_names())
     assert len(rows) == len(dataclasses.fields(TopologyConfig))
     assert all(len(rest.split("|")[-1].strip()) > 15 for _, rest in rows)
+
+
+def test_a_tcp_host_that_names_no_address_is_refused() -> None:
+    problems = TopologyConfig.from_settings({"transport": "tcp"}).changed({"host": "0.0.0.0"})[0].problems()
+    assert any("name one address of this machine" in problem for problem in problems)
