@@ -162,12 +162,13 @@ def main() -> None:
     parser.add_argument("--lines", type=int, default=20_000, help="lines of ten words in a round (%(default)s)")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--counts", type=int, default=1, help="tasks that count")
+    parser.add_argument("--batch", type=int, help="tuples of a full batch; by default as the setting says")
     parser.add_argument("--retrying", action="store_true")
     options = parser.parse_args()
     lines = sentences(2_000)
     best: dict[str, float] = {}
     for _ in range(options.rounds):
-        builder = TopologyBuilder("hot-path")
+        builder = TopologyBuilder("hot-path").config(**({"batch_size": options.batch} if options.batch else {}))
         builder.set_spout("spout", (RetriedLines if options.retrying else Lines)(lines, options.lines))
         builder.set_bolt("split", Split()).shuffle_grouping("spout")
         builder.set_bolt("count", Count, parallelism=options.counts).fields_grouping("split", "word")
