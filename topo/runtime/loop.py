@@ -159,10 +159,12 @@ class Loop:
             if now >= self._beat_at:
                 self._beat(now)
             self._perform()
-            if is_busy and not (has_read or has_run or worker.has_work):
+            # Whoever was woken by a deadline need not ask for input again: the sockets were silent up to it.
+            is_busy = has_read or worker.has_work or (has_run and is_busy)
+            if not is_busy:
                 worker.idle(clock())
                 self._perform()
-            is_busy = has_read or has_run or worker.has_work
+                is_busy = worker.has_work
         return self._leave(worker.exit)
 
     def now(self) -> float:

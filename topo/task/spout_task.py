@@ -26,7 +26,7 @@ FIRST_WAIT_S = 0.000_25
 """How long a spout without a message waits before it is asked again."""
 PATIENT_POLLS = 10
 """How often it is asked at that pace before the wait doubles each time."""
-LONGEST_WAIT_S = 0.01
+LONGEST_WAIT_S = 0.02
 FIRST_ERROR_WAIT_S = 0.2
 LONGEST_ERROR_WAIT_S = 30.0
 
