@@ -13,8 +13,8 @@ from topo.master.outcome import OutcomeKind
 
 pytestmark = pytest.mark.integration
 
-SOAK_S = 10.0
-WARM_UP_S = 3.0
+SOAK_S = 8.0
+WARM_UP_S = 2.0
 
 
 def test_a_consumer_ten_times_too_slow_holds_its_producer_back_and_memory_stays_flat(scene: Scene) -> None:
