@@ -121,6 +121,7 @@ def run(spec: WorkerSpec, log: TaskLog) -> Exit:
     # What was imported lives as long as the process; collecting it again and again costs the hot path a few per cent.
     gc.collect()
     gc.freeze()
+    gc.set_threshold(20_000, 20, 20)
     try:
         return loop.run()
     finally:
