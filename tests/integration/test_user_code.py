@@ -74,6 +74,16 @@ def test_of_many_messages_the_one_that_kills_its_process_is_the_only_dead_letter
     assert all(loss.startswith(expected) for loss in losses), losses
 
 
+def test_user_code_that_exits_is_named_and_its_message_given_up(scene: Scene) -> None:
+    file = scene.file(poison("sys.exit('enough')") + flow(NUMBERS.format(100), ODD, SINK_OF_ODD))
+    run = scene.run(file, workers=2, attempts=1)
+    assert [letter["message"] for letter in run.dead_letters] == [13]
+    assert set(scene.lines()) == {value for value in range(100) if value != 13}
+    told = next(error for error in run.errors if error["kind"] == "SystemExit")
+    assert (told["component"], told["file"], told["message"]) == ("odd", file, "enough")
+    assert any("component 'odd' raised SystemExit: enough" in error["message"] for error in run.errors)
+
+
 FORGETFUL = """
 class Odd(Bolt):
     outputs = ("value",)

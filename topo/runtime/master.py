@@ -181,8 +181,8 @@ class MasterShell:
 
     def run(self) -> Outcome:
         """Run the topology to its end, and return how it ended."""
-        self._handle(Started())
         try:
+            self._handle(Started())
             while self._outcome is None:
                 self._turn()
             self._write_summary(self._outcome)

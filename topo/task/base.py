@@ -169,7 +169,7 @@ class Task(ABC):
         self._commands.clear()
         return commands
 
-    def crashed(self, error: Exception, now: float) -> list[Command]:
+    def crashed(self, error: BaseException, now: float) -> list[Command]:
         """The task did not survive `error`: return what is still to be said."""
         self._commands.clear()
         self._record_error(error, now)

@@ -238,7 +238,7 @@ class Worker:
             commands = task.handle(event, now)
         except FrameworkBug:
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             # The task has not survived: say why, then end, so that the master starts a new one.
             for command in task.crashed(error, now):
                 self._dispatch(command)
