@@ -27,6 +27,12 @@ from topo.task.wiring import make_router
 from topo.wire.frames import Frame, FrameKind, pack_words, signal_frame
 
 
+CAREFUL_TUPLES = 20_000
+"""How many tuples a bolt runs one by one after a process has died with tuples in hand. Each spout tries its suspects one at a time,
+but those of several spouts meet in one batch, and so do suspects and what spouts without any emit: the one that kills would never
+be alone in hand."""
+
+
 class BoltTask(Task):
     """Base of `BasicBoltTask` and `TrackingBoltTask`: slices of input, ticks, the end of input, values owed to ackers."""
 
@@ -48,6 +54,8 @@ class BoltTask(Task):
         self._ackers = self.plan.ackers
         self._pace = Pace(self.config.flush_interval_s, self.config.batch_size)
         self._batch: Batch | None = None
+        self._careful = 0
+        """So many tuples more are run one by one."""
         self._origins: dict[tuple[int, int], Origin] = {}
         self._acks: dict[int, int] = {}
         self._fails: dict[int, None] = {}
@@ -91,6 +99,7 @@ class BoltTask(Task):
     def _open(self, event: RoutesChanged, now: float) -> None:
         if self.config.tick_interval_s:
             self._tick_at = now + self.config.tick_interval_s
+        self._be_careful(event)
         self._user_prepare()
 
     def _reset(self, event: RoutesChanged, now: float) -> None:
@@ -100,7 +109,11 @@ class BoltTask(Task):
         self._touches.clear()
         self._owing_since = None
         self._ended_in_epoch = False
+        self._be_careful(event)
         self._guard(self._user.on_reset, now)
+
+    def _be_careful(self, event: RoutesChanged) -> None:
+        self._careful = CAREFUL_TUPLES if event.routes.suspects else 0
 
     def _guard(self, call: Any, now: float) -> None:
         try:
@@ -169,7 +182,8 @@ class BoltTask(Task):
                 return True
             batch = self._batch = Batch(frame, rows, origin)
         first = batch.done
-        last = batch.done = min(batch.count, first + self._pace.size)
+        last = batch.done = min(batch.count, first + (1 if self._careful > 0 else self._pace.size))
+        self._careful -= last - first
         hand, clock = self.ports.in_hand, self.ports.clock
         hand.hold(self.id, batch.packed_roots(first, last))
         began = clock()
