@@ -272,12 +272,19 @@ def repeated(values: list[Any]) -> list[Any]:
 
 def processes_of(home: Path) -> list[psutil.Process]:
     """Return the processes, but this one, that have the folder on their command line."""
-    found = []
-    for process in psutil.process_iter():
-        with contextlib.suppress(psutil.Error):
-            if process.pid != os.getpid() and any(str(home) in word for word in process.cmdline()):
-                found.append(process)
-    return found
+    return [
+        process
+        for process in psutil.process_iter()
+        if process.pid != os.getpid() and any(str(home) in word for word in words_of(process))
+    ]
+
+
+def words_of(process: psutil.Process) -> list[str]:
+    """Return a process's command line; nothing when it is gone."""
+    try:
+        return list(process.cmdline())
+    except psutil.Error:
+        return []
 
 
 @contextlib.contextmanager

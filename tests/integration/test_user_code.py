@@ -74,6 +74,19 @@ def test_of_many_messages_the_one_that_kills_its_process_is_the_only_dead_letter
     assert all(loss.startswith(expected) for loss in losses), losses
 
 
+def test_a_dead_letter_may_be_large(scene: Scene) -> None:
+    odd = """
+class Odd(BasicBolt):
+    def execute(self, tup, collector):
+        raise ValueError("too much")
+"""
+    spout = 'builder.set_spout("numbers", IterableSpout(["x" * 3_000_000, "y" * 15_000_000]))'
+    run = scene.run(scene.file(odd + flow(spout, ODD)), attempts=1)
+    assert run.outcome.dead_letters == 2
+    values = [letter["values"][0] for letter in run.dead_letters]
+    assert sorted(map(len, values)) == [3_000_000, 15_000_000]
+
+
 def test_user_code_that_exits_is_named_and_its_message_given_up(scene: Scene) -> None:
     file = scene.file(poison("sys.exit('enough')") + flow(NUMBERS.format(100), ODD, SINK_OF_ODD))
     run = scene.run(file, workers=2, attempts=1)

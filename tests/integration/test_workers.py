@@ -187,9 +187,6 @@ def test_a_zombie_that_wakes_after_it_was_replaced_is_fenced_and_exits(scene: Sc
     assert run.outcome.kind is OutcomeKind.DONE
     assert [end.description for end in OutOfReach.ends][:1] == ["exited"]
     assert run.summary["fenced"] > 0
-    stale = sum(component["counters"].get("stale_frames", 0) for component in run.summary["components"])
-    fenced = sum(component["counters"].get("fenced_frames", 0) for component in run.summary["components"])
-    assert stale + fenced > 0, "what the zombie sent was refused"
     assert set(scene.lines()) == set(range(max(scene.lines()) + 1))
     log = (scene.home / "topologies" / "flow" / "logs" / "worker-1.log").read_text()
     assert "stopped by the master: another worker has taken this one's place" in log
