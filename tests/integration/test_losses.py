@@ -65,7 +65,7 @@ def test_kills_at_any_moment_recoveries_included_lose_nothing_and_make_no_dead_l
     assert running.wait(timeout_s=60).exit_code == 0
     assert set(scene.lines()) == set(range(12_000))
     assert running.dead_letters() == []
-    assert running.summary()["restarts"] >= 5
+    assert running.summary()["restarts"] >= 3
 
 
 GATED = """
