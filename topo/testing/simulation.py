@@ -29,6 +29,7 @@ from topo.testing.masters import SimulatedMaster
 from topo.testing.network import Link, SimulatedNetwork
 from topo.testing.processes import Doom, ProcessKilled, SimulatedProcess
 from topo.wire import control
+from topo.wire.codec import Codec
 from topo.wire.frames import parse
 
 QUIET_AFTER_FAULTS_S = 60.0
@@ -81,6 +82,7 @@ class Simulation:
         self._checks = 0
         self.now = 0.0
         self.plan = physical_plan(topology())
+        self.codec = Codec()
         self.digest = self.plan.digest()
         self.history = History(lambda: self.now)
         low = self._random.choice((0.00005, 0.0005, 0.002))
@@ -335,7 +337,7 @@ class Simulation:
         self._due_faults += 1
         self.at(self.now + fault.after_s, lambda: self._strike(fault))
 
-    def _strike(self, fault: Fault, tries: int = 2_000) -> None:
+    def _strike(self, fault: Fault, tries: int = 20_000) -> None:
         victim = getattr(self, "_" + fault.kind.name.lower())(fault)
         if victim is None and tries:
             # Nobody is there to be struck just now.
