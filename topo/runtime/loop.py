@@ -147,8 +147,11 @@ class Loop:
     def run(self) -> Exit:
         """Work until the worker has to exit; return why."""
         worker, transport, clock = self.worker, self._transport, self._clock
+        rest_s = min((task.REST_S for task in worker.tasks.values()), default=0.0)
         is_busy = True
         while worker.exit is None:
+            if rest_s and not is_busy:
+                time.sleep(min(rest_s, self._sleep_s()))
             ready = transport.wait(0.0 if is_busy else self._sleep_s())
             now = self.turned_at = clock()
             self._connections.send_again()

@@ -100,6 +100,8 @@ class Task(ABC):
 
     ACCEPTS: ClassVar[frozenset[FrameKind]]
     """What may come on its in-edges; anything else is malformed."""
+    REST_S: ClassVar[float] = 0.0
+    """How long what arrives may lie unread once the task has gone idle, so that more comes with it."""
 
     def __init__(self, setup: TaskSetup, ports: Ports) -> None:
         self.id = setup.task
