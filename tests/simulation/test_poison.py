@@ -7,9 +7,9 @@ from random import Random
 
 import pytest
 
-from topo.testing import outside as world
+from topo.testing import stages
 from topo.testing.faults import Fault, FaultKind, draw_fault
-from topo.testing.outside import message_key
+from topo.testing.outside import PositionedSpout, message_key
 from topo.testing.scenarios import Part, Run, Scenario, SpoutFacts
 
 PACKED_AND_SPREAD = pytest.mark.parametrize("workers", [1, None], ids=["packed", "spread"])
@@ -21,10 +21,10 @@ def pipeline(
     """A spout, two bolts and a sink, with the settings that users have by default unless others are given."""
     keys = [] if poison is None else [message_key("lines", 0, poison)]
     parts = [
-        Part("lines", lambda outside: world.PositionedSpout(outside, "lines", total, 0.00002)),
-        Part("parse", lambda outside: world.Map(outside, "parse"), 2, (("lines", "default", "shuffle"),)),
-        Part("check", lambda outside: world.Map(outside, "check", 0.00001, poison=keys), 2, (("parse", "default", "fields"),)),
-        Part("store", lambda outside: world.Sink(outside, "store"), 1, (("check", "default", "shuffle"),)),
+        Part("lines", lambda outside: PositionedSpout(outside, "lines", total, 0.00002)),
+        Part("parse", lambda outside: stages.Map(outside, "parse"), 2, (("lines", "default", "shuffle"),)),
+        Part("check", lambda outside: stages.Map(outside, "check", 0.00001, poison=keys), 2, (("parse", "default", "fields"),)),
+        Part("store", lambda outside: stages.Sink(outside, "store"), 1, (("check", "default", "shuffle"),)),
     ]
     guilty = [("check", key) for key in keys]
     facts = [SpoutFacts("lines", 1, total)]
@@ -53,6 +53,6 @@ def test_fifty_kills_at_random_make_no_dead_letter_and_lose_nothing(workers: int
     kills = [replace(draw_fault(random, FaultKind.CRASH), share=number / 65, after_s=0.0) for number in range(1, 51)]
     run = pipeline(5_000, workers, faults=tuple(kills), restart_back_off_max="200ms", batch_size=64).run()
     assert run.violations == []
-    assert sum(fault.kind is FaultKind.CRASH for _, fault, _ in run.simulation.struck) == 50
+    assert sum(fault.kind is FaultKind.CRASH for _, fault, _ in run.simulation.strikes.struck) == 50
     assert letters(run) == []
     assert len(run.outside.effects) == 5_000

@@ -40,7 +40,7 @@ def totals_of(chunk: int) -> dict[str, int]:
             run = judged(seed)
             assert len(run.scenario.parts) >= 3
             assert run.simulation.history.roots >= 200
-            totals["fault"] = totals.get("fault", 0) + bool(run.simulation.struck)
+            totals["fault"] = totals.get("fault", 0) + bool(run.simulation.strikes.struck)
             for name, count in run.counts().items():
                 totals[name] = totals.get(name, 0) + count
         _totals[chunk] = totals

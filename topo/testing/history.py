@@ -1,7 +1,7 @@
 """What a simulated run is seen to do: every tuple tree, every verdict, every frame processed; checked as it happens.
 
 The history watches tasks from outside their decisions: what they put into their outboxes, which inputs user code has acked, what
-they process, what ackers decide. It keeps the tuple trees explicitly, edge by edge, and so knows what the ackers' XOR only infers.
+they process, what ackers decide. It keeps tuple trees explicitly, edge by edge, and so knows what the ackers' XOR only infers.
 
 Oracle numbers are those of `topo.testing.oracles`.
 """

@@ -141,7 +141,7 @@ class Oracles:
         simulation = self._simulation
         history = simulation.history
         rows = [row.kind for _, row in simulation.master.store.errors]
-        kinds = [fault.kind for _, fault, _ in simulation.struck]
+        kinds = [fault.kind for _, fault, _ in simulation.strikes.struck]
         deaths = kinds.count(FaultKind.CRASH)
         masters = kinds.count(FaultKind.MASTER)
         if deaths and not masters and "WorkerLost" not in rows:
@@ -189,9 +189,9 @@ class Oracles:
         history.count("given up by a spout", len(self._outside.given_up))
         for _, row in simulation.master.store.errors:
             history.count("row: " + row.kind)
-        for _, fault, _ in simulation.struck:
+        for _, fault, _ in simulation.strikes.struck:
             history.count("fault: " + fault.kind.name)
-        for _, fault, _ in simulation.struck:
+        for _, fault, _ in simulation.strikes.struck:
             if fault.kind is FaultKind.CRASH:
                 history.count("crash " + fault.point.value)
         if any(process.worker.epoch > 1 for process in simulation.all_processes):

@@ -7,9 +7,9 @@ from random import Random
 from typing import Any
 
 from topo.api.streams import DEFAULT_STREAM
-from topo.testing import outside as world
+from topo.testing import stages
 from topo.testing.faults import draw_faults
-from topo.testing.outside import message_key
+from topo.testing.outside import BrokerSpout, PositionedSpout, message_key
 from topo.testing.scenarios import Part, Scenario, SpoutFacts
 
 ROOTS = 200
@@ -63,8 +63,8 @@ class _Drawing:
             ends, is_batched = self._draw_stage(f"b{level}", ends, is_batched, level)
         for number in range(random.choice((1, 1, 2))):
             settings = {"tick_interval": "30ms"} if random.random() < 0.3 else {}
-            kind = world.BufferingSink if settings else world.Sink
-            extra = {"holds": random.choice((2, 8))} if settings else {}
+            kind = stages.BufferingSink if settings else stages.Sink
+            extra: dict[str, Any] = {"holds": random.choice((2, 8))} if settings else {}
             self._add(f"sink{number}", kind, ends, settings=settings, **extra)
         tasks = sum(part.parallelism for part in self.parts)
         self.settings = {
@@ -87,13 +87,13 @@ class _Drawing:
         has_positions = random.random() < 0.65
         self.spouts.append(SpoutFacts(name, parallelism, total, has_positions))
         if has_positions:
-            self.parts.append(Part(name, lambda outside: world.PositionedSpout(outside, name, total, work_s), parallelism))
+            self.parts.append(Part(name, lambda outside: PositionedSpout(outside, name, total, work_s), parallelism))
         else:
             in_fail, untracked = random.random() < 0.5, random.random() < 0.2
             self.parts.append(
                 Part(
                     name,
-                    lambda outside: world.BrokerSpout(outside, name, total, work_s, self._attempts, in_fail, untracked),
+                    lambda outside: BrokerSpout(outside, name, total, work_s, self._attempts, in_fail, untracked),
                     parallelism,
                 )
             )
@@ -112,27 +112,27 @@ class _Drawing:
         if kind == "diamond":
             # Both branches read all there is, and keep the key by which they are joined again.
             for side in ("l", "r"):
-                self._add(f"{name}{side}", world.Map, ends, fails_one_in=flaky, keeps_key=True)
+                self._add(f"{name}{side}", stages.Map, ends, fails_one_in=flaky, keeps_key=True)
             branches = [(f"{name}l", DEFAULT_STREAM), (f"{name}r", DEFAULT_STREAM)]
-            self._add(name, world.Join, branches, grouping="fields")
+            self._add(name, stages.Join, branches, grouping="fields")
         elif kind == "address":
-            self._add(name, world.Address, ends, reader=f"{name}x")
-            self._add(f"{name}x", world.Map, [(name, DEFAULT_STREAM)], grouping="direct")
+            self._add(name, stages.Address, ends, reader=f"{name}x")
+            self._add(f"{name}x", stages.Map, [(name, DEFAULT_STREAM)], grouping="direct")
             return [(f"{name}x", DEFAULT_STREAM)], is_batched
         elif kind in ("forward", "batch"):
             holds = random.choice((1, 3, 10))
             settings = {"tick_interval": "20ms"} if holds > 1 or kind == "batch" else {}
-            made = world.Batch if kind == "batch" else world.Forward
+            made = stages.Batch if kind == "batch" else stages.Forward
             extra: dict[str, Any] = {"forgets_one_in": random.choice((0, 0, 50)), "keeps_held": random.random() < 0.3}
             if kind == "forward":
                 extra |= {"fails_one_in": flaky, "touches": random.random() < 0.3}
             self._add(name, made, ends, holds=holds, settings=settings, **extra)
             is_batched = is_batched or kind == "batch"
         elif kind == "odd":
-            self._add(name, world.Odd, ends)
+            self._add(name, stages.Odd, ends)
         else:
             trouble = {} if is_batched else self._draw_trouble(name)
-            made_of = {"map": world.Map, "split": world.Split, "filter": world.Filter, "fork": world.Fork}[kind]
+            made_of = {"map": stages.Map, "split": stages.Split, "filter": stages.Filter, "fork": stages.Fork}[kind]
             self._add(name, made_of, ends, fails_one_in=flaky, **trouble)
             if kind == "fork":
                 return [(name, "even"), (name, "odd")] if random.random() < 0.8 else [(name, "odd")], is_batched

@@ -8,7 +8,7 @@ from typing import Any
 
 from topo.api.streams import DEFAULT_STREAM
 from topo.api.topology import BoltDeclarer, Topology, TopologyBuilder
-from topo.testing import outside as world
+from topo.testing import stages
 from topo.testing.faults import Fault
 from topo.testing.history import Violation
 from topo.testing.oracles import Oracles
@@ -21,7 +21,7 @@ class Part:
     """One component of a topology, as data.
 
     Attributes:
-        make: makes it in one run's outside world.
+        make: makes it in one run's outside stages.
         inputs: (source, stream, kind of grouping) for each input.
     """
 
@@ -112,7 +112,7 @@ class Scenario:
 
     def leaves(self) -> dict[str, frozenset[tuple[str, str]]]:
         """Return, for each message key, the effects that it has to have."""
-        sinks = {name for name, stage in self._stages.items() if isinstance(stage, world.Sink | world.BufferingSink)}
+        sinks = {name for name, stage in self._stages.items() if isinstance(stage, stages.Sink | stages.BufferingSink)}
         return {
             key: frozenset(met for met in self._follow(key) if met[0] in sinks)
             for spout in self.spouts
@@ -127,7 +127,7 @@ class Scenario:
             component, path = ways.pop()
             met.append((component, path))
             stage = self._stages[component]
-            if isinstance(stage, world.Join):
+            if isinstance(stage, stages.Join):
                 path = path.rpartition(">")[0]
             for stream, made in stage.of_path(path):
                 ways += [(reader, made) for reader in self._readers.get((component, stream), ())]
@@ -185,6 +185,6 @@ def _declare(declarer: BoltDeclarer, source: str, stream: str, grouping: str, ou
     elif grouping == "partial-key":
         declarer.partial_key_grouping(source, "key", stream=stream)
     elif grouping == "custom":
-        declarer.custom_grouping(source, world.Picky(outside, f"{source} {stream}", 40), stream=stream)
+        declarer.custom_grouping(source, stages.Picky(outside, f"{source} {stream}", 40), stream=stream)
     else:
         getattr(declarer, grouping.replace("-", "_") + "_grouping")(source, stream=stream)

@@ -19,15 +19,16 @@ from traceback import extract_tb
 
 from topo.api.topology import Topology
 from topo.ids import Incarnation, TaskId, WorkerId
-from topo.master.events import ActivateAsked, DeactivateAsked, InHand, RestartAsked, WorkerExited
+from topo.master.events import InHand, WorkerExited
 from topo.plan.physical import physical_plan
 from topo.task.events import Inbox
 from topo.task.worker import Exit
-from topo.testing.faults import Fault, FaultKind
+from topo.testing.faults import Fault
 from topo.testing.history import History, Violation
 from topo.testing.masters import SimulatedMaster
 from topo.testing.network import Link, SimulatedNetwork
-from topo.testing.processes import Doom, ProcessKilled, SimulatedProcess
+from topo.testing.processes import ProcessKilled, SimulatedProcess
+from topo.testing.strikes import Strikes
 from topo.wire import control
 from topo.wire.codec import Codec
 from topo.wire.frames import parse
@@ -35,9 +36,6 @@ from topo.wire.frames import parse
 QUIET_AFTER_FAULTS_S = 60.0
 """Virtual seconds that a run may take after its last fault; beyond, it hangs."""
 MOST_EVENTS = 1_000_000
-SLOWER = 6
-"""How many times as long every turn of a slow worker takes."""
-_STRIKE_AGAIN_S = 0.0005
 
 
 class Simulation:
@@ -53,7 +51,7 @@ class Simulation:
     Attributes:
         now: virtual seconds.
         history: what was seen to happen.
-        struck: each fault that has struck, with the moment and whom.
+        strikes: the faults, and those that have struck.
     """
 
     def __init__(
@@ -70,10 +68,6 @@ class Simulation:
         self._events: list[tuple[float, float, int, Callable[[], None]]] = []
         self._event_count = 0
         self._topology = topology
-        self._progress = progress
-        self._waiting_faults = list(faults)
-        self._due_faults = 0
-        self._dooms: dict[Incarnation, Fault] = {}
         self._hash = blake2b(digest_size=16)
         self._lines: list[str] | None = [] if keeps_trace else None
         self._link_times: dict[tuple[Incarnation, str], float] = {}
@@ -91,8 +85,7 @@ class Simulation:
         self.master = SimulatedMaster(self)
         self.processes: dict[Incarnation, SimulatedProcess] = {}
         self.all_processes: list[SimulatedProcess] = []
-        self.struck: list[tuple[float, Fault, str]] = []
-        self.last_fault_at = 0.0
+        self.strikes = Strikes(self, faults, progress)
         self.finds_old_workers = self._random.random() < 0.5
         """Whether what was started by an earlier master can talk to its successor."""
 
@@ -110,13 +103,13 @@ class Simulation:
             try:
                 what()
             except Exception as error:
-                where = "; ".join(f"{frame.name} in {frame.filename}:{frame.lineno}" for frame in extract_tb(error.__traceback__)[-3:])
+                inner = extract_tb(error.__traceback__)[-3:]
+                where = "; ".join(f"{frame.name} in {frame.filename}:{frame.lineno}" for frame in inner)
                 self.history.violated(0, f"{type(error).__name__}: {error} ({where})")
-            if self._waiting_faults and self._waiting_faults[0].share <= self._progress():
-                self._set_off(self._waiting_faults.pop(0))
-            quiet_since = max(self.last_fault_at, self.now if self._due_faults else 0.0)
-            if self.now - quiet_since > QUIET_AFTER_FAULTS_S or self._event_count > MOST_EVENTS:
-                self.history.violated(10, f"not over {self.now - quiet_since:.0f} s after the last fault: {self._why_not()}")
+            self.strikes.look()
+            quiet_s = self.now - self.strikes.quiet_since
+            if quiet_s > QUIET_AFTER_FAULTS_S or self._event_count > MOST_EVENTS:
+                self.history.violated(10, f"not over {quiet_s:.0f} s after the last fault: {self._why_not()}")
 
     def _why_not(self) -> str:
         if self.master.master is None:
@@ -182,8 +175,7 @@ class Simulation:
         """The launcher starts a process; its inboxes are bound a little later."""
         self.trace("launch", worker, incarnation)
         process = SimulatedProcess(self, worker, incarnation, self._topology, self.plan, self.master.term, self.now)
-        if any(fault.kind is FaultKind.SLOW_WORKER and who == f"worker {worker}" for _, fault, who in self.struck):
-            process.turn_s *= SLOWER
+        process.turn_s *= self.strikes.slowness_of(worker)
         self.processes[incarnation] = process
         self.all_processes.append(process)
         self.history.watch(process)
@@ -225,9 +217,17 @@ class Simulation:
         said = self._link_times.get((process.incarnation, "up"), 0.0) if process.worker.exit is not None else 0.0
         self.at(max(self.now + self._random.uniform(0.0, 0.01), said + 1e-9), tell)
 
+    def resume(self, process: SimulatedProcess) -> None:
+        """A process that was stopped goes on, if it lives."""
+        if process.is_alive and process.resumes_at is not None:
+            process.resumes_at = None
+            process.is_out_of_reach = False
+            self._wake_at.pop(process.incarnation, None)
+            self._wake(process, self.now)
+
     def master_died(self) -> None:
         """Workers in the foreground die with their master; others go on without it."""
-        self.last_fault_at = self.now
+        self.strikes.last_at = self.now
         if not self.finds_old_workers and self._random.random() < 0.5:
             for process in list(self.processes.values()):
                 if not process.is_out_of_reach:
@@ -252,8 +252,7 @@ class Simulation:
         try:
             wants = process.turn(self.now)
         except ProcessKilled:
-            if process.doom is not None and process.doom.has_come:
-                self._struck(self._dooms[process.incarnation], f"worker {process.id}")
+            self.strikes.fell(process)
             self.died(process, "killed by a signal")
             return
         finally:
@@ -331,117 +330,6 @@ class Simulation:
             if link.inbox is Inbox.CONTROL or process.worker.tasks[link.task].wants_data:
                 self._wake(process, self.now)
 
-    # -- faults ----------------------------------------------------------------------------------------------------------
-
-    def _set_off(self, fault: Fault) -> None:
-        self._due_faults += 1
-        self.at(self.now + fault.after_s, lambda: self._strike(fault))
-
-    def _strike(self, fault: Fault, tries: int = 20_000) -> None:
-        victim = getattr(self, "_" + fault.kind.name.lower())(fault)
-        if victim is None and tries:
-            # Nobody is there to be struck just now.
-            self.at(self.now + _STRIKE_AGAIN_S, lambda: self._strike(fault, tries - 1))
-            return
-        self._due_faults -= 1
-        if victim is not None and fault.kind is not FaultKind.CRASH:
-            self._struck(fault, victim)
-
-    def _struck(self, fault: Fault, victim: str) -> None:
-        self.last_fault_at = max(self.last_fault_at, self.now + fault.for_s)
-        self.struck.append((self.now, fault, victim))
-        self.trace("fault", fault, "->", victim)
-
-    def _pick_process(self, fault: Fault) -> SimulatedProcess | None:
-        found = [process for process in self.processes.values() if process.is_alive and not process.is_stopped]
-        found = [process for process in found if process.doom is None and process.turns]
-        return found[int(fault.pick * len(found))] if found else None
-
-    def _crash(self, fault: Fault) -> str | None:
-        process = self._pick_process(fault)
-        if process is None:
-            return None
-        process.doom = Doom(fault.point, fault.countdown)
-        self._dooms[process.incarnation] = fault
-        return f"worker {process.id}"
-
-    def _stop(self, fault: Fault) -> str | None:
-        process = self._pick_process(fault)
-        if process is None:
-            return None
-        process.resumes_at = self.now + fault.for_s
-        self.at(process.resumes_at, lambda: self._continue(process))
-        return f"worker {process.id}"
-
-    def _zombie(self, fault: Fault) -> str | None:
-        process = self._pick_process(fault)
-        if process is not None:
-            process.is_out_of_reach = True
-        return None if process is None else self._stop(fault)
-
-    def _continue(self, process: SimulatedProcess) -> None:
-        if process.is_alive and process.resumes_at is not None:
-            process.resumes_at = None
-            process.is_out_of_reach = False
-            self._wake_at.pop(process.incarnation, None)
-            self._wake(process, self.now)
-
-    def _pick_link(self, fault: Fault) -> Link | None:
-        found = self.network.links_in_use()
-        return found[int(fault.pick * len(found))] if found else None
-
-    def _cut(self, fault: Fault) -> str | None:
-        link = self._pick_link(fault)
-        return None if link is None else f"{self.network.cut(link)} frames to task {link.task}"
-
-    def _reorder(self, fault: Fault) -> str | None:
-        link = self._pick_link(fault)
-        return None if link is None else f"{self.network.reconnect(link, self.now)} frames to task {link.task}"
-
-    def _repeat(self, fault: Fault) -> str | None:
-        link = self._pick_link(fault)
-        return None if link is None else f"{self.network.repeat(link, self.now)} frames to task {link.task}"
-
-    def _slow_link(self, fault: Fault) -> str | None:
-        link = self._pick_link(fault)
-        if link is None:
-            return None
-        link.slow_until = self.now + fault.for_s
-        return f"task {link.task}"
-
-    def _slow_worker(self, fault: Fault) -> str | None:
-        process = self._pick_process(fault)
-        if process is None:
-            return None
-        process.turn_s *= SLOWER
-        return f"worker {process.id}"
-
-    def _master(self, fault: Fault) -> str | None:
-        if self.master.master is None or self.master.crashes_after is not None:
-            return None
-        self.master.restarts_in_s = fault.for_s
-        self.master.crashes_after = fault.countdown
-        return "the master"
-
-    def _restart(self, fault: Fault) -> str | None:
-        worker = WorkerId(int(fault.pick * len(self.plan.workers)))
-        self.master.handle(RestartAsked(worker))
-        return f"worker {worker}"
-
-    def _pause(self, fault: Fault) -> str | None:
-        if self.master.master is None:
-            return None
-        self.master.handle(DeactivateAsked())
-        self.at(self.now + fault.for_s, self._activate)
-        return "the spouts"
-
-    def _activate(self) -> None:
-        if self.master.outcome is None:
-            self.master.handle(ActivateAsked())
-            # An operator whose master dies asks again.
-            if self.master.master is None or not self.master.master.is_active:
-                self.at(self.now + 0.01, self._activate)
-
 
 def main(arguments: list[str] | None = None) -> int:
     """Replay the run of one seed; 0 when no oracle was broken."""
@@ -458,7 +346,7 @@ def main(arguments: list[str] | None = None) -> int:
     for line in run.simulation.trace_lines:
         print(line)
     print(scenario.describe())
-    for at, fault, victim in run.simulation.struck:
+    for at, fault, victim in run.simulation.strikes.struck:
         print(f"  {at:.6f} s: {fault} -> {victim}")
     print(run.summary())
     for violation in run.violations:
