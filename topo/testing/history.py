@@ -380,8 +380,18 @@ class History:
                 self.count("back-pressure")
             if isinstance(task, BoltTask) and task.outbox.waiting > config.outbox_limit + 64 * config.batch_size:
                 self.violated(5, f"task {task.id} holds back {task.outbox.waiting} frames; its limit is {config.outbox_limit}")
+            if isinstance(task, AckerTask):
+                self._inspect_acker(task)
             if isinstance(task, SpoutTask) and task._pending > (config.max_spout_pending or 1 << 60):
                 self.violated(5, f"spout task {task.id} has {task._pending} messages pending of {config.max_spout_pending}")
+
+    def _inspect_acker(self, task: AckerTask) -> None:
+        """What an acker holds open is open at a spout, too, or was until its timeout or a recovery: so spouts' limits bound it."""
+        for root, word in task.acker.ledger._words.items():
+            tree = self.trees.get(root)
+            if word >> 64 > 0 and (tree is None or tree.verdict in ("acked", "failed")):
+                whose = "nobody's" if tree is None else tree.verdict
+                self.violated(5, f"acker task {task.id} holds root {root:x} open, which is {whose}")
 
 
 def _replace(owner: Any, name: str, watched: Callable[..., Any]) -> None:
