@@ -13,6 +13,7 @@ from typing import Any
 from topo.api.bolt import BasicBolt, Bolt
 from topo.api.component import Component
 from topo.api.groupings import Custom, CustomGrouping, Direct, Fields, PartialKey
+from topo.api.operator_bolts import OperatorBolt
 from topo.api.spout import Spout
 from topo.api.streams import RESERVED_PREFIX, StreamDeclaration, declared_streams
 from topo.api.topology import ComponentKind, ComponentSpec, Input, Topology
@@ -26,7 +27,7 @@ _NAME_RULE = "1 to 63 letters, digits, '-' and '_'"
 _TYPE_CODES = range(32, 128)
 _BASES: dict[ComponentKind, tuple[type[Component], ...]] = {
     ComponentKind.SPOUT: (Spout,),
-    ComponentKind.BOLT: (Bolt, BasicBolt),
+    ComponentKind.BOLT: (Bolt, BasicBolt, OperatorBolt),
 }
 
 

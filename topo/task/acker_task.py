@@ -25,7 +25,7 @@ class AckerTask(Task):
         self._undelivered = 0
 
     def _edges_out(self) -> list[tuple[TaskId, bool]]:
-        return [(spout, True) for spout in self.plan.spouts]
+        return [(spout, True) for spout in self.plan.origins]
 
     def _open(self, event: RoutesChanged, now: float) -> None:
         pass

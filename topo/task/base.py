@@ -18,16 +18,19 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from topo.api.component import Component
 from topo.api.context import TaskContext
 from topo.api.groupings import CustomGrouping
+from topo.api.watermarks import WatermarkStrategy
 from topo.config import TopologyConfig
 from topo.errors import FrameError, FrameworkBug
 from topo.ids import Epoch, IdSource, Incarnation, TaskId
+from topo.operators.mailbox import TaskMailbox
+from topo.operators.mailbox_processor import MailboxProcessor
 from topo.plan.physical import PhysicalPlan
 from topo.task.commands import Command, SendFrame, TellMaster
 from topo.task.events import (
@@ -59,6 +62,9 @@ KEEP_ALIVE_S = 1.0
 EDGE_LOST_REPEAT_S = 1.0
 
 
+AsyncDone = Callable[[Any, BaseException | None], None]
+
+
 class InHand(Protocol):
     """Where a task notes what it is about to run, so that it can be found after the process has died."""
 
@@ -78,6 +84,10 @@ class Ports:
     codec: Codec
     in_hand: InHand
     wall_ms: Callable[[], int] = lambda: 0
+    wake: Callable[[], None] = lambda: None
+    """Gets the worker's loop out of its wait; any thread may call it."""
+    run_async: Callable[[Coroutine[Any, Any, Any], AsyncDone], None] | None = None
+    """Runs a coroutine beside the task's thread, and calls back with its result or its error, on any thread."""
 
 
 @dataclass(slots=True)
@@ -89,6 +99,7 @@ class TaskSetup:
     config: TopologyConfig
     component: Component | None
     context: TaskContext = field(repr=False)
+    watermarks: WatermarkStrategy | None = None
     groupings: Mapping[tuple[str, int], CustomGrouping] = field(default_factory=dict)
     """The user's own groupings, by target component and number of its input."""
 
@@ -112,6 +123,9 @@ class Task(ABC):
         self.inputs: dict[TaskId, InEdge] = {}
         self.queue: deque[tuple[InEdge, Frame]] = deque()
         self.is_closed = False
+        self.mailbox = TaskMailbox(wake=ports.wake)
+        self.processor = MailboxProcessor(lambda _processor: self._act(self._now), self.mailbox)
+        self._now = 0.0
         self._incarnations: Mapping[TaskId, Incarnation] = {}
         self._local: frozenset[TaskId] = frozenset()
         self._held: list[tuple[Frame, Inbox]] = []
@@ -176,7 +190,7 @@ class Task(ABC):
     @property
     def has_work(self) -> bool:
         """Whether a Turn would do something now, without an arrival and before the next deadline."""
-        return bool(self.queue) and self._may_act
+        return (bool(self.queue) and self._may_act) or self.mailbox.has_mail
 
     def next_deadline(self, now: float) -> float | None:
         """When the task wants a Turn if nothing arrives before, in monotonic seconds."""
@@ -418,8 +432,9 @@ class Task(ABC):
     def _turn(self, now: float) -> None:
         if not self._is_open or self.is_closed:
             return
+        self._now = now
         self._run_due(now)
-        self._act(now)
+        self.processor.run_step()
 
     def _run_due(self, now: float) -> None:
         if self._confirm_at is not None and now >= self._confirm_at:

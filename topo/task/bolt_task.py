@@ -14,18 +14,29 @@ from typing import Any
 
 from topo.api.bolt import BasicBolt, Bolt
 from topo.api.metrics import Histogram
-from topo.api.streams import SYSTEM_COMPONENT, TICK_STREAM
+from topo.api.streams import DEFAULT_STREAM, SYSTEM_COMPONENT, TICK_STREAM
 from topo.api.tuples import Origin, Tuple
 from topo.errors import FrameError, FrameworkBug
 from topo.ids import TaskId
+from topo.operators.watermarks import InputStatus, WatermarkCombiner
 from topo.task.base import Ports, Task, TaskSetup, unexpected
 from topo.task.collectors import AnchoringCollector, BoltCollector, Emitter, StreamRows, TrackedTuple, TupleState
+from topo.task.emission_time import EmissionTime
 from topo.task.events import RoutesChanged
 from topo.task.flow_control import EdgeStatus, InEdge
 from topo.task.pace import Pace
 from topo.task.routing import Stamps, owners_of
 from topo.task.wiring import make_router
-from topo.wire.frames import Anchoring, Frame, FrameKind, pack_words, signal_frame
+from topo.wire.frames import (
+    MAX_WATERMARK,
+    MIN_WATERMARK,
+    Anchoring,
+    Frame,
+    FrameKind,
+    pack_words,
+    signal_frame,
+    watermark_frame,
+)
 
 
 class Batch:
@@ -82,6 +93,14 @@ class BoltTask(Task):
         self._tick_at: float | None = None
         self._tick = Origin(SYSTEM_COMPONENT, 0, TICK_STREAM)
         self._execute_latency = Histogram()
+        self._time = WatermarkCombiner(())
+        self._emission_time = EmissionTime(
+            setup.watermarks, self._default_fields, ports.wall_ms, self.config.watermark_interval_s
+        )
+
+    @property
+    def _default_fields(self) -> tuple[str, ...]:
+        return next((stream.fields for stream in self.plan.streams(self.component_id) if stream.name == DEFAULT_STREAM), ())
 
     # -- for the two kinds -----------------------------------------------------------------------------------------------
 
@@ -116,6 +135,8 @@ class BoltTask(Task):
         self._fails.clear()
         self._touches.clear()
         self._ended_in_epoch = False
+        self._time = WatermarkCombiner([sender for sender in self.inputs if sender not in self._ackers])
+        self._emission_time.reset(now)
         if first and self.config.tick_interval_s:
             self._tick_at = now + self.config.tick_interval_s
         if self.epoch > 1:
@@ -136,7 +157,7 @@ class BoltTask(Task):
         self._user.cleanup()
 
     def _deadlines(self, now: float) -> list[float | None]:
-        return [*super()._deadlines(now), self._tick_at]
+        return [*super()._deadlines(now), self._tick_at, self._emission_time.next_probe]
 
     def _run_due(self, now: float) -> None:
         super()._run_due(now)
@@ -145,6 +166,41 @@ class BoltTask(Task):
             tick = Tuple((), self._tick)
             self._run_untracked(lambda: self._user_tick(tick), now)
             self._flush_when_due(now)
+        if self._emission_time.is_used:
+            self._emission_time.probe(now)
+            self._tell_time()
+
+    # -- event time ------------------------------------------------------------------------------------------------------
+
+    def _pass_time(self, news: list[int | InputStatus], now: float) -> None:
+        """Act on what the input as a whole says of event time."""
+        for one in news:
+            if isinstance(one, InputStatus):
+                self._on_input_idle(one is InputStatus.IDLE, now)
+            else:
+                self._on_watermark(one, now)
+
+    def _on_watermark(self, watermark: int, now: float) -> None:
+        """The input is complete up to a moment: pass it on. One with watermarks of its own swallows all but the last."""
+        if not self._emission_time.is_used:
+            self._emission_time.watermark(watermark)
+            self._tell_time()
+
+    def _on_input_idle(self, idle: bool, now: float) -> None:
+        if not self._emission_time.is_used:
+            self._emission_time.is_idle = idle
+            self._tell_time()
+
+    def _tell_time(self) -> None:
+        """Send what is new of event time behind the rows that were emitted before it."""
+        watermark, idle = self._emission_time.take_news()
+        if watermark is not None and watermark < MAX_WATERMARK:
+            for target in self.consumers:
+                self.outbox.signal(target, lambda stamp, to, number: watermark_frame(stamp, to, number, watermark))
+        if idle is not None:
+            kind = FrameKind.IDLE if idle else FrameKind.ACTIVE
+            for target in self.consumers:
+                self.outbox.signal(target, lambda stamp, to, number: signal_frame(kind, stamp, to, number))
 
     # -- input -----------------------------------------------------------------------------------------------------------
 
@@ -153,23 +209,36 @@ class BoltTask(Task):
             return self._process_data(frame, now)
         if frame.kind is FrameKind.OPEN:
             self._opened(edge, frame)
-            if edge.status is EdgeStatus.FINISHED:
-                self._input_ended(now)
+            if edge.sender not in self._ackers:
+                if frame.mark > MIN_WATERMARK:
+                    self._pass_time(self._time.watermark(edge.sender, frame.mark), now)
+                if edge.status is EdgeStatus.IDLE:
+                    self._pass_time(self._time.idle(edge.sender), now)
+                elif edge.status is EdgeStatus.FINISHED:
+                    self._edge_ended(edge, now)
         elif frame.kind is FrameKind.END:
             edge.status = EdgeStatus.FINISHED
-            self._input_ended(now)
-        elif frame.kind in (FrameKind.WATERMARK, FrameKind.IDLE, FrameKind.ACTIVE, FrameKind.BARRIER):
-            self._time_passed(edge, frame)
+            self._edge_ended(edge, now)
+        elif frame.kind is FrameKind.WATERMARK:
+            edge.watermark = frame.mark
+            self._pass_time(self._time.watermark(edge.sender, frame.mark), now)
+        elif frame.kind is FrameKind.IDLE:
+            edge.status = EdgeStatus.IDLE
+            self._pass_time(self._time.idle(edge.sender), now)
+        elif frame.kind is FrameKind.ACTIVE:
+            edge.status = EdgeStatus.ACTIVE
+            self._pass_time(self._time.active(edge.sender), now)
         else:
-            raise unexpected(self, frame)
+            self._process_other(edge, frame, now)
         return True
 
-    def _time_passed(self, edge: InEdge, frame: Frame) -> None:
-        """Note what the sender says of event time."""
-        if frame.kind is FrameKind.WATERMARK:
-            edge.watermark = frame.mark
-        elif edge.status in (EdgeStatus.ACTIVE, EdgeStatus.IDLE) and frame.kind is not FrameKind.BARRIER:
-            edge.status = EdgeStatus.IDLE if frame.kind is FrameKind.IDLE else EdgeStatus.ACTIVE
+    def _process_other(self, edge: InEdge, frame: Frame, now: float) -> None:
+        """Process a frame of a kind that only some bolts are sent."""
+        raise unexpected(self, frame)
+
+    def _edge_ended(self, edge: InEdge, now: float) -> None:
+        self._pass_time(self._time.finish(edge.sender), now)
+        self._input_ended(now)
 
     def _process_data(self, frame: Frame, now: float) -> bool:
         batch = self._batch
@@ -219,20 +288,30 @@ class BoltTask(Task):
         if self._has_ended and not self._ended_in_epoch:
             self._ended_in_epoch = True
             self._run_untracked(self._user_end, now)
-            self._flush(now)
-            for target in self.consumers:
-                self.outbox.signal(target, lambda stamp, to, number: signal_frame(FrameKind.END, stamp, to, number))
+            self._tell_end(now)
+
+    def _tell_end(self, now: float) -> None:
+        self._flush(now)
+        for target in self.consumers:
+            self.outbox.signal(target, lambda stamp, to, number: signal_frame(FrameKind.END, stamp, to, number))
 
     # -- output ----------------------------------------------------------------------------------------------------------
 
     def _stamps(self, stream: StreamRows, inherited: list[int | None] | None, ends: list[int]) -> Stamps:
-        """Return the timestamps of a stream's rows: the explicit one, else that of the input."""
-        if inherited is None and not stream.stamps:
-            return None
+        """Return the timestamps of a stream's rows: the explicit one, else that of the input, else what a strategy reads."""
         explicit = stream.stamps
-        if inherited is None:
-            return [explicit.get(row) for row in range(len(stream.rows))]
-        return [explicit.get(row, inherited[owner]) for row, owner in enumerate(owners_of(ends))]
+        stamps: Stamps = None
+        if inherited is not None:
+            stamps = [explicit.get(row, inherited[owner]) for row, owner in enumerate(owners_of(ends))]
+        elif explicit:
+            stamps = [explicit.get(row) for row in range(len(stream.rows))]
+        return self._stamped(stream, stamps)
+
+    def _stamped(self, stream: StreamRows, stamps: Stamps) -> Stamps:
+        """Have a strategy read timestamps of the main stream, and learn from them."""
+        if self._emission_time.is_used and stream.declaration.name == DEFAULT_STREAM:
+            return self._emission_time.stamps(stream.rows, None if self._emission_time.reads else stamps)
+        return stamps
 
     def _reject_rows(self, stream: int, roots: Any, error: Exception) -> None:
         name = self.plan.streams(self.component_id)[stream].name
@@ -435,13 +514,10 @@ class BasicBoltTask(BoltTask):
         self._clear()
 
 
-class TrackingBoltTask(BoltTask):
-    """A bolt that names its anchors and acks by itself."""
+class AnchoringTask(BoltTask):
+    """A bolt whose output names its anchors."""
 
     def __init__(self, setup: TaskSetup, ports: Ports) -> None:
-        if not isinstance(setup.component, Bolt):
-            raise FrameworkBug(f"{setup.component!r} is not a Bolt")
-        self._bolt = setup.component
         self._collector = BoltCollector(
             setup.context.component,
             setup.plan.streams(setup.context.component),
@@ -449,12 +525,66 @@ class TrackingBoltTask(BoltTask):
         )
         super().__init__(setup, ports)
 
+    def _emitter(self) -> Emitter:
+        return self._collector
+
+    def _run_untracked(self, call: Any, now: float) -> None:
+        mark = self._collector.mark()
+        try:
+            call()
+        except Exception as error:
+            self._collector.roll_back(mark, None)
+            self._settle(now)
+            self._user_error(error, now)
+            return
+        self._settle(now)
+
+    def _settle(self, now: float) -> None:
+        """Route what was emitted, then fold what was acked."""
+        collector = self._collector
+        for stream, anchors in zip(collector.streams, collector.anchors, strict=True):
+            if stream.rows:
+                stamps = self._stamps(stream, None, [])
+
+                def reject(row: int, error: Exception, anchors: list[tuple[TrackedTuple, ...]] = anchors) -> None:
+                    self._fails.update({root: None for anchor in anchors[row] for root in anchor.roots})
+                    self._record_error(error, now)
+
+                self.counters.emitted += len(stream.rows)
+                self.counters.transferred += self._router.anchored(stream, anchors, self.epoch, stamps, reject)
+        acks, epoch = self._acks, self.epoch
+        for tup in collector.acked:
+            if tup.epoch != epoch:
+                self.counters.stale_tuples += 1
+                continue
+            self.counters.acked += 1
+            for root, edge in zip(tup.roots, tup.edges, strict=True):
+                acks[root] = acks.get(root, 0) ^ edge ^ tup.out
+        for tup in collector.failed:
+            if tup.epoch != epoch:
+                self.counters.stale_tuples += 1
+                continue
+            assert tup.state == TupleState.FAILED
+            self.counters.failed += 1
+            self._fails.update(dict.fromkeys(tup.roots))
+        for tup in collector.touched:
+            if tup.epoch == epoch:
+                self._touches.update(dict.fromkeys(tup.roots))
+        collector.clear()
+
+
+class TrackingBoltTask(AnchoringTask):
+    """A bolt that names its anchors and acks by itself."""
+
+    def __init__(self, setup: TaskSetup, ports: Ports) -> None:
+        if not isinstance(setup.component, Bolt):
+            raise FrameworkBug(f"{setup.component!r} is not a Bolt")
+        self._bolt = setup.component
+        super().__init__(setup, ports)
+
     @property
     def _user(self) -> Bolt:
         return self._bolt
-
-    def _emitter(self) -> Emitter:
-        return self._collector
 
     def _open(self, event: RoutesChanged, now: float) -> None:
         self._bolt.prepare(self.context, self._collector)
@@ -487,47 +617,3 @@ class TrackingBoltTask(BoltTask):
         self._settle(now)
         for raised in errors:
             self._user_error(raised, now)
-
-    def _run_untracked(self, call: Any, now: float) -> None:
-        mark = self._collector.mark()
-        try:
-            call()
-        except Exception as error:
-            self._collector.roll_back(mark, None)
-            self._settle(now)
-            self._user_error(error, now)
-            return
-        self._settle(now)
-
-    def _settle(self, now: float) -> None:
-        """Route what was emitted, then fold what was acked."""
-        collector = self._collector
-        for stream, anchors in zip(collector.streams, collector.anchors, strict=True):
-            if stream.rows:
-                stamps = [stream.stamps.get(row) for row in range(len(stream.rows))] if stream.stamps else None
-
-                def reject(row: int, error: Exception, anchors: list[tuple[TrackedTuple, ...]] = anchors) -> None:
-                    self._fails.update({root: None for anchor in anchors[row] for root in anchor.roots})
-                    self._record_error(error, now)
-
-                self.counters.emitted += len(stream.rows)
-                self.counters.transferred += self._router.anchored(stream, anchors, self.epoch, stamps, reject)
-        acks, epoch = self._acks, self.epoch
-        for tup in collector.acked:
-            if tup.epoch != epoch:
-                self.counters.stale_tuples += 1
-                continue
-            self.counters.acked += 1
-            for root, edge in zip(tup.roots, tup.edges, strict=True):
-                acks[root] = acks.get(root, 0) ^ edge ^ tup.out
-        for tup in collector.failed:
-            if tup.epoch != epoch:
-                self.counters.stale_tuples += 1
-                continue
-            assert tup.state == TupleState.FAILED
-            self.counters.failed += 1
-            self._fails.update(dict.fromkeys(tup.roots))
-        for tup in collector.touched:
-            if tup.epoch == epoch:
-                self._touches.update(dict.fromkeys(tup.roots))
-        collector.clear()

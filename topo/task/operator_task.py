@@ -1,0 +1,573 @@
+"""Bolts that the operator core runs: windows, process functions and asynchronous calls, in a tracked topology.
+
+The operator knows elements, watermarks and timers; this task knows frames, anchors and ackers, and keeps the two in step:
+
+| bolt    | what its output is anchored on     | when its input is acked                                             |
+| ------- | ---------------------------------- | ------------------------------------------------------------------- |
+| window  | the firing's own root (see panes)  | when every pane that holds it is released and its firings are done  |
+| process | the tuple in hand; timers: nothing | when `process` returns                                              |
+| async   | the tuple whose call it is         | when its results have been emitted                                  |
+
+Everything that is not input (clock timers, async completions) comes as a mail, between slices of input. At a new epoch a window
+bolt and an async bolt begin anew, since every input that they held comes again.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from topo.api.operator_bolts import AsyncBolt, OperatorBolt, ProcessBolt, WindowBolt
+from topo.api.tuples import Tuple
+from topo.errors import FrameworkBug
+from topo.ids import TaskId
+from topo.operators.async_wait import AsyncFunction, AsyncWaitOperator, ResultHandle
+from topo.operators.base import Operator, OperatorContext
+from topo.operators.clock import TaskProcessingTime
+from topo.operators.process import ProcessOperator
+from topo.operators.window_builder import build_window_operator
+from topo.operators.windowing import WindowOperator
+from topo.task.base import Ports, TaskSetup, unexpected
+from topo.task.bolt_task import AnchoringTask, Batch
+from topo.task.collectors import BoltCollector, TrackedTuple
+from topo.task.events import RoutesChanged
+from topo.task.flow_control import EdgeStatus, InEdge
+from topo.task.panes import PaneLedger
+from topo.wire.frames import Frame, FrameKind, pack_words
+
+
+class _Output:
+    """Takes what the operator puts out: rows with the anchors of the moment, and event time behind them."""
+
+    def __init__(self, collector: BoltCollector, tell: Callable[[int | None, bool | None], None]) -> None:
+        self._collector = collector
+        self._tell = tell
+        self.anchors: tuple[TrackedTuple, ...] = ()
+        self.side_anchors: Callable[[str], tuple[TrackedTuple, ...]] = lambda _stream: self.anchors
+
+    def emit(self, value: Any, timestamp: int | None) -> None:
+        """Put out one element."""
+        self._collector.emit(value, self.anchors, timestamp=timestamp)
+
+    def side(self, stream: str, value: Any, timestamp: int | None) -> None:
+        """Put out one element on another stream."""
+        self._collector.emit(value, self.side_anchors(stream), stream, timestamp)
+
+    def watermark(self, timestamp: int) -> None:
+        """Pass a watermark on."""
+        self._tell(timestamp, None)
+
+    def mark_idle(self) -> None:
+        """Pass idleness on."""
+        self._tell(None, True)
+
+    def mark_active(self) -> None:
+        """Take it back."""
+        self._tell(None, False)
+
+
+class OperatorTask(AnchoringTask):
+    """What the three kinds share."""
+
+    def __init__(self, setup: TaskSetup, ports: Ports) -> None:
+        if not isinstance(setup.component, OperatorBolt):
+            raise FrameworkBug(f"{setup.component!r} is not an operator bolt")
+        super().__init__(setup, ports)
+        self.component = setup.component
+        self._began_ms = ports.wall_ms()
+        self._began = ports.clock()
+        self._output = _Output(self._collector, self._put_out_time)
+        inputs = self.plan.inputs_of(self.component_id)
+        self.input_fields = self.plan.fields(inputs[0].source, inputs[0].stream)
+        self._key_indexes: dict[tuple[str, ...], tuple[int, ...]] = {}
+        self._bolt_key = setup.component.key
+        self._clock = self._new_clock()
+        self._operator = self._make_operator()
+
+    # -- for the kinds ---------------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def _make_operator(self) -> Operator:
+        """Return a new operator, not set up yet."""
+
+    # -- life ------------------------------------------------------------------------------------------------------------
+
+    def _processing_ms(self) -> int:
+        # Wall time at the start plus what has passed since: a wall clock that is set meanwhile moves no timer.
+        return self._began_ms + int((self.ports.clock() - self._began) * 1000)
+
+    def _new_clock(self) -> TaskProcessingTime:
+        executor = self.processor.executor()
+        return TaskProcessingTime(self._processing_ms, lambda action, description: executor.execute(action, description))
+
+    def _start_operator(self) -> None:
+        component = self.plan.component(self.component_id)
+        self._operator.setup(
+            OperatorContext(
+                output=self._output,
+                clock=self._clock,
+                executor=self.processor.executor(),
+                max_parallelism=component.max_parallelism,
+                key_groups=self.plan.key_groups(self.id),
+            )
+        )
+        self._operator.open()
+
+    def _renew_operator(self) -> None:
+        """Begin anew: what the operator held comes again."""
+        self._operator.close()
+        self._clock.quiesce()
+        self.mailbox.drain()
+        self._clock = self._new_clock()
+        self._operator = self._make_operator()
+        self._start_operator()
+
+    def _open(self, event: RoutesChanged, now: float) -> None:
+        self._start_operator()
+
+    def _reset(self, event: RoutesChanged, now: float) -> None:
+        self._collector.clear()
+        super()._reset(event, now)
+
+    @property
+    def _user(self) -> Any:
+        return self
+
+    def on_reset(self) -> None:
+        """Nothing that is the user's is told."""
+
+    def cleanup(self) -> None:
+        """Close the operator at an orderly end."""
+        self._operator.close()
+
+    def _user_tick(self, tup: Tuple) -> None:
+        raise FrameworkBug("an operator bolt has no ticks")
+
+    def _user_end(self) -> None:
+        self._operator.end_of_input()
+
+    # -- time ------------------------------------------------------------------------------------------------------------
+
+    def _deadlines(self, now: float) -> list[float | None]:
+        due_ms = self._clock.next_deadline_ms()
+        timers = None if due_ms is None else self._began + (due_ms - self._began_ms) / 1000
+        return [*super()._deadlines(now), timers]
+
+    def _turn(self, now: float) -> None:
+        if self._is_open and not self.is_closed:
+            self._clock.fire(self._processing_ms())
+            super()._turn(now)
+            self._settle(now)
+            self._flush_when_due(now)
+
+    def _on_watermark(self, watermark: int, now: float) -> None:
+        while True:
+            try:
+                self._operator.process_watermark(watermark)
+                break
+            except Exception as error:
+                # The timer that raised is gone; go on with the others.
+                self._call_raised(error, now)
+        self._settle(now)
+
+    def _on_input_idle(self, idle: bool, now: float) -> None:
+        self._operator.process_idle(idle)
+
+    def _put_out_time(self, watermark: int | None, idle: bool | None) -> None:
+        self._settle(self._now)
+        if watermark is not None:
+            self._emission_time.watermark(watermark)
+        if idle is not None:
+            self._emission_time.is_idle = idle
+        self._tell_time()
+
+    def _call_raised(self, error: Exception, now: float) -> None:
+        """A timer or a firing has raised."""
+        self._user_error(error, now)
+
+    # -- keys ------------------------------------------------------------------------------------------------------------
+
+    def _keys(self, batch: Batch, first: int, last: int) -> Sequence[Any]:
+        names = self._bolt_key
+        rows = batch.rows[first:last]
+        if not names:
+            return [None] * len(rows)
+        indexes = self._key_indexes.get(batch.origin.fields)
+        if indexes is None:
+            indexes = self._key_indexes[batch.origin.fields] = tuple(batch.origin.fields.index(name) for name in names)
+        if len(indexes) == 1:
+            (index,) = indexes
+            return [row[index] for row in rows]
+        return [tuple([row[i] for i in indexes]) for row in rows]
+
+    def _stamps_of(self, batch: Batch, first: int, last: int) -> Sequence[int | None]:
+        return [None] * (last - first) if batch.stamps is None else batch.stamps[first:last]
+
+
+class ProcessTask(OperatorTask):
+    """Runs a `ProcessBolt`."""
+
+    def _make_operator(self) -> Operator:
+        assert isinstance(self.component, ProcessBolt)
+        return ProcessOperator(self.component)
+
+    def _run(self, batch: Batch, first: int, last: int, now: float) -> None:
+        collector, operator, output = self._collector, self._operator, self._output
+        keys = self._keys(batch, first, last)
+        errors: list[Exception] = []
+        for index, key in zip(range(first, last), keys, strict=True):
+            stamp = None if batch.stamps is None else batch.stamps[index]
+            tup = TrackedTuple.made(batch.rows[index], batch.origin, stamp, self.epoch, *batch.ids_at(index))
+            mark = collector.mark()
+            output.anchors = (tup,)
+            try:
+                operator.process_element(key, tup, stamp)
+            except Exception as error:
+                collector.roll_back(mark, tup)
+                errors.append(error)
+            else:
+                collector.ack(tup)
+        output.anchors = ()
+        self._settle(now)
+        for raised in errors:
+            self._user_error(raised, now)
+
+
+class WindowTask(OperatorTask):
+    """Runs a `WindowBolt`."""
+
+    def __init__(self, setup: TaskSetup, ports: Ports) -> None:
+        self.ledger = PaneLedger(ports.ids)
+        super().__init__(setup, ports)
+        self._at_hand: dict[int, TrackedTuple] = {}
+        self._inits: list[tuple[int, int]] = []
+        self._output.side_anchors = self._side_anchors
+        self._running: tuple[Batch, int] | None = None
+
+    def _make_operator(self) -> Operator:
+        bolt = self.component
+        assert isinstance(bolt, WindowBolt)
+        keys = len(bolt.key)
+
+        def result_of(key: Any, window: Any, result: Any) -> tuple[Any, ...]:
+            bounds = (getattr(window, "start", None), getattr(window, "end", None))
+            values = (result,) if bolt.result_width == 1 else tuple(result)
+            return (*((key,) if keys == 1 else key if keys else ()), *bounds, *values)
+
+        aggregate = None if bolt.aggregate is None else bolt.aggregate.bind(self.input_fields)
+        return build_window_operator(
+            bolt.window,
+            trigger=bolt.trigger,
+            evictor=bolt.evictor,
+            reduce=bolt.reduce,
+            aggregate=aggregate,
+            process=bolt.process,
+            allowed_lateness_ms=bolt.allowed_lateness_ms,
+            late_stream=bolt.late_stream,
+            keyed=bool(bolt.key),
+            result_of=result_of,
+            draw=lambda size: self.ports.ids.roots(1)[0] % size,
+            observer=self,
+        )
+
+    def _reset(self, event: RoutesChanged, now: float) -> None:
+        super()._reset(event, now)
+        self._inits.clear()
+        self.ledger.reset(self.epoch)
+        if self.epoch > 1:
+            self._renew_operator()
+
+    def _edges_in(self) -> list[TaskId]:
+        return [*super()._edges_in(), *self.plan.ackers]
+
+    @property
+    def _has_ended(self) -> bool:
+        return all(edge.status is EdgeStatus.FINISHED for edge in self.inputs.values() if edge.sender not in self._ackers)
+
+    @property
+    def _pending(self) -> int:
+        return self.ledger.open_firings
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether nothing is in hand and nothing is owed that is due."""
+        return super().is_quiet and not self.ledger.acks and not self.ledger.fails
+
+    # What the operator says of its panes; output is anchored on the firing or on the element at hand.
+
+    def held(self, position: int, key: Any, window: Any) -> None:
+        """An element went into a pane."""
+        self.ledger.held(position, key, window)
+
+    def moved(self, key: Any, target: Any, sources: Sequence[Any]) -> None:
+        """Panes were merged."""
+        self.ledger.moved(key, target, sources)
+
+    def firing(self, key: Any, window: Any) -> None:
+        """A pane fires: its results are anchored on the firing."""
+        self.ledger.firing(key, window)
+        current = self.ledger.current
+        self._output.anchors = () if current is None else (current.anchor,)
+
+    def evicted(self, key: Any, window: Any, positions: Sequence[int]) -> None:
+        """Elements have left a pane."""
+        self.ledger.evicted(key, window, positions)
+
+    def released(self, key: Any, window: Any) -> None:
+        """A pane holds nothing any more."""
+        self.ledger.released(key, window)
+
+    def _run(self, batch: Batch, first: int, last: int, now: float) -> None:
+        operator = self._operator
+        assert isinstance(operator, WindowOperator)
+        keys, stamps = self._keys(batch, first, last), self._stamps_of(batch, first, last)
+        rows = batch.rows[first:last]
+        ids = [batch.ids_at(index) for index in range(first, last)]
+        start = 0
+        while start < len(rows):
+            roots = [roots for roots, _ in ids[start:]]
+            edges = [edges for _, edges in ids[start:]]
+            self.ledger.begin(roots, edges)
+            self._running = (batch, first + start)
+            try:
+                operator.process_batch(keys[start:], rows[start:], stamps[start:])
+                taken, error = len(rows) - start, None
+            except Exception as raised:
+                taken, error = operator.position, raised
+            self._ack_unheld(roots, edges, taken, now)
+            start += taken
+            if error is not None:
+                self.ledger.fails.update(dict.fromkeys(ids[start][0]))
+                self.counters.failed += 1
+                self._user_error(error, now)
+                start += 1
+        self._running = None
+        if self._ended_in_epoch:
+            self.ledger.release_all()
+        self._settle(now)
+
+    def _ack_unheld(self, roots: Sequence[Sequence[int]], edges: Sequence[Sequence[int]], taken: int, now: float) -> None:
+        """Ack what no window took: late, and dropped or put out on the late stream, or in a gap between windows."""
+        self._settle(now)
+        acks = self._acks
+        for position in self.ledger.unheld():
+            if position < taken:
+                late = self._at_hand.get(position)
+                out = 0 if late is None else late.out
+                for root, edge in zip(roots[position], edges[position], strict=True):
+                    acks[root] = acks.get(root, 0) ^ edge ^ out
+        self._at_hand.clear()
+
+    def _side_anchors(self, stream: str) -> tuple[TrackedTuple, ...]:
+        """Return what a side output is anchored on: the element at hand where it is a late one, else the firing."""
+        bolt, operator = self.component, self._operator
+        assert isinstance(bolt, WindowBolt) and isinstance(operator, WindowOperator)
+        if stream != bolt.late_stream or self._running is None:
+            return self._output.anchors
+        batch, first = self._running
+        position = operator.position
+        late = TrackedTuple.made((), batch.origin, None, self.epoch, *batch.ids_at(first + position))
+        self._at_hand[position] = late
+        return (late,)
+
+    def _call_raised(self, error: Exception, now: float) -> None:
+        self.ledger.fail_current()
+        super()._call_raised(error, now)
+
+    def _user_end(self) -> None:
+        super()._user_end()
+        self._settle(self._now)
+        self.ledger.release_all()
+
+    def _settle(self, now: float) -> None:
+        super()._settle(now)
+        self._output.anchors = ()
+        ledger = self.ledger
+        for root, value in ledger.take_firings():
+            self._inits.append((root, value))
+        if ledger.acks:
+            acks = self._acks
+            for root, value in ledger.acks.items():
+                acks[root] = acks.get(root, 0) ^ value
+            ledger.acks.clear()
+        if ledger.fails:
+            self._fails.update(ledger.fails)
+            ledger.fails.clear()
+
+    def _flush_ids(self) -> None:
+        if self._inits and self._ackers:
+            inits, self._inits = self._inits, []
+            for share, acker in enumerate(self._ackers):
+                mine = [(root, value) for root, value in inits if root % len(self._ackers) == share]
+                if mine:
+                    roots, values = zip(*mine, strict=True)
+                    self.outbox.put_ids(FrameKind.INIT, acker, pack_words(roots), pack_words(values))
+        super()._flush_ids()
+
+    def _process_other(self, edge: InEdge, frame: Frame, now: float) -> None:
+        if frame.kind is FrameKind.ACKED:
+            self.ledger.completed(frame.root_list())
+        elif frame.kind is FrameKind.FAILED:
+            self.ledger.failed(frame.root_list())
+        elif frame.kind is not FrameKind.TOUCHED:
+            raise unexpected(self, frame)
+        self._settle(now)
+
+    def _levels(self) -> dict[str, float]:
+        operator = self._operator
+        assert isinstance(operator, WindowOperator)
+        return {
+            **super()._levels(),
+            "open_windows": float(operator.open_panes),
+            "late": float(operator.late_elements),
+            "late_dropped": float(operator.late_dropped),
+            "timers": float(operator.timer_service.pending),
+            "open_firings": float(self.ledger.open_firings),
+        }
+
+
+class _Calls(AsyncFunction):
+    """Begins the user's calls on the event loop."""
+
+    def __init__(self, bolt: AsyncBolt, run: Callable[..., None]) -> None:
+        self._bolt = bolt
+        self._run = run
+
+    def invoke(self, value: Any, handle: ResultHandle) -> None:
+        """Begin the call for a tuple."""
+
+        async def call() -> Any:
+            return await self._bolt.call(value)
+
+        def done(result: Any, error: BaseException | None) -> None:
+            if error is not None:
+                handle.complete_exceptionally(error)
+            else:
+                handle.complete(as_rows(result))
+
+        self._run(call(), done)
+
+    def timeout(self, value: Any, handle: ResultHandle) -> None:
+        """Ask the user what to emit instead."""
+        try:
+            handle.complete(as_rows(self._bolt.on_timeout(value)))
+        except Exception as error:
+            handle.complete_exceptionally(error)
+
+
+def as_rows(result: Any) -> list[Any]:
+    """Return what a call gave as a list of rows: None is none, a tuple is one."""
+    if result is None:
+        return []
+    return [result] if isinstance(result, tuple) else list(result)
+
+
+class AsyncTask(OperatorTask):
+    """Runs an `AsyncBolt`. A full queue takes no further input; its mails go on."""
+
+    def _make_operator(self) -> Operator:
+        bolt = self.component
+        assert isinstance(bolt, AsyncBolt)
+        if self.ports.run_async is None:
+            raise FrameworkBug("no event loop was given to the tasks")
+        return AsyncWaitOperator(_Calls(bolt, self.ports.run_async), bolt.settings, self)
+
+    def _open(self, event: RoutesChanged, now: float) -> None:
+        bolt = self.component
+        assert isinstance(bolt, AsyncBolt) and self.ports.run_async is not None
+        self.ports.run_async(bolt.open(self.context), self._opened_user)
+        super()._open(event, now)
+
+    def _opened_user(self, _result: Any, error: BaseException | None) -> None:
+        if error is not None:
+            self.processor.report_error(error)
+
+    def cleanup(self) -> None:
+        """Close the operator, then the user's bolt."""
+        super().cleanup()
+        bolt = self.component
+        assert isinstance(bolt, AsyncBolt) and self.ports.run_async is not None
+        self.ports.run_async(bolt.close(), lambda _result, _error: None)
+
+    @property
+    def _wait(self) -> AsyncWaitOperator:
+        assert isinstance(self._operator, AsyncWaitOperator)
+        return self._operator
+
+    def _reset(self, event: RoutesChanged, now: float) -> None:
+        super()._reset(event, now)
+        if self.epoch > 1:
+            self._renew_operator()
+
+    @property
+    def _may_act(self) -> bool:
+        return super()._may_act and not self._wait.is_full
+
+    def _run(self, batch: Batch, first: int, last: int, now: float) -> None:
+        wait = self._wait
+        for index in range(first, last):
+            if wait.is_full:
+                batch.done = index
+                break
+            stamp = None if batch.stamps is None else batch.stamps[index]
+            tup = TrackedTuple.made(batch.rows[index], batch.origin, stamp, self.epoch, *batch.ids_at(index))
+            try:
+                wait.process_element(None, tup, stamp)
+            except Exception as error:
+                self.failed(tup, error)
+        self._settle(now)
+
+    def _on_watermark(self, watermark: int, now: float) -> None:
+        self._wait.process_watermark(watermark)
+        self._settle(now)
+
+    def emitting(self, value: Any) -> None:
+        """The results of this input are put out next."""
+        self._output.anchors = (value,)
+
+    def emitted(self, value: Any) -> None:
+        """They have been."""
+        self._output.anchors = ()
+        if value.epoch == self.epoch:
+            self._collector.ack(value)
+
+    def failed(self, value: Any, error: BaseException) -> None:
+        """The call for this input has failed."""
+        if value.epoch == self.epoch:
+            self._collector.fail(value)
+        if isinstance(error, Exception):
+            self._user_error(error, self._now)
+
+    def _user_end(self) -> None:
+        """Nothing: the end is told when the last call is done."""
+
+    def _tell_end(self, now: float) -> None:
+        if not self._wait.in_flight:
+            super()._tell_end(now)
+        else:
+            self._end_waits = True
+
+    _end_waits = False
+
+    def _turn(self, now: float) -> None:
+        super()._turn(now)
+        if self._end_waits and not self._wait.in_flight:
+            self._end_waits = False
+            super()._tell_end(now)
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether no call is under way."""
+        return super().is_quiet and not self._wait.in_flight
+
+    def _levels(self) -> dict[str, float]:
+        return {**super()._levels(), "async_in_flight": float(self._wait.in_flight)}
+
+
+def operator_task_class(component: OperatorBolt) -> type[OperatorTask]:
+    """Return the class that runs an operator bolt."""
+    if isinstance(component, WindowBolt):
+        return WindowTask
+    return ProcessTask if isinstance(component, ProcessBolt) else AsyncTask
+
