@@ -155,7 +155,7 @@ class TopologyConfig:
     flush_interval_s: float = _setting("duration", 0.005, "Age at which a batch leaves that is not full.", per_component=True)
     edge_window: int = _setting("count", 16, "Frames of one edge that the receiver has not confirmed yet.", least=1)
     outbox_limit: int = _setting("count", 64, "Frames that a task may hold back before it takes no more input.", least=1)
-    max_frame_bytes: int = _setting("size", 16 << 20, "The largest frame of data that is sent or accepted.", least=1024)
+    max_frame_bytes: int = _setting("size", 16 << 20, "The largest frame of data that is sent or accepted.", least=4 << 20)
     max_control_frame_bytes: int = _setting("size", 1 << 20, "The largest frame of control that is sent or accepted.", least=1024)
 
     start_timeout_s: float = _setting("duration", 30.0, "Time that all workers have to come up.")

@@ -45,7 +45,7 @@ class Panes:
 def build(shape: Any, direct: bool, panes: Panes | None) -> WindowOperator:
     size, offset, lateness_ms, reduces, keyed = shape
     function: dict[str, Any] = (
-        {"reduce": lambda first, second: first * 31 + second} if reduces else {"aggregate": aggregates.Collect()}
+        {"reduce": lambda first, second: (first * 31 + second) % 1_000_003} if reduces else {"aggregate": aggregates.Collect()}
     )
     operator = build_window_operator(
         TumblingWindows(size, offset % size, WindowStagger.ALIGNED, is_event_time=True),

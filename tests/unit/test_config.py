@@ -90,7 +90,7 @@ def test_public_names_take_texts_and_fields_hold_numbers() -> None:
     config = TopologyConfig.from_settings(
         {
             "message_timeout": "500ms",
-            "max_frame": "1MiB",
+            "max_frame": "8MiB",
             "back_off": ["1s", 2, timedelta(seconds=3)],
             "max_spout_pending": "1_000",
             "tick_interval": "off",
@@ -99,7 +99,7 @@ def test_public_names_take_texts_and_fields_hold_numbers() -> None:
         }
     )
     assert config.message_timeout_s == 0.5
-    assert config.max_frame_bytes == 1 << 20
+    assert config.max_frame_bytes == 8 << 20
     assert config.back_off_s == (1.0, 2.0, 3.0)
     assert config.max_spout_pending == 1000
     assert config.tick_interval_s is None
@@ -179,7 +179,7 @@ def test_delivery_and_ackers_say_the_same() -> None:
     [
         ({"worker_timeout": "1s", "heartbeat": "1s"}, "worker_timeout"),
         ({"restart_back_off": "1m"}, "restart_back_off_max"),
-        ({"batch_bytes": "1MiB", "max_frame": "64KiB"}, "batch_bytes"),
+        ({"batch_bytes": "5MiB", "max_frame": "4MiB"}, "batch_bytes"),
         ({"max_parallelism": 40_000}, "32768"),
         ({"delivery": "exactly_once"}, "not available"),
     ],

@@ -116,7 +116,8 @@ class RetryBook(Generic[K, M]):
         Not called for those that `due` returned.
 
         Returns:
-            The ids that must not be sent now: suspects known from before a restart. They come back from `due`.
+            The ids that must not be sent now: suspects known from before a restart. They come back from `due`, unless
+            `condemned`, which is to be asked next, gives them up.
 
         Raises:
             EmitError: an id is still being processed, or is in the batch twice; a second message would replace the first one.
@@ -198,9 +199,22 @@ class RetryBook(Generic[K, M]):
             if kills < self._attempts:
                 self._suspects[message_id] = None
             else:
-                times = "once" if kills == 1 else f"{kills} times"
-                given_up.append(self._give_up(message_id, f"ended the process that worked on it, alone, {times}", kills))
+                given_up.append(self._condemn(message_id, kills))
         return given_up
+
+    def condemned(self, held: Iterable[K]) -> list[DeadLetter[K, M]]:
+        """Give up those of the messages that `emitted` held back whose kills, counted before a restart, are enough."""
+        condemned = [message_id for message_id in held if self._kills[message_id] >= self._attempts]
+        self._unqueue(condemned)
+        return [self._condemn(message_id, self._kills[message_id]) for message_id in condemned]
+
+    def _condemn(self, message_id: K, kills: int) -> DeadLetter[K, M]:
+        times = "once" if kills == 1 else f"{kills} times"
+        return self._give_up(message_id, f"ended the process that worked on it, alone, {times}", kills)
+
+    def waiting(self) -> list[M]:
+        """Return the messages that have to be emitted again and have not been yet."""
+        return [self._messages[message_id] for message_id in (*self._delayed, *self._ready, *self._suspects)]
 
     @property
     def holds_back(self) -> bool:

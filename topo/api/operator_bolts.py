@@ -7,7 +7,7 @@ They are added with `set_bolt` like every bolt. What they need to be told, they 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, Protocol
 
@@ -17,11 +17,11 @@ from topo.api.component import Component
 from topo.api.context import TaskContext
 from topo.api.durations import duration_ms
 from topo.api.evictors import EvictorLike
-from topo.api.streams import DEFAULT_STREAM, Outputs
+from topo.api.streams import DEFAULT_STREAM, Outputs, declared_streams
 from topo.api.triggers import TriggerLike
 from topo.api.tuples import Tuple
 from topo.api.windows import AssignerLike, ProcessWindowFunction, ReduceFunction
-from topo.errors import UserError
+from topo.errors import ConfigError, UserError
 
 Duration = str | timedelta
 Key = str | Sequence[str] | None
@@ -60,9 +60,8 @@ class WindowBolt(OperatorBolt):
         reduce: or a function of two tuples' values that gives one.
         process: a function over the contents, alone or after one of the two.
         allowed_lateness: how long after its end a window of event time still takes tuples.
-        late_stream: where tuples go that are too late, with the fields of the input; without it they are dropped and counted.
+        late_stream: where tuples go that are too late, under the fields of the input; without it they are dropped and counted.
         result_fields: names of the result's fields, where they are not the aggregate's own.
-        late_fields: fields of the late stream: those of the input.
         outputs: declares the fields that `process` emits, or replaces the default ones.
     """
 
@@ -78,7 +77,6 @@ class WindowBolt(OperatorBolt):
         process: ProcessWindowFunction | None = None,
         allowed_lateness: Duration = "0s",
         late_stream: str | None = None,
-        late_fields: Sequence[str] = (),
         result_fields: Sequence[str] | None = None,
         outputs: Outputs | None = None,
     ) -> None:
@@ -93,12 +91,17 @@ class WindowBolt(OperatorBolt):
         self.late_stream = late_stream
         fields = tuple(result_fields) if result_fields is not None else aggregate.fields if aggregate is not None else ("result",)
         self.result_width = len(fields)
-        declared: Any = outputs if outputs is not None else (*self.key, "window_start", "window_end", *fields)
-        if late_stream is not None and not isinstance(declared, dict):
-            if not late_fields:
-                raise UserError(f"late_stream={late_stream!r} needs late_fields=(...): the fields of the bolt's input")
-            declared = {DEFAULT_STREAM: declared, late_stream: tuple(late_fields)}
-        self.outputs = declared
+        self.outputs = outputs if outputs is not None else (*self.key, "window_start", "window_end", *fields)
+        if late_stream is not None:
+            if not isinstance(self.outputs, Mapping):
+                self.outputs = {DEFAULT_STREAM: self.outputs}
+            if late_stream in self.outputs:
+                raise UserError(f"late_stream={late_stream!r} is declared in outputs already; leave it out there")
+
+    def bind_input(self, fields: tuple[str, ...]) -> None:
+        """Take the fields of the input for the late stream. Called when the topology is built."""
+        if self.late_stream is not None and isinstance(self.outputs, Mapping):
+            self.outputs = {**self.outputs, self.late_stream: fields}
 
 
 class ProcessContext(Protocol):
@@ -206,3 +209,26 @@ class AsyncBolt(OperatorBolt, ABC):
 
     async def close(self) -> None:  # noqa: B027
         """Awaited once at an orderly end."""
+
+
+class _Input(Protocol):
+    @property
+    def source(self) -> str: ...
+    @property
+    def stream(self) -> str: ...
+
+
+def bind_inputs(components: Mapping[str, Any], inputs: Mapping[str, Sequence[_Input]]) -> None:
+    """Tell window bolts the fields of their input, in the order in which they feed each other; what is wrong is said elsewhere."""
+    waiting = {name: bolt for name, bolt in components.items() if isinstance(bolt, WindowBolt) and bolt.late_stream is not None}
+    for _ in range(len(waiting)):
+        for name, bolt in list(waiting.items()):
+            sources = {declared.source for declared in inputs[name]}
+            if sources.isdisjoint(waiting) and inputs[name]:
+                del waiting[name]
+                source = components.get(inputs[name][0].source)
+                try:
+                    streams = {stream.name: stream.fields for stream in declared_streams(getattr(source, "outputs", ()))}
+                except ConfigError:
+                    continue
+                bolt.bind_input(streams.get(inputs[name][0].stream, ()))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -114,20 +115,18 @@ def _start_master(folder: TopologyFolder, attached: bool) -> RunningTopology:
     folder.summary.unlink(missing_ok=True)
     home = folder.path.parent.parent
     command = [sys.executable, "-P", "-m", "topo.launch.master_process", str(home), folder.name]
-    log = open(folder.logs / "master.out", "ab")
     try:
-        process = subprocess.Popen(
-            [*command, "--die-with-parent"] if attached else command,
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
-            cwd=working_folder(folder),
-        )
+        with open(folder.logs / "master.out", "ab") as log:
+            process = subprocess.Popen(
+                [*command, str(os.getpid())] if attached else command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                cwd=working_folder(folder),
+            )
     except OSError as error:
         raise EnvironmentFault(f"cannot start the master: {error}") from error
-    finally:
-        log.close()
     running = RunningTopology(folder, process)
     running.wait_for_master()
     return running

@@ -1,7 +1,7 @@
-"""The entry of a background master: `python -m topo.launch.master_process HOME NAME [--die-with-parent]`.
+"""The entry of a background master: `python -P -m topo.launch.master_process HOME NAME [PARENT]`.
 
-SIGTERM drains the topology; a second one kills it. What goes wrong before the master runs is written to its log and to the
-summary, where whoever submitted it looks.
+It ends with process PARENT if that is given. SIGTERM drains the topology; a second one kills it. What goes wrong before the
+master runs is written to its log and to the summary, where whoever submitted it looks.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from topo.launch.jobs import end_leftovers, stored_job
 from topo.launch.local import LocalLauncher
 from topo.master.events import DrainAsked, KillAsked
 from topo.runtime.master import MasterShell
-from topo.runtime.process import die_with_parent
+from topo.runtime.process import die_with
 from topo.runtime.state_folder import StateFolder, TopologyFolder, write_atomically
 
 _LOG = logging.getLogger("topo.master")
@@ -27,10 +27,12 @@ _LOG = logging.getLogger("topo.master")
 def main(arguments: list[str]) -> int:
     """Run the topology that is written down under a name; return its exit code."""
     folder = StateFolder(Path(arguments[0])).find(arguments[1])
-    if "--die-with-parent" in arguments:
-        die_with_parent()
+    if len(arguments) > 2:
+        die_with(int(arguments[2]))
     logging.basicConfig(
-        filename=folder.logs / "master.log", level=logging.INFO, format='{"at": "%(asctime)s", "level": "%(levelname)s", "message": "%(message)s"}'
+        filename=folder.logs / "master.log",
+        level=logging.INFO,
+        format='{"at": "%(asctime)s", "level": "%(levelname)s", "message": "%(message)s"}',
     )
     try:
         with folder.lock():

@@ -38,10 +38,12 @@ class Figures(msgspec.Struct, frozen=True):
     user: UserFigures = UserFigures()
 
     def after(self, earlier: Figures) -> Figures:
-        """Return the figures of an earlier life and this one together; levels are this one's."""
+        """Return the figures of an earlier life and this one together; levels are this one's, a gauge the last one set."""
         mine, theirs = self.user.metrics, earlier.user.metrics
         metrics = MetricsSnapshot(
-            _added(theirs.counters, mine.counters), mine.gauges, _merged(theirs.histograms, mine.histograms)
+            _added(theirs.counters, mine.counters),
+            {**theirs.gauges, **mine.gauges},
+            _merged(theirs.histograms, mine.histograms),
         )
         return Figures(
             _added(earlier.counters, self.counters),

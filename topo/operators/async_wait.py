@@ -89,12 +89,12 @@ class ResultHandle:
             self.complete_exceptionally(error)
             raise error
         if self._take():
-            self._call.post(self, results, None)
+            self._call.post(results, None)
 
     def complete_exceptionally(self, error: BaseException) -> None:
         """Complete with an error."""
         if self._take():
-            self._call.post(self, (), error)
+            self._call.post((), error)
 
     def _take(self) -> bool:
         try:
@@ -125,9 +125,9 @@ class _Call:
         """Make the next attempt."""
         self._call_user(self._operator.function.invoke)
 
-    def post(self, handle: ResultHandle, results: Sequence[Any], error: BaseException | None) -> None:
+    def post(self, results: Sequence[Any], error: BaseException | None) -> None:
         """Bring a completion to the mailbox thread. Any thread."""
-        self._operator.post(partial(self._on_completion, handle, results, error), "result of an asynchronous call")
+        self._operator.post(partial(self._on_completion, results, error), "result of an asynchronous call")
 
     def retry_now(self) -> None:
         """Make the attempt that waits, if one does."""
@@ -142,8 +142,8 @@ class _Call:
                 timer.cancel()
         self._timeout = self._backoff = None
 
-    def _on_completion(self, handle: ResultHandle, results: Sequence[Any], error: BaseException | None) -> None:
-        if self.entry.is_done or handle is not self._handle or self._operator.is_closed:
+    def _on_completion(self, results: Sequence[Any], error: BaseException | None) -> None:
+        if self.entry.is_done or self._operator.is_closed:
             return
         if not self._timed_out and self._operator.wants_retry(self._attempt, results, error):
             clock = self._operator.context.clock

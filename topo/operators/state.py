@@ -112,6 +112,11 @@ class KeyedState:
         """How many cells there are, over all states."""
         return sum(len(state.table) for state in self._states.values())
 
+    def entries_of(self, name: str) -> int:
+        """How many cells the state `name` has; none when nobody asked for it."""
+        state = self._states.get(name)
+        return 0 if state is None else len(state.table)
+
     def snapshot(self) -> dict[int, dict[str, Any]]:
         """Return all state: by key group, by name. What was restored for a state that nobody asked for stays in it."""
         groups: dict[int, dict[str, Any]] = {group: dict(states) for group, states in self._unclaimed.items() if states}

@@ -27,7 +27,7 @@ from topo.operators.clock import MAX_TIMESTAMP, MIN_TIMESTAMP
 from topo.operators.merging_windows import MergingWindowSet, restored_mapping
 from topo.operators.state import MapState, ValueState
 from topo.operators.timers import TimerService
-from topo.operators.window_contents import WindowContents
+from topo.operators.window_contents import CONTENTS_STATE, WindowContents
 from topo.operators.window_functions import WindowFunction
 
 TIMERS: Final = "window-timers"
@@ -128,6 +128,11 @@ class WindowOperator(KeyedOperator):
     def timer_service(self) -> TimerService:
         """The timers of all windows; the namespace of each is its window."""
         return self._timers
+
+    @property
+    def open_panes(self) -> int:
+        """How many windows, over all keys, have contents."""
+        return self.state.entries_of(CONTENTS_STATE)
 
     def process_element(self, key: Any, value: Any, timestamp: int | None) -> None:
         """Put an element into its windows and ask the trigger about each.

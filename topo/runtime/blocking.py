@@ -5,6 +5,7 @@ To the task it is a spout like any other, whose `next_tuple` takes from the queu
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -48,6 +49,14 @@ class _ThreadCollector:
     ) -> None:
         """Emit one tuple of a direct stream."""
         self._put(lambda collector: collector.emit_direct(task, values, message_id, stream, timestamp))
+
+    def emit_watermark(self, timestamp: int) -> None:
+        """Promise that no tuple with a timestamp <= `timestamp` follows."""
+        self._put(lambda collector: collector.emit_watermark(timestamp))
+
+    def mark_idle(self) -> None:
+        """Say that nobody is to wait for watermarks from here."""
+        self._put(lambda collector: collector.mark_idle())
 
     def end_of_input(self) -> None:
         """Say that the source has no more."""
@@ -166,8 +175,6 @@ class BlockingSpoutRunner(Spout):
                     return
                 self._closing.wait(_PAUSE_AFTER_ERROR_S)
             else:
-                try:
+                with contextlib.suppress(_Stopped):
                     self._thread_collector.end_of_input()
-                except _Stopped:
-                    pass
                 return

@@ -45,7 +45,9 @@ class Client:
         """
         name = self.folder.name
         if not self.folder.is_running():
-            raise Unreachable(f"topology {name!r} is not running; `topo status {name}` tells how it ended, `topo resume {name}` goes on")
+            raise Unreachable(
+                f"topology {name!r} is not running; `topo status {name}` tells how it ended, `topo resume {name}` goes on"
+            )
         try:
             endpoint = json.loads(self.folder.master.read_bytes())["client_endpoint"]
         except (OSError, ValueError, KeyError) as error:

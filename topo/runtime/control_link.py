@@ -8,7 +8,7 @@ from pathlib import Path
 import zmq
 
 from topo.errors import EnvironmentFault
-from topo.runtime.transport.base import MAX_CONTROL_FRAME
+from topo.runtime.transport.base import MAX_LINK_MESSAGE
 from topo.runtime.transport.security import AllowList, KeyPair, check_ipc_path
 from topo.runtime.transport.zap import Socket, ZapHandler
 
@@ -85,7 +85,7 @@ class ControlLink:
     def _router(self) -> Socket:
         socket = self._context.socket(zmq.ROUTER)
         socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
-        socket.maxmsgsize = 16 * MAX_CONTROL_FRAME
+        socket.maxmsgsize = MAX_LINK_MESSAGE
         socket.sndhwm = socket.rcvhwm = 0
         socket.linger = 0
         return socket
@@ -125,7 +125,7 @@ class Asker:
         self._context: zmq.Context[Socket] = zmq.Context()
         self._socket = self._context.socket(zmq.DEALER)
         self._socket.linger = 0
-        self._socket.maxmsgsize = 16 * MAX_CONTROL_FRAME
+        self._socket.maxmsgsize = MAX_LINK_MESSAGE
         self._socket.connect(endpoint)
 
     def ask(self, request: bytes, timeout_s: float) -> bytes | None:

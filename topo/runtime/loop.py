@@ -34,11 +34,17 @@ HELD_PAUSE_S = 0.005
 Target = tuple[TaskId, Inbox]
 
 
+def frame_limits(config: TopologyConfig) -> dict[Inbox, int]:
+    """Return the most bytes that a frame in each kind of inbox may have."""
+    return {Inbox.DATA: config.max_frame_bytes, Inbox.CONTROL: config.max_control_frame_bytes}
+
+
 class Connections:
     """The outlets to the inboxes of other workers' tasks, as the routes name them."""
 
     def __init__(self, transport: Transport, plan: PhysicalPlan, tasks: frozenset[TaskId]) -> None:
         self._transport = transport
+        self._limits = frame_limits(plan.config)
         self._outlets: dict[Target, Outlet] = {}
         self._endpoints: dict[Target, str] = {}
         self._waiting: dict[Outlet, deque[bytes]] = {}
@@ -65,7 +71,7 @@ class Connections:
                 if old is not None:
                     self._transport.disconnect(old)
                     self._waiting.pop(old, None)
-                self._outlets[target] = self._transport.connect(endpoint, route.public_key or None)
+                self._outlets[target] = self._transport.connect(endpoint, route.public_key or None, max_frame=self._limits[inbox])
                 self._endpoints[target] = endpoint
         for waiting in self._waiting.values():
             waiting.clear()

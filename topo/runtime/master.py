@@ -322,7 +322,7 @@ class MasterShell:
             host=config.host,
             note=str(self._note(worker, incarnation)),
             log=str(job.folder.logs / f"worker-{worker}.log"),
-            die_with_parent=job.foreground,
+            parent=os.getpid() if job.foreground else 0,
         )
         try:
             write_atomically(self._spec_path(worker, incarnation), msgspec.json.encode(spec))

@@ -24,21 +24,22 @@ from topo.errors import TopoError
 from topo.ids import IdSource, TaskId
 from topo.observability.logs import TaskLog, start_logging
 from topo.plan.physical import PhysicalPlan, physical_plan
+from topo.runtime.async_runner import AsyncRunner
 from topo.runtime.blocking import BlockingSpoutRunner
 from topo.runtime.code import load_topology
 from topo.runtime.crash_notes import NoteFile
-from topo.runtime.loop import LINK, Connections, Loop, Target
+from topo.runtime.loop import LINK, Connections, Loop, Target, frame_limits
 from topo.runtime.transport.base import Outlet, Transport
 from topo.runtime.transport.security import AllowList, KeyPair
 from topo.runtime.transport.zmq import IpcPlace, TcpPlace, ZmqTransport
 from topo.runtime.watchdog import Watchdog
 from topo.runtime.worker_spec import WorkerSpec, read_spec
-from topo.task.base import Ports, Task, TaskSetup
-from topo.task.events import Inbox
+from topo.task.base import Ports, RunAsync, Task, TaskSetup
 from topo.task.wiring import task_class
 from topo.task.worker import EXIT_DONE, Exit, HandNote, Worker, busy_component
 from topo.wire import control
 from topo.wire.codec import Codec
+from topo.wire.frames import ROW_OVERHEAD
 from topo.wire.serializers import SerializerRegistry
 
 _LOG = logging.getLogger("topo.worker")
@@ -50,8 +51,8 @@ EXIT_BAD_START = 6
 def main(arguments: list[str]) -> int:
     """Run the worker that the start file describes; return the exit code."""
     spec = read_spec(Path(arguments[0]))
-    if spec.die_with_parent:
-        die_with_parent()
+    if spec.parent:
+        die_with(spec.parent)
     log = start_logging(Path(spec.log), worker=spec.worker)
     try:
         exit_ = run(spec, log)
@@ -75,13 +76,18 @@ def run(spec: WorkerSpec, log: TaskLog) -> Exit:
     log.components.update({task.id: task.component for task in plan.tasks})
     hand.on_change = log.enter
     mine = plan.workers[spec.worker]
-    tasks = make_tasks(plan, mine, topology, lambda: load_topology(spec.reference, spec.parameters).topology, hand, transport.wake)
+
+    def rebuild() -> Topology:
+        return load_topology(spec.reference, spec.parameters).topology
+
+    calls = AsyncRunner()
+    tasks = make_tasks(plan, mine, topology, rebuild, hand, transport.wake, calls.run)
     worker = Worker(spec.worker, spec.incarnation, tasks, hand)
     inboxes: dict[str, Target] = {}
     endpoints: list[control.Endpoints] = []
     for task in mine:
         bound: list[str] = []
-        for inbox, limit in ((Inbox.DATA, config.max_frame_bytes), (Inbox.CONTROL, config.max_frame_bytes)):
+        for inbox, limit in frame_limits(config).items():
             name = f"{task}.{inbox.value}"
             bound.append(transport.bind(name, max_frame=limit))
             inboxes[name] = (task, inbox)
@@ -118,6 +124,7 @@ def run(spec: WorkerSpec, log: TaskLog) -> Exit:
         return loop.run()
     finally:
         watchdog.stop()
+        calls.close()
         transport.close(linger_s=0.5)
         note.close()
 
@@ -143,6 +150,7 @@ def make_tasks(
     rebuild: Callable[[], Topology],
     hand: HandNote,
     wake: Callable[[], None],
+    run_async: RunAsync | None = None,
 ) -> list[Task]:
     """Make the tasks of a worker. The first task of a component takes the instance; for each further one the code runs again."""
     registry = SerializerRegistry()
@@ -153,6 +161,7 @@ def make_tasks(
     for task_id in mine:
         spec = plan.task(task_id)
         component: Any = None
+        watermarks = None
         source = topology
         if task_id not in plan.ackers:
             component = source.component(spec.component).make()
@@ -160,6 +169,7 @@ def make_tasks(
                 source = rebuild()
                 component = source.component(spec.component).make()
             used.add(id(component))
+            watermarks = source.component(spec.component).watermarks
             if isinstance(component, BlockingSpout):
                 component = BlockingSpoutRunner(component, wake)
         config = plan.config_of(spec.component)
@@ -169,9 +179,11 @@ def make_tasks(
             config=config,
             component=component,
             context=make_context(plan, task_id, config),
+            watermarks=watermarks,
             groupings=custom_groupings(source, spec.component),
         )
-        ports = Ports(IdSource(), time.monotonic, Codec(registry), hand, lambda: int(time.time() * 1000))
+        codec = Codec(registry, config.max_frame_bytes - ROW_OVERHEAD)
+        ports = Ports(IdSource(), time.monotonic, codec, hand, lambda: int(time.time() * 1000), wake, run_async)
         tasks.append(task_class(plan, task_id, component)(setup, ports))
     return tasks
 
@@ -200,12 +212,15 @@ def custom_groupings(topology: Topology, component: str) -> dict[tuple[str, int]
     }
 
 
-def die_with_parent() -> None:
-    """End when the process that started this one does; if it has ended already, at once."""
-    parent = os.getppid()
+def die_with(parent: int) -> None:
+    """End when the process that started this one does; if it has ended already, at once.
+
+    Args:
+        parent: its id. Whoever adopts an orphan cannot be told from a parent otherwise: either may be process 1.
+    """
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if parent == 1 or os.getppid() != parent:
+    if os.getppid() != parent:
         raise SystemExit(EXIT_DONE)
 
 

@@ -27,7 +27,7 @@ class WorkerSpec(msgspec.Struct, frozen=True, kw_only=True):
         host: address to bind tcp inboxes to.
         note: path of the in-hand note.
         log: path of the worker's log.
-        die_with_parent: end when the process that started this one does.
+        parent: the process that starts this one, if the worker is to end with it; 0 if it is to outlive it.
     """
 
     topology: str
@@ -46,7 +46,7 @@ class WorkerSpec(msgspec.Struct, frozen=True, kw_only=True):
     host: str = "127.0.0.1"
     note: str = ""
     log: str = ""
-    die_with_parent: bool = False
+    parent: int = 0
 
     def identity(self, suffix: str = "") -> bytes:
         """Return how the master addresses a connection of this worker."""

@@ -10,7 +10,7 @@ from typing import Any
 
 from topo.acking.acker_bolt import AckerBolt
 from topo.ids import TaskId
-from topo.task.base import Ports, Task, TaskSetup, unexpected
+from topo.task.base import Ports, Task, TaskSetup
 from topo.task.events import RoutesChanged
 from topo.task.flow_control import EdgeStatus, InEdge
 from topo.wire.frames import Frame, FrameKind, pack_words
@@ -19,10 +19,16 @@ from topo.wire.frames import Frame, FrameKind, pack_words
 class AckerTask(Task):
     """One acker task."""
 
+    ACCEPTS = frozenset(
+        (FrameKind.OPEN, FrameKind.INIT, FrameKind.ACK, FrameKind.FAIL, FrameKind.RESET, FrameKind.END)
+    )
+
     def __init__(self, setup: TaskSetup, ports: Ports) -> None:
         super().__init__(setup, ports)
         self.acker = AckerBolt(self.plan.longest_message_timeout_s, ports.clock())
         self._undelivered = 0
+        self._deliver_at: float | None = None
+        """When verdicts that may have been reached are delivered at the latest."""
 
     def _edges_out(self) -> list[tuple[TaskId, bool]]:
         return [(spout, True) for spout in self.plan.origins]
@@ -33,6 +39,7 @@ class AckerTask(Task):
     def _reset(self, event: RoutesChanged, now: float) -> None:
         self.acker.on_reset_epoch()
         self._undelivered = 0
+        self._deliver_at = None
 
     @property
     def _may_act(self) -> bool:
@@ -62,11 +69,11 @@ class AckerTask(Task):
             acker.on_reset(frame.root_list())
         elif kind is FrameKind.OPEN:
             self._opened(edge, frame)
-        elif kind is FrameKind.END:
-            edge.status = EdgeStatus.FINISHED
         else:
-            raise unexpected(self, frame)
+            edge.status = EdgeStatus.FINISHED
         self._undelivered += frame.count
+        if self._deliver_at is None and frame.count:
+            self._deliver_at = now + self.config.flush_interval_s
         self.counters.executed += frame.count
         return True
 
@@ -77,6 +84,7 @@ class AckerTask(Task):
     def _deliver(self) -> None:
         """Send the verdicts reached since the last time."""
         self._undelivered = 0
+        self._deliver_at = None
         for spout, verdicts in self.acker.verdicts().items():
             for kind, roots in (
                 (FrameKind.FAILED, verdicts.failed),
@@ -89,13 +97,11 @@ class AckerTask(Task):
     def _run_due(self, now: float) -> None:
         super()._run_due(now)
         self.counters.expired_trees += self.acker.on_time(now)
+        if self._deliver_at is not None and now >= self._deliver_at:
+            self._deliver()
 
     def _deadlines(self, now: float) -> list[float | None]:
-        return [
-            *super()._deadlines(now),
-            self.acker.next_deadline,
-            now + self.config.flush_interval_s if self._undelivered else None,
-        ]
+        return [*super()._deadlines(now), self.acker.next_deadline, self._deliver_at]
 
     @property
     def is_quiet(self) -> bool:

@@ -20,7 +20,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from topo.api.component import Component
 from topo.api.context import TaskContext
@@ -63,6 +63,7 @@ EDGE_LOST_REPEAT_S = 1.0
 
 
 AsyncDone = Callable[[Any, BaseException | None], None]
+RunAsync = Callable[[Coroutine[Any, Any, Any], AsyncDone], None]
 
 
 class InHand(Protocol):
@@ -86,7 +87,7 @@ class Ports:
     wall_ms: Callable[[], int] = lambda: 0
     wake: Callable[[], None] = lambda: None
     """Gets the worker's loop out of its wait; any thread may call it."""
-    run_async: Callable[[Coroutine[Any, Any, Any], AsyncDone], None] | None = None
+    run_async: RunAsync | None = None
     """Runs a coroutine beside the task's thread, and calls back with its result or its error, on any thread."""
 
 
@@ -107,6 +108,9 @@ class TaskSetup:
 class Task(ABC):
     """Base of the three kinds of task."""
 
+    ACCEPTS: ClassVar[frozenset[FrameKind]] = frozenset(FrameKind)
+    """What may come on its in-edges; anything else is malformed."""
+
     def __init__(self, setup: TaskSetup, ports: Ports) -> None:
         self.id = setup.task
         self.plan = setup.plan
@@ -126,6 +130,7 @@ class Task(ABC):
         self.mailbox = TaskMailbox(wake=ports.wake)
         self.processor = MailboxProcessor(lambda _processor: self._act(self._now), self.mailbox)
         self._now = 0.0
+        self._peers = frozenset([*self._edges_in(), *(target for target, _ in self._edges_out())])
         self._incarnations: Mapping[TaskId, Incarnation] = {}
         self._local: frozenset[TaskId] = frozenset()
         self._held: list[tuple[Frame, Inbox]] = []
@@ -149,6 +154,8 @@ class Task(ABC):
             batch_size=self.config.batch_size,
             batch_bytes=self.config.batch_bytes,
             limit=self.config.outbox_limit,
+            max_frame=self.config.max_frame_bytes,
+            max_control_frame=self.config.max_control_frame_bytes,
         )
         self._handlers: dict[type, Callable[[Any, float], None]] = {
             FrameArrived: self._on_frame,
@@ -194,6 +201,8 @@ class Task(ABC):
 
     def next_deadline(self, now: float) -> float | None:
         """When the task wants a Turn if nothing arrives before, in monotonic seconds."""
+        if self.is_closed:
+            return None
         deadlines = [at for at in self._deadlines(now) if at is not None]
         return min(deadlines) if deadlines else None
 
@@ -219,11 +228,14 @@ class Task(ABC):
 
     @abstractmethod
     def _open(self, event: RoutesChanged, now: float) -> None:
-        """Open the user's component; once, with the first routes."""
+        """The first routes have come: open the user's component."""
+
+    def _epoch_begins(self, now: float) -> None:  # noqa: B027
+        """The edges of an epoch, the first one too, are there."""
 
     @abstractmethod
     def _reset(self, event: RoutesChanged, now: float) -> None:
-        """Forget what was in flight: a new epoch begins."""
+        """A later epoch begins: forget what was in flight."""
 
     @abstractmethod
     def _process(self, edge: InEdge, frame: Frame, now: float) -> bool:
@@ -261,6 +273,9 @@ class Task(ABC):
     def _pending(self) -> int:
         """Messages whose fate is open."""
         return 0
+
+    def _edges_are_open(self, now: float) -> None:  # noqa: B027
+        """The out-edges of a new epoch have their opening frames: rows may follow."""
 
     def _act(self, now: float) -> None:
         """One default action."""
@@ -305,6 +320,8 @@ class Task(ABC):
     # -- frames ----------------------------------------------------------------------------------------------------------
 
     def _on_frame(self, event: FrameArrived, now: float) -> None:
+        if self.is_closed:
+            return
         frame = event.frame
         if not isinstance(frame, Frame):
             try:
@@ -315,14 +332,17 @@ class Task(ABC):
         self._take(frame, event.inbox, now)
 
     def _take(self, frame: Frame, inbox: Inbox, now: float) -> None:
-        if frame.epoch > self.epoch:
-            self._held.append((frame, inbox))
-            return
         if frame.epoch < self.epoch:
             self.counters.stale_frames += 1
             return
         sender = TaskId(frame.sender)
-        if frame.target != self.id or self._incarnations.get(sender) != frame.incarnation:
+        if frame.target != self.id or sender not in self._peers:
+            self.counters.fenced_frames += 1
+            return
+        if frame.epoch > self.epoch:
+            self._held.append((frame, inbox))
+            return
+        if self._incarnations.get(sender) != frame.incarnation:
             self.counters.fenced_frames += 1
             return
         if frame.kind is FrameKind.CONFIRM:
@@ -331,6 +351,9 @@ class Task(ABC):
         edge = self.inputs.get(sender)
         if edge is None:
             self.counters.fenced_frames += 1
+            return
+        if frame.kind not in self.ACCEPTS:
+            self.counters.malformed_frames += 1
             return
         arrival = edge.accept(frame.number)
         if arrival is Arrival.NEXT:
@@ -402,17 +425,19 @@ class Task(ABC):
         self._ready_told = False
         self._quiet_told = (False, False)
         self._received = 0
-        first = not self._is_open
         self.epoch = routes.epoch
         self.inputs = {sender: InEdge(sender) for sender in self._edges_in()}
         self.outbox.open(self._stamp, [self._out_edge(target, control) for target, control in self._edges_out()])
-        if first:
+        self._epoch_begins(now)
+        if self._is_open:
+            self._reset(event, now)
+        else:
             self._is_open = True
             self._open(event, now)
-        self._reset(event, now)
         status = self._status()
         for target in self.outbox.edges:
             self.outbox.signal(target, lambda stamp, to, _number: open_frame(stamp, to, status))
+        self._edges_are_open(now)
         self._tell_ready()
         held, self._held = self._held, []
         for frame, inbox in held:
@@ -509,6 +534,7 @@ class Task(ABC):
     def _on_close(self, now: float) -> None:
         if not self.is_closed:
             self.is_closed = True
+            self.queue.clear()
             if self._is_open:
                 try:
                     self._close_component()

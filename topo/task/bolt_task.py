@@ -89,6 +89,8 @@ class BoltTask(Task):
         self._acks: dict[int, int] = {}
         self._fails: dict[int, None] = {}
         self._touches: dict[int, None] = {}
+        self._owing_since: float | None = None
+        """When the first of the values that have not left was acked."""
         self._ended_in_epoch = False
         self._tick_at: float | None = None
         self._tick = Origin(SYSTEM_COMPONENT, 0, TICK_STREAM)
@@ -128,15 +130,18 @@ class BoltTask(Task):
 
     # -- life ------------------------------------------------------------------------------------------------------------
 
+    def _epoch_begins(self, now: float) -> None:
+        self._time = WatermarkCombiner([sender for sender in self.inputs if sender not in self._ackers])
+        self._emission_time.reset(now)
+
     def _reset(self, event: RoutesChanged, now: float) -> None:
         first = self._tick_at is None and self.config.tick_interval_s is not None
         self._batch = None
         self._acks.clear()
         self._fails.clear()
         self._touches.clear()
+        self._owing_since = None
         self._ended_in_epoch = False
-        self._time = WatermarkCombiner([sender for sender in self.inputs if sender not in self._ackers])
-        self._emission_time.reset(now)
         if first and self.config.tick_interval_s:
             self._tick_at = now + self.config.tick_interval_s
         if self.epoch > 1:
@@ -157,10 +162,13 @@ class BoltTask(Task):
         self._user.cleanup()
 
     def _deadlines(self, now: float) -> list[float | None]:
-        return [*super()._deadlines(now), self._tick_at, self._emission_time.next_probe]
+        owed = None if self._owing_since is None else self._owing_since + self.config.flush_interval_s
+        return [*super()._deadlines(now), self._tick_at, owed, self._emission_time.next_probe]
 
     def _run_due(self, now: float) -> None:
         super()._run_due(now)
+        if self._owing_since is not None and now >= self._owing_since + self.config.flush_interval_s:
+            self._flush(now)
         if self._tick_at is not None and now >= self._tick_at and self.config.tick_interval_s:
             self._tick_at = max(self._tick_at + self.config.tick_interval_s, now)
             tick = Tuple((), self._tick)
@@ -322,6 +330,8 @@ class BoltTask(Task):
     def _flush_when_due(self, now: float) -> None:
         if len(self._acks) >= self.config.batch_size or self._fails or self._touches:
             self._flush_ids()
+        if self._acks and self._owing_since is None:
+            self._owing_since = now
         oldest = self.outbox.oldest
         if oldest is not None and now >= oldest + self.config.flush_interval_s:
             self._flush(now)
@@ -333,6 +343,7 @@ class BoltTask(Task):
     def _flush_ids(self) -> None:
         """Send what is owed to the ackers, after the rows it stands for."""
         ackers = self._ackers
+        self._owing_since = None
         if not ackers:
             self._fails.clear()
             return

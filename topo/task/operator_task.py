@@ -274,9 +274,11 @@ class WindowTask(OperatorTask):
     def _reset(self, event: RoutesChanged, now: float) -> None:
         super()._reset(event, now)
         self._inits.clear()
+        self._renew_operator()
+
+    def _epoch_begins(self, now: float) -> None:
+        super()._epoch_begins(now)
         self.ledger.reset(self.epoch)
-        if self.epoch > 1:
-            self._renew_operator()
 
     def _edges_in(self) -> list[TaskId]:
         return [*super()._edges_in(), *self.plan.ackers]
@@ -417,12 +419,14 @@ class WindowTask(OperatorTask):
     def _levels(self) -> dict[str, float]:
         operator = self._operator
         assert isinstance(operator, WindowOperator)
+        if not self._is_open:
+            return super()._levels()
         return {
             **super()._levels(),
             "open_windows": float(operator.open_panes),
             "late": float(operator.late_elements),
             "late_dropped": float(operator.late_dropped),
-            "timers": float(operator.timer_service.pending),
+            "timers": float(operator.timers.pending),
             "open_firings": float(self.ledger.open_firings),
         }
 
@@ -497,8 +501,7 @@ class AsyncTask(OperatorTask):
 
     def _reset(self, event: RoutesChanged, now: float) -> None:
         super()._reset(event, now)
-        if self.epoch > 1:
-            self._renew_operator()
+        self._renew_operator()
 
     @property
     def _may_act(self) -> bool:

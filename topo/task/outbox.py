@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from topo.errors import ValueNotCarried
-from topo.ids import TaskId
+from topo.ids import ID_BYTES, TaskId
 from topo.task.commands import Command, SendFrame
 from topo.task.events import Inbox
 from topo.task.flow_control import OutEdge
 from topo.wire.batcher import EdgeBuffer
 from topo.wire.codec import Codec
 from topo.wire.columns import pack_columns
-from topo.wire.frames import Column, Columns, Frame, FrameKind, Stamp, columns_frame, data_frame, encode
+from topo.wire.frames import HEADER_BYTES, Column, Columns, Frame, FrameKind, Stamp, columns_frame, data_frame, encode
 
 RejectRows = Callable[[int, Sequence[int], ValueNotCarried], None]
 """Called with stream, roots and the reason when rows cannot be packed; the roots are to fail."""
@@ -41,6 +41,8 @@ class Outbox:
         batch_size: int,
         batch_bytes: int,
         limit: int,
+        max_frame: int,
+        max_control_frame: int,
     ) -> None:
         self.edges: dict[TaskId, OutEdge] = {}
         self.waiting = 0
@@ -53,6 +55,7 @@ class Outbox:
         self._batch_size = batch_size
         self._batch_bytes = batch_bytes
         self._limit = limit
+        self._ids_at_once = {False: _id_bytes(max_frame), True: _id_bytes(max_control_frame)}
         self._stamp = Stamp(0, 0, 0)
         self._now = 0.0
         self._oldest: float | None = None
@@ -110,7 +113,10 @@ class Outbox:
     def put_ids(self, kind: FrameKind, target: TaskId, roots: Column, values: Column = b"") -> None:
         """Send ids to an acker, or verdicts to a spout."""
         edge = self.edges[target]
-        self._offer(edge, columns_frame(kind, self._stamp, target, edge.next_number, roots, values))
+        step = self._ids_at_once[edge.inbox_is_control]
+        for begin in range(0, len(roots), step):
+            end = begin + step
+            self._offer(edge, columns_frame(kind, self._stamp, target, edge.next_number, roots[begin:end], values[begin:end]))
 
     def signal(self, target: TaskId, make: Callable[[Stamp, TaskId, int], Frame]) -> None:
         """Send a frame that must not overtake the rows before it."""
@@ -179,3 +185,8 @@ class Outbox:
             self._commands.append(SendFrame(edge.target, Inbox.CONTROL if edge.inbox_is_control else Inbox.DATA, ready))
         else:
             self.waiting += 1
+
+
+def _id_bytes(max_frame: int) -> int:
+    """Return the bytes of roots that fit into a frame together with as many of values."""
+    return (max_frame - HEADER_BYTES) // (2 * ID_BYTES) * ID_BYTES

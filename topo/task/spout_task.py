@@ -19,10 +19,13 @@ from topo.acking.positions import PositionTracker
 from topo.acking.retries import Backoff, DeadLetter, RetryBook
 from topo.api.metrics import Histogram
 from topo.api.spout import RetryingSpout, Spout
+from topo.api.streams import DEFAULT_STREAM
 from topo.errors import EmitError, FrameworkBug, ValueNotCarried
 from topo.ids import ID_BYTES, Epoch, TaskId
-from topo.task.base import Ports, Task, TaskSetup, unexpected
+from topo.operators.clock import PausableClock
+from topo.task.base import Ports, Task, TaskSetup
 from topo.task.collectors import MessageCollector, StreamRows
+from topo.task.emission_time import EmissionTime
 from topo.task.events import RoutesChanged
 from topo.task.flow_control import InEdge
 from topo.task.pace import Pace
@@ -31,7 +34,7 @@ from topo.task.statistics import TaskStatistics
 from topo.task.wiring import make_router
 from topo.wire.control import DeadLetter as DeadLetterMessage
 from topo.wire.control import PositionReport
-from topo.wire.frames import Frame, FrameKind, SenderStatus, pack_words, signal_frame, unpack_words
+from topo.wire.frames import Frame, FrameKind, SenderStatus, pack_words, signal_frame, unpack_words, watermark_frame
 
 FIRST_WAIT_S = 0.000_25
 """How long a spout without a message waits before it is asked again."""
@@ -63,6 +66,8 @@ class Pending(NamedTuple):
 class SpoutTask(Task):
     """One task of a spout."""
 
+    ACCEPTS = frozenset((FrameKind.OPEN, FrameKind.ACKED, FrameKind.FAILED, FrameKind.TOUCHED))
+
     def __init__(self, setup: TaskSetup, ports: Ports) -> None:
         if not isinstance(setup.component, Spout):
             raise FrameworkBug(f"{setup.component!r} is not a Spout")
@@ -90,6 +95,9 @@ class SpoutTask(Task):
         self._done: deque[Pending] = deque()
         """Complete without an acker; told to the spout in the next turn."""
         self._pace = Pace(config.flush_interval_s, config.batch_size)
+        self._idle_clock = PausableClock(lambda: int(ports.clock() * 1000))
+        fields = next((s.declaration.fields for s in self._collector.streams if s.declaration.name == DEFAULT_STREAM), ())
+        self._emission_time = EmissionTime(setup.watermarks, fields, self._idle_clock.now_ms, config.watermark_interval_s)
         self._is_going = False
         self._is_wanted = True
         self._is_active = False
@@ -115,6 +123,10 @@ class SpoutTask(Task):
         self._reported = (committed, {})
         object.__setattr__(self.context, "committed_position", committed)
         self._spout.open(self.context, self._collector)
+        self._end_told = self._collector.ended
+
+    def _epoch_begins(self, now: float) -> None:
+        self._emission_time.reset(now)
 
     def _reset(self, event: RoutesChanged, now: float) -> None:
         self._is_going = False
@@ -189,7 +201,7 @@ class SpoutTask(Task):
     @property
     def _pending(self) -> int:
         kept = len(self._book) if self.is_retrying else len(self._open_messages)
-        return kept + len(self._done)
+        return kept + len(self._done) + self._collector.count()
 
     @property
     def _has_ended(self) -> bool:
@@ -214,10 +226,15 @@ class SpoutTask(Task):
     @property
     def has_work(self) -> bool:
         """Whether a Turn would do something now."""
-        if self.queue or self._done:
+        if self.queue or self._done or self._may_send_leftovers or self.mailbox.has_mail:
             return True
         now = self.ports.clock()
         return (self._may_emit and now >= self._poll_at) or self._replay_is_due(now)
+
+    @property
+    def _may_send_leftovers(self) -> bool:
+        """Whether there is something that callbacks other than `next_tuple` have emitted, such as a replay by `fail`."""
+        return bool(self._collector.count()) and self._is_going and self._may_act
 
     def _replay_is_due(self, now: float) -> bool:
         if not (self.is_retrying and self._is_going and self._may_act):
@@ -229,6 +246,8 @@ class SpoutTask(Task):
         deadlines = [*super()._deadlines(now), self._open_messages.next_deadline if self._in_flight else None]
         if self._may_emit:
             deadlines.append(self._poll_at)
+        if self._is_going:
+            deadlines.append(self._emission_time.next_probe)
         if self.is_retrying and self._is_going and self._may_act:
             deadlines.append(self._book.next_deadline(now, self._in_flight))
         if self.is_retrying and self._commit_differs:
@@ -247,10 +266,8 @@ class SpoutTask(Task):
         elif frame.kind is FrameKind.TOUCHED:
             for root in frame.root_list():
                 self._open_messages.touch(root)
-        elif frame.kind is FrameKind.OPEN:
-            self._opened(edge, frame)
         else:
-            raise unexpected(self, frame)
+            self._opened(edge, frame)
         return True
 
     def _completed(self, complete: list[Pending], now: float) -> None:
@@ -333,6 +350,8 @@ class SpoutTask(Task):
             done = list(self._done)
             self._done.clear()
             self._completed(done, now)
+        if self._may_send_leftovers:
+            self._send(now, first_time=True)
         if self._replay_is_due(now):
             self._replay(now)
         elif self._may_emit and now >= self._poll_at:
@@ -389,11 +408,40 @@ class SpoutTask(Task):
             self._wait_s, self._idle_polls = FIRST_WAIT_S, 0
             # A call may have taken long: what it emitted is as old as now, and no older.
             self._expire(now + seconds)
+            self._stamp_rows()
             self._send(now + seconds, first_time=True)
         if size < limit and not self._errors_in_row:
             self._wait(now + seconds)
+        self._tell_time()
         if collector.ended and not self._end_told:
             self._tell_end(now)
+
+    def _stamp_rows(self) -> None:
+        """Have the watermark strategy read the timestamps of the main stream, and learn from them."""
+        if self._emission_time.is_used:
+            for stream in self._collector.streams:
+                if stream.rows and stream.declaration.name == DEFAULT_STREAM:
+                    stamps = self._emission_time.stamps(stream.rows, self._stamps(stream))
+                    stream.stamps = {row: stamp for row, stamp in enumerate(stamps or ()) if stamp is not None}
+
+    def _tell_time(self) -> None:
+        """Send what is new of event time behind the rows that were emitted before it, and below what comes again."""
+        collector, time = self._collector, self._emission_time
+        if collector.watermark is not None:
+            time.watermark(collector.watermark)
+            collector.watermark = None
+        if collector.is_idle:
+            time.mark_idle()
+            collector.is_idle = False
+        waiting = [emission.stamp for emission in self._book.waiting() if emission.stamp is not None] if self.is_retrying else []
+        watermark, idle = time.take_news(min(waiting, default=None))
+        if watermark is not None:
+            for target in self.consumers:
+                self.outbox.signal(target, lambda stamp, to, number: watermark_frame(stamp, to, number, watermark))
+        if idle is not None:
+            kind = FrameKind.IDLE if idle else FrameKind.ACTIVE
+            for target in self.consumers:
+                self.outbox.signal(target, lambda stamp, to, number: signal_frame(kind, stamp, to, number))
 
     def _wait(self, now: float) -> None:
         self._idle_polls += 1
@@ -513,12 +561,18 @@ class SpoutTask(Task):
                 except EmitError as error:
                     refused.append(row)
                     self._record_error(error, now)
+            self._give_up_condemned(messages, held)
             return self._keep_rows(
                 stream, messages, [row for row, m in enumerate(messages) if row not in refused and m not in held]
             )
         if not held:
             return messages
+        self._give_up_condemned(messages, held)
         return self._keep_rows(stream, messages, [row for row, message in enumerate(messages) if message not in held])
+
+    def _give_up_condemned(self, messages: list[Any], held: set[Any]) -> None:
+        for letter in self._book.condemned([message for message in messages if message in held]):
+            self._give_up(letter)
 
     def _keep_rows(self, stream: StreamRows, messages: list[Any], rows: list[int]) -> list[Any]:
         stamps = stream.stamps
@@ -570,6 +624,14 @@ class SpoutTask(Task):
         super()._run_due(now)
         self._expire(now)
         self._report_commit(now)
+        if self._emission_time.is_used and self._is_going:
+            # Idleness is about the source: while it is kept from emitting, its clock stands.
+            if self._may_emit:
+                self._idle_clock.resume()
+            else:
+                self._idle_clock.pause()
+            self._emission_time.probe(now)
+            self._tell_time()
 
     def _expire(self, now: float) -> None:
         for pending in self._open_messages.expire(now):

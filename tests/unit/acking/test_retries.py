@@ -256,6 +256,17 @@ def test_suspects_of_an_earlier_life_are_held_when_they_are_emitted() -> None:
     second.validate()
 
 
+def test_a_message_whose_kills_were_all_counted_before_a_restart_is_given_up_when_it_is_emitted() -> None:
+    book = Book()
+    book.restore({1: 3, 2: 2})
+    held = emit(book, 1, 2, 3)
+    assert held == [1, 2]
+    [letter] = book.condemned(held)
+    assert (letter.message_id, letter.attempts) == (1, 3)
+    assert ids(book.due(0.0, in_flight=0)) == [2]
+    book.validate()
+
+
 def test_a_source_that_returns_to_a_checkpoint_starts_over_but_its_suspects_stay_known(book: Book) -> None:
     emit(book, 1, 2, 3)
     book.failed(1, "boom", now=0.0)

@@ -43,6 +43,7 @@ def test_counts_go_on_over_the_lives_of_a_task_and_levels_do_not() -> None:
     statistics.lost([TASK])
     assert statistics.of(TASK).counters["acked"] == 8
     assert statistics.of(TASK).levels == {}
+    assert statistics.of(TASK).user.metrics.gauges == {"open files": 8.0}
     statistics.heard({TASK: sent(counted(2, 0.4))}, 5.0)
     figures = statistics.of(TASK)
     assert figures.counters["acked"] == 10

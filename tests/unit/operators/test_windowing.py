@@ -439,6 +439,15 @@ def test_a_continuous_trigger_fires_on_the_way_and_the_cap_makes_the_last_fire_t
     assert (timers(r), entries(r)) == ((0, 0), 0)
 
 
+@both_ways
+def test_panes_with_contents_are_counted(direct: bool) -> None:
+    r = rig(TEN, aggregate=aggregates.Count(), direct=direct)
+    r.operator.process_batch(["a", "b", "a", "a"], "wxyz", [1, 1, 1, 11])
+    assert operator_of(r).open_panes == 3
+    r.watermark(9)
+    assert operator_of(r).open_panes == 1
+
+
 # Functions
 
 
@@ -605,6 +614,15 @@ def test_an_element_between_two_sessions_joins_them_and_their_contents() -> None
     assert timers(r) == (1, 0)
     assert r.watermark(END) == [(("k", 0, 9000, ("a", "c", "b")), 8999)]
     assert (timers(r), entries(r)) == ((0, 0), 0)
+
+
+def test_a_merge_deletes_the_clean_up_timers_of_its_members() -> None:
+    r = rig(GAP_3S, aggregate=aggregates.Count(), allowed_lateness_ms=10)
+    r.element("k", "a", 0)
+    r.element("k", "c", 6000)
+    assert timers(r) == (4, 0)
+    r.element("k", "b", 3000)
+    assert timers(r) == (2, 0)
 
 
 def test_sessions_of_keys_do_not_meet() -> None:

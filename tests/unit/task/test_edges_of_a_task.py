@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tests.unit.task.harness import Plain, Scripted, Sink, Solo, chain, fan
 from topo.ids import Epoch, Incarnation, TaskId
 from topo.task.events import FrameArrived, Go, Inbox, Probe
+from topo.task.flow_control import OutEdge
+from topo.task.outbox import Outbox
+from topo.wire.codec import Codec
 from topo.wire.control import EdgeLost, Quiet, TaskReady
-from topo.wire.frames import FrameKind, SenderStatus, confirm_frame, encode, open_frame
+from topo.wire.frames import FrameKind, SenderStatus, Stamp, columns_frame, confirm_frame, encode, open_frame, pack_words, parse
 
 
 def relay(**settings: object) -> Solo:
@@ -232,6 +237,50 @@ def test_frames_of_strangers_and_for_others_are_fenced_off() -> None:
     frame = open_frame(task.stamp(1), 3, SenderStatus.ACTIVE)
     task.handle(FrameArrived(encode(frame), Inbox.DATA))
     assert task.task.counters.fenced_frames == 3
+
+
+def test_a_stranger_cannot_hold_up_the_inbox_by_naming_an_epoch_to_come() -> None:
+    task = relay()
+    task.deliver(open_frame((9, 99, 1), 2, SenderStatus.ACTIVE))
+    task.deliver(open_frame((9, 1, 77), 3, SenderStatus.ACTIVE))
+    assert task.task.wants_data
+    assert task.task.counters.fenced_frames == 2
+
+
+def test_a_frame_of_a_kind_that_the_task_does_not_take_is_malformed_and_the_edge_goes_on() -> None:
+    task = relay()
+    task.deliver(columns_frame(FrameKind.ACKED, task.stamp(1), 2, 1, pack_words([5])))
+    assert task.task.counters.malformed_frames == 1
+    task.feed("next")
+    task.run()
+    assert task.values() == ["next"]
+
+
+def test_rows_of_a_stream_that_the_sender_does_not_have_fail_their_roots_and_the_edge_goes_on() -> None:
+    task = relay()
+    ids = task.fresh(1)
+    task.feed(1, ids=ids)
+    task.task.queue[-1][1].stream = 7
+    task.run()
+    assert task.roots(FrameKind.FAIL) == ids.roots
+    assert task.task.counters.malformed_frames == 1
+    task.feed("next")
+    task.run()
+    assert task.values() == ["next"]
+
+
+def test_ids_that_are_too_many_for_one_frame_of_control_are_sent_in_several() -> None:
+    sent: list[Any] = []
+    box = Outbox(
+        Codec(), sent, lambda *_: None, lambda _: (), batch_size=1, batch_bytes=1, limit=1, max_frame=4096, max_control_frame=1024
+    )
+    box.open(Stamp(1, 2, 3), [OutEdge(TaskId(1), 16, local=False, inbox_is_control=True)])
+    roots = list(range(1, 200))
+    box.put_ids(FrameKind.ACKED, TaskId(1), pack_words(roots))
+    frames = [parse(command.frame, 1024) for command in sent]
+    assert len(frames) > 1
+    assert [frame.number for frame in frames] == list(range(len(frames)))
+    assert [root for frame in frames for root in frame.root_list()] == roots
 
 
 def test_bytes_that_are_no_frame_are_counted_and_dropped() -> None:

@@ -20,7 +20,10 @@ MAX_DATA_FRAME = 16 * 1024 * 1024
 """Bytes that a frame on a data inbox may have."""
 
 MAX_CONTROL_FRAME = 1024 * 1024
-"""Bytes that a frame on a control inbox or a link may have."""
+"""Bytes that a frame on a control inbox may have."""
+
+MAX_LINK_MESSAGE = 16 * MAX_CONTROL_FRAME
+"""Bytes that a message between a worker and the master may have: a dead letter brings its values."""
 
 
 @dataclass(frozen=True, slots=True)

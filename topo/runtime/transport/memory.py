@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from topo.errors import EnvironmentFault, FrameError
-from topo.runtime.transport.base import MAX_CONTROL_FRAME, MAX_DATA_FRAME, Outlet, TransportStatistics
+from topo.runtime.transport.base import MAX_DATA_FRAME, MAX_LINK_MESSAGE, Outlet, TransportStatistics
 from topo.runtime.transport.security import AllowList, KeyPair
 
 HIGH_WATER_MARK = 1024
@@ -155,7 +155,7 @@ class MemoryTransport:
 
     def send(self, outlet: Outlet, frame: bytes) -> bool:
         out = self._outlets[outlet]
-        limit = MAX_CONTROL_FRAME if isinstance(out, _Link) else out.max_frame
+        limit = MAX_LINK_MESSAGE if isinstance(out, _Link) else out.max_frame
         if len(frame) > limit:
             raise FrameError(f"frame of {len(frame)} bytes is over the limit of {limit}")
         with self._network.lock:

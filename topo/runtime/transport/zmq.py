@@ -24,7 +24,7 @@ from pathlib import Path
 import zmq
 
 from topo.errors import ConfigError, EnvironmentFault, FrameError
-from topo.runtime.transport.base import MAX_CONTROL_FRAME, MAX_DATA_FRAME, Outlet, TransportStatistics
+from topo.runtime.transport.base import MAX_DATA_FRAME, MAX_LINK_MESSAGE, Outlet, TransportStatistics
 from topo.runtime.transport.security import AllowList, KeyPair, check_ipc_path, check_listener, check_private_folder
 from topo.runtime.transport.zap import Socket, ZapHandler
 
@@ -191,12 +191,12 @@ class ZmqTransport:
             gone.socket.close(linger=0)
 
     def link(self, inbox: str, endpoint: str, identity: bytes, public_key: str | None = None) -> Outlet:
-        socket = self._socket(zmq.DEALER, MAX_CONTROL_FRAME)
+        socket = self._socket(zmq.DEALER, MAX_LINK_MESSAGE)
         socket.routing_id = identity
         self._dial(socket, endpoint, public_key)
         outlet = Outlet(next(self._numbers))
-        self._outlets[outlet] = _Outlet(MAX_CONTROL_FRAME, socket, answers=inbox)
-        self._open(inbox, socket, MAX_CONTROL_FRAME)
+        self._outlets[outlet] = _Outlet(MAX_LINK_MESSAGE, socket, answers=inbox)
+        self._open(inbox, socket, MAX_LINK_MESSAGE)
         return outlet
 
     def _socket(self, kind: int, max_frame: int) -> Socket:

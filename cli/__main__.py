@@ -1,0 +1,5 @@
+"""`python -m topo_cli` is `topo`."""
+
+from topo_cli.main import main
+
+main()

@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.drive import call
+from topo.runtime.state_folder import StateFolder, append_lines
+from topo_cli.errors import distinct
+
+
+def row(at_ms: int, kind: str = "ValueError", line: int = 7, message: str = "no", **other: Any) -> dict[str, Any]:
+    return {
+        "at_ms": at_ms,
+        "kind": kind,
+        "message": message,
+        "component": "split",
+        "task": 2,
+        "worker": 1,
+        "file": "flow.py" if line else "",
+        "line": line,
+        "count": 1,
+        "traceback": f"traceback of {at_ms}",
+        **other,
+    }
+
+
+def test_errors_of_one_line_are_counted_together_and_the_latest_comes_last() -> None:
+    found = distinct([row(1, count=3), row(2, line=9), row(3, message="another value", count=4)])
+    assert [(error["line"], error["count"], error["first_ms"], error["last_ms"]) for error in found] == [
+        (9, 1, 2, 2),
+        (7, 7, 1, 3),
+    ]
+    assert (found[1]["message"], found[1]["traceback"]) == ("another value", "traceback of 3")
+
+
+def test_errors_without_a_line_of_user_code_are_told_apart_by_their_message() -> None:
+    found = distinct(
+        [row(1, "WorkerLost", 0, "exit code 3"), row(2, "WorkerLost", 0, "killed"), row(3, "WorkerLost", 0, "killed")]
+    )
+    assert [(error["message"], error["count"]) for error in found] == [("exit code 3", 1), ("killed", 2)]
+
+
+@pytest.fixture
+def with_errors(topo_home: Path) -> str:
+    folder = StateFolder(topo_home).create("flow")
+    append_lines(folder.errors, [json.dumps(entry).encode() for entry in (row(1), row(2, component="count", line=9), row(3))])
+    return folder.name
+
+
+def test_errors_are_shown_with_count_place_and_on_request_the_traceback(
+    capsys: pytest.CaptureFixture[str], with_errors: str
+) -> None:
+    out = call(capsys, "errors", with_errors).out
+    assert "2x ValueError: no" in out
+    assert "in split" in out and "flow.py:7" in out
+    assert "traceback of" not in out
+    assert "traceback of 3" in call(capsys, "errors", with_errors, "--traceback").out
+
+
+def test_errors_of_one_component_as_json(capsys: pytest.CaptureFixture[str], with_errors: str) -> None:
+    (found,) = json.loads(call(capsys, "errors", with_errors, "--component", "count", "--json").out)
+    assert (found["component"], found["line"], found["count"]) == ("count", 9, 1)
+
+
+def test_no_errors_is_said_and_empty_json(capsys: pytest.CaptureFixture[str], topo_home: Path) -> None:
+    StateFolder(topo_home).create("calm")
+    assert "no errors in calm" in call(capsys, "errors", "calm").err
+    assert json.loads(call(capsys, "errors", "calm", "--json").out) == []
+
+
+def test_dead_letters_are_shown_with_their_last_error(capsys: pytest.CaptureFixture[str], topo_home: Path) -> None:
+    folder = StateFolder(topo_home).create("flow")
+    letter = {"at_ms": 1, "component": "lines", "task": 1, "message": [3, 40], "values": ["poison"], "attempts": 3}
+    append_lines(folder.dead_letters, [json.dumps(letter | {"errors": ["first", "ValueError: no"]}).encode()])
+    out = call(capsys, "dead-letters", "flow").out
+    assert "'poison'" in out and "[3, 40]" in out and "ValueError: no" in out
+    assert json.loads(call(capsys, "dead-letters", "flow", "--json").out)[0]["attempts"] == 3

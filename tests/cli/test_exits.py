@@ -1,0 +1,51 @@
+from __future__ import annotations
+
+import click
+import pytest
+
+from topo.errors import ConfigError, EnvironmentFault, FrameError, FrameworkBug, NotFound, TopologyError
+from topo.runtime.client import AnswerTimeout, Unreachable
+from topo.runtime.code import CodeError
+from topo_cli.exits import Failed, TimedOut, exit_of
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (ConfigError("no such setting"), 2),
+        (TopologyError(["one", "two"]), 2),
+        (NotFound("no topology is called 'x'.", ("y",)), 2),
+        (CodeError("importing x.py failed"), 2),
+        (click.UsageError("wrong"), 2),
+        (EnvironmentFault("the disk is full"), 1),
+        (FrameError("not a frame"), 1),
+        (Failed("it ended"), 1),
+        (Unreachable("no master runs"), 3),
+        (AnswerTimeout("no answer"), 4),
+        (TimedOut("still starting"), 4),
+    ],
+)
+def test_each_kind_of_error_has_its_exit_code_and_is_told_on_stderr(
+    capsys: pytest.CaptureFixture[str], error: Exception, code: int
+) -> None:
+    assert exit_of(error) == code
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    told = error.format_message() if isinstance(error, click.ClickException) else str(error)
+    assert told in printed.err
+
+
+def test_an_interrupt_is_130() -> None:
+    assert exit_of(KeyboardInterrupt()) == 130
+    assert exit_of(click.Abort()) == 130
+
+
+def test_user_code_that_raised_is_shown_with_its_traceback(capsys: pytest.CaptureFixture[str]) -> None:
+    assert exit_of(CodeError("importing x.py failed", "x.py", 3, "  File x.py, line 3\nValueError: no\n")) == 2
+    assert "File x.py, line 3" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("error", [FrameworkBug("impossible"), ZeroDivisionError()])
+def test_a_fault_of_topo_itself_is_not_swallowed(error: Exception) -> None:
+    with pytest.raises(type(error)):
+        exit_of(error)

@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+import io
+
+import pytest
+from rich.console import Console
+
+from topo_cli.output import ago, plural, rate, seconds
+from topo_cli.tables import Column, fitted_table
+
+
+@pytest.mark.parametrize(
+    ("duration_s", "text"),
+    [
+        (None, "-"),
+        (0.0, "0s"),
+        (0.00000089, "890ns"),
+        (0.0000123, "12.3us"),
+        (0.0045, "4.5ms"),
+        (1.25, "1.25s"),
+        (59.96, "60s"),
+        (200, "3m20s"),
+        (18120, "5h02m"),
+        (3 * 86400 + 4 * 3600, "3d04h"),
+    ],
+)
+def test_durations_have_three_digits_and_the_unit_that_fits(duration_s: float | None, text: str) -> None:
+    assert seconds(duration_s) == text
+
+
+def test_rates_keep_a_digit_behind_the_point_only_when_small() -> None:
+    assert [rate(0), rate(1.84), rate(1234.5)] == ["0", "1.8", "1,234"]
+
+
+def test_numbers_of_things_and_times_ago() -> None:
+    assert [plural(1, "restart"), plural(1200, "message")] == ["1 restart", "1,200 messages"]
+    assert ago(1_000, 61_000) == "1m00s ago"
+    assert ago(None, 61_000) == "-"
+
+
+def printed(width: int, columns: list[Column]) -> str:
+    console = Console(file=io.StringIO(), width=width)
+    console.print(fitted_table(console, [{"name": "count[0]", "tasks": 3, "why": "[red] is no colour"}], columns))
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+COLUMNS = [
+    Column("name", lambda row: row["name"], 3, is_text=True),
+    Column("tasks", lambda row: str(row["tasks"]), 1),
+    Column("why", lambda row: row["why"], 2, is_text=True),
+]
+
+
+def test_a_table_leaves_out_whole_columns_where_there_is_no_room() -> None:
+    assert "tasks" in printed(60, COLUMNS)
+    narrow = printed(30, COLUMNS)
+    assert "tasks" not in narrow
+    assert "count[0]" in narrow and "[red] is no colour" in narrow
+
+
+def test_a_table_keeps_two_columns_however_narrow_it_is() -> None:
+    narrow = printed(12, COLUMNS)
+    assert "why" in narrow and "tasks" not in narrow

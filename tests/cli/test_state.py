@@ -1,0 +1,99 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.drive import call
+from topo.runtime.state_folder import StateFolder, TopologyFolder, write_atomically
+
+
+@pytest.fixture
+def lost(topo_home: Path) -> TopologyFolder:
+    """A topology whose master has gone without a word."""
+    return StateFolder(topo_home).create("word-count")
+
+
+def test_no_topologies_is_said_and_empty_json(capsys: pytest.CaptureFixture[str]) -> None:
+    result = call(capsys, "list")
+    assert (result.code, result.out) == (0, "")
+    assert "no topology" in result.err
+    assert json.loads(call(capsys, "list", "--json").out) == []
+
+
+def test_a_topology_without_master_or_summary_is_lost(capsys: pytest.CaptureFixture[str], lost: TopologyFolder) -> None:
+    (row,) = json.loads(call(capsys, "list", "--json").out)
+    assert (row["topology"], row["status"]) == ("word-count", "LOST")
+    assert "topo resume word-count" in row["reason"]
+
+
+def test_asking_a_master_that_does_not_run_exits_3_and_names_the_way_on(
+    capsys: pytest.CaptureFixture[str], lost: TopologyFolder
+) -> None:
+    for command in (("status",), ("activate",), ("deactivate",), ("kill", "--yes")):
+        result = call(capsys, command[0], "word-count", *command[1:])
+        assert result.code == 3, command
+        assert "topo resume word-count" in result.err
+
+
+@pytest.mark.parametrize("command", ["status", "logs", "errors", "dead-letters", "kill", "activate", "deactivate", "resume"])
+def test_a_name_that_does_not_exist_exits_2_and_names_the_nearest(
+    capsys: pytest.CaptureFixture[str], lost: TopologyFolder, command: str
+) -> None:
+    result = call(capsys, command, "wrod-count")
+    assert result.code == 2
+    assert "Did you mean 'word-count'?" in result.err
+
+
+def test_a_part_of_a_name_will_do_for_reading_unless_it_fits_several(
+    capsys: pytest.CaptureFixture[str], lost: TopologyFolder, topo_home: Path
+) -> None:
+    assert "no errors in word-count" in call(capsys, "errors", "count").err
+    StateFolder(topo_home).create("click-count")
+    result = call(capsys, "errors", "count")
+    assert result.code == 2
+    assert "'click-count', 'word-count'" in result.err
+
+
+def test_a_part_of_a_name_ends_nothing(capsys: pytest.CaptureFixture[str], lost: TopologyFolder) -> None:
+    assert call(capsys, "kill", "count", "--yes").code == 2
+
+
+def test_a_topology_that_could_not_begin_says_why(capsys: pytest.CaptureFixture[str], lost: TopologyFolder) -> None:
+    outcome = {"kind": "crashed", "reason": "the code is gone", "exit_code": 1}
+    write_atomically(lost.summary, json.dumps({"name": lost.name, "ended_ms": 1, "outcome": outcome}).encode())
+    result = call(capsys, "status", lost.name)
+    assert result.code == 0
+    assert "FAILED" in result.out and "the code is gone" in result.out
+    assert "FAILED" in call(capsys, "list").out
+
+
+def test_another_home_has_other_topologies(capsys: pytest.CaptureFixture[str], lost: TopologyFolder, tmp_path: Path) -> None:
+    assert json.loads(call(capsys, "list", "--json", "--home", tmp_path / "other").out) == []
+
+
+def test_a_home_that_others_can_look_into_is_refused(capsys: pytest.CaptureFixture[str], topo_home: Path) -> None:
+    (topo_home / "topologies").mkdir(mode=0o755)
+    result = call(capsys, "list")
+    assert result.code == 2
+    assert "chmod 700" in result.err
+    doctor = call(capsys, "doctor")
+    assert doctor.code == 1
+    assert "chmod 700" in doctor.out
+
+
+def test_the_doctor_finds_this_machine_well(capsys: pytest.CaptureFixture[str]) -> None:
+    result = call(capsys, "doctor", "--json")
+    found = {finding["check"]: finding["state"] for finding in json.loads(result.out)}
+    assert result.code == 0
+    assert {"libzmq", "state folder", "sockets", "loopback", "workers"} <= found.keys()
+    assert "error" not in found.values()
+
+
+def test_logs_of_a_component_that_does_not_exist_are_an_error(capsys: pytest.CaptureFixture[str], lost: TopologyFolder) -> None:
+    plan = {"components": [{"id": "split", "kind": "bolt"}, {"id": "__acker", "kind": "acker"}]}
+    write_atomically(lost.topology, json.dumps({"plan": plan}).encode())
+    result = call(capsys, "logs", lost.name, "--component", "spilt")
+    assert result.code == 2
+    assert "Did you mean 'split'?" in result.err

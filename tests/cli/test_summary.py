@@ -1,0 +1,46 @@
+from __future__ import annotations
+
+from typing import Any
+
+from topo_cli.summary import notes, summary_text
+
+
+def status(**changes: Any) -> dict[str, Any]:
+    names = ("emitted", "acked", "failed", "replayed", "timed_out", "dead_lettered", "finally_failed")
+    totals = dict.fromkeys(names, 0) | {"executed": 900, "complete_latency_s": {"p50": 0.001, "p99": 0.02}}
+    return {
+        "topology": "flow",
+        "uptime_s": 3.0,
+        "restarts": 0,
+        "outcome": {"kind": "done", "reason": "every message was processed", "exit_code": 0},
+        "totals": totals | changes.pop("totals", {}),
+        "components": [
+            {"component": "lines", "kind": "spout"},
+            {"component": "count", "kind": "bolt"},
+            {"component": "__acker", "kind": "acker"},
+        ],
+        "tasks": [{"task": 1, "component": "lines"}, {"task": 2, "component": "count"}, {"task": 3, "component": "__acker"}],
+        "workers": [{"worker": 0, "tasks": [1], "losses": 0}, {"worker": 1, "tasks": [2, 3], "losses": 0}],
+        **changes,
+    }
+
+
+def test_the_summary_tells_what_became_of_the_messages_and_how_fast() -> None:
+    text = summary_text(status(totals={"emitted": 1200, "acked": 300, "dead_lettered": 2}, restarts=4), 1).plain
+    lines = {line[:16].strip(): line[16:].strip() for line in text.splitlines()[1:]}
+    assert text.startswith("flow ended after 3s: every message was processed")
+    assert (lines["emitted"], lines["acked"], lines["dead-lettered"], lines["restarts"]) == ("1,200", "300", "2", "4")
+    assert lines["mean rates"] == "100 messages acked/s, 300 tuples executed/s"
+    assert lines["acked within"] == "p50 1ms, p99 20ms"
+
+
+def test_a_run_that_lost_nothing_has_no_notes() -> None:
+    assert notes(status()) == []
+
+
+def test_the_summary_says_whose_attributes_died_and_that_tuples_may_have_come_twice() -> None:
+    workers = [{"worker": 0, "tasks": [1], "losses": 1}, {"worker": 1, "tasks": [2, 3], "losses": 2}]
+    lost, again = notes(status(workers=workers, totals={"replayed": 1}))
+    assert "count (2x)" in lost and "lines" not in lost and "acker" not in lost
+    assert "began again from zero" in lost
+    assert again.startswith("Emitted again: 1 message;")

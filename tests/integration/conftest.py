@@ -1,0 +1,39 @@
+"""Fixtures for tests with real processes: a scene, and a check that nothing is left of it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.integration.support import Scene, processes_of
+
+_GRACE_S = 5.0
+
+
+@pytest.fixture(autouse=True)
+def no_process_is_left(topo_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Fail a test that leaves a process behind, and end it."""
+    sockets = topo_home / "run"
+    sockets.mkdir(mode=0o700)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(sockets))
+    yield
+    until = time.monotonic() + _GRACE_S
+    while (left := [*processes_of(topo_home), *processes_of(tmp_path)]) and time.monotonic() < until:
+        time.sleep(0.05)
+    told = [f"{process.pid}: {' '.join(process.cmdline())}" for process in left if process.is_running()]
+    for process in left:
+        process.kill()
+    psutil.wait_procs(left, timeout=_GRACE_S)
+    assert not told, f"processes were left behind: {told}"
+
+
+@pytest.fixture
+def scene(no_process_is_left: None, topo_home: Path, tmp_path: Path) -> Iterator[Scene]:
+    """Files and topologies of one test; what runs ends with it."""
+    made = Scene(tmp_path, topo_home)
+    yield made
+    made.close()

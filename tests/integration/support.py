@@ -1,0 +1,238 @@
+"""What tests with real processes share: topologies as files, faults, and waiting by conditions.
+
+Every wait has a deadline. Every process that a test starts has the test's state folder on its command line, which is how the
+leak check in conftest.py finds it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from topo.launch.cluster import LocalCluster, RunningTopology, run_foreground
+from topo.launch.jobs import new_job
+from topo.launch.local import WORKER_COMMAND, LocalLauncher
+from topo.master.commands import RecordError
+from topo.master.outcome import Outcome
+from topo.runtime.master import MasterShell
+from topo.runtime.state_folder import read_json_lines
+
+PATIENCE_S = 30.0
+"""A busy machine must not fail a test; what has to be quick is measured on its own."""
+
+FAST: Mapping[str, Any] = {"heartbeat": "100ms", "worker_timeout": "5s", "restart_back_off": "50ms", "master_timeout": "20s"}
+"""Settings that let a recovery be over in a moment."""
+
+_HEAD = """
+import os, signal, sys, time
+from pathlib import Path
+from topo import *
+
+HERE = Path({here!r})
+
+def once(name):
+    '''Whether nobody has been here before, in any life of any process.'''
+    try:
+        os.close(os.open(HERE / name, os.O_CREAT | os.O_EXCL))
+    except FileExistsError:
+        return False
+    return True
+
+def die():
+    os.kill(os.getpid(), signal.SIGKILL)
+
+"""
+
+Status = dict[str, Any]
+
+
+def eventually(condition: Callable[[], object], timeout_s: float = PATIENCE_S, what: str = "") -> None:
+    """Wait until a condition holds."""
+    until = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < until, f"gave up waiting for {what or condition}"
+        time.sleep(0.01)
+
+
+@dataclass
+class Run:
+    """A topology that has run to its end in this process."""
+
+    outcome: Outcome
+    summary: Status
+    errors: list[dict[str, Any]]
+    dead_letters: list[dict[str, Any]]
+    incidents: list[RecordError] = field(default_factory=list)
+
+    @property
+    def totals(self) -> Status:
+        found: Status = self.summary["totals"]
+        return found
+
+
+class Scene:
+    """One test's files and topologies.
+
+    Args:
+        folder: for topology files and what they write.
+        home: the state folder.
+    """
+
+    def __init__(self, folder: Path, home: Path) -> None:
+        self.folder = folder
+        self.home = home
+        self.cluster = LocalCluster(home)
+
+    def file(self, body: str, name: str = "flow") -> str:
+        """Write a topology: its body follows imports of topo's names and of helpers. Return the path."""
+        path = self.folder / f"{name}.py"
+        path.write_text(_HEAD.format(here=str(self.folder)) + textwrap.dedent(body))
+        return str(path)
+
+    def run(self, topology: str, on_status: Callable[[Status], None] | None = None, **settings: Any) -> Run:
+        """Run a topology in the foreground, its master in this process."""
+        incidents: list[RecordError] = []
+        outcome = run_foreground(
+            topology, settings={**FAST, **settings}, home=self.home, on_progress=on_status, on_incident=incidents.append
+        )
+        return self._ended(outcome, incidents)
+
+    def run_with(
+        self,
+        topology: str,
+        command: Sequence[str] = WORKER_COMMAND,
+        launcher: type[LocalLauncher] = LocalLauncher,
+        on_status: Callable[[Status], None] | None = None,
+        **settings: Any,
+    ) -> Run:
+        """Run a topology in the foreground, with workers that are started by another command or in another way."""
+        job = new_job(topology, None, {}, {**FAST, **settings}, self.home, foreground=True)
+        incidents: list[RecordError] = []
+        with job.folder.lock():
+            outcome = MasterShell(job, launcher(job.folder, command), on_status, incidents.append).run()
+        return self._ended(outcome, incidents)
+
+    def _ended(self, outcome: Outcome, incidents: list[RecordError]) -> Run:
+        (folder,) = (self.home / "topologies").iterdir()
+        return Run(
+            outcome,
+            json.loads((folder / "summary.json").read_bytes()),
+            read_json_lines(folder / "errors.jsonl"),
+            read_json_lines(folder / "dead_letters.jsonl"),
+            incidents,
+        )
+
+    def submit(self, topology: str, name: str | None = None, **settings: Any) -> RunningTopology:
+        """Start a topology in the background; it ends with the test."""
+        return self.cluster.submit(topology, name, settings={**FAST, **settings})
+
+    def lines(self, name: str = "out") -> list[Any]:
+        """Return the values that a JsonLinesSink of one field has written to a file of that name, or its tasks' files."""
+        files = sorted(self.folder.glob(f"{name}*.jsonl*"))
+        rows = [json.loads(line) for file in files for line in file.read_bytes().splitlines()]
+        return [next(iter(row.values())) if len(row) == 1 else tuple(row.values()) for row in rows]
+
+    def touch(self, name: str) -> None:
+        """Make a file that the topology waits for."""
+        (self.folder / name).touch()
+
+    def has(self, name: str) -> bool:
+        """Whether the topology has made a file."""
+        return (self.folder / name).exists()
+
+    def close(self) -> None:
+        """End what still runs."""
+        self.cluster.close()
+
+
+def worker_of(status: Status, component: str, index: int = 0) -> Status:
+    """Return what a status says of the worker that hosts a task."""
+    number = next(t["worker"] for t in status["tasks"] if t["component"] == component and t["index"] == index)
+    found: Status = next(worker for worker in status["workers"] if worker["worker"] == number)
+    return found
+
+
+def pid_of(status: Status, component: str, index: int = 0) -> int:
+    """Return the process that hosts a task."""
+    return int(worker_of(status, component, index)["pid"])
+
+
+def component_of(status: Status, component: str) -> Status:
+    """Return the figures of a component."""
+    found: Status = next(entry for entry in status["components"] if entry["component"] == component)
+    return found
+
+
+def counter(status: Status, component: str, name: str) -> int:
+    """Return a counter of a component."""
+    return int(component_of(status, component)["counters"].get(name, 0))
+
+
+def acked(status: Status) -> int:
+    """Return the messages acked so far."""
+    return int(status["totals"]["acked"])
+
+
+def kill(pid: int, number: int = signal.SIGKILL) -> None:
+    """Send a signal to a process that the test has started."""
+    assert pid > 1
+    os.kill(pid, number)
+
+
+def is_gone(pid: int) -> bool:
+    """Whether a process has ended, reaped or not."""
+    try:
+        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
+
+
+def repeated(values: list[Any]) -> list[Any]:
+    """Return the values that occur more than once."""
+    return [value for value, times in Counter(values).items() if times > 1]
+
+
+def processes_of(home: Path) -> list[psutil.Process]:
+    """Return the processes, but this one, that have the folder on their command line."""
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            if process.pid != os.getpid() and any(str(home) in word for word in process.cmdline()):
+                found.append(process)
+    return found
+
+
+@contextlib.contextmanager
+def foreground_process(scene: Scene, topology: str, **settings: Any) -> Iterator[subprocess.Popen[bytes]]:
+    """A process of its own that runs a topology in the foreground; its exit code is the outcome's."""
+    code = (
+        "import json, sys; from pathlib import Path; from topo.launch.cluster import run_foreground\n"
+        "home, topology, settings = sys.argv[1:]\n"
+        "outcome = run_foreground(topology, settings=json.loads(settings), home=Path(home))\n"
+        "print(outcome.kind.value, outcome.reason, sep=': ', flush=True)\n"
+        "sys.exit(outcome.exit_code)\n"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, str(scene.home), topology, json.dumps({**FAST, **settings})],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
