@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-import time
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -28,12 +28,16 @@ class LogFiles:
         self._open: dict[Path, _GrowingFile] = {}
         self._rotated = sorted(folder.glob("*.log.[0-9]"), reverse=True) if rotated else []
 
-    def new_rows(self) -> list[Row]:
-        """Return what has been written since the last call, in the order of time."""
-        rows = [row for path in self._rotated for row in _GrowingFile(path).read_rows()]
+    def new_rows(self, most_bytes: int = -1) -> list[Row]:
+        """Return what has been written since the last call, in the order of time.
+
+        Args:
+            most_bytes: of each file; the rest is left for the next call. By default there is no limit.
+        """
+        rows = [row for path in self._rotated for row in _GrowingFile(path).read_rows(-1)]
         self._rotated = []
         for path in self._folder.glob("*.log"):
-            rows += self._open.setdefault(path, _GrowingFile(path)).read_rows()
+            rows += self._open.setdefault(path, _GrowingFile(path)).read_rows(most_bytes)
         return sorted(rows, key=lambda row: str(row["time"]))
 
     def close(self) -> None:
@@ -56,22 +60,25 @@ class _GrowingFile:
         self._path = path
         self._file: BinaryIO | None = None
         self._rest = b""
+        self._is_at_end = False
 
-    def read_rows(self) -> Iterator[Row]:
+    def read_rows(self, most_bytes: int) -> Iterator[Row]:
         if self._file is None and not self._reopen():
             return
-        yield from self._lines()
-        if self._was_replaced() and self._reopen():
-            yield from self._lines()
+        yield from self._lines(most_bytes)
+        if self._is_at_end and self._was_replaced() and self._reopen():
+            yield from self._lines(most_bytes)
 
     def close(self) -> None:
         if self._file is not None:
             self._file.close()
             self._file = None
 
-    def _lines(self) -> Iterator[Row]:
+    def _lines(self, most_bytes: int) -> Iterator[Row]:
         assert self._file is not None
-        *lines, self._rest = (self._rest + self._file.read()).split(b"\n")
+        data = self._file.read(most_bytes)
+        self._is_at_end = len(data) != most_bytes
+        *lines, self._rest = (self._rest + data).split(b"\n")
         for line in lines:
             try:
                 row = json.loads(line)
@@ -99,7 +106,7 @@ class _GrowingFile:
 
 def moment(seconds_ago: float) -> str:
     """Return a moment of the wall clock as rows say it, to compare with their `time`."""
-    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(time.time() - seconds_ago))
+    return (datetime.now(UTC) - timedelta(seconds=seconds_ago)).strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3]
 
 
 def is_at_least(row: Row, level: str) -> bool:

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from topo_cli.log_files import LogFiles
     from topo_cli.screen import Screen
 
+_LOG_BYTES_AT_ONCE = 1 << 20
+
 
 @click.command(
     epilog=examples(
@@ -98,24 +100,30 @@ class Show:
             self._seen.add(key)
             where = error.component or ("the topology" if error.worker is None else f"worker {error.worker}")
             place = f" ({error.file}, line {error.line})" if error.file else ""
-            self._screen.said(f"{where}: {error.kind}: {error.message}{place}", "red")
+            self._screen.said([f"{where}: {error.kind}: {error.message}{place}"], "red")
 
     def close(self) -> None:
         """The run is over, and all its logs are written."""
-        self._show_logs()
+        while self._show_logs():
+            pass
         if self._logs is not None:
             self._logs.close()
 
-    def _show_logs(self) -> None:
+    def _show_logs(self) -> bool:
+        """Show what is new in the logs, up to a limit, since the master waits meanwhile; False when there is nothing."""
         from topo_cli.log_files import is_at_least, is_printed, source_of
 
-        for row in self._logs.new_rows() if self._logs is not None else ():
-            if is_printed(row) and row["logger"] == "stdout" and self._prints_to_stdout:
-                self._screen.printed(row["message"])
-            elif is_printed(row):
-                self._screen.said(row["message"])
-            elif is_at_least(row, "WARNING"):
-                self._screen.said(f"{source_of(row)}: {row['level']}: {row['message']}", "yellow")
+        rows = self._logs.new_rows(_LOG_BYTES_AT_ONCE) if self._logs is not None else []
+        data = [row["message"] for row in rows if self._is_data(row)]
+        talk = [row["message"] for row in rows if is_printed(row) and not self._is_data(row)]
+        logged = [row for row in rows if not is_printed(row) and is_at_least(row, "WARNING")]
+        self._screen.printed(data)
+        self._screen.said(talk)
+        self._screen.said([f"{source_of(row)}: {row['level']}: {row['message']}" for row in logged], "yellow")
+        return bool(rows)
+
+    def _is_data(self, row: Mapping[str, Any]) -> bool:
+        return self._prints_to_stdout and row.get("logger") == "stdout"
 
 
 def _print_summary(status: Mapping[str, Any], exit_code: Exit, as_json: bool) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
@@ -28,11 +28,11 @@ class Screen(AbstractContextManager["Screen"], Protocol):
     def progress(self, status: Mapping[str, Any]) -> None:
         """Show how it goes."""
 
-    def printed(self, line: str) -> None:
-        """Show a line that the topology printed."""
+    def printed(self, lines: Sequence[str]) -> None:
+        """Show lines that the topology printed."""
 
-    def said(self, line: str, style: str = "") -> None:
-        """Show a line about what is going on."""
+    def said(self, lines: Sequence[str], style: str = "") -> None:
+        """Show lines about what is going on."""
 
 
 def make_screen(*, quiet: bool = False) -> Screen:
@@ -66,16 +66,18 @@ class LiveScreen(AbstractContextManager["LiveScreen"]):
         view = Group(Text(), headline(status), messages(status), components_table(self._console, status))
         self._live.update(view, refresh=True)
 
-    def printed(self, line: str) -> None:
+    def printed(self, lines: Sequence[str]) -> None:
         """Print above the view, or to wherever stdout goes."""
-        if self._is_stdout_here:
-            self._console.print(Text(line), soft_wrap=True)
+        if lines and self._is_stdout_here:
+            # At once, since each call draws the view anew.
+            self._console.print(Text("\n".join(lines)), soft_wrap=True)
         else:
-            print(line, flush=True)
+            _print(lines)
 
-    def said(self, line: str, style: str = "") -> None:
+    def said(self, lines: Sequence[str], style: str = "") -> None:
         """Print above the view."""
-        self._console.print(Text(line, style=style), soft_wrap=True)
+        if lines:
+            self._console.print(Text("\n".join(lines), style=style), soft_wrap=True)
 
 
 class PlainScreen(AbstractContextManager["PlainScreen"]):
@@ -103,10 +105,16 @@ class PlainScreen(AbstractContextManager["PlainScreen"]):
         )
         talk(f"{line}; {status['reason']}" if status["reason"] else line)
 
-    def printed(self, line: str) -> None:
+    def printed(self, lines: Sequence[str]) -> None:
         """Print to stdout."""
-        print(line, flush=True)
+        _print(lines)
 
-    def said(self, line: str, style: str = "") -> None:
+    def said(self, lines: Sequence[str], style: str = "") -> None:
         """Print to stderr."""
-        talk(line)
+        for line in lines:
+            talk(line)
+
+
+def _print(lines: Sequence[str]) -> None:
+    if lines:
+        print("\n".join(lines), flush=True)

@@ -45,6 +45,20 @@ def test_when_a_full_file_is_replaced_the_rest_of_it_comes_before_the_new_one(tm
         assert messages(files) == ["b", "c"]
 
 
+def test_a_reader_that_must_not_stay_long_takes_a_part_at_a_time_and_misses_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "worker-0.log"
+    path.write_text(line(1, "a") + line(2, "b") + line(3, "c"))
+    with LogFiles(tmp_path) as files:
+        first = [row["message"] for row in files.new_rows(most_bytes=100)]
+        path.rename(tmp_path / "worker-0.log.1")
+        path.write_text(line(4, "d"))
+        rest: list[str] = []
+        while rows := files.new_rows(most_bytes=100):
+            rest += [row["message"] for row in rows]
+    assert 0 < len(first) < 3
+    assert first + rest == ["a", "b", "c", "d"]
+
+
 def test_older_files_are_read_first_when_asked_for(tmp_path: Path) -> None:
     (tmp_path / "worker-0.log").write_text(line(3, "c"))
     (tmp_path / "worker-0.log.1").write_text(line(2, "b"))

@@ -7,7 +7,6 @@ from pathlib import Path
 import psutil
 import pytest
 
-from topo import BasicBolt, BasicCollector, IterableSpout, Topology, TopologyBuilder, Tuple
 from topo.launch.cluster import LocalCluster
 from topo.master.outcome import OutcomeKind
 from topo.testing.fixtures import cluster_of_its_own, local_cluster, processes_of
@@ -16,20 +15,6 @@ __all__ = ["local_cluster"]
 
 pytestmark = pytest.mark.integration
 DIAMOND = str(Path(__file__).parents[2] / "topologies" / "diamond.py")
-
-
-class Double(BasicBolt):
-    outputs = ("value",)
-
-    def execute(self, tup: Tuple, collector: BasicCollector) -> None:
-        collector.emit((2 * tup["value"],))
-
-
-def doubles(count: int) -> Topology:
-    builder = TopologyBuilder("doubles")
-    builder.set_spout("numbers", IterableSpout(range(count)))
-    builder.set_bolt("double", Double()).shuffle_grouping("numbers")
-    return builder.build()
 
 
 def test_a_topology_of_a_file_runs_to_its_end(local_cluster: LocalCluster) -> None:

@@ -5,22 +5,19 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import signal
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 from topo.api.topology import Topology
 from topo.errors import EnvironmentFault, UserError
 from topo.launch.jobs import end_leftovers, new_job, open_home, stored_job, working_folder
 from topo.launch.local import LocalLauncher
+from topo.launch.signals import ending_on_signals
 from topo.master.commands import RecordError
-from topo.master.events import DrainAsked, KillAsked
 from topo.master.outcome import Outcome, OutcomeKind
 from topo.runtime.client import AnswerTimeout, Client, Unreachable
 from topo.runtime.master import MasterShell
@@ -53,28 +50,8 @@ def run_foreground(
         end_leftovers(job.folder)
         if on_start is not None:
             on_start(job.folder)
-        shell = MasterShell(job, LocalLauncher(job.folder), on_progress, on_incident)
-        with _ending_on_signals(shell, job.plan.config.drain_timeout_s):
-            return shell.run()
-
-
-@contextlib.contextmanager
-def _ending_on_signals(shell: MasterShell, drain_timeout_s: float) -> Iterator[None]:
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    asked: list[int] = []
-
-    def end(signum: int, _frame: FrameType | None) -> None:
-        asked.append(signum)
-        shell.ask(DrainAsked(drain_timeout_s) if len(asked) == 1 else KillAsked())
-
-    before = {signum: signal.signal(signum, end) for signum in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for signum, handler in before.items():
-            signal.signal(signum, handler)
+        with ending_on_signals(job.plan.config.drain_timeout_s) as asked:
+            return MasterShell(job, LocalLauncher(job.folder), on_progress, on_incident, asked).run()
 
 
 def submit_background(

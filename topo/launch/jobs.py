@@ -15,16 +15,23 @@ import signal
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from topo.api.topology import Topology
 from topo.errors import EnvironmentFault, NotFound, TopologyError, UserError
+from topo.launch.local import WORKER_MODULE
 from topo.plan.physical import physical_plan
 from topo.plan.validation import problems_of
 from topo.runtime.code import load_topology
 from topo.runtime.code_copy import copy_code, parse_reference, pickle_topology
 from topo.runtime.master import Job
 from topo.runtime.state_folder import StateFolder, TopologyFolder, home_folder, remove_socket_folder, write_atomically
+
+if TYPE_CHECKING:
+    from psutil import Process
+
+_KILL_TIMEOUT_S = 5.0
+_LOOK_S = 0.01
 
 
 def open_home(home: Path | None) -> StateFolder:
@@ -59,23 +66,24 @@ def new_job(
     if problems := problems_of(original, config):
         raise TopologyError(problems)
     folder = open_home(home).create(name or original.name)
-    folder.lock().release()
-    copy = pickle_topology(original, folder.code) if reference is None else copy_code(reference, folder.code)
-    facts = {
-        "name": folder.name,
-        "given": original.name if reference is None else str(reference),
-        "reference": copy.reference,
-        "code_hash": copy.hash,
-        "parameters": dict(parameters),
-        "settings": {key: config.settings()[key] for key in settings},
-        "submitted_ms": int(time.time() * 1000),
-        "submitted_from": os.getcwd(),
-        "foreground": foreground,
-    }
-    _forget(folder)
-    job = _job(folder, facts, load_topology(copy.reference, parameters).topology)
-    facts["plan"] = json.loads(job.plan.to_json())
-    write_atomically(folder.topology, json.dumps(facts, default=str).encode())
+    with folder.lock():
+        copy = pickle_topology(original, folder.code) if reference is None else copy_code(reference, folder.code)
+        facts = {
+            "name": folder.name,
+            "given": original.name if reference is None else str(reference),
+            "reference": copy.reference,
+            "code_hash": copy.hash,
+            "parameters": json.loads(json.dumps(dict(parameters), default=str)),
+            "settings": {key: config.settings()[key] for key in settings},
+            "submitted_ms": int(time.time() * 1000),
+            "submitted_from": os.getcwd(),
+            "foreground": foreground,
+        }
+        job = _job(folder, facts, load_topology(copy.reference, facts["parameters"]).topology)
+        facts["plan"] = json.loads(job.plan.to_json())
+        end_leftovers(folder)
+        _forget(folder)
+        write_atomically(folder.topology, json.dumps(facts).encode())
     return job
 
 
@@ -109,21 +117,46 @@ def has_ended(folder: TopologyFolder) -> bool:
 
 
 def end_leftovers(folder: TopologyFolder) -> int:
-    """Kill workers of a master that is gone, remove its sockets; return how many there were. The caller holds the lock."""
-    ended = 0
-    for spec in folder.workers.glob("*.json"):
-        for process in Path("/proc").glob("[0-9]*"):
-            with contextlib.suppress(OSError, ValueError):
-                words = (process / "cmdline").read_bytes().split(b"\0")
-                if os.fsencode(spec) in words:
-                    os.kill(int(process.name), signal.SIGKILL)
-                    ended += 1
+    """End the workers of a master that is gone, wait until they are, and remove their files and sockets.
+
+    The caller holds the lock.
+
+    Returns:
+        How many there were.
+    """
+    start_files = {str(path) for path in folder.workers.glob("*.json")}
+    left = _workers_of(start_files) if start_files else []
+    for worker in left:
+        # With the processes that it has started: a worker leads a session of its own.
         with contextlib.suppress(OSError):
-            spec.unlink()
+            os.killpg(worker.pid, signal.SIGKILL)
+    until = time.monotonic() + _KILL_TIMEOUT_S
+    while any(map(_is_alive, left)) and time.monotonic() < until:
+        time.sleep(_LOOK_S)
+    for path in folder.workers.iterdir():
+        with contextlib.suppress(OSError):
+            path.unlink()
     with contextlib.suppress(OSError, ValueError, KeyError):
         endpoint = json.loads(folder.master.read_bytes())["client_endpoint"]
         remove_socket_folder(Path(endpoint.removeprefix("ipc://")).parent)
-    return ended
+    return len(left)
+
+
+def _workers_of(start_files: set[str]) -> list[Process]:
+    # Needed after a crash only, and slow to import.
+    import psutil
+
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            words = process.cmdline()
+            if WORKER_MODULE in words and not start_files.isdisjoint(words):
+                found.append(process)
+    return found
+
+
+def _is_alive(process: Process) -> bool:
+    return bool(process.is_running() and process.status() != "zombie")
 
 
 def _job(folder: TopologyFolder, facts: Mapping[str, Any], topology: Topology) -> Job:

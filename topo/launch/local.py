@@ -19,7 +19,8 @@ from topo.runtime.master import WorkerEnd, spec_path
 from topo.runtime.state_folder import TopologyFolder
 from topo.runtime.worker_spec import WorkerSpec
 
-WORKER_COMMAND = (sys.executable, "-P", "-m", "topo.runtime.process")
+WORKER_MODULE = "topo.runtime.process"
+WORKER_COMMAND = (sys.executable, "-P", "-m", WORKER_MODULE)
 """What a worker runs, before the path of its start file. `-P` keeps the working folder from shadowing installed packages."""
 
 _MAX_OUTPUT_BYTES = 4 * 1024 * 1024

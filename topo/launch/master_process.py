@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import json
 import logging
-import signal
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 from topo.errors import TopoError
 from topo.launch.jobs import end_leftovers, stored_job
 from topo.launch.local import LocalLauncher
-from topo.master.events import DrainAsked, KillAsked
+from topo.launch.signals import ending_on_signals
 from topo.runtime.master import MasterShell
 from topo.runtime.process import die_with
-from topo.runtime.state_folder import StateFolder, TopologyFolder, write_atomically
+from topo.runtime.state_folder import StateFolder, TopologyFolder, TopologyIsRunning, write_atomically
 
 _LOG = logging.getLogger("topo.master")
 
@@ -36,28 +36,23 @@ def main(arguments: list[str]) -> int:
     )
     try:
         with folder.lock():
-            return run_stored(folder)
+            return run_stored(folder, attached=len(arguments) > 2)
+    except TopologyIsRunning as error:
+        _LOG.error("%s", error)
+        return 1
     except TopoError as error:
         _LOG.error("the master cannot run: %s", error)
         write_failure(folder, str(error))
         return 1
 
 
-def run_stored(folder: TopologyFolder) -> int:
-    """Run to the end; the caller holds the lock."""
+def run_stored(folder: TopologyFolder, *, attached: bool) -> int:
+    """Run to the end; the caller holds the lock. Workers outlive this process unless it is `attached` to another one."""
     end_leftovers(folder)
     folder.summary.unlink(missing_ok=True)
-    job = stored_job(folder)
-    shell = MasterShell(job, LocalLauncher(folder))
-    asked: list[int] = []
-
-    def end(signum: int, _frame: object) -> None:
-        asked.append(signum)
-        shell.ask(DrainAsked(job.plan.config.drain_timeout_s) if len(asked) == 1 else KillAsked())
-
-    signal.signal(signal.SIGTERM, end)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    return shell.run().exit_code
+    job = replace(stored_job(folder), foreground=attached)
+    with ending_on_signals(job.plan.config.drain_timeout_s) as asked:
+        return MasterShell(job, LocalLauncher(folder), asked=asked).run().exit_code
 
 
 def write_failure(folder: TopologyFolder, reason: str) -> None:

@@ -160,7 +160,7 @@ class TopologyMaster:
             control.PositionReport: self._on_position,
             control.DeadLetter: self._on_dead_letter,
             control.Quiet: lambda _slot, message, now: self.quiescence.told(message, now),
-            control.Closed: lambda _slot, message, _now: self.ending.task_closed(message.task),
+            control.Closed: self._on_closed,
         }
 
     # -- the only way in -------------------------------------------------------------------------------------------------
@@ -306,6 +306,11 @@ class TopologyMaster:
         self._misdirected += len(message.tasks) - len(own)
         self.figures.heard(own, now)
 
+    def _on_closed(self, _slot: Slot, message: control.Closed, _now: float) -> None:
+        # A worker that was asked to end by itself has closed its tasks, and another life of them follows.
+        if self.ending.stage is Stage.CLOSING:
+            self.ending.task_closed(message.task)
+
     def _on_component_error(self, slot: Slot, message: control.ComponentError, _now: float) -> None:
         row = RecordError(
             kind=message.kind,
@@ -416,7 +421,7 @@ class TopologyMaster:
     def _left(self, slot: Slot, why: str) -> None:
         if self.ending.stage is Stage.CLOSING and not self.ending.has_closed(slot.tasks):
             self.recovery.record("WorkerLost", f"ended before its components had closed: {why}", slot)
-        self.figures.lost(slot.tasks)
+        self.figures.ended(slot.tasks)
         self.membership.gone(slot)
 
     def _finish(self, now: float) -> None:

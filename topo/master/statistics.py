@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from topo.api.metrics import HistogramSnapshot, MetricsSnapshot
 from topo.ids import TaskId
@@ -98,7 +99,18 @@ class TopologyStatistics:
                 book.samples.popleft()
 
     def lost(self, tasks: Iterable[TaskId]) -> None:
-        """The process of these tasks is gone: what comes next counts from zero."""
+        """The process of these tasks is gone: what comes next counts from zero.
+
+        What had failed there and had not been emitted again is for its source to deliver again, so nothing of it is final.
+        """
+        for task in tasks:
+            live = self._books[task].live
+            counters = {**live.counters, "finally_failed": 0} if "finally_failed" in live.counters else live.counters
+            self._books[task].live = replace(live, counters=counters)
+        self.ended(tasks)
+
+    def ended(self, tasks: Iterable[TaskId]) -> None:
+        """The process of these tasks has ended in its time: its counts are kept."""
         for task in tasks:
             book = self._books[task]
             book.lost, book.live = book.live.after(book.lost), _NONE

@@ -221,6 +221,18 @@ def _files_of(root: Path) -> Iterator[Path]:
                 yield path
 
 
+def origin_of_copy(reference: str, folder: Path) -> tuple[str, str] | None:
+    """Return the folder below `folder` that holds the referenced copy, and the one it was copied from; None for no copy."""
+    target = Path(parse_reference(reference).target)
+    if not target.is_relative_to(folder) or target.suffix == PICKLE:
+        return None
+    root = folder / target.relative_to(folder).parts[0]
+    try:
+        return str(root), (root / ORIGIN).read_text()
+    except OSError:
+        return None
+
+
 def hash_of_code(file: Path) -> str:
     """The hash of a file, or of all Python files of the package that holds it; of an installed package, the file alone."""
     root = file if is_installed(file) else package_of(file) or file

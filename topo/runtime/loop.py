@@ -16,7 +16,7 @@ from topo.config import TopologyConfig
 from topo.errors import FrameError
 from topo.ids import TaskId
 from topo.plan.physical import PhysicalPlan
-from topo.runtime.transport.base import Outlet, Transport
+from topo.runtime.transport.base import MAX_LINK_MESSAGE, Outlet, Transport
 from topo.task.commands import SendFrame
 from topo.task.events import Inbox
 from topo.task.worker import EXIT_ORPHANED, Exit, Worker
@@ -28,6 +28,8 @@ LINK = "link"
 """The inbox of messages from the master."""
 READ_AT_ONCE = 32
 """Frames taken from one inbox before the others have their turn."""
+FINISH_S = 1.0
+"""Time that a worker which is asked to end has for what it has read."""
 HELD_PAUSE_S = 0.005
 """Sleep while a data inbox is full of frames of an epoch that this worker has yet to adopt."""
 
@@ -130,10 +132,15 @@ class Loop:
         self._to_master: deque[bytes] = deque()
         self._beat_at = self.turned_at
         self._heard_at = self.turned_at
+        self._is_to_finish = False
 
     def tell(self, message: control.FromWorker) -> None:
         """Send a message to the master as soon as it can be reached."""
-        self._to_master.append(control.encode(message))
+        data = control.encode(message)
+        if len(data) > MAX_LINK_MESSAGE:
+            _LOG.error("a %s of %d bytes is too long for the master; shortened", type(message).__name__, len(data))
+            data = control.encode(control.shortened(message))
+        self._to_master.append(data)
 
     def run(self) -> Exit:
         """Work until the worker has to exit; return why."""
@@ -159,7 +166,8 @@ class Loop:
         return self._clock()
 
     def stop(self, exit_: Exit) -> None:
-        """Ask the loop to end; for signal handlers."""
+        """Ask the loop to finish what it has read and to end; for signal handlers."""
+        self._is_to_finish = self.worker.exit is None
         self.worker.exit = self.worker.exit or exit_
         self._transport.wake()
 
@@ -202,7 +210,7 @@ class Loop:
     def _told(self, data: bytes, now: float) -> None:
         self._heard_at = now
         try:
-            message = control.decode_from_master(data)
+            message = control.decode_from_master(data, MAX_LINK_MESSAGE)
         except FrameError as error:
             _LOG.error("the master sent %s", error)
             return
@@ -215,20 +223,37 @@ class Loop:
             if isinstance(command, SendFrame):
                 self._connections.send(command)
             else:
-                self._to_master.append(control.encode(command.message))
+                self.tell(command.message)
         to_master = self._to_master
         while to_master and self._transport.send(self._master, to_master[0]):
             to_master.popleft()
 
     def _beat(self, now: float) -> None:
         self._beat_at = now + self._config.heartbeat_s
-        self._to_master.append(control.encode(self.worker.heartbeat(self._busy_in())))
+        self.tell(self.worker.heartbeat(self._busy_in()))
         if now - self._heard_at > self._config.master_timeout_s:
             why = f"no master was heard of for {self._config.master_timeout_s:g} s"
             self.worker.exit = self.worker.exit or Exit(EXIT_ORPHANED, why)
 
     def _leave(self, exit_: Exit) -> Exit:
         """Send the last figures, and what is still to be said."""
+        if self._is_to_finish:
+            self._finish()
         self._beat(self._clock())
         self._perform()
         return exit_
+
+    def _finish(self) -> None:
+        """Work off what has been read, close the components, and let everything out: whoever gets it need not get it again."""
+        worker, now = self.worker, self._clock()
+        until = now + FINISH_S
+        worker.told(control.Deactivate(), now)
+        while worker.has_work and now < until:
+            worker.run(now)
+            self._perform()
+            self._transport.wait(0.0)
+            self._connections.send_again()
+            now = self._clock()
+        worker.idle(now)
+        worker.told(control.Close(worker.epoch, drain=True), now)
+        self._perform()

@@ -11,8 +11,9 @@ import json
 import logging
 import os
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -32,6 +33,7 @@ from topo.master.commands import (
     StoreDeadLetters,
     StorePositions,
 )
+from topo.master.ending import Stage
 from topo.master.events import (
     ActivateAsked,
     DeactivateAsked,
@@ -52,9 +54,11 @@ from topo.master.master import TopologyMaster
 from topo.master.outcome import Outcome
 from topo.master.positions import SpoutProgress
 from topo.plan.physical import PhysicalPlan
+from topo.runtime.code_copy import origin_of_copy
 from topo.runtime.control_link import ControlLink
 from topo.runtime.crash_notes import read_note
 from topo.runtime.state_folder import TopologyFolder, append_lines, make_socket_folder, remove_socket_folder, write_atomically
+from topo.runtime.transport.base import MAX_LINK_MESSAGE
 from topo.runtime.transport.security import KeyPair
 from topo.runtime.transport.zmq import new_key_pair
 from topo.runtime.worker_spec import WorkerSpec, parse_identity
@@ -66,8 +70,11 @@ _LOG = logging.getLogger(__name__)
 LONGEST_SLEEP_S = 0.5
 LAST_WORDS_S = 0.05
 """The end of a process may be seen before what it said last, its final figures among it, has been read."""
+RETRY_S = 0.5
+"""Wait before something that could not be written is tried again."""
 PROGRESS_S = 0.25
 """How often whoever watches is told how it goes."""
+_MOST_UNSAVED = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +138,7 @@ class MasterShell:
         launcher: where workers come from.
         on_progress: called now and then with the status, in this thread.
         on_incident: called with each error as it is recorded.
+        asked: where signal handlers put what they want; read in each turn.
     """
 
     def __init__(
@@ -139,6 +147,7 @@ class MasterShell:
         launcher: Launcher,
         on_progress: Watcher | None = None,
         on_incident: Incident | None = None,
+        asked: list[Event] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._job = job
@@ -157,13 +166,17 @@ class MasterShell:
         self.master = TopologyMaster(
             job.plan, self.digest, new_incarnation, _read_record(job.folder.master), self._progress, self._codec
         )
-        self._asked: list[Event] = []
+        self._asked: list[Event] = [] if asked is None else asked
         self._outcome: Outcome | None = None
         self._started_ms = int(time.time() * 1000)
         self._alive_at = 0.0
         self._told_at = 0.0
         self._ended: list[tuple[WorkerEnd, float]] = []
-        self._letters = 0
+        self._to_do: deque[Command] = deque()
+        self._retry_at = 0.0
+        self._unsaved: deque[bytes] = deque(maxlen=_MOST_UNSAVED)
+        """Rows of errors that the disk had no room for."""
+        self._copied_from = origin_of_copy(job.reference, job.folder.code)
 
     def run(self) -> Outcome:
         """Run the topology to its end, and return how it ended."""
@@ -198,6 +211,7 @@ class MasterShell:
         deadlines = [self._alive_at, *(at for _, at in self._ended[:1]), *([deadline] if deadline is not None else [])]
         until = min(now + LONGEST_SLEEP_S, *deadlines)
         self.link.wait(0 if self._asked else max(0.0, until - now), self._launcher.descriptors())
+        self._work_off(self._clock())
         while self._asked:
             self._handle(self._asked.pop(0))
         for identity, data in self.link.from_workers():
@@ -222,8 +236,23 @@ class MasterShell:
             self._on_progress(self.status())
 
     def _handle(self, event: Event) -> None:
-        for command in self.master.handle(event, self._clock()):
-            self._perform(command)
+        now = self._clock()
+        self._to_do.extend(self.master.handle(event, now))
+        self._work_off(now)
+
+    def _work_off(self, now: float) -> None:
+        """Perform commands in order. One that must be on disk and cannot be written holds up those behind it."""
+        while self._to_do and now >= self._retry_at:
+            try:
+                self._perform(self._to_do[0])
+            except EnvironmentFault as error:
+                if self.master.ending.stage is Stage.SERVING:
+                    self._retry_at = now + RETRY_S
+                    self._record(RecordError("StateNotStored", f"{error}; the topology stands still until it can be written"))
+                    return
+                # Nobody begins anything on the strength of it any more.
+                self._record(RecordError("StateNotStored", str(error)))
+            self._to_do.popleft()
 
     # -- what arrives ----------------------------------------------------------------------------------------------------
 
@@ -233,7 +262,7 @@ class MasterShell:
             _LOG.warning("dropped a message of %r, which is no worker", identity)
             return
         try:
-            message = control.decode_from_worker(data, 16 * control.MAX_CONTROL)
+            message = control.decode_from_worker(data, MAX_LINK_MESSAGE)
         except FrameError as error:
             _LOG.warning("worker %s sent %s", who[0], error)
             return
@@ -366,7 +395,6 @@ class MasterShell:
             # Not confirmed, so the spout keeps the messages and tells of them again.
             self._record(RecordError("DeadLettersNotStored", str(error)))
             return
-        self._letters += len(rows)
         self._asked.append(DeadLettersWritten(command.worker, command.incarnation, command.letters))
 
     def _letter_row(self, letter: control.DeadLetter) -> bytes:
@@ -383,6 +411,10 @@ class MasterShell:
         return json.dumps(row, default=repr).encode()
 
     def _record(self, error: RecordError) -> None:
+        if self._copied_from is not None:
+            # What is said of the copy that runs is said of the user's own file.
+            texts = {name: getattr(error, name).replace(*self._copied_from) for name in ("file", "message", "traceback")}
+            error = replace(error, **texts)
         row = {
             "at_ms": error.at_ms or int(time.time() * 1000),
             "kind": error.kind,
@@ -395,8 +427,10 @@ class MasterShell:
             "count": error.count,
             "traceback": error.traceback,
         }
+        self._unsaved.append(json.dumps(row).encode())
         with contextlib.suppress(EnvironmentFault):
-            append_lines(self._job.folder.errors, [json.dumps(row).encode()])
+            append_lines(self._job.folder.errors, self._unsaved)
+            self._unsaved.clear()
         if self._on_incident is not None:
             self._on_incident(error)
 

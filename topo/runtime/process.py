@@ -61,6 +61,9 @@ def main(arguments: list[str]) -> int:
         print(f"worker {spec.worker} cannot start: {error}", file=sys.__stderr__)
         return EXIT_BAD_START
     _LOG.info("worker %s ends: %s", spec.worker, exit_.why)
+    if exit_.code:
+        # The launcher tells the last line with the exit code.
+        print(exit_.why, file=sys.__stderr__)
     log.close()
     return exit_.code
 

@@ -8,18 +8,18 @@ raises owes a FAIL instead, and what it emitted is discarded.
 from __future__ import annotations
 
 from abc import abstractmethod
-from array import array
-from itertools import pairwise
+from collections.abc import Sequence
 from typing import Any
 
 from topo.api.bolt import BasicBolt, Bolt
 from topo.api.metrics import Histogram
 from topo.api.streams import DEFAULT_STREAM, SYSTEM_COMPONENT, TICK_STREAM
 from topo.api.tuples import Origin, Tuple
-from topo.errors import FrameError, FrameworkBug
+from topo.errors import EmitError, FrameError, FrameworkBug
 from topo.ids import TaskId
 from topo.operators.watermarks import InputStatus, WatermarkCombiner
 from topo.task.base import Ports, Task, TaskSetup, unexpected
+from topo.task.batch import Batch
 from topo.task.collectors import AnchoringCollector, BoltCollector, Emitter, StreamRows, TrackedTuple, TupleState
 from topo.task.emission_time import EmissionTime
 from topo.task.events import RoutesChanged
@@ -39,45 +39,35 @@ from topo.wire.frames import (
 )
 
 
-class Batch:
-    """A frame of input while it is worked on, slice by slice."""
-
-    __slots__ = ("anchoring", "count", "done", "edges", "origin", "roots", "rows", "stamps")
-
-    def __init__(self, frame: Frame, rows: list[tuple[Any, ...]], origin: Origin) -> None:
-        self.rows = rows
-        self.origin = origin
-        self.count = len(rows)
-        self.done = 0
-        self.anchoring = frame.anchoring
-        self.stamps: list[int | None] | None = frame.timestamp_list() if frame.timestamps else None
-        flat_roots, flat_edges = frame.root_list(), frame.edge_list()
-        if frame.anchoring is Anchoring.MULTI:
-            starts = [0]
-            for count in frame.count_list():
-                starts.append(starts[-1] + count)
-            self.roots: list[Any] = [tuple(flat_roots[a:b]) for a, b in pairwise(starts)]
-            self.edges: list[Any] = [tuple(flat_edges[a:b]) for a, b in pairwise(starts)]
+def fold(acks: dict[int, int], roots: Sequence[int], values: Sequence[int]) -> None:
+    """XOR values into `acks` by root. Tuples of one message mostly come in a row: runs are folded before they are looked up."""
+    get = acks.get
+    last = value = 0
+    for root, edge in zip(roots, values, strict=True):
+        if root == last:
+            value ^= edge
         else:
-            self.roots, self.edges = flat_roots, flat_edges
-
-    def roots_of(self, first: int, last: int) -> bytes:
-        """Return the roots of some of the tuples as packed words."""
-        if self.anchoring is Anchoring.MULTI:
-            return pack_words([root for roots in self.roots[first:last] for root in roots])
-        return array("Q", self.roots[first:last]).tobytes()
-
-    def ids_at(self, index: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Return the roots and edges of one tuple."""
-        if self.anchoring is Anchoring.MULTI:
-            return self.roots[index], self.edges[index]
-        if self.anchoring is Anchoring.SINGLE:
-            return (self.roots[index],), (self.edges[index],)
-        return (), ()
+            if last:
+                acks[last] = get(last, 0) ^ value
+            last, value = root, edge
+    if last:
+        acks[last] = get(last, 0) ^ value
 
 
 class BoltTask(Task):
     """What both kinds of bolt share: origins, ticks, the end of input, values owed to ackers."""
+
+    ACCEPTS = frozenset(
+        (
+            FrameKind.OPEN,
+            FrameKind.DATA,
+            FrameKind.END,
+            FrameKind.WATERMARK,
+            FrameKind.IDLE,
+            FrameKind.ACTIVE,
+            FrameKind.BARRIER,
+        )
+    )
 
     def __init__(self, setup: TaskSetup, ports: Ports) -> None:
         super().__init__(setup, ports)
@@ -128,24 +118,28 @@ class BoltTask(Task):
     @abstractmethod
     def _user(self) -> Bolt | BasicBolt: ...
 
+    @abstractmethod
+    def _user_prepare(self) -> None: ...
+
     # -- life ------------------------------------------------------------------------------------------------------------
 
     def _epoch_begins(self, now: float) -> None:
         self._time = WatermarkCombiner([sender for sender in self.inputs if sender not in self._ackers])
         self._emission_time.reset(now)
 
+    def _open(self, event: RoutesChanged, now: float) -> None:
+        if self.config.tick_interval_s:
+            self._tick_at = now + self.config.tick_interval_s
+        self._user_prepare()
+
     def _reset(self, event: RoutesChanged, now: float) -> None:
-        first = self._tick_at is None and self.config.tick_interval_s is not None
         self._batch = None
         self._acks.clear()
         self._fails.clear()
         self._touches.clear()
         self._owing_since = None
         self._ended_in_epoch = False
-        if first and self.config.tick_interval_s:
-            self._tick_at = now + self.config.tick_interval_s
-        if self.epoch > 1:
-            self._guard(self._user.on_reset, now)
+        self._guard(self._user.on_reset, now)
 
     def _guard(self, call: Any, now: float) -> None:
         try:
@@ -169,8 +163,11 @@ class BoltTask(Task):
         super()._run_due(now)
         if self._owing_since is not None and now >= self._owing_since + self.config.flush_interval_s:
             self._flush(now)
-        if self._tick_at is not None and now >= self._tick_at and self.config.tick_interval_s:
-            self._tick_at = max(self._tick_at + self.config.tick_interval_s, now)
+        interval = self.config.tick_interval_s
+        if self._tick_at is not None and interval and now >= self._tick_at:
+            self._tick_at += interval
+            if self._tick_at <= now:
+                self._tick_at = now + interval
             tick = Tuple((), self._tick)
             self._run_untracked(lambda: self._user_tick(tick), now)
             self._flush_when_due(now)
@@ -252,25 +249,23 @@ class BoltTask(Task):
         batch = self._batch
         if batch is None:
             try:
-                rows = frame.decode_rows(self.ports.codec)
+                origin, rows = self._origin(frame), frame.decode_rows(self.ports.codec)
             except FrameError as error:
                 self.counters.malformed_frames += 1
                 self._fails.update(dict.fromkeys(frame.root_list()))
                 self._record_error(error, now)
                 return True
-            batch = self._batch = Batch(frame, rows, self._origin(frame))
+            batch = self._batch = Batch(frame, rows, origin)
         first = batch.done
         last = batch.done = min(batch.count, first + self._pace.size)
         hand, clock = self.ports.in_hand, self.ports.clock
-        hand.hold(self.id, batch.roots_of(first, last) if batch.roots else b"")
+        hand.hold(self.id, batch.packed_roots(first, last))
         began = clock()
-        try:
-            self._run(batch, first, last, now)
-        finally:
-            hand.release()
-            # The frame is done only when its last slice is; a crash before leaves it unconfirmed.
-            if batch.done >= batch.count:
-                self._batch = None
+        # An exception that leaves here ends the process, and then the note says what was in hand.
+        self._run(batch, first, last, now)
+        hand.release()
+        if last == batch.count:
+            self._batch = None
         seconds = clock() - began
         count = last - first
         self._pace.note(count, seconds)
@@ -278,7 +273,7 @@ class BoltTask(Task):
         self.counters.busy_s += seconds
         self._execute_latency.record(seconds / count, count)
         self._flush_when_due(now + seconds)
-        return batch.done >= batch.count
+        return last == batch.count
 
     def _origin(self, frame: Frame) -> Origin:
         key = (frame.sender, frame.stream)
@@ -287,7 +282,7 @@ class BoltTask(Task):
             component = self.plan.task(TaskId(frame.sender)).component
             streams = self.plan.streams(component)
             if frame.stream >= len(streams):
-                raise FrameworkBug(f"{frame!r} is of a stream that {component!r} does not have")
+                raise FrameError(f"{frame!r} is of a stream that {component!r} does not have")
             stream = streams[frame.stream]
             origin = self._origins[key] = Origin(component, frame.sender, stream.name, stream.fields)
         return origin
@@ -402,7 +397,7 @@ class BasicBoltTask(BoltTask):
     def _emitter(self) -> Emitter:
         return self._collector
 
-    def _open(self, event: RoutesChanged, now: float) -> None:
+    def _user_prepare(self) -> None:
         self._bolt.prepare(self.context)
 
     def _user_tick(self, tup: Tuple) -> None:
@@ -413,42 +408,55 @@ class BasicBoltTask(BoltTask):
 
     def _execute(self, batch: Batch, first: int, last: int) -> dict[int, Exception]:
         """Call `execute` for each tuple. Returns what was raised, by the tuple's index from `first`."""
-        collector, origin = self._collector, batch.origin
+        collector, origin, most = self._collector, batch.origin, self.config.max_task_emit
         execute, new = self._bolt.execute, Tuple.__new__
         streams = collector.streams
-        stamps = batch.stamps
         failures: dict[int, Exception] = {}
         only = streams[0] if len(streams) == 1 else None
-        rows = only.rows if only is not None else []
-        note_end = only.ends.append if only is not None else None
-        for index, values in enumerate(batch.rows[first:last]):
+        rows, ends = ([], []) if only is None else (only.rows, only.ends)
+        suspicious = most
+        for index, (values, stamp) in enumerate(batch.inputs(first, last)):
             tup = new(Tuple)
             tup.values = values
             tup.origin = origin
-            tup.timestamp = None if stamps is None else stamps[first + index]
+            tup.timestamp = stamp
             try:
                 execute(tup, collector)
+                if len(rows) > suspicious:
+                    # No call can have emitted too much before the batch has; from here on look again after as much.
+                    collector.check_emitted(len(rows) - (ends[-1] if ends else 0), most)
+                    suspicious = len(rows) + most
             except Exception as error:
                 failures[index] = error
-                for stream in streams:
-                    stream.truncate(stream.ends[-1] if stream.ends else 0)
-            if note_end is not None:
-                note_end(len(rows))
-            else:
-                for stream in streams:
-                    stream.ends.append(len(stream.rows))
+                collector.truncate()
+            if only is not None:
+                ends.append(len(rows))
+            elif streams:
+                self._note_ends(index, failures)
         return failures
+
+    def _note_ends(self, index: int, failures: dict[int, Exception]) -> None:
+        """Note how far each of several streams has come with an input."""
+        collector = self._collector
+        before = sum([stream.ends[-1] for stream in collector.streams if stream.ends])
+        try:
+            collector.check_emitted(collector.count() - before, self.config.max_task_emit)
+        except EmitError as error:
+            failures[index] = error
+            collector.truncate()
+        for stream in collector.streams:
+            stream.ends.append(len(stream.rows))
 
     def _run(self, batch: Batch, first: int, last: int, now: float) -> None:
         failures = self._execute(batch, first, last)
         if batch.anchoring is Anchoring.MULTI:
-            self._route_multi(batch, first, last)
+            self._route_multi(batch, first, last, failures)
         elif batch.anchoring is Anchoring.SINGLE:
             self._route_single(batch, first, last, failures)
         else:
             for stream in self._collector.streams:
                 if stream.rows:
-                    inherited = batch.stamps[first:last] if batch.stamps else None
+                    inherited = batch.stamps_of(first, last)
                     self.counters.emitted += len(stream.rows)
                     stamps = self._stamps(stream, inherited, stream.ends)
                     self.counters.transferred += self._router.untracked(stream, stamps, self._report_row)
@@ -464,7 +472,7 @@ class BasicBoltTask(BoltTask):
         for stream in self._collector.streams:
             if stream.rows:
                 ends = stream.ends
-                inherited = batch.stamps[first:last] if batch.stamps else None
+                inherited = batch.stamps_of(first, last)
                 stamps = self._stamps(stream, inherited, ends)
 
                 def reject(row: int, error: Exception, ends: list[int] = ends) -> None:
@@ -472,21 +480,18 @@ class BasicBoltTask(BoltTask):
 
                 self.counters.emitted += len(stream.rows)
                 self.counters.transferred += self._router.single(stream, roots, owed, ends, stamps, reject)
-        acks = self._acks
-        get = acks.get
         if failures:
             keep = [index for index in range(last - first) if index not in failures]
             roots, owed = [roots[i] for i in keep], [owed[i] for i in keep]
-        for root, value in zip(roots, owed, strict=True):
-            acks[root] = get(root, 0) ^ value
+        fold(self._acks, roots, owed)
 
-    def _route_multi(self, batch: Batch, first: int, last: int) -> None:
+    def _route_multi(self, batch: Batch, first: int, last: int, failures: dict[int, Exception]) -> None:
         """Route a batch whose tuples have several roots, as a bolt that anchors by itself would."""
         inputs = [TrackedTuple.made(batch.rows[i], batch.origin, None, self.epoch, *batch.ids_at(i)) for i in range(first, last)]
         for stream in self._collector.streams:
             if stream.rows:
                 owners = owners_of(stream.ends)
-                inherited = batch.stamps[first:last] if batch.stamps else None
+                inherited = batch.stamps_of(first, last)
                 stamps = self._stamps(stream, inherited, stream.ends)
 
                 def reject(row: int, error: Exception, owners: list[int] = owners) -> None:
@@ -496,9 +501,10 @@ class BasicBoltTask(BoltTask):
                 self.counters.emitted += len(stream.rows)
                 anchors = [(inputs[owner],) for owner in owners]
                 self.counters.transferred += self._router.anchored(stream, anchors, self.epoch, stamps, reject)
-        for tup in inputs:
-            for root, edge in zip(tup.roots, tup.edges, strict=True):
-                self._acks[root] = self._acks.get(root, 0) ^ edge ^ tup.out
+        for index, tup in enumerate(inputs):
+            if index not in failures:
+                for root, edge in zip(tup.roots, tup.edges, strict=True):
+                    self._acks[root] = self._acks.get(root, 0) ^ edge ^ tup.out
 
     def _reject_row(self, root: int, error: Exception) -> None:
         self._fails[root] = None
@@ -514,6 +520,7 @@ class BasicBoltTask(BoltTask):
     def _run_untracked(self, call: Any, now: float) -> None:
         try:
             call()
+            self._collector.check_emitted(self._collector.count(), self.config.max_task_emit)
         except Exception as error:
             self._clear()
             self._user_error(error, now)
@@ -543,6 +550,7 @@ class AnchoringTask(BoltTask):
         mark = self._collector.mark()
         try:
             call()
+            self._collector.check_emitted(self._collector.count() - mark.emitted, self.config.max_task_emit)
         except Exception as error:
             self._collector.roll_back(mark, None)
             self._settle(now)
@@ -558,7 +566,9 @@ class AnchoringTask(BoltTask):
                 stamps = self._stamps(stream, None, [])
 
                 def reject(row: int, error: Exception, anchors: list[tuple[TrackedTuple, ...]] = anchors) -> None:
-                    self._fails.update({root: None for anchor in anchors[row] for root in anchor.roots})
+                    for anchor in anchors[row]:
+                        if anchor.epoch == self.epoch:
+                            self._fails.update(dict.fromkeys(anchor.roots))
                     self._record_error(error, now)
 
                 self.counters.emitted += len(stream.rows)
@@ -597,12 +607,11 @@ class TrackingBoltTask(AnchoringTask):
     def _user(self) -> Bolt:
         return self._bolt
 
-    def _open(self, event: RoutesChanged, now: float) -> None:
+    def _user_prepare(self) -> None:
         self._bolt.prepare(self.context, self._collector)
 
-    def _reset(self, event: RoutesChanged, now: float) -> None:
-        self._collector.clear()
-        super()._reset(event, now)
+    def _edges_are_open(self, now: float) -> None:
+        # What prepare or on_reset has emitted.
         self._settle(now)
 
     def _user_tick(self, tup: Tuple) -> None:
@@ -613,15 +622,13 @@ class TrackingBoltTask(AnchoringTask):
 
     def _run(self, batch: Batch, first: int, last: int, now: float) -> None:
         collector, execute, epoch, origin = self._collector, self._bolt.execute, self.epoch, batch.origin
-        stamps = batch.stamps
         errors: list[Exception] = []
-        for index in range(first, last):
-            roots, edges = batch.ids_at(index)
-            stamp = None if stamps is None else stamps[index]
-            tup = TrackedTuple.made(batch.rows[index], origin, stamp, epoch, roots, edges)
+        for index, (values, stamp) in enumerate(batch.inputs(first, last), first):
+            tup = TrackedTuple.made(values, origin, stamp, epoch, *batch.ids_at(index))
             mark = collector.mark()
             try:
                 execute(tup)
+                collector.check_emitted(collector.count() - mark.emitted, self.config.max_task_emit)
             except Exception as error:
                 collector.roll_back(mark, tup)
                 errors.append(error)

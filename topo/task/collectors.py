@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from difflib import get_close_matches
-from typing import Any, TypeGuard
+from typing import Any, NamedTuple, TypeGuard
 
 from topo.api.bolt import Anchors
 from topo.api.streams import DEFAULT_STREAM, StreamDeclaration
@@ -74,6 +74,18 @@ class Emitter:
         """Show an error to whoever watches the topology; nothing fails by it."""
         self._report(error)
 
+    def count(self) -> int:
+        """How many rows there are, over all streams."""
+        return sum([len(stream.rows) for stream in self.streams])
+
+    def check_emitted(self, count: int, most: int) -> None:
+        """Raise EmitError when one call has emitted more than `most` rows."""
+        if count > most:
+            raise EmitError(
+                f"component {self.component!r} emitted {count} tuples in one call; at most {most} are allowed "
+                "(setting max_task_emit): emit them over several calls"
+            )
+
     def stream(self, name: str, values: Any, *, direct: bool) -> StreamRows:
         """Return the stream that `values` may be emitted on. Raises EmitError with the fix otherwise."""
         stream = self._by_name.get(name)
@@ -137,6 +149,11 @@ class AnchoringCollector(Emitter):
         """Emit one tuple of a direct stream to the task with that id."""
         self._append(values, stream, timestamp, task)
 
+    def truncate(self) -> None:
+        """Discard what was emitted since the last input whose end was noted."""
+        for rows in self.streams:
+            rows.truncate(rows.ends[-1] if rows.ends else 0)
+
 
 class TupleState:
     """States of an input of a `Bolt`, in `TrackedTuple.state`."""
@@ -180,6 +197,14 @@ class TrackedTuple(Tuple):
         tup.out = 0
         tup.state = TupleState.OPEN
         return tup
+
+
+class Mark(NamedTuple):
+    """How far a bolt had come before a call: rows by stream, rows in all, acks."""
+
+    rows: list[int]
+    emitted: int
+    acked: int
 
 
 class BoltCollector(Emitter):
@@ -274,21 +299,21 @@ class BoltCollector(Emitter):
         tup.state = state
         return True
 
-    def mark(self) -> tuple[list[int], int, int]:
+    def mark(self) -> Mark:
         """Remember this moment for `roll_back`."""
-        return [len(stream.rows) for stream in self.streams], len(self.acked), len(self.failed)
+        rows = [len(stream.rows) for stream in self.streams]
+        return Mark(rows, sum(rows), len(self.acked))
 
-    def roll_back(self, mark: tuple[list[int], int, int], culprit: TrackedTuple | None) -> None:
+    def roll_back(self, mark: Mark, culprit: TrackedTuple | None) -> None:
         """Discard what a call that raised has emitted, and fail the inputs it acked together with its own input.
 
         An ack that stands while what was emitted before it is gone would complete a tree too early.
         """
-        rows, acked, _ = mark
-        for stream, anchors, count in zip(self.streams, self.anchors, rows, strict=True):
+        for stream, anchors, count in zip(self.streams, self.anchors, mark.rows, strict=True):
             stream.truncate(count)
             del anchors[count:]
-        undone = self.acked[acked:]
-        del self.acked[acked:]
+        undone = self.acked[mark.acked :]
+        del self.acked[mark.acked :]
         for tup in undone:
             tup.state = TupleState.FAILED
         self.failed.extend(undone)
@@ -357,10 +382,6 @@ class MessageCollector(Emitter):
     def end_of_input(self) -> None:
         """Say that the source has no more."""
         self.ended = True
-
-    def count(self) -> int:
-        """How many rows the batch has, over all streams."""
-        return sum([len(stream.rows) for stream in self.streams])
 
     def roll_back(self, rows: list[int]) -> None:
         """Discard what a call that raised has emitted."""

@@ -29,7 +29,8 @@ from topo.operators.process import ProcessOperator
 from topo.operators.window_builder import build_window_operator
 from topo.operators.windowing import WindowOperator
 from topo.task.base import Ports, TaskSetup, unexpected
-from topo.task.bolt_task import AnchoringTask, Batch
+from topo.task.batch import Batch
+from topo.task.bolt_task import AnchoringTask
 from topo.task.collectors import BoltCollector, TrackedTuple
 from topo.task.events import RoutesChanged
 from topo.task.flow_control import EdgeStatus, InEdge
@@ -123,7 +124,7 @@ class OperatorTask(AnchoringTask):
         self._operator = self._make_operator()
         self._start_operator()
 
-    def _open(self, event: RoutesChanged, now: float) -> None:
+    def _user_prepare(self) -> None:
         self._start_operator()
 
     def _reset(self, event: RoutesChanged, now: float) -> None:
@@ -236,6 +237,8 @@ class ProcessTask(OperatorTask):
 
 class WindowTask(OperatorTask):
     """Runs a `WindowBolt`."""
+
+    ACCEPTS = OperatorTask.ACCEPTS | {FrameKind.ACKED, FrameKind.FAILED, FrameKind.TOUCHED}
 
     def __init__(self, setup: TaskSetup, ports: Ports) -> None:
         self.ledger = PaneLedger(ports.ids)
@@ -477,11 +480,11 @@ class AsyncTask(OperatorTask):
             raise FrameworkBug("no event loop was given to the tasks")
         return AsyncWaitOperator(_Calls(bolt, self.ports.run_async), bolt.settings, self)
 
-    def _open(self, event: RoutesChanged, now: float) -> None:
+    def _user_prepare(self) -> None:
         bolt = self.component
         assert isinstance(bolt, AsyncBolt) and self.ports.run_async is not None
         self.ports.run_async(bolt.open(self.context), self._opened_user)
-        super()._open(event, now)
+        super()._user_prepare()
 
     def _opened_user(self, _result: Any, error: BaseException | None) -> None:
         if error is not None:

@@ -249,6 +249,16 @@ FromTask = TaskReady | EdgeLost | ComponentError | PositionReport | DeadLetter |
 FromWorker = Register | Heartbeat | Stuck | FromTask
 FromMaster = Routes | Go | Activate | Deactivate | Drain | Probe | DeadLettersStored | Close | Alive | Stop
 
+def shortened(message: FromWorker) -> FromWorker:
+    """Return what can be said of a message that is too long to be sent: without figures, or without values."""
+    if isinstance(message, Heartbeat):
+        return msgspec.structs.replace(message, tasks={})
+    if isinstance(message, DeadLetter):
+        remark = f"left out: {len(message.values)} bytes are too many to keep"
+        return msgspec.structs.replace(message, values=msgspec.msgpack.encode(remark))
+    return message
+
+
 encode = msgspec.msgpack.Encoder().encode
 """Return a control message as bytes."""
 

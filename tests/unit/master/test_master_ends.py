@@ -285,3 +285,17 @@ def test_figures_that_arrive_while_closing_are_in_the_outcome() -> None:
     (finished,) = close(play)
     assert isinstance(finished, Finished)
     assert finished.outcome.finally_failed == 1
+
+
+def test_what_a_lost_worker_had_not_emitted_again_is_not_final() -> None:
+    play = running()
+    play.beat(0, finally_failed=2, acked=3)
+    play.replace(0)
+    play.all_ready()
+    all_end(play)
+    play.answer_probe(1)
+    play.answer_probe(2)
+    (finished,) = close(play)
+    assert isinstance(finished, Finished)
+    assert (finished.outcome.kind, finished.outcome.finally_failed) == (OutcomeKind.DONE, 0)
+    assert play.master.figures.of(LINES).counters == {"finally_failed": 0, "acked": 3}

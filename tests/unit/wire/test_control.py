@@ -10,6 +10,7 @@ from topo.errors import FrameError
 from topo.wire import control
 from topo.wire.control import (
     Activate,
+    Alive,
     Close,
     Closed,
     ComponentError,
@@ -35,6 +36,7 @@ from topo.wire.control import (
     TaskReady,
     TaskRoute,
     encode,
+    shortened,
 )
 
 BIGGEST = (1 << 64) - 1
@@ -61,6 +63,7 @@ FROM_MASTER = [
     Probe(5, 2),
     DeadLettersStored(3, [8, 9]),
     Close(2, True),
+    Alive(),
     Stop("killed by topo kill"),
 ]
 
@@ -126,6 +129,15 @@ def test_a_message_over_the_limit_is_refused_before_it_is_read(decode):
         decode(b"\xc1" * (control.MAX_CONTROL + 1))
     with pytest.raises(FrameError, match="of 4 bytes; at most 3"):
         decode(b"1234", max_size=3)
+
+
+def test_what_is_too_long_for_the_master_goes_without_its_figures_or_values():
+    assert shortened(Heartbeat(1, 2, 3, 4, "count", {5: {"counters": {}}})) == Heartbeat(1, 2, 3, 4, "count")
+    letter = DeadLetter(1, 2, b"\x07", b"x" * 1000, ["it failed"], 3)
+    short = shortened(letter)
+    assert (short.position, short.errors) == (letter.position, letter.errors)
+    assert msgpack.unpackb(short.values) == "left out: 1000 bytes are too many to keep"
+    assert shortened(Closed(3)) == Closed(3)
 
 
 def test_every_truncation_and_every_flipped_byte_is_a_message_or_a_frame_error():

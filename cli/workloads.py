@@ -1,0 +1,278 @@
+"""The workloads of `topo bench`. They import `topo` alone, so that workers can load this file by itself.
+
+Closed loop: the spout emits as fast as it is let. Open loop: it emits on a schedule, and what is late keeps the time at which it
+was due, so that a stall shows in every message it held up.
+"""
+
+from __future__ import annotations
+
+import random
+from array import array
+from pathlib import Path
+from time import monotonic, monotonic_ns
+from typing import Any
+
+from topo import BasicBolt, BasicCollector, Spout, SpoutCollector, TaskContext, Topology, TopologyBuilder, Tuple
+
+WORDS_PER_SENTENCE = 10
+_VOCABULARY = 50_000
+_SENTENCES = 2_000
+_CLOCK_EVERY = 256
+"""Messages between two looks at the clock."""
+_LEAD_NS = 50_000_000
+
+
+def sentences() -> list[str]:
+    """Return the text, the same each time: ten words each, a few of them very frequent."""
+    draw = random.Random(1).paretovariate
+    last = _VOCABULARY - 1
+    return [
+        " ".join(f"w{min(int(draw(0.8)), last)}" for _ in range(WORDS_PER_SENTENCE)) for _ in range(_SENTENCES)
+    ]  # fmt: skip
+
+
+class SampleFile:
+    """Pairs of moments, when due and when there, in nanoseconds; kept in memory and written at the end."""
+
+    def __init__(self, folder: str, context: TaskContext) -> None:
+        self._path = Path(folder, f"{context.component}-{context.task_index}") if folder else None
+        self._pairs = array("q")
+        self.add = self._pairs.extend
+
+    def write(self) -> None:
+        """Write what has been noted."""
+        if self._path is not None:
+            self._path.write_bytes(self._pairs.tobytes())
+
+
+def read_latencies(file: Path, warm_up_s: float) -> list[float]:
+    """Return the milliseconds of the pairs in a `SampleFile`, without those due in the first `warm_up_s`."""
+    pairs = array("q")
+    pairs.frombytes(file.read_bytes())
+    due, there = pairs[::2], pairs[1::2]
+    since = min(due, default=0) + int(warm_up_s * 1e9)
+    return [(end - begin) / 1e6 for begin, end in zip(due, there, strict=True) if begin >= since]
+
+
+class ClosedLoop(Spout):
+    """Emits as fast as it is let, for some seconds; 0: for ever. What fails is emitted again."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+
+    def open(self, context: TaskContext, collector: SpoutCollector) -> None:
+        self.emit = collector.emit
+        self.end = collector.end_of_input
+        self.number = 0
+        self.ends_at = 0.0
+
+    def row(self, number: int) -> tuple[Any, ...]:
+        """Return the values of a message."""
+        return (number,)
+
+    def next_tuple(self) -> None:
+        number = self.number
+        if not number % _CLOCK_EVERY and self._is_over():
+            self.end()
+            return
+        self.emit(self.row(number), number)
+        self.number = number + 1
+
+    def fail(self, message_id: int) -> None:
+        self.emit(self.row(message_id), message_id)
+
+    def _is_over(self) -> bool:
+        now = monotonic()
+        self.ends_at = self.ends_at or now + self.seconds
+        return self.seconds > 0 and now >= self.ends_at
+
+
+class OpenLoop(Spout):
+    """Emits `rate` messages a second, each with the moment at which it was due, and notes when each was acked."""
+
+    def __init__(self, seconds: float, rate: float, samples: str) -> None:
+        self.rate = rate
+        self.total = int(seconds * rate) if seconds else None
+        self.samples = samples
+
+    def open(self, context: TaskContext, collector: SpoutCollector) -> None:
+        self.emit = collector.emit
+        self.end = collector.end_of_input
+        self.acked = SampleFile(self.samples, context)
+        self.number = 0
+        self.began = 0
+
+    def row(self, number: int, due: int) -> tuple[Any, ...]:
+        """Return the values of a message."""
+        return number, due
+
+    def next_tuple(self) -> None:
+        now = monotonic_ns()
+        if not self.began:
+            self.began = now + _LEAD_NS
+        while (due := self.began + int(self.number * 1e9 / self.rate)) <= now:
+            if self.number == self.total:
+                self.end()
+                return
+            self.emit(self.row(self.number, due), (self.number, due))
+            self.number += 1
+
+    def ack(self, message_id: tuple[int, int]) -> None:
+        self.acked.add((message_id[1], monotonic_ns()))
+
+    def fail(self, message_id: tuple[int, int]) -> None:
+        self.emit(self.row(*message_id), message_id)
+
+    def close(self) -> None:
+        self.acked.write()
+
+
+class Numbers(ClosedLoop):
+    outputs = ("number",)
+
+
+class PacedNumbers(OpenLoop):
+    outputs = ("number", "due")
+
+
+class Sentences(ClosedLoop):
+    outputs = ("sentence",)
+
+    def open(self, context: TaskContext, collector: SpoutCollector) -> None:
+        super().open(context, collector)
+        self.rows = [(sentence,) for sentence in sentences()]
+
+    def row(self, number: int) -> tuple[Any, ...]:
+        return self.rows[number % _SENTENCES]
+
+
+class PacedSentences(OpenLoop):
+    outputs = ("sentence", "due")
+
+    def open(self, context: TaskContext, collector: SpoutCollector) -> None:
+        super().open(context, collector)
+        self.sentences = sentences()
+
+    def row(self, number: int, due: int) -> tuple[Any, ...]:
+        return self.sentences[number % _SENTENCES], due
+
+
+class Split(BasicBolt):
+    outputs = ("word",)
+
+    def execute(self, tup: Tuple, collector: BasicCollector) -> None:
+        emit = collector.emit
+        for word in tup.values[0].split():
+            emit((word,))
+
+
+class PacedSplit(BasicBolt):
+    outputs = ("word", "due")
+
+    def execute(self, tup: Tuple, collector: BasicCollector) -> None:
+        sentence, due = tup.values
+        for word in sentence.split():
+            collector.emit((word, due))
+
+
+class Count(BasicBolt):
+    """Counts words; its metric `words` says at the end how many there were."""
+
+    def prepare(self, context: TaskContext) -> None:
+        self.counts: dict[str, int] = {}
+        self.words = context.metrics.counter("words")
+
+    def execute(self, tup: Tuple, collector: BasicCollector) -> None:
+        word = tup.values[0]
+        counts = self.counts
+        counts[word] = counts.get(word, 0) + 1
+
+    def cleanup(self) -> None:
+        self.words.add(sum(self.counts.values()))
+
+
+class PacedCount(Count):
+    """Counts words, and notes when each was counted."""
+
+    def __init__(self, samples: str) -> None:
+        self.samples = samples
+
+    def prepare(self, context: TaskContext) -> None:
+        super().prepare(context)
+        self.arrived = SampleFile(self.samples, context)
+
+    def execute(self, tup: Tuple, collector: BasicCollector) -> None:
+        word, due = tup.values
+        self.counts[word] = self.counts.get(word, 0) + 1
+        self.arrived.add((due, monotonic_ns()))
+
+    def cleanup(self) -> None:
+        super().cleanup()
+        self.arrived.write()
+
+
+class Identity(BasicBolt):
+    """Emits what it gets."""
+
+    def __init__(self, *fields: str) -> None:
+        self.outputs = fields
+
+    def execute(self, tup: Tuple, collector: BasicCollector) -> None:
+        collector.emit(tup.values)
+
+
+class Sink(BasicBolt):
+    def execute(self, tup: Tuple, collector: BasicCollector) -> None:
+        pass
+
+
+class PacedSink(BasicBolt):
+    """Notes when each tuple arrived."""
+
+    def __init__(self, samples: str) -> None:
+        self.samples = samples
+
+    def prepare(self, context: TaskContext) -> None:
+        self.arrived = SampleFile(self.samples, context)
+
+    def execute(self, tup: Tuple, collector: BasicCollector) -> None:
+        self.arrived.add((tup.values[1], monotonic_ns()))
+
+    def cleanup(self) -> None:
+        self.arrived.write()
+
+
+def word_count(splits: int = 1, counts: int = 1, seconds: float = 0.0, rate: float = 0.0, samples: str = "") -> Topology:
+    """Count words: spout, split, count.
+
+    Args:
+        splits: tasks that split sentences.
+        counts: tasks that count words.
+        seconds: how long the spout emits; 0: for ever.
+        rate: sentences a second; 0: as fast as they are taken.
+        samples: with a rate, the folder where latencies are left.
+    """
+    builder = TopologyBuilder("word-count")
+    if rate:
+        builder.set_spout("spout", PacedSentences(seconds, rate, samples))
+        builder.set_bolt("split", PacedSplit(), splits).shuffle_grouping("spout")
+        builder.set_bolt("count", PacedCount(samples), counts).fields_grouping("split", "word")
+    else:
+        builder.set_spout("spout", Sentences(seconds))
+        builder.set_bolt("split", Split(), splits).shuffle_grouping("spout")
+        builder.set_bolt("count", Count(), counts).fields_grouping("split", "word")
+    return builder.build()
+
+
+def pipe(seconds: float = 0.0, rate: float = 0.0, samples: str = "") -> Topology:
+    """Hand numbers on: spout, identity, sink. The arguments are those of `word_count`."""
+    builder = TopologyBuilder("pipe")
+    if rate:
+        builder.set_spout("spout", PacedNumbers(seconds, rate, samples))
+        builder.set_bolt("identity", Identity("number", "due")).shuffle_grouping("spout")
+        builder.set_bolt("sink", PacedSink(samples)).shuffle_grouping("identity")
+    else:
+        builder.set_spout("spout", Numbers(seconds))
+        builder.set_bolt("identity", Identity("number")).shuffle_grouping("spout")
+        builder.set_bolt("sink", Sink()).shuffle_grouping("identity")
+    return builder.build()

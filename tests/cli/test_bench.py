@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.drive import call
+from topo_cli.bench import _miscount
+
+KEYS = {"acked_per_second", "tuples_per_second", "latency_ms", "cpu_seconds", "peak_rss_mb", "workers", "ackers"}
+
+
+def ended(words: int, acked: int) -> dict[str, Any]:
+    return {
+        "components": [
+            {"component": "count", "user": {"counters": {"words": words}}},
+            {"component": "split", "user": {"counters": {}}},
+        ],
+        "totals": {"acked": acked},
+    }
+
+
+def test_a_word_that_was_not_counted_is_told() -> None:
+    assert _miscount(ended(120, 12)) == ""
+    assert _miscount(ended(119, 12)) == "119 words were counted, but 12 sentences of 10 words were acked"
+
+
+def test_options_that_a_workload_does_not_have_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    wrong = call(capsys, "bench", "pipe", "--splits", 2)
+    assert (wrong.code, "--splits is for word-count alone" in wrong.err) == (2, True)
+    wrong = call(capsys, "bench", "some/topology.py", "--rate", 10)
+    assert (wrong.code, "built-in" in wrong.err) == (2, True)
+
+
+@pytest.mark.integration
+def test_the_word_count_is_measured_and_every_word_counted(capsys: pytest.CaptureFixture[str]) -> None:
+    done = call(capsys, "bench", "word-count", "--counts", 2, "--workers", 2, "--seconds", "1s", "--warm-up", "100ms", "--json")
+    assert done.code == 0, done.err
+    found = json.loads(done.out)
+    assert found.keys() >= KEYS
+    assert (found["tasks"], found["workers"], found["ackers"], found["failed"]) == (5, 2, 1, 0)
+    assert found["emitted"] == found["acked"] > 0
+    assert found["words_per_second"] == pytest.approx(10 * found["acked_per_second"], rel=0.5)
+    assert len(found["processes"]) == 3
+
+
+@pytest.mark.integration
+def test_a_schedule_gives_latencies_to_the_last_bolt_and_to_the_ack(capsys: pytest.CaptureFixture[str]) -> None:
+    done = call(capsys, "bench", "pipe", "--rate", 100, "--seconds", "1s", "--warm-up", "0.5s", "--ackers", 1, "--json")
+    assert done.code == 0, done.err
+    found = json.loads(done.out)
+    assert 0 < found["latency_ms"]["p50"] <= found["latency_ms"]["p99"] <= found["latency_ms"]["p999"]
+    assert found["latency_ms"]["p50"] < found["ack_latency_ms"]["p50"]
+
+
+@pytest.mark.integration
+def test_any_topology_is_measured_until_it_ends_or_time_is_up(capsys: pytest.CaptureFixture[str], flow: Path) -> None:
+    done = call(
+        capsys, "bench", flow, "-p", "items=50", "--seconds", "1s", "--warm-up", "100ms", "-s", "heartbeat=200ms", "--json"
+    )
+    assert done.code == 0, done.err
+    assert json.loads(done.out)["acked"] == 50
+    done = call(capsys, "bench", flow, "-p", "items=1000000", "-p", "pause=0.001", "--seconds", "1s", "--warm-up", "100ms")
+    assert done.code == 0, done.err
+    assert "messages acked" in done.out

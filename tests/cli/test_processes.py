@@ -1,0 +1,192 @@
+"""Commands that start processes: through pipes, in the background, two at once."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cli.drive import EXAMPLES, PATIENCE_S, TOPO, piped
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture
+def background(topo_home: Path) -> Iterator[None]:
+    """Ends what a test has started in the background."""
+    yield
+    for row in json.loads(piped("list", "--json").out):
+        if row["pid"]:
+            piped("kill", row["topology"], "--yes")
+
+
+def test_a_run_through_pipes_has_data_on_stdout_and_talk_on_stderr(flow: Path) -> None:
+    result = piped("run", flow)
+    printed, _, summary = result.out.partition("\n\n")
+    assert result.code == 0
+    assert sorted(printed.splitlines()) == ["value 0", "value 2", "value 4"]
+    assert summary.startswith("flow ended after ") and "acked           3\n" in summary
+    assert "flow: starting" in result.err and "flow: finished" in result.err
+    assert "\x1b" not in result.out + result.err
+
+
+def test_a_quiet_run_as_json_prints_the_summary_alone(flow: Path) -> None:
+    result = piped("run", flow, "--json", "-q", "-p", "items=5", "--workers", "1", "--name", "other")
+    summary = json.loads(result.out)
+    assert result.code == 0
+    assert (summary["topology"], len(summary["workers"]), summary["totals"]["acked"]) == ("other", 1, 5)
+    assert sorted(result.err.splitlines()) == [f"value {2 * number}" for number in range(5)]
+
+
+def test_a_run_that_gives_messages_up_exits_1_says_why_and_names_the_way_on() -> None:
+    result = piped("run", EXAMPLES / "enrichment.py", "-p", "visitors=30", "-p", "unknown=2", "-q")
+    assert result.code == 1
+    assert "2 messages were given up" in result.out
+    assert "LookupError: nobody knows visitor 28" in result.err
+    assert "topo dead-letters enrichment" in result.err
+    assert [row["values"] for row in json.loads(piped("dead-letters", "enrichment", "--json").out)] == [[28], [29]]
+    assert {row["kind"] for row in json.loads(piped("errors", "enrichment", "--json").out)} == {"LookupError", "TimeoutError"}
+
+
+def test_a_topology_with_mistakes_is_not_started(tmp_path: Path, topo_home: Path) -> None:
+    path = tmp_path / "empty.py"
+    path.write_text("from topo import TopologyBuilder\n\ndef topology():\n    return TopologyBuilder('empty').build()\n")
+    result = piped("run", path)
+    assert result.code == 2
+    assert "has no spout" in result.err
+
+
+def test_sigterm_lets_what_is_in_flight_finish_and_leaves_nothing_pending(flow: Path) -> None:
+    run = subprocess.Popen(
+        [*TOPO, "run", flow, "--json", "-q", "-p", "items=100000", "-p", "pause=0.001"], stdout=subprocess.PIPE
+    )
+    assert run.stdout is not None
+    deadline = time.monotonic() + PATIENCE_S
+    while "RUNNING" not in piped("status", "flow").out and time.monotonic() < deadline:
+        time.sleep(0.1)
+    run.send_signal(signal.SIGTERM)
+    summary = json.loads(run.communicate(timeout=PATIENCE_S)[0])
+    assert run.returncode == 130
+    assert summary["outcome"]["kind"] == "drained"
+    assert 0 < summary["totals"]["acked"] == summary["totals"]["emitted"] < 100000
+
+
+def test_when_nobody_reads_the_output_any_more_nothing_is_said_about_it(flow: Path) -> None:
+    piped("run", flow, "-q")
+    command = subprocess.Popen([*TOPO, "logs", "flow"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert command.stdout is not None and command.stderr is not None
+    command.stdout.close()
+    told = command.stderr.read()
+    command.stderr.close()
+    assert (command.wait(PATIENCE_S), told) == (1, b"")
+
+
+def test_a_topology_in_the_background_from_submit_to_kill(flow: Path, background: None) -> None:
+    started = piped("submit", flow, "--wait", "-p", "items=1000000", "-p", "pause=0.001")
+    assert started.code == 0
+    assert started.out.startswith("flow is running under process ")
+    assert "topo status flow --watch" in started.err
+
+    again = piped("submit", flow)
+    assert again.code == 2
+    assert "'flow' is running already" in again.err
+
+    assert piped("deactivate", "flow").code == 0
+    assert json.loads(piped("status", "flow", "--json").out)["status"] == "INACTIVE"
+    assert piped("activate", "flow").code == 0
+    assert json.loads(piped("status", "flow", "--json").out)["status"] == "RUNNING"
+    assert "double" in piped("status", "flo", "--tasks").out
+    assert "emitted" in piped("graph", "flow").out
+
+    assert piped("kill", "flow").code == 2  # there is no terminal to ask on
+    ended = piped("kill", "flow", "-w", "20s", "--yes")
+    assert ended.code == 0
+    assert "drained; nothing was left in flight" in ended.err
+    over = json.loads(piped("status", "flow", "--json").out)
+    assert over["status"] == "FINISHED"
+
+    assert piped("resume", "flow", "--wait").code == 0
+    assert piped("kill", "flow", "--yes").code == 0
+    resumed = json.loads(piped("status", "flow", "--json").out)
+    assert resumed["term"] == over["term"] + 1
+
+
+def test_a_file_that_is_edited_while_it_runs_changes_nothing_that_runs(flow: Path, background: None) -> None:
+    piped("submit", flow, "--wait", "-p", "items=1000000", "-p", "pause=0.001")
+    flow.write_text("raise SystemExit('edited')\n")
+    status = json.loads(piped("status", "flow", "--json").out)
+    (double,) = (task["worker"] for task in status["tasks"] if task["component"] == "double")
+    (pid,) = (worker["pid"] for worker in status["workers"] if worker["worker"] == double)
+    signal_worker(pid)
+    deadline = time.monotonic() + PATIENCE_S
+    while not is_running_again(json.loads(piped("status", "flow", "--json").out)):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    assert json.loads(piped("errors", "flow", "--json").out)[-1]["kind"] == "WorkerLost"
+
+
+def signal_worker(pid: int) -> None:
+    """Kill a worker that this test has started."""
+    import os
+
+    os.kill(pid, signal.SIGKILL)
+
+
+def is_running_again(status: dict[str, object]) -> bool:
+    """Whether a worker was replaced and all is well."""
+    return status["restarts"] == 1 and status["status"] == "RUNNING"
+
+
+def test_two_topologies_at_once_do_not_meet(flow: Path, background: None) -> None:
+    for name in ("one", "two"):
+        assert piped("submit", flow, "--name", name, "--wait", "-p", "items=1000000", "-p", "pause=0.001").code == 0
+    assert [row["status"] for row in json.loads(piped("list", "--json").out)] == ["RUNNING", "RUNNING"]
+    assert piped("kill", "one", "--yes").code == 0
+    rows = {row["topology"]: row["status"] for row in json.loads(piped("list", "--json").out)}
+    assert rows == {"one": "FINISHED", "two": "RUNNING"}
+
+
+def test_logs_are_followed_until_the_topology_ends(flow: Path, background: None) -> None:
+    piped("submit", flow, "-p", "items=300", "-p", "pause=0.005")
+    followed = piped("logs", "flow", "-f", "--component", "show", "--json")
+    assert followed.code == 0
+    rows = [json.loads(line) for line in followed.out.splitlines()]
+    assert [row["message"] for row in rows] == [f"value {2 * number}" for number in range(300)]
+    assert "value 598" in piped("logs", "flow", "-n", "20").out
+    assert piped("logs", "flow", "--since", "1ms").out == ""
+
+
+def test_relative_paths_mean_the_same_in_the_background(tmp_path: Path, background: None) -> None:
+    (tmp_path / "text").write_text("one two two\n")
+    arguments = (EXAMPLES / "word_count.py", "-p", "path=text")
+    assert piped("submit", *arguments, "--wait", cwd=tmp_path).code == 0
+    assert "2  two" in piped("logs", "word-count", "-f").out
+
+
+def test_a_project_that_init_writes_runs_and_its_test_passes(tmp_path: Path) -> None:
+    made = piped("init", tmp_path / "first")
+    assert made.code == 0
+    assert sorted(path.name for path in (tmp_path / "first").iterdir()) == ["test_wordcount.py", "wordcount.py"]
+
+    ran = piped("run", "wordcount.py", "-q", cwd=tmp_path / "first")
+    assert ran.code == 0
+    assert "     3 river" in ran.out.splitlines()
+
+    tested = subprocess.run(
+        [TOPO[0], "-m", "pytest", "-q", "-p", "no:cacheprovider"],
+        cwd=tmp_path / "first",
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=PATIENCE_S,
+    )
+    assert tested.returncode == 0, tested.stdout
+
+    again = piped("init", tmp_path / "first")
+    assert again.code == 2
+    assert "has test_wordcount.py and wordcount.py already" in again.err

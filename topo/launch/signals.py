@@ -1,0 +1,39 @@
+"""Ctrl-C and SIGTERM as an operator's wishes."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import threading
+from collections.abc import Iterator
+from types import FrameType
+
+from topo.master.events import DrainAsked, Event, KillAsked
+
+
+@contextlib.contextmanager
+def ending_on_signals(drain_timeout_s: float) -> Iterator[list[Event]]:
+    """Gather what signals ask of a master: the first one drains its topology, the second kills it.
+
+    Entered before the master exists, so that a signal while it comes up ends what has been started. In another thread than the
+    main one, which alone hears of signals, nothing is ever asked.
+
+    Yields:
+        The list that wishes are appended to; `MasterShell` takes it.
+    """
+    asked: list[Event] = []
+    if threading.current_thread() is not threading.main_thread():
+        yield asked
+        return
+    heard: list[int] = []
+
+    def end(signum: int, _frame: FrameType | None) -> None:
+        heard.append(signum)
+        asked.append(DrainAsked(drain_timeout_s) if len(heard) == 1 else KillAsked())
+
+    before = {signum: signal.signal(signum, end) for signum in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield asked
+    finally:
+        for signum, handler in before.items():
+            signal.signal(signum, handler)

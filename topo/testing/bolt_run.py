@@ -1,0 +1,359 @@
+"""One bolt on given tuples: no topology, no processes, no clock. What it emitted, acked, failed and raised is in the result.
+
+The bolt is given the collector that a task gives it, so emits, anchors, acks and exceptions mean what they mean in a topology.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain, repeat
+from typing import Any, Final
+
+from topo.api.bolt import BasicBolt, Bolt
+from topo.api.context import TaskContext
+from topo.api.metrics import MetricsSnapshot
+from topo.api.streams import DEFAULT_STREAM, SYSTEM_COMPONENT, TICK_STREAM, declared_streams
+from topo.api.topology import CarriedType
+from topo.api.tuples import Origin, Tuple
+from topo.config import TopologyConfig
+from topo.errors import UserError
+from topo.task.collectors import AnchoringCollector, BoltCollector, Emitter, StreamRows, TrackedTuple
+from topo.task.user_errors import place_of
+from topo.testing.carried import Carrier, Row, codec_for
+from topo.testing.watched import CheckedBasicCollector, CheckedCollector
+from topo.wire.codec import Codec
+
+TASK = 1
+"""Id of the task that the bolt believes to be."""
+SOURCE_TASK = 1001
+"""Id of the task that its inputs come from."""
+_EPOCH = 1
+
+
+class _Tick:
+    def __repr__(self) -> str:
+        return "TICK"
+
+
+TICK: Final = _Tick()
+"""Among the tuples of `run_bolt`: a tick tuple."""
+
+
+@dataclass(frozen=True, slots=True)
+class GivenTuple:
+    """An input for `run_bolt`; made by `tuple_of`."""
+
+    values: Row
+    fields: tuple[str, ...]
+    component: str
+    stream: str
+    task: int
+    timestamp: int | None
+
+
+def tuple_of(
+    values: Mapping[str, Any] | None = None,
+    /,
+    *,
+    component: str = "source",
+    stream: str = DEFAULT_STREAM,
+    task: int = SOURCE_TASK,
+    timestamp: int | None = None,
+    **named: Any,
+) -> GivenTuple:
+    """Return an input by field names: `tuple_of(word="a", count=1)`.
+
+    Args:
+        values: fields whose names are no Python names, or are among the names below.
+        component: where it comes from.
+        stream: the stream it comes on.
+        task: id of the task that emitted it.
+        timestamp: event time in milliseconds.
+        named: the values by field name.
+    """
+    fields = {**(values or {}), **named}
+    return GivenTuple(tuple(fields.values()), tuple(fields), component, stream, task, timestamp)
+
+
+@dataclass(frozen=True, slots=True)
+class EmittedTuple:
+    """A tuple that the bolt has emitted.
+
+    Attributes:
+        values: as they arrive at the next component: sequences are tuples.
+        inputs: numbers of the inputs that it is anchored on; empty: it is not tracked.
+        timestamp: event time in milliseconds.
+        task: the task that was named, on a direct stream.
+    """
+
+    values: Row
+    inputs: tuple[int, ...] = ()
+    timestamp: int | None = None
+    task: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BoltError:
+    """An exception of the bolt, or an error that it reported.
+
+    Attributes:
+        input: number of the input in hand; None at a tick and at the end of the input.
+        file, line: the innermost place in the bolt's own code.
+    """
+
+    exception: BaseException
+    input: int | None
+    file: str
+    line: int
+
+    def __str__(self) -> str:
+        where = "" if self.input is None else f"input {self.input}: "
+        return f"{where}{type(self.exception).__name__}: {self.exception} ({self.file}:{self.line})"
+
+
+@dataclass(slots=True)
+class BoltRun:
+    """What `run_bolt` returns. Inputs are numbered from 0, ticks left out.
+
+    Attributes:
+        bolt: the bolt that ran.
+        inputs: how many there were.
+        emitted: by stream, in order.
+        acked: numbers of the inputs that were acked, in order.
+        failed: numbers of those that failed.
+        errors: what was raised and reported.
+        metrics: the bolt's own metrics at the end.
+    """
+
+    bolt: Bolt | BasicBolt
+    inputs: int = 0
+    emitted: dict[str, list[EmittedTuple]] = field(default_factory=dict)
+    acked: list[int] = field(default_factory=list)
+    failed: list[int] = field(default_factory=list)
+    errors: list[BoltError] = field(default_factory=list)
+    metrics: MetricsSnapshot = field(default_factory=MetricsSnapshot)
+
+    def values(self, stream: str = DEFAULT_STREAM) -> list[Row]:
+        """Return the values emitted on a stream, in order."""
+        return [emitted.values for emitted in self.emitted.get(stream, [])]
+
+    @property
+    def unfinished(self) -> list[int]:
+        """Numbers of the inputs that were neither acked nor failed."""
+        return sorted(set(range(self.inputs)) - set(self.acked) - set(self.failed))
+
+    def assert_all_acked(self) -> None:
+        """Raise AssertionError, with the bolt's errors, unless every input was acked."""
+        found = (("failed", self.failed), ("were neither acked nor failed", self.unfinished))
+        problems = [f"inputs {numbers} {what}" for what, numbers in found if numbers]
+        assert not problems, "\n".join([*problems, *map(str, self.errors)])
+
+
+def run_bolt(
+    bolt: Bolt | BasicBolt,
+    tuples: Iterable[Any],
+    *,
+    fields: Sequence[str] | None = None,
+    ticks: int = 0,
+    end_of_input: bool = True,
+    tasks: Mapping[str, Sequence[int]] | None = None,
+    task_index: int = 0,
+    parallelism: int = 1,
+    types: Iterable[CarriedType] = (),
+    **settings: Any,
+) -> BoltRun:
+    """Run one bolt: `prepare`, `execute` for each tuple, `end_of_input`, `cleanup`.
+
+    Every value goes through the codec, in and out. One that cannot be carried raises in the `emit` that has it.
+
+    Args:
+        bolt: an instance that has not run.
+        tuples: its inputs: `tuple_of(word="a")`, a mapping of fields to values, a sequence of values, or `TICK`.
+        fields: names for the inputs that are sequences.
+        ticks: tick tuples after the inputs.
+        end_of_input: whether the inputs end.
+        tasks: task ids by component, as the bolt's context names them; direct emits may go to these.
+        task_index, parallelism: what the bolt's context says.
+        types: what tuples may carry besides the types that topo knows.
+        settings: the bolt's settings.
+
+    Raises:
+        ConfigError: a setting is wrong.
+        UserError: an input is not what `tuples` may hold.
+        ValueNotCarried: an input has a value that no spout or bolt could emit.
+        Exception: whatever `prepare` and `cleanup` raise; with `on_error="crash"` also what `execute` raises.
+    """
+    config = TopologyConfig().with_settings({**bolt.component_settings, **settings})
+    known = {component: tuple(ids) for component, ids in (tasks or {}).items()}
+    context = TaskContext("test", "bolt", TASK, task_index, parallelism, config, known)
+    codec = codec_for(types)
+    driver = _BasicDriver(bolt, context, codec) if isinstance(bolt, BasicBolt) else _TrackingDriver(bolt, context, codec)
+    driver.prepare()
+    for item in chain(tuples, repeat(TICK, ticks)):
+        if item is TICK:
+            driver.tick()
+        else:
+            driver.input(_given(item, fields))
+    if end_of_input:
+        driver.end()
+    bolt.cleanup()
+    driver.run.metrics = context.metrics.snapshot()
+    return driver.run
+
+
+def _given(item: Any, fields: Sequence[str] | None) -> GivenTuple:
+    if isinstance(item, GivenTuple):
+        return item
+    if isinstance(item, Mapping):
+        return tuple_of(item)
+    if not isinstance(item, tuple | list):
+        raise UserError(f"{item!r} is no tuple; give ({item!r},), a mapping of fields to values, or tuple_of(...)")
+    if fields is None:
+        raise UserError(f"{item!r} has no field names; give run_bolt(..., fields=(...)), or tuple_of(...)")
+    if len(fields) != len(item):
+        raise UserError(f"{item!r} has {len(item)} values for the {len(fields)} fields {tuple(fields)!r}")
+    return tuple_of(dict(zip(fields, item, strict=True)))
+
+
+class _Driver(ABC):
+    """Calls the bolt and writes down what follows."""
+
+    def __init__(self, bolt: Bolt | BasicBolt, collector: Emitter, context: TaskContext, codec: Codec) -> None:
+        streams = declared_streams(bolt.outputs)
+        self.run = BoltRun(bolt, emitted={stream.name: [] for stream in streams})
+        self.context = context
+        self.carrier = Carrier(codec, context.component, streams)
+        self._codec = codec
+        self.collector = collector
+        self._in_hand: int | None = None
+        for stream in collector.streams:
+            stream.direct_targets = frozenset(task for ids in context.tasks.values() for task in ids)
+
+    @abstractmethod
+    def prepare(self) -> None:
+        """Call `prepare`."""
+
+    @abstractmethod
+    def execute(self, tup: TrackedTuple) -> None:
+        """Call `execute`, and settle the input."""
+
+    @abstractmethod
+    def tick(self) -> None:
+        """Call `execute` with a tick tuple."""
+
+    @abstractmethod
+    def end(self) -> None:
+        """Call `end_of_input`."""
+
+    def input(self, given: GivenTuple) -> None:
+        """Give the bolt its next input."""
+        values = Carrier(self._codec, given.component, ()).carried(given.values, given.stream)
+        origin = Origin(given.component, given.task, given.stream, given.fields)
+        number = self._in_hand = self.run.inputs
+        self.run.inputs += 1
+        # The number of the input stands for its root; it is not zero.
+        tup = TrackedTuple.made(values, origin, given.timestamp, _EPOCH, (number + 1,), (number + 1,))
+        try:
+            self.execute(tup)
+        finally:
+            self._in_hand = None
+
+    def report(self, error: BaseException) -> None:
+        """Write down an error."""
+        self.run.errors.append(BoltError(error, self._in_hand, *place_of(error)))
+
+    def raised(self, error: Exception) -> None:
+        """Write down what a call has raised."""
+        self.report(error)
+        if self.context.config.on_error == "crash":
+            raise error
+
+    def note(self, stream: StreamRows, row: int, inputs: tuple[int, ...], timestamp: int | None) -> None:
+        """Write down a row."""
+        name = stream.declaration.name
+        values = self.carrier.carried(stream.rows[row], name)
+        task = stream.targets[row] if stream.targets else None
+        self.run.emitted[name].append(EmittedTuple(values, inputs, stream.stamps.get(row, timestamp), task))
+
+
+def _tick() -> Tuple:
+    return Tuple((), Origin(SYSTEM_COMPONENT, 0, TICK_STREAM))
+
+
+class _BasicDriver(_Driver):
+    def __init__(self, bolt: BasicBolt, context: TaskContext, codec: Codec) -> None:
+        self._bolt = bolt
+        collector = AnchoringCollector(context.component, declared_streams(bolt.outputs), self.report)
+        super().__init__(bolt, collector, context, codec)
+        self._collector = CheckedBasicCollector(collector, self.carrier)
+
+    def prepare(self) -> None:
+        self._bolt.prepare(self.context)
+
+    def execute(self, tup: TrackedTuple) -> None:
+        number = tup.roots[0] - 1
+        is_done = self._call(lambda: self._bolt.execute(tup, self._collector), (number,), tup.timestamp)
+        (self.run.acked if is_done else self.run.failed).append(number)
+
+    def tick(self) -> None:
+        self._call(lambda: self._bolt.execute(_tick(), self._collector))
+
+    def end(self) -> None:
+        self._call(lambda: self._bolt.end_of_input(self._collector))
+
+    def _call(self, call: Any, inputs: tuple[int, ...] = (), timestamp: int | None = None) -> bool:
+        try:
+            call()
+            self.collector.check_emitted(self.collector.count(), self.context.config.max_task_emit)
+        except Exception as error:
+            self.raised(error)
+            return False
+        else:
+            for stream in self.collector.streams:
+                for row in range(len(stream.rows)):
+                    self.note(stream, row, inputs, timestamp)
+            return True
+        finally:
+            for stream in self.collector.streams:
+                stream.clear()
+
+
+class _TrackingDriver(_Driver):
+    def __init__(self, bolt: Bolt, context: TaskContext, codec: Codec) -> None:
+        self._bolt = bolt
+        self._collector = BoltCollector(context.component, declared_streams(bolt.outputs), self.report)
+        super().__init__(bolt, self._collector, context, codec)
+
+    def prepare(self) -> None:
+        self._bolt.prepare(self.context, CheckedCollector(self._collector, self.carrier))
+        self._settle()
+
+    def execute(self, tup: TrackedTuple) -> None:
+        self._call(lambda: self._bolt.execute(tup), tup)
+
+    def tick(self) -> None:
+        self._call(lambda: self._bolt.execute(_tick()))
+
+    def end(self) -> None:
+        self._call(self._bolt.end_of_input)
+
+    def _call(self, call: Any, tup: TrackedTuple | None = None) -> None:
+        mark = self._collector.mark()
+        try:
+            call()
+            self.collector.check_emitted(self.collector.count() - mark.emitted, self.context.config.max_task_emit)
+        except Exception as error:
+            self._collector.roll_back(mark, tup)
+            self.raised(error)
+        finally:
+            self._settle()
+
+    def _settle(self) -> None:
+        for stream, anchors in zip(self.collector.streams, self._collector.anchors, strict=True):
+            for row, on in enumerate(anchors):
+                self.note(stream, row, tuple(anchor.roots[0] - 1 for anchor in on), None)
+        self.run.acked += [tup.roots[0] - 1 for tup in self._collector.acked]
+        self.run.failed += [tup.roots[0] - 1 for tup in self._collector.failed]
+        self._collector.clear()

@@ -1,0 +1,110 @@
+"""Components for the tasks of a test: one instance for each life of each task, as in processes of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from copy import deepcopy
+
+from topo.api.bolt import BasicBolt, Bolt
+from topo.api.component import Component
+from topo.api.context import TaskContext
+from topo.api.groupings import Custom, CustomGrouping
+from topo.api.spout import BlockingSpout, RetryingSpout, Spout
+from topo.api.topology import ComponentSpec, Topology
+from topo.errors import UserError
+from topo.plan.physical import PhysicalPlan, Task
+from topo.testing.watched import Watch, WatchedBasicBolt, WatchedBolt
+from topo.testing.watched_spouts import WatchedRetryingSpout, WatchedSpout
+
+
+class Instances:
+    """Where instances come from.
+
+    Args:
+        topology: the topology, or the function that builds it, which is then called for every life of every task. Of a topology
+            the first life of a component's first task takes the very instance; the others take copies of it as it was.
+    """
+
+    def __init__(self, topology: Topology | Callable[[], Topology]) -> None:
+        self._build = None if isinstance(topology, Topology) else topology
+        self.topology = topology if isinstance(topology, Topology) else topology()
+        self._used: set[str] = set()
+        self._copies: dict[str, Component | Exception] = {}
+        if self._build is None:
+            self._copies = {spec.id: _copied(spec) for spec in self.topology.components if not isinstance(spec.component, type)}
+
+    def source(self) -> Topology:
+        """Return the topology that the next life is made of."""
+        return self.topology if self._build is None else self._build()
+
+    def make(self, source: Topology, task: Task) -> Component:
+        """Return the component of a task.
+
+        Raises:
+            UserError: it would have to be copied and cannot be.
+        """
+        spec = source.component(task.component)
+        if self._build is not None or isinstance(spec.component, type):
+            return spec.make()
+        if spec.id not in self._used and task.index == 0:
+            self._used.add(spec.id)
+            return spec.make()
+        copy = self._copies[spec.id]
+        if isinstance(copy, Exception):
+            raise UserError(
+                f"component {spec.id!r} is needed again, for a further task or after a crash, and cannot be copied "
+                f"({type(copy).__name__}: {copy}); give TopologyTest the function that builds the topology"
+            ) from copy
+        return deepcopy(copy)
+
+
+def _copied(spec: ComponentSpec) -> Component | Exception:
+    try:
+        return deepcopy(spec.component)  # type: ignore[return-value]
+    except Exception as error:
+        return error
+
+
+def watched(component: Component, watch: Watch) -> WatchedBolt | WatchedBasicBolt | WatchedSpout | WatchedRetryingSpout:
+    """Put a component under observation.
+
+    Raises:
+        UserError: it cannot run on a manual clock.
+    """
+    if isinstance(component, BlockingSpout):
+        raise UserError(
+            f"spout {watch.component!r} runs in a thread of its own, which a manual clock cannot hold; "
+            f"give TopologyTest a script for it: sources={{{watch.component!r}: [...]}}"
+        )
+    if isinstance(component, RetryingSpout):
+        return WatchedRetryingSpout(component, watch)
+    if isinstance(component, Spout):
+        return WatchedSpout(component, watch)
+    if isinstance(component, BasicBolt):
+        return WatchedBasicBolt(component, watch)
+    if isinstance(component, Bolt):
+        return WatchedBolt(component, watch)
+    raise UserError(f"component {watch.component!r} is a {type(component).__name__}, which the test kit cannot run")
+
+
+def context_of(plan: PhysicalPlan, task: Task) -> TaskContext:
+    """Return what a task's component is told about itself."""
+    return TaskContext(
+        topology=plan.name,
+        component=task.component,
+        task=task.id,
+        task_index=task.index,
+        parallelism=plan.component(task.component).parallelism,
+        config=plan.config_of(task.component),
+        tasks=plan.task_ids,
+    )
+
+
+def groupings_of(source: Topology, component: str) -> Mapping[tuple[str, int], CustomGrouping]:
+    """Return the user's own groupings on what a component emits, an instance for each sender."""
+    return {
+        (spec.id, number): deepcopy(declared.grouping.grouping)
+        for spec in source.components
+        for number, declared in enumerate(spec.inputs)
+        if declared.source == component and isinstance(declared.grouping, Custom)
+    }

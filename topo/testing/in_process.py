@@ -1,0 +1,364 @@
+"""A cluster in one process: the tasks and the topology master that real processes run, on a manual clock.
+
+Every task has a worker of its own, so that every tuple is encoded. Messages between two workers stay in order; whose turn it is,
+and how much it reads, is drawn from a seed. A round gives everybody one turn and takes ROUND_S; when a round finds nothing to do
+the clock goes on to the next deadline.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from math import inf
+from random import Random
+
+from topo.errors import FrameworkBug
+from topo.ids import Incarnation, TaskId, WorkerId
+from topo.master.commands import (
+    Command,
+    Finished,
+    RecordError,
+    SendTo,
+    StartWorker,
+    StopWorker,
+    StoreDeadLetters,
+)
+from topo.master.epochs import EpochState
+from topo.master.events import DeadLettersWritten, Event, FromWorker, InHand, Started, Tick, WorkerExited, WorkerLaunched
+from topo.master.master import TopologyMaster
+from topo.master.outcome import Outcome
+from topo.plan.physical import PhysicalPlan
+from topo.task.base import Task
+from topo.task.commands import SendFrame
+from topo.task.events import Inbox
+from topo.task.worker import EXIT_DONE, Exit, HandNote, Worker, busy_component
+from topo.testing.clock import ManualClock
+from topo.testing.script import ScriptedSpout
+from topo.testing.watched_spouts import SpoutState
+from topo.wire import control
+from topo.wire.codec import Codec
+from topo.wire.frames import unpack_words
+
+ROUND_S = 0.001
+"""What a round takes on the clock, so that time passes even for a source that never rests."""
+READ_AT_ONCE = 32
+SILENT_STEP_S = 0.5
+"""A spout that has nothing to emit is looked at so often, however often it wants to be asked."""
+
+Link = tuple[Incarnation, TaskId, Inbox]
+"""Who sends, to which inbox: what comes on one link stays in order."""
+
+
+class _Note:
+    """What a worker has in hand."""
+
+    def __init__(self) -> None:
+        self.in_hand: InHand | None = None
+
+    def write(self, task: TaskId, roots: bytes, positions: list[tuple[TaskId, bytes]]) -> None:
+        """Note a batch."""
+        self.in_hand = InHand(tuple(unpack_words(roots)), tuple(positions))
+
+    def clear(self) -> None:
+        """Nothing is in hand."""
+        self.in_hand = None
+
+
+class Host:
+    """One life of a worker: its only task, what has arrived for it, and whom it knows."""
+
+    def __init__(self, worker: WorkerId, incarnation: Incarnation, now: float) -> None:
+        self.id = worker
+        self.incarnation = incarnation
+        self.note = _Note()
+        self.hand = HandNote(self.note)
+        self.from_master: deque[bytes] = deque()
+        self.links: dict[Link, deque[bytes]] = {}
+        self.peers: dict[TaskId, Incarnation] = {}
+        self.beat_at = now
+        self.is_busy = True
+        self.spout: SpoutState | None = None
+        self.script: ScriptedSpout | None = None
+
+    def hosts(self, task: Task, spout: SpoutState | None, script: ScriptedSpout | None) -> None:
+        """Take the task that runs here, and what is known of its spout."""
+        self.task = task
+        self.spout, self.script = spout, script
+        self.worker = Worker(self.id, self.incarnation, [task], self.hand)
+
+    def has_mail(self) -> bool:
+        """Whether anything has arrived and is not read."""
+        return bool(self.from_master) or any(self.links.values())
+
+    def next_deadline(self, now: float) -> float | None:
+        """When the worker wants a turn if nothing arrives."""
+        at = self.worker.next_deadline(now)
+        if at is not None and self.spout is not None and not self.spout.pending:
+            # It asks to be polled every few milliseconds; with nothing to emit, an hour of that would take minutes.
+            if self.script is not None:
+                at = max(at, min(self.script.quiet_until(), now + SILENT_STEP_S))
+            elif self.spout.is_silent:
+                at = max(at, now + SILENT_STEP_S)
+        return self.beat_at if at is None else min(at, self.beat_at)
+
+    def is_at_rest(self) -> bool:
+        """Whether nothing will happen here unless something arrives or a tick is due."""
+        task = self.task
+        if self.spout is None:
+            return task.is_quiet and not task.has_work
+        is_silent = self.spout.is_silent if self.script is None else self.script.is_dry and not self.spout.pending
+        return is_silent and not task.queue and task.outbox.is_quiet
+
+
+class InProcessCluster:
+    """One topology and its master.
+
+    Args:
+        build: makes the task of a worker's life, in the host that is given; what it raises ends that life.
+        crashes: taken and emptied after every turn: the tasks whose workers are to be killed.
+
+    Attributes:
+        outcome: how the topology has ended; None while it goes on.
+        errors: rows of `topo errors`.
+        letters: dead letters that were stored.
+        hosts: the workers that live, by slot.
+    """
+
+    def __init__(
+        self,
+        plan: PhysicalPlan,
+        clock: ManualClock,
+        seed: int,
+        codec: Codec,
+        build: Callable[[TaskId, Host], None],
+        crashes: Callable[[], list[TaskId]],
+    ) -> None:
+        assert all(len(tasks) == 1 for tasks in plan.workers), "tuples of tasks that share a worker are not encoded"
+        self.plan = plan
+        self.clock = clock
+        self.chance = Random(seed)
+        self.outcome: Outcome | None = None
+        self.errors: list[RecordError] = []
+        self.letters: list[control.DeadLetter] = []
+        self.hosts: dict[WorkerId, Host] = {}
+        self._build = build
+        self._crashes = crashes
+        self._digest = plan.digest()
+        self.master = TopologyMaster(plan, self._digest, self._new_incarnation, codec=codec)
+        self._events: deque[Event] = deque([Started()])
+
+    def _new_incarnation(self) -> Incarnation:
+        return Incarnation(self.chance.getrandbits(62) + 1)
+
+    # -- time ------------------------------------------------------------------------------------------------------------
+
+    def step(self, limit_s: float) -> bool:
+        """Give everybody a turn, and let time pass: a round's time, or up to the next deadline; never beyond `limit_s`.
+
+        Returns whether anybody had something to do.
+        """
+        now = self.clock()
+        turns: list[Callable[[], bool]] = [self._master_turn, *[partial(self._turn, host) for host in self.hosts.values()]]
+        self.chance.shuffle(turns)
+        has_run = [turn() for turn in turns].count(True) > 0 or bool(self._events)
+        at = now + ROUND_S if has_run else self._next_deadline(now)
+        self.clock.advance_to(min(limit_s, max(now, at)))
+        return has_run
+
+    def _next_deadline(self, now: float) -> float:
+        deadlines = [self.master.next_deadline(), *[host.next_deadline(now) for host in self.hosts.values()]]
+        return min((at for at in deadlines if at is not None), default=now + SILENT_STEP_S)
+
+    def is_at_rest(self) -> bool:
+        """Whether nothing is under way, and nothing but ticks and the clock could start anything."""
+        if self.outcome is not None:
+            return True
+        if self._events or self.master.recovery.epochs.state is not EpochState.RUNNING or self.has_ended():
+            return False
+        return all(not host.has_mail() and host.is_at_rest() for host in self.hosts.values())
+
+    @property
+    def has_run(self) -> bool:
+        """Whether every task was ready at least once."""
+        return self.master.recovery.epochs.has_run
+
+    def has_ended(self) -> bool:
+        """Whether the input of every spout has ended, so that the topology ends by itself."""
+        spouts = [host.spout for host in self.hosts.values() if host.spout is not None]
+        return bool(spouts) and all(spout.has_ended for spout in spouts)
+
+    def scripts_wait_until(self) -> float:
+        """Return until when some script lets time pass; minus infinity when none does."""
+        waits = [host.script.quiet_until() for host in self.hosts.values() if host.script is not None]
+        return max((at for at in waits if at < inf), default=-inf)
+
+    def unrest(self) -> list[str]:
+        """Return, in words, what is under way."""
+        found = []
+        if self.master.recovery.epochs.state is not EpochState.RUNNING:
+            found.append(f"epoch {self.master.recovery.epochs.epoch} is {self.master.recovery.epochs.state.value}")
+        for host in self.hosts.values():
+            task = self.plan.task(host.task.id)
+            who = f"{task.component}[{task.index}]"
+            if host.spout is not None and host.spout.pending:
+                some = ", ".join(map(repr, list(host.spout.pending)[:5]))
+                found.append(f"{who}: {len(host.spout.pending)} messages pending: {some}")
+            elif not host.is_at_rest():
+                found.append(f"{who} has work")
+        return found
+
+    # -- the master ------------------------------------------------------------------------------------------------------
+
+    def ask(self, event: Event) -> None:
+        """Ask the master for something, as an operator does."""
+        self._events.append(event)
+
+    def _master_turn(self) -> bool:
+        now, has_run = self.clock(), bool(self._events)
+        for _ in range(self.chance.randint(1, READ_AT_ONCE)):
+            if not self._events:
+                break
+            self._handle(self._events.popleft(), now)
+        deadline = self.master.next_deadline()
+        if deadline is not None and deadline <= now:
+            self._handle(Tick(), now)
+            has_run = True
+        return has_run
+
+    def _handle(self, event: Event, now: float) -> None:
+        for command in self.master.handle(event, now):
+            self._perform(command, now)
+
+    def _perform(self, command: Command, now: float) -> None:
+        if isinstance(command, SendTo):
+            host = self.hosts.get(command.worker)
+            if host is not None and host.incarnation == command.incarnation:
+                host.from_master.append(control.encode(command.message))
+        elif isinstance(command, StartWorker):
+            self._start(command, now)
+        elif isinstance(command, StopWorker):
+            host = self.hosts.get(command.worker)
+            if host is not None and host.incarnation == command.incarnation:
+                if command.kill:
+                    self._remove(host, "killed by the master")
+                else:
+                    host.worker.exit = host.worker.exit or Exit(EXIT_DONE, "asked to end")
+        elif isinstance(command, StoreDeadLetters):
+            self.letters += command.letters
+            self._events.append(DeadLettersWritten(command.worker, command.incarnation, command.letters))
+        elif isinstance(command, RecordError):
+            self.errors.append(command)
+        elif isinstance(command, Finished):
+            self.outcome = command.outcome
+
+    def _start(self, command: StartWorker, now: float) -> None:
+        host = Host(command.worker, command.incarnation, now)
+        (task,) = self.plan.workers[command.worker]
+        try:
+            self._build(task, host)
+        except Exception as error:
+            why = f"its component could not be made: {type(error).__name__}: {error}"
+            self._events.append(WorkerExited(host.id, host.incarnation, why))
+            return
+        self.hosts[host.id] = host
+        self._events.append(WorkerLaunched(host.id, host.incarnation))
+        endpoint = control.Endpoints(task, f"{task}.data", f"{task}.control")
+        register = control.Register(host.id, host.incarnation, 0, "test", "", self._digest, [endpoint])
+        self._tell_master(host, register)
+
+    def _tell_master(self, host: Host, message: control.FromWorker) -> None:
+        heard = control.decode_from_worker(control.encode(message), 16 * control.MAX_CONTROL)
+        self._events.append(FromWorker(host.id, host.incarnation, heard))
+
+    # -- workers ---------------------------------------------------------------------------------------------------------
+
+    def _turn(self, host: Host) -> bool:
+        if self.hosts.get(host.id) is not host:
+            return False
+        now, worker = self.clock(), host.worker
+        has_read = self._read(host, now)
+        has_run = worker.run(now)
+        for task in self._crashes():
+            self.kill(task)
+        if self.hosts.get(host.id) is not host:
+            # It was killed: what it was about to send is lost.
+            return True
+        if now >= host.beat_at:
+            host.beat_at = now + self.plan.config.heartbeat_s
+            self._beat(host)
+        has_sent = self._send(host)
+        if host.is_busy and not (has_read or has_run or has_sent):
+            worker.idle(now)
+            has_sent = self._send(host)
+        host.is_busy = has_read or has_run or has_sent
+        if worker.exit is not None:
+            self._beat(host)
+            self._remove(host, f"exited with {worker.exit.code}: {worker.exit.why}")
+        return host.is_busy
+
+    def _read(self, host: Host, now: float) -> bool:
+        has_read = False
+        for _ in range(self.chance.randint(1, READ_AT_ONCE)):
+            if not host.from_master:
+                break
+            self._told(host, control.decode_from_master(host.from_master.popleft()), now)
+            has_read = True
+        links = list(host.links.items())
+        self.chance.shuffle(links)
+        # Control is read first, so that a verdict counts before a timeout of the same moment.
+        links.sort(key=lambda link: link[0][2] is Inbox.DATA)
+        for (_, task, inbox), frames in links:
+            if inbox is Inbox.DATA and not host.task.wants_data:
+                continue
+            for _ in range(min(len(frames), self.chance.randint(1, READ_AT_ONCE))):
+                host.worker.arrived(task, inbox, frames.popleft(), now)
+                has_read = True
+        return has_read
+
+    def _told(self, host: Host, message: control.FromMaster, now: float) -> None:
+        if isinstance(message, control.Routes) and message.epoch > host.worker.epoch:
+            host.peers = {route.task: route.incarnation for route in message.routes}
+        host.worker.told(message, now)
+
+    def _send(self, host: Host) -> bool:
+        commands = host.worker.take_commands()
+        for command in commands:
+            if not isinstance(command, SendFrame):
+                self._tell_master(host, command.message)
+                continue
+            if not isinstance(command.frame, bytes):
+                raise FrameworkBug(f"worker {host.id} sends a frame that is not encoded: {command.frame!r}")
+            target = self.hosts.get(self.plan.worker_of(command.target))
+            if target is not None and target.incarnation == host.peers.get(command.target):
+                link = (host.incarnation, command.target, command.inbox)
+                target.links.setdefault(link, deque()).append(command.frame)
+        return bool(commands)
+
+    def _beat(self, host: Host) -> None:
+        self._tell_master(host, host.worker.heartbeat(busy_component(host.worker, host.hand)))
+
+    def beat_all(self) -> None:
+        """Bring the figures of the master up to date."""
+        for host in self.hosts.values():
+            beat = host.worker.heartbeat("")
+            self._handle(FromWorker(host.id, host.incarnation, beat), self.clock())
+
+    def kill(self, task: TaskId) -> None:
+        """Kill the worker of a task, if it lives, with all that is in flight from and to it."""
+        host = self.hosts.get(self.plan.worker_of(task))
+        if host is not None:
+            self._remove(host, "killed by the test")
+            for other in self.hosts.values():
+                for link in [link for link in other.links if link[0] == host.incarnation]:
+                    del other.links[link]
+
+    def _remove(self, host: Host, how: str) -> None:
+        del self.hosts[host.id]
+        self._events.append(WorkerExited(host.id, host.incarnation, how, host.note.in_hand))
+
+    def validate(self) -> None:
+        """Assert the invariants of master and tasks."""
+        self.master.validate()
+        for host in self.hosts.values():
+            host.worker.validate()

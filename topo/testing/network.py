@@ -1,0 +1,173 @@
+"""A network in virtual time: it delays, cuts, repeats and reorders frames as connections do, by a seed.
+
+The model is what was measured of real ones. A link (one process to one inbox of another) is a FIFO. When its connection is reset,
+or either end dies, it loses a contiguous *suffix* of what is in flight, never the middle; by itself it repeats nothing. What
+no transport should do can be asked for: frames handed over twice, and an old connection that delivers after a new one has begun.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import Enum
+from random import Random
+
+from topo.ids import Incarnation, TaskId
+from topo.task.events import Inbox
+from topo.wire.frames import FrameKind, parse
+
+Schedule = Callable[[float, Callable[[], None]], None]
+"""Call a function at a moment of virtual time."""
+Deliver = Callable[["Link", bytes], None]
+LinkKey = tuple[Incarnation, Incarnation, TaskId, Inbox]
+
+
+class LossCause(Enum):
+    """Why frames were lost."""
+
+    CUT = "a connection was reset"
+    SENDER_DIED = "their sender died"
+    RECEIVER_DIED = "their receiver died"
+
+
+@dataclass(slots=True)
+class Link:
+    """One connection: from one process to one inbox of a task of another.
+
+    Attributes:
+        base_s: what every frame takes at least.
+        slow_until: until then frames take much longer.
+        in_flight: arrival and bytes of what was handed over and has not arrived, oldest first.
+    """
+
+    sender: Incarnation
+    receiver: Incarnation
+    task: TaskId
+    inbox: Inbox
+    base_s: float
+    slow_until: float = 0.0
+    in_flight: deque[tuple[float, bytes]] = field(default_factory=deque)
+    arrives_last: float = 0.0
+
+
+@dataclass(slots=True)
+class NetworkCounts:
+    """What the network did to frames.
+
+    Attributes:
+        lost: by (epoch, sender task, target task): frames of the edge that never arrived; confirmations are not counted.
+        repeated: frames handed over twice; confirmations are not counted.
+        overtaken: frames of an old connection that arrived after the new one had begun.
+    """
+
+    delivered: int = 0
+    lost: dict[tuple[int, int, int], int] = field(default_factory=dict)
+    lost_by_cut: int = 0
+    repeated: int = 0
+    overtaken: int = 0
+
+
+class SimulatedNetwork:
+    """All links between processes.
+
+    Args:
+        random: decides every delay and every loss.
+        schedule: runs arrivals.
+        deliver: takes a frame that has arrived; not called for a receiver that died.
+        delay_s: (least, most) base delay of a link; jitter comes on top.
+    """
+
+    def __init__(self, random: Random, schedule: Schedule, deliver: Deliver, delay_s: tuple[float, float]) -> None:
+        self._random = random
+        self._schedule = schedule
+        self._deliver = deliver
+        self._delay_s = delay_s
+        self._links: dict[LinkKey, Link] = {}
+        self._old: list[Link] = []
+        self._dead: set[Incarnation] = set()
+        self.counts = NetworkCounts()
+        self.slow_factor = 100.0
+
+    def send(self, key: LinkKey, frame: bytes, now: float) -> None:
+        """Hand a frame over; to a process that has died it is lost without a word."""
+        if key[1] in self._dead:
+            self._lose(frame)
+            return
+        link = self._links.get(key)
+        if link is None:
+            link = self._links[key] = Link(*key, base_s=self._random.uniform(*self._delay_s))
+        self._put(link, frame, now)
+
+    def links_in_use(self) -> list[Link]:
+        """Return the links that have frames in flight, in the order in which they were opened."""
+        return [link for link in self._links.values() if link.in_flight]
+
+    def cut(self, link: Link) -> int:
+        """Reset a connection: a suffix of what is in flight, at least one frame, is lost. Returns how many frames."""
+        count = self._random.randint(1, len(link.in_flight))
+        for _ in range(count):
+            self._lose(link.in_flight.pop()[1])
+        self.counts.lost_by_cut += count
+        return count
+
+    def repeat(self, link: Link, now: float) -> int:
+        """Hand a suffix of what is in flight over a second time, as a retry of an unknown outcome would."""
+        count = self._random.randint(1, len(link.in_flight))
+        for _, frame in list(link.in_flight)[-count:]:
+            self._put(link, frame, now)
+            self.counts.repeated += parse(frame).kind is not FrameKind.CONFIRM
+        return count
+
+    def reconnect(self, link: Link, now: float) -> int:
+        """Begin a new connection while the old one still delivers, late: what comes after overtakes what is in flight."""
+        key = (link.sender, link.receiver, link.task, link.inbox)
+        self._links[key] = Link(*key, base_s=link.base_s)
+        delayed = now + self._random.uniform(5, 50) * max(link.base_s, 0.001)
+        link.in_flight = deque((max(at, delayed), frame) for at, frame in link.in_flight)
+        self._old.append(link)
+        self._schedule(delayed, lambda: self._arrive(link, link.in_flight[-1][0] if link.in_flight else delayed))
+        self.counts.overtaken += len(link.in_flight)
+        return len(link.in_flight)
+
+    def died(self, process: Incarnation) -> None:
+        """A process is gone: what it had not received is lost, and a suffix of what it had handed over."""
+        self._dead.add(process)
+        for key, link in list(self._links.items()):
+            if process not in (link.sender, link.receiver):
+                continue
+            if link.receiver == process:
+                lost = len(link.in_flight)
+            else:
+                lost = self._random.randint(0, len(link.in_flight)) if link.in_flight else 0
+                if lost < len(link.in_flight):
+                    self._old.append(link)
+            for _ in range(lost):
+                self._lose(link.in_flight.pop()[1])
+            del self._links[key]
+        for link in self._old:
+            if link.receiver == process:
+                while link.in_flight:
+                    self._lose(link.in_flight.pop()[1])
+        self._old = [link for link in self._old if link.in_flight]
+
+    def _put(self, link: Link, frame: bytes, now: float) -> None:
+        delay = link.base_s * (1.0 + self._random.random())
+        if now < link.slow_until:
+            delay *= self.slow_factor
+        at = link.arrives_last = max(link.arrives_last, now + delay)
+        link.in_flight.append((at, frame))
+        self._schedule(at, lambda: self._arrive(link, at))
+
+    def _arrive(self, link: Link, now: float) -> None:
+        in_flight = link.in_flight
+        while in_flight and in_flight[0][0] <= now:
+            frame = in_flight.popleft()[1]
+            self.counts.delivered += 1
+            self._deliver(link, frame)
+
+    def _lose(self, data: bytes) -> None:
+        frame = parse(data)
+        if frame.kind is not FrameKind.CONFIRM:
+            edge = (frame.epoch, frame.sender, frame.target)
+            self.counts.lost[edge] = self.counts.lost.get(edge, 0) + 1

@@ -1,0 +1,454 @@
+"""A whole topology in virtual time: every worker, every frame and the topology master, with faults, decided by one seed.
+
+It drives the classes that worker processes and the master process run: `Worker` with its tasks, the codec, `TopologyMaster`. Only
+clock, transport and processes are simulated. One heap of events orders everything; what happens at the same moment happens
+in an order drawn from the seed. The same seed gives the same run, down to every byte on the network.
+
+    python -m topo.testing.simulation --seed 7            replay the run of a seed, with its topology and faults
+    python -m topo.testing.simulation --seed 7 --trace    and show everything that happened
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from hashlib import blake2b
+from heapq import heappop, heappush
+from random import Random
+
+from topo.api.topology import Topology
+from topo.ids import Incarnation, WorkerId
+from topo.master.events import ActivateAsked, DeactivateAsked, InHand, RestartAsked, WorkerExited
+from topo.plan.physical import physical_plan
+from topo.task.events import Inbox
+from topo.task.worker import Exit
+from topo.testing.faults import Fault, FaultKind
+from topo.testing.history import History, Violation
+from topo.testing.masters import SimulatedMaster
+from topo.testing.network import Link, SimulatedNetwork
+from topo.testing.processes import Doom, ProcessKilled, SimulatedProcess
+from topo.wire import control
+from topo.wire.frames import parse
+
+QUIET_AFTER_FAULTS_S = 60.0
+"""Virtual seconds that a run may take after its last fault; beyond, it hangs."""
+MOST_EVENTS = 1_000_000
+_STRIKE_AGAIN_S = 0.0005
+
+
+class Simulation:
+    """One run.
+
+    Args:
+        topology: makes the topology; called again for every task, as every process does.
+        seed: decides everything.
+        faults: what goes wrong, in the order of their shares.
+        progress: the share of the expected effects that has been seen, from 0 to 1; sets faults off.
+        keeps_trace: keep the lines of the trace, not only their hash.
+
+    Attributes:
+        now: virtual seconds.
+        history: what was seen to happen.
+        struck: each fault that has struck, with the moment and whom.
+    """
+
+    def __init__(
+        self,
+        topology: Callable[[], Topology],
+        seed: int,
+        faults: Sequence[Fault] = (),
+        progress: Callable[[], float] = lambda: 0.0,
+        *,
+        keeps_trace: bool = False,
+    ) -> None:
+        self._random = Random(seed)
+        self._ids = Random(seed + 1)
+        self._events: list[tuple[float, float, int, Callable[[], None]]] = []
+        self._event_count = 0
+        self._topology = topology
+        self._progress = progress
+        self._waiting_faults = list(faults)
+        self._due_faults = 0
+        self._hash = blake2b(digest_size=16)
+        self._lines: list[str] | None = [] if keeps_trace else None
+        self._link_times: dict[tuple[Incarnation, str], float] = {}
+        self._wake_at: dict[Incarnation, float] = {}
+        self._running: SimulatedProcess | None = None
+        self._checks = 0
+        self.now = 0.0
+        self.plan = physical_plan(topology())
+        self.digest = self.plan.digest()
+        self.history = History(lambda: self.now)
+        low = self._random.choice((0.00005, 0.0005, 0.002))
+        self.network = SimulatedNetwork(self._random, self.at, self._arrived, (low / 4, low))
+        self.master = SimulatedMaster(self)
+        self.processes: dict[Incarnation, SimulatedProcess] = {}
+        self.all_processes: list[SimulatedProcess] = []
+        self.struck: list[tuple[float, Fault, str]] = []
+        self.last_fault_at = 0.0
+        self.finds_old_workers = self._random.random() < 0.5
+        """Whether what was started by an earlier master can talk to its successor."""
+
+    # -- running ---------------------------------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Run to the end, to the first violation, or until it hangs, which is one."""
+        self.master.start()
+        while self.master.outcome is None and not self.history.violations:
+            if not self._events:
+                self.history.violated(10, "nothing is left that could happen, and the topology has not ended")
+                return
+            self._event_count += 1
+            self.now, _, _, what = heappop(self._events)
+            what()
+            if self._waiting_faults and self._waiting_faults[0].share <= self._progress():
+                self._set_off(self._waiting_faults.pop(0))
+            quiet_since = max(self.last_fault_at, self.now if self._due_faults else 0.0)
+            if self.now - quiet_since > QUIET_AFTER_FAULTS_S or self._event_count > MOST_EVENTS:
+                self.history.violated(10, f"not over {self.now - quiet_since:.0f} s after the last fault: {self._why_not()}")
+
+    def _why_not(self) -> str:
+        if self.master.master is None:
+            return "there is no master"
+        quiescence, recovery = self.master.master.quiescence, self.master.master.recovery
+        waiting = [f"task {quiet.task}: {quiet.why or 'ended' if quiet.ended else 'has not ended'}"
+                   for quiet in quiescence.facts.values()]  # fmt: skip
+        return f"epoch {recovery.epochs.epoch} is {recovery.epochs.state.value}; {', '.join(waiting) or 'no task has reported'}"
+
+    def at(self, moment: float, what: Callable[[], None]) -> None:
+        """Have something happen."""
+        heappush(self._events, (moment, self._random.random(), len(self._events), what))
+
+    def trace(self, *facts: object) -> None:
+        """Note what happened: into the hash, and into the trace when it is kept."""
+        line = f"{self.now:.9f} {' '.join(map(str, facts))}"
+        self._hash.update(line.encode())
+        if self._lines is not None:
+            self._lines.append(line)
+
+    def _note(self, what: str, who: object, message: Callable[[], object]) -> None:
+        """Add to the trace, if it is kept, what is in the hash already as bytes."""
+        if self._lines is not None:
+            self._lines.append(f"{self.now:.9f} {what} {who} {message()}")
+
+    @property
+    def trace_hash(self) -> str:
+        """The hash of everything that has happened."""
+        return self._hash.hexdigest()
+
+    @property
+    def trace_lines(self) -> list[str]:
+        """Everything that has happened, if it was kept."""
+        return self._lines or []
+
+    @property
+    def violations(self) -> list[Violation]:
+        """What was found wrong."""
+        return self.history.violations
+
+    # -- chance ----------------------------------------------------------------------------------------------------------
+
+    def draw_bytes(self) -> bytes:
+        """Draw the seed of a task's ids."""
+        return self._ids.randbytes(16)
+
+    def draw_incarnation(self) -> Incarnation:
+        """Draw the number of a life."""
+        return Incarnation(self._ids.getrandbits(63) | 1)
+
+    def draw_turn_s(self) -> float:
+        """Draw how long an empty turn of a process takes."""
+        return self._random.uniform(0.00002, 0.0003)
+
+    def draws_check(self) -> bool:
+        """Whether invariants are to be checked now: every so often, since it is slow."""
+        self._checks += 1
+        return self._checks % 32 == 0
+
+    # -- lives of workers ------------------------------------------------------------------------------------------------
+
+    def launch(self, worker: WorkerId, incarnation: Incarnation) -> None:
+        """The launcher starts a process; its inboxes are bound a little later."""
+        self.trace("launch", worker, incarnation)
+        process = SimulatedProcess(self, worker, incarnation, self._topology, self.plan, self.master.term, self.now)
+        if any(fault.kind is FaultKind.SLOW_WORKER and who == f"worker {worker}" for _, fault, who in self.struck):
+            process.turn_s *= 20
+        self.processes[incarnation] = process
+        self.all_processes.append(process)
+        self.history.watch(process)
+        self.at(self.now + self._random.uniform(0.001, 0.05), lambda: self._booted(process))
+
+    def _booted(self, process: SimulatedProcess) -> None:
+        if process.is_alive:
+            process.register()
+            self._turn(process)
+
+    def stop(self, worker: WorkerId, incarnation: Incarnation, *, kill: bool) -> None:
+        """The launcher ends a process, unless it cannot reach it."""
+        process = self.processes.get(incarnation)
+        if process is None or process.is_out_of_reach:
+            return
+        if kill:
+            self.died(process, "killed")
+        elif not process.is_stopped:
+            process.worker.exit = process.worker.exit or Exit(0, "asked to end")
+            self._wake(process, self.now)
+
+    def died(self, process: SimulatedProcess, how: str) -> None:
+        """A process is gone."""
+        process.is_alive = False
+        if self.processes.pop(process.incarnation, None) is None:
+            return
+        self.trace("exit", process.id, process.incarnation, how)
+        self.network.died(process.incarnation)
+        in_hand: InHand | None = process.note.content
+        term = process.term
+        event = WorkerExited(process.id, process.incarnation, how, in_hand)
+
+        def tell() -> None:
+            # A launcher knows the processes that it has started, and nobody else's.
+            if self.master.term == term:
+                self.master.handle(event)
+
+        # A death may be known before the last words have arrived; of an orderly end they come first.
+        said = self._link_times.get((process.incarnation, "up"), 0.0) if process.worker.exit is not None else 0.0
+        self.at(max(self.now + self._random.uniform(0.0, 0.01), said + 1e-9), tell)
+
+    def master_died(self) -> None:
+        """Workers in the foreground die with their master; others go on without it."""
+        self.last_fault_at = self.now
+        if not self.finds_old_workers and self._random.random() < 0.5:
+            for process in list(self.processes.values()):
+                if not process.is_out_of_reach:
+                    self.died(process, "killed with its master")
+
+    def _wake(self, process: SimulatedProcess, at: float) -> None:
+        """Have the process turn at a moment, or when it is next there to do so."""
+        at = max(at, process.time, self.now)
+        incarnation = process.incarnation
+        if process.is_stopped or at >= self._wake_at.get(incarnation, float("inf")):
+            return
+        self._wake_at[incarnation] = at
+        self.at(at, lambda: self._woken(process, at))
+
+    def _woken(self, process: SimulatedProcess, at: float) -> None:
+        if self._wake_at.get(process.incarnation) == at and process.is_alive and not process.is_stopped:
+            self._turn(process)
+
+    def _turn(self, process: SimulatedProcess) -> None:
+        self._wake_at.pop(process.incarnation, None)
+        self._running = process
+        try:
+            wants = process.turn(self.now)
+        except ProcessKilled:
+            self.died(process, "killed by a signal")
+            return
+        finally:
+            self._running = None
+        if not process.is_alive:
+            exit_ = process.worker.exit
+            self.died(process, f"exited with {exit_.code}" if exit_ else "exited")
+            return
+        if self.draws_check():
+            self.history.inspect(process)
+        self._wake(process, wants)
+
+    def work(self, seconds: float) -> None:
+        """Called by user code: it takes so long."""
+        if self._running is not None:
+            self._running.work(seconds)
+
+    def kill(self) -> None:
+        """Called by user code: it takes its process down."""
+        if self._running is not None:
+            self._running.kill_itself()
+
+    # -- messages --------------------------------------------------------------------------------------------------------
+
+    def tell_master(self, process: SimulatedProcess, data: bytes) -> None:
+        """A worker's message is on its way to the master."""
+        worker, incarnation, term = process.id, process.incarnation, process.term
+
+        def arrive() -> None:
+            if self.master.term == term or (self.master.term and self.finds_old_workers):
+                self._hash.update(data)
+                self._note("tells", worker, lambda: control.decode_from_worker(data))
+                self.master.heard(worker, incarnation, data)
+
+        self.at(self._in_order((incarnation, "up"), process.time), arrive)
+
+    def tell_worker(self, worker: WorkerId, incarnation: Incarnation, message: control.FromMaster) -> None:
+        """A message of the master is on its way to a worker."""
+        data = control.encode(message)
+        self._tell(incarnation, data)
+        if isinstance(message, control.Routes) and self.finds_old_workers:
+            # Whoever believes that it is this worker hears it, too.
+            for process in list(self.processes.values()):
+                if process.id == worker and process.incarnation != incarnation:
+                    self._tell(process.incarnation, data)
+
+    def _tell(self, incarnation: Incarnation, data: bytes) -> None:
+        def arrive() -> None:
+            process = self.processes.get(incarnation)
+            if process is not None:
+                self._hash.update(data)
+                self._note("told", process.id, lambda: control.decode_from_master(data))
+                process.link.append(data)
+                self._wake(process, self.now)
+
+        self.at(self._in_order((incarnation, "down"), self.now), arrive)
+
+    def _in_order(self, link: tuple[Incarnation, str], now: float) -> float:
+        at = max(now + self._random.uniform(0.0001, 0.002), self._link_times.get(link, 0.0) + 1e-9)
+        self._link_times[link] = at
+        return at
+
+    def _arrived(self, link: Link, data: bytes) -> None:
+        frame = parse(data)
+        self._hash.update(data)
+        self._note("frame", link.inbox.value, lambda: frame)
+        if frame.incarnation != link.sender:
+            self.history.violated(9, f"a life of a worker speaks under the name of another: {frame!r}")
+        process = self.processes.get(link.receiver)
+        if process is not None:
+            process.inboxes[link.task, link.inbox].append(data)
+            if link.inbox is Inbox.CONTROL or process.worker.tasks[link.task].wants_data:
+                self._wake(process, self.now)
+
+    # -- faults ----------------------------------------------------------------------------------------------------------
+
+    def _set_off(self, fault: Fault) -> None:
+        self._due_faults += 1
+        self.at(self.now + fault.after_s, lambda: self._strike(fault))
+
+    def _strike(self, fault: Fault, tries: int = 2_000) -> None:
+        victim = getattr(self, "_" + fault.kind.name.lower())(fault)
+        if victim is None and tries:
+            # Nobody is there to be struck just now.
+            self.at(self.now + _STRIKE_AGAIN_S, lambda: self._strike(fault, tries - 1))
+            return
+        self._due_faults -= 1
+        if victim is None:
+            return
+        self.last_fault_at = max(self.last_fault_at, self.now + fault.for_s)
+        self.struck.append((self.now, fault, victim))
+        self.trace("fault", fault, "->", victim)
+
+    def _pick_process(self, fault: Fault) -> SimulatedProcess | None:
+        found = [process for process in self.processes.values() if process.is_alive and not process.is_stopped]
+        found = [process for process in found if process.doom is None and process.turns]
+        return found[int(fault.pick * len(found))] if found else None
+
+    def _crash(self, fault: Fault) -> str | None:
+        process = self._pick_process(fault)
+        if process is None:
+            return None
+        process.doom = Doom(fault.point, fault.countdown)
+        return f"worker {process.id}"
+
+    def _stop(self, fault: Fault) -> str | None:
+        process = self._pick_process(fault)
+        if process is None:
+            return None
+        process.resumes_at = self.now + fault.for_s
+        self.at(process.resumes_at, lambda: self._continue(process))
+        return f"worker {process.id}"
+
+    def _zombie(self, fault: Fault) -> str | None:
+        process = self._pick_process(fault)
+        if process is not None:
+            process.is_out_of_reach = True
+        return None if process is None else self._stop(fault)
+
+    def _continue(self, process: SimulatedProcess) -> None:
+        if process.is_alive and process.resumes_at is not None:
+            process.resumes_at = None
+            process.is_out_of_reach = False
+            self._wake_at.pop(process.incarnation, None)
+            self._wake(process, self.now)
+
+    def _pick_link(self, fault: Fault) -> Link | None:
+        found = self.network.links_in_use()
+        return found[int(fault.pick * len(found))] if found else None
+
+    def _cut(self, fault: Fault) -> str | None:
+        link = self._pick_link(fault)
+        return None if link is None else f"{self.network.cut(link)} frames to task {link.task}"
+
+    def _reorder(self, fault: Fault) -> str | None:
+        link = self._pick_link(fault)
+        return None if link is None else f"{self.network.reconnect(link, self.now)} frames to task {link.task}"
+
+    def _repeat(self, fault: Fault) -> str | None:
+        link = self._pick_link(fault)
+        return None if link is None else f"{self.network.repeat(link, self.now)} frames to task {link.task}"
+
+    def _slow_link(self, fault: Fault) -> str | None:
+        link = self._pick_link(fault)
+        if link is None:
+            return None
+        link.slow_until = self.now + fault.for_s
+        return f"task {link.task}"
+
+    def _slow_worker(self, fault: Fault) -> str | None:
+        process = self._pick_process(fault)
+        if process is None:
+            return None
+        process.turn_s *= 20
+        return f"worker {process.id}"
+
+    def _master(self, fault: Fault) -> str | None:
+        if self.master.master is None or self.master.crashes_after is not None:
+            return None
+        self.master.restarts_in_s = fault.for_s
+        self.master.crashes_after = fault.countdown
+        return "the master"
+
+    def _restart(self, fault: Fault) -> str | None:
+        worker = WorkerId(int(fault.pick * len(self.plan.workers)))
+        self.master.handle(RestartAsked(worker))
+        return f"worker {worker}"
+
+    def _pause(self, fault: Fault) -> str | None:
+        if self.master.master is None:
+            return None
+        self.master.handle(DeactivateAsked())
+        self.at(self.now + fault.for_s, self._activate)
+        return "the spouts"
+
+    def _activate(self) -> None:
+        if self.master.outcome is None:
+            self.master.handle(ActivateAsked())
+            # An operator whose master dies asks again.
+            if self.master.master is None or not self.master.master.is_active:
+                self.at(self.now + 0.01, self._activate)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Replay the run of one seed; 0 when no oracle was broken."""
+    import argparse
+
+    from topo.testing.scenarios import Scenario
+
+    parser = argparse.ArgumentParser(prog="python -m topo.testing.simulation", description="Replay a simulated run.")
+    parser.add_argument("--seed", type=int, required=True)
+    parser.add_argument("--trace", action="store_true", help="show everything that happened")
+    options = parser.parse_args(arguments)
+    scenario = Scenario(options.seed)
+    run = scenario.run(keeps_trace=options.trace)
+    for line in run.simulation.trace_lines:
+        print(line)
+    print(scenario.describe())
+    for at, fault, victim in run.simulation.struck:
+        print(f"  {at:.6f} s: {fault} -> {victim}")
+    print(run.summary())
+    for violation in run.violations:
+        print(f"VIOLATION {violation}")
+    return 1 if run.violations else 0
+
+
+if __name__ == "__main__":
+    # The module that runs as a script is another one than the module that others import.
+    from topo.testing.simulation import main as run_main
+
+    sys.exit(run_main())

@@ -1,0 +1,347 @@
+"""A whole topology under test: in one process, on a manual clock, with sources that follow a script."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any
+
+from topo.api.bolt import BasicBolt, Bolt
+from topo.api.component import Component
+from topo.api.streams import DEFAULT_STREAM
+from topo.api.topology import ComponentKind, Topology
+from topo.config import format_duration, parse_duration
+from topo.errors import NotFound, UserError
+from topo.ids import IdSource, TaskId
+from topo.master.commands import RecordError
+from topo.master.events import DrainAsked
+from topo.master.outcome import Outcome, OutcomeKind
+from topo.plan.physical import physical_plan
+from topo.plan.validation import validate
+from topo.task.base import Ports, TaskSetup
+from topo.task.spout_task import Pending, SpoutTask
+from topo.task.wiring import task_class
+from topo.testing.carried import Carrier, Row, as_row, codec_for
+from topo.testing.clock import Duration, ManualClock
+from topo.testing.comparing import difference
+from topo.testing.components import Instances, context_of, groupings_of, watched
+from topo.testing.in_process import Host, InProcessCluster
+from topo.testing.script import Crash, Script, ScriptedSpout, Stage, scripts_of
+from topo.testing.watched import Record, Watch
+from topo.testing.watched_spouts import WatchedRetryingSpout, WatchedSpout
+
+LONGEST_RUN = "10m"
+LAST_ROUNDS = 1_000
+"""Rounds in which what happened at the last moment of `advance` may show its effects."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """A message that was given up: of which spout, its id and values, why, and after how many attempts."""
+
+    component: str
+    message_id: Any
+    values: Row
+    why: str
+    attempts: int
+
+
+class _WatchedRetries(SpoutTask):
+    """A spout task that tells of the failures it does not tell its spout."""
+
+    failed: list[Any]
+
+    def _failed(self, pending: Pending, why: str, now: float) -> None:
+        if self.is_retrying:
+            self.failed.append(pending.message)
+        super()._failed(pending, why, now)
+
+
+class TopologyTest:
+    """Runs a topology with the task and master code of real processes, without processes.
+
+        test = TopologyTest(topology, sources={"lines": ["a b", "b", END]})
+        test.run()
+        test.assert_all_acked()
+        test.assert_emitted("split", ["a", "b", "b"])
+
+    Every task has a worker of its own, whatever the setting `workers` says, so that every tuple goes through the codec; a value
+    that cannot be carried raises in the `emit` that has it. Time stands still but for what `run` and `advance` need. The same
+    seed gives the same run.
+
+    A source is a list of values, of tuples of values, of `(message_id, values)`, of `message(...)`, and of the markers END,
+    CRASH, PAUSE, ADVANCE and FAIL_NEXT. It replays what fails, as a `RetryingSpout` does. A list that runs out leaves the source
+    open and silent; END ends it. Several tasks of a spout take its messages in turn.
+
+    Args:
+        topology: a topology, or the function that builds it. The function is called again for every task, so that no two
+            tasks share an object; of a topology further tasks get copies.
+        sources: scripts, by spout. Spouts without one run as they are.
+        seed: of the scheduling order and of all ids.
+        settings: replace the topology's own.
+
+    Raises:
+        ConfigError: a setting is wrong.
+        NotFound: `sources` names no spout of the topology.
+        UserError: a source has an item that cannot be one.
+        ValueNotCarried: a source has a value that cannot be emitted.
+    """
+
+    def __init__(
+        self,
+        topology: Topology | Callable[[], Topology],
+        sources: Mapping[str, Iterable[Any]] | None = None,
+        seed: int = 0,
+        **settings: Any,
+    ) -> None:
+        self._instances = Instances(topology)
+        built = self._instances.topology
+        config = built.config.with_settings({**settings, "workers": None})
+        validate(built, config)
+        self.plan = physical_plan(built, config)
+        self.clock = ManualClock()
+        self._codec = codec_for(built.carried_types)
+        self._record = Record()
+        self._stage = Stage(self.clock, lambda source, values: self._record.refusals.append((source, values)))
+        self._scripts: dict[tuple[str, int], Script] = {}
+        self._lives: dict[tuple[str, int], Component] = {}
+        for component, items in (sources or {}).items():
+            self._read_source(component, items)
+        self._cluster = InProcessCluster(self.plan, self.clock, seed, self._codec, self._build_task, self._take_crashes)
+
+    def _read_source(self, component: str, items: Iterable[Any]) -> None:
+        spouts = [found.id for found in self.plan.components if found.kind is ComponentKind.SPOUT]
+        if component not in spouts:
+            raise NotFound(
+                f"sources: the topology has no spout {component!r}; it has {', '.join(map(repr, spouts))}.",
+                tuple(get_close_matches(component, spouts, n=2)),
+            )
+        streams = self.plan.streams(component)
+        carrier = Carrier(self._codec, component, streams)
+        for script in scripts_of(component, items, streams, carrier, len(self.plan.tasks_of(component))):
+            self._scripts[component, script.task_index] = script
+            for entry in script.entries:
+                if isinstance(entry, Crash) and entry.component is not None:
+                    self._task(entry.component, entry.task_index)
+
+    # -- tasks -----------------------------------------------------------------------------------------------------------
+
+    def _build_task(self, task_id: TaskId, host: Host) -> None:
+        plan, task = self.plan, self.plan.task(task_id)
+        chance = self._cluster.chance
+        ports = Ports(IdSource(chance.randbytes(32)), self.clock, self._codec, host.hand, lambda: self.clock.now_ms)
+        config, context = plan.config_of(task.component), context_of(plan, task)
+        if task_id in plan.ackers:
+            host.hosts(task_class(plan, task_id, None)(TaskSetup(task_id, plan, config, None, context), ports), None, None)
+            return
+        source = self._instances.source()
+        script = self._scripts.get((task.component, task.index))
+        component = self._instances.make(source, task) if script is None else ScriptedSpout(script, self._stage)
+        carrier = Carrier(self._codec, task.component, plan.streams(task.component))
+        runs = watched(component, Watch(self._record, carrier, task.component, task.index))
+        setup = TaskSetup(task_id, plan, config, runs, context, groupings_of(source, task.component))
+        self._lives[task.component, task.index] = component
+        if isinstance(runs, WatchedSpout | WatchedRetryingSpout):
+            spout_task = _WatchedRetries(setup, ports)
+            spout_task.failed = self._record.failed.setdefault(task.component, [])
+            host.hosts(spout_task, runs.state, component if isinstance(component, ScriptedSpout) else None)
+        else:
+            host.hosts(task_class(plan, task_id, runs)(setup, ports), None, None)
+
+    def _take_crashes(self) -> list[TaskId]:
+        crashes = [self._task(component, index) for component, index in self._stage.crashes]
+        self._stage.crashes.clear()
+        return crashes
+
+    def _task(self, component: str, task_index: int) -> TaskId:
+        tasks = self.plan.tasks_of(self._known(component))
+        if not 0 <= task_index < len(tasks):
+            raise NotFound(f"component {component!r} has {len(tasks)} tasks, and no task {task_index}.")
+        return tasks[task_index]
+
+    def _known(self, component: str) -> str:
+        ids = [found.id for found in self.plan.components]
+        if component not in ids:
+            raise NotFound(f"the topology has no component {component!r}.", tuple(get_close_matches(component, ids, n=2)))
+        return component
+
+    # -- time ------------------------------------------------------------------------------------------------------------
+
+    def run(self, limit: Duration = LONGEST_RUN) -> None:
+        """Let the topology work until nothing is under way any more: it has ended, or all that is left to happen is that time
+        passes.
+
+        Back-off, timeouts and restarts pass on the clock, in no time.
+
+        Args:
+            limit: of the clock, without what scripts wait for. A spout that never rests needs `advance` instead.
+
+        Raises:
+            AssertionError: the limit is reached, or the topology could not be started; the message says why.
+        """
+        limit_s = parse_duration(limit)
+        until = self.clock() + limit_s
+        while not self._cluster.is_at_rest():
+            until = max(until, self._cluster.scripts_wait_until() + limit_s)
+            if self.clock() >= until:
+                why = "\n".join([*self._cluster.unrest(), *self._last_errors()])
+                raise AssertionError(f"not at rest after {format_duration(limit_s)} of its clock:\n{why}")
+            self._cluster.step(until)
+        self._check_started()
+
+    def advance(self, by: Duration) -> None:
+        """Let so much time pass: ticks, timeouts and whatever else is due happen at their moments.
+
+        Raises:
+            AssertionError: the topology could not be started.
+        """
+        cluster = self._cluster
+        start_limit = self.clock() + parse_duration(LONGEST_RUN)
+        while cluster.outcome is None and not cluster.has_run and self.clock() < start_limit:
+            cluster.step(start_limit)
+        until = self.clock() + parse_duration(by)
+        while cluster.outcome is None and self.clock() < until:
+            cluster.step(until)
+        self.clock.advance_to(until)
+        for _ in range(LAST_ROUNDS):
+            if cluster.outcome is not None or not cluster.step(until):
+                break
+        self._check_started()
+
+    def drain(self, timeout: Duration = "30s") -> None:
+        """End the topology as `topo kill` does: spouts emit nothing new, what is in flight finishes, components are closed."""
+        self._cluster.ask(DrainAsked(parse_duration(timeout)))
+        until = self.clock() + parse_duration(timeout) + parse_duration(LONGEST_RUN)
+        while self.outcome is None and self.clock() < until:
+            self._cluster.step(until)
+
+    def crash(self, component: str, task_index: int = 0) -> None:
+        """Kill the worker of a task, with all it holds and all that is in flight from and to it. The master replaces it."""
+        self._cluster.kill(self._task(component, task_index))
+
+    def _check_started(self) -> None:
+        outcome = self._cluster.outcome
+        if outcome is not None and outcome.kind is OutcomeKind.CRASHED:
+            raise AssertionError("\n".join([outcome.reason, *self._last_errors()]))
+
+    # -- what happened ---------------------------------------------------------------------------------------------------
+
+    @property
+    def outcome(self) -> Outcome | None:
+        """How the topology has ended; None while it goes on."""
+        return self._cluster.outcome
+
+    def emitted(self, component: str, stream: str = DEFAULT_STREAM) -> list[Row]:
+        """Return the values that a component's code has emitted on a stream, all tasks together, in order.
+
+        Values are as they arrive: sequences are tuples. What the engine replays is not emitted again by the spout.
+
+        Raises:
+            NotFound: there is no such component, or it declares no such stream.
+        """
+        streams = [found.name for found in self.plan.streams(self._known(component))]
+        if stream not in streams:
+            raise NotFound(
+                f"component {component!r} has no stream {stream!r}; it has {', '.join(map(repr, streams)) or 'none'}.",
+                tuple(get_close_matches(stream, streams, n=2)),
+            )
+        emissions = self._record.emissions
+        return [found.values for found in emissions if found.component == component and found.stream == stream]
+
+    def acked(self, spout: str | None = None) -> list[Any]:
+        """Return the ids of the messages that were acked, in order; of one spout, or of all."""
+        return self._of_spouts(self._record.acked, spout)
+
+    def failed(self, spout: str | None = None) -> list[Any]:
+        """Return the ids of the messages that failed or timed out, once for each time, in order, retried or not."""
+        return self._of_spouts(self._record.failed, spout)
+
+    def _of_spouts(self, ids: Mapping[str, list[Any]], spout: str | None) -> list[Any]:
+        if spout is not None:
+            return list(ids.get(self._known(spout), []))
+        return [found for of_spout in ids.values() for found in of_spout]
+
+    def dead_letters(self) -> list[DeadLetter]:
+        """Return the messages that were given up, in order."""
+        unpack = self._codec.unpack_value
+        return [
+            DeadLetter(
+                component=self.plan.task(letter.task).component,
+                message_id=unpack(letter.position),
+                values=unpack(letter.values),
+                why="; ".join(letter.errors),
+                attempts=letter.attempts,
+            )
+            for letter in self._cluster.letters
+        ]
+
+    def errors(self) -> list[RecordError]:
+        """Return what `topo errors` would show: exceptions with file and line, lost workers. Alike ones are counted together."""
+        return list(self._cluster.errors)
+
+    def status(self) -> dict[str, Any]:
+        """Return what `topo status --json` would show at this moment."""
+        self._cluster.beat_all()
+        return self._cluster.master.topology_status(self.clock())
+
+    def bolt(self, component: str, task_index: int = 0) -> Any:
+        """Return the bolt that runs, or ran last, in a task: the user's own object, to look at.
+
+        Raises:
+            NotFound: there is no such task.
+            UserError: it is no bolt, or nothing has run yet.
+        """
+        self._task(component, task_index)
+        found = self._lives.get((component, task_index))
+        if found is None:
+            raise UserError(f"component {component!r} has not been started; call run() or advance() first")
+        if not isinstance(found, Bolt | BasicBolt):
+            raise UserError(f"component {component!r} is no bolt")
+        return found
+
+    # -- assertions ------------------------------------------------------------------------------------------------------
+
+    def assert_all_acked(self) -> None:
+        """Raise AssertionError unless messages were emitted and each of them was acked."""
+        letters = {(letter.component, letter.message_id): letter for letter in self.dead_letters()}
+        lines = []
+        for spout, messages in self._record.messages.items():
+            for message_id in messages.keys() - set(self._record.acked.get(spout, ())):
+                letter = letters.get((spout, message_id))
+                what = "is pending" if letter is None else f"was given up after {letter.attempts} attempts: {letter.why}"
+                if letter is None and message_id in self._record.failed.get(spout, ()):
+                    what = "failed"
+                lines.append(f"{spout}: message {message_id!r} {what}")
+        if lines:
+            raise AssertionError("\n".join([f"{len(lines)} messages were not acked:", *sorted(lines), *self._last_errors()]))
+        if not any(self._record.messages.values()):
+            raise AssertionError("\n".join(["no message was emitted with an id", *self._last_errors()]))
+
+    def assert_emitted(
+        self, component: str, expected: Iterable[Any], *, ordered: bool = False, stream: str = DEFAULT_STREAM
+    ) -> None:
+        """Raise AssertionError, with the difference, unless a component has emitted exactly these tuples.
+
+        Args:
+            component: whose tuples.
+            expected: tuples of values; what is no sequence stands for a tuple of that one value.
+            ordered: whether their order matters. Between tasks it depends on the seed.
+            stream: one of its streams.
+        """
+        found = self.emitted(component, stream)
+        carrier = Carrier(self._codec, component, self.plan.streams(component))
+        wanted = [carrier.carried(as_row(item), stream) for item in expected]
+        lines = difference(wanted, found, ordered=ordered)
+        if lines:
+            where = f"{component!r}" if stream == DEFAULT_STREAM else f"{component!r} on stream {stream!r}"
+            head = f"{where} emitted {len(found)} tuples, {len(wanted)} were expected (- expected, + emitted)"
+            raise AssertionError("\n".join([head, *lines, *self._last_errors()]))
+
+    def _last_errors(self) -> list[str]:
+        errors = self._cluster.errors[-3:]
+        return [
+            f"error in {error.component or 'the engine'}: {error.kind}: {error.message}"
+            + (f" ({error.file}:{error.line})" if error.file else "")
+            for error in errors
+        ]
