@@ -100,9 +100,10 @@ class TaskSetup:
     config: TopologyConfig
     component: Component | None
     context: TaskContext = field(repr=False)
-    watermarks: WatermarkStrategy | None = None
     groupings: Mapping[tuple[str, int], CustomGrouping] = field(default_factory=dict)
     """The user's own groupings, by target component and number of its input."""
+    watermarks: WatermarkStrategy | None = None
+    """How event time is made for what the task emits."""
 
 
 class Task(ABC):
