@@ -12,12 +12,15 @@ An order counts as processed only when both of its ways, their join and the repo
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from topo import BasicBolt, BasicCollector, Bolt, Collector, IterableSpout, TaskContext, Topology, TopologyBuilder, Tuple
 
 PRICES = {"tea": 450, "coffee": 620, "sugar": 180, "salt": 90, "pepper": 310}
 """Cents."""
 STOCK = {"tea": 40, "coffee": 12, "sugar": 60, "salt": 80, "pepper": 5}
+REMEMBERED = 20_000
+"""Orders whose result is kept for answers that come again: more than can be in flight."""
 
 
 class Price(BasicBolt):
@@ -39,15 +42,25 @@ class Stock(BasicBolt):
 
 
 class Join(Bolt):
-    """Waits for both answers about an order, and emits one tuple that descends from both."""
+    """Waits for both answers about an order, and emits one tuple that descends from both.
+
+    When one way fails, the order comes again on both, and what waits here from the first attempt may meet an answer of the
+    second. The answer that is then left over would wait in vain; it brings the result once more instead.
+    """
 
     outputs = {"accepted": ("order", "cents"), "rejected": ("order", "cents")}
 
     def prepare(self, context: TaskContext, collector: Collector) -> None:
         self.collector = collector
         self.waiting: dict[tuple[str, int], Tuple] = {}
+        self.results: dict[int, tuple[str, tuple[Any, ...]]] = {}
 
     def execute(self, tup: Tuple) -> None:
+        if tup["order"] in self.results:
+            stream, values = self.results[tup["order"]]
+            self.collector.emit(values, anchors=tup, stream=stream)
+            self.collector.ack(tup)
+            return
         other = "stock" if tup.component == "price" else "price"
         partner = self.waiting.pop((other, tup["order"]), None)
         if partner is None:
@@ -62,6 +75,9 @@ class Join(Bolt):
         self.collector.emit(price.values, anchors=(price, stock), stream=stream)
         self.collector.ack(price)
         self.collector.ack(stock)
+        self.results[price["order"]] = stream, price.values
+        if len(self.results) > REMEMBERED:
+            del self.results[next(iter(self.results))]
 
     def on_reset(self) -> None:
         self.waiting.clear()

@@ -22,11 +22,13 @@ from typing import Any
 
 import psutil
 
-from topo.launch.cluster import LocalCluster, RunningTopology, run_foreground
-from topo.launch.jobs import new_job
+from topo.errors import EnvironmentFault
+from topo.launch.cluster import LocalCluster, RunningTopology, resume_background, run_foreground, submit_background
+from topo.launch.jobs import end_leftovers, new_job
 from topo.launch.local import WORKER_COMMAND, LocalLauncher
 from topo.master.commands import RecordError
 from topo.master.outcome import Outcome
+from topo.runtime.client import AnswerTimeout, Unreachable
 from topo.runtime.master import MasterShell
 from topo.runtime.state_folder import read_json_lines
 
@@ -35,6 +37,26 @@ PATIENCE_S = 30.0
 
 FAST: Mapping[str, Any] = {"heartbeat": "100ms", "worker_timeout": "5s", "restart_back_off": "50ms", "master_timeout": "20s"}
 """Settings that let a recovery be over in a moment."""
+
+ENDLESS = """
+class Endless(RetryingSpout):
+    '''Counts until the file "stop" is there.'''
+    outputs = ("value",)
+
+    def open(self, context, collector):
+        self.collector = collector
+        done = context.committed_position
+        self.next = 0 if done is None else done + 1
+
+    def next_tuple(self):
+        if (HERE / "stop").exists():
+            self.collector.end_of_input()
+            return
+        self.collector.emit((self.next,), self.next)
+        self.next += 1
+
+"""
+"""A spout for topologies that run until the test ends them."""
 
 _HEAD = """
 import os, signal, sys, time
@@ -57,6 +79,16 @@ def die():
 """
 
 Status = dict[str, Any]
+
+SINK = 'builder.set_bolt("sink", JsonLinesSink(HERE / "out.jsonl", flush_interval="10ms"))'
+"""Declares a sink; what it reads is to follow."""
+
+
+def flow(*declarations: str) -> str:
+    """Return the function of a topology, made of calls of its builder."""
+    lines = "\n".join(f"    {declaration}" for declaration in declarations)
+    return f"\ndef topology():\n    builder = TopologyBuilder('flow')\n{lines}\n    return builder.build()\n"
+
 
 
 def eventually(condition: Callable[[], object], timeout_s: float = PATIENCE_S, what: str = "") -> None:
@@ -95,6 +127,7 @@ class Scene:
         self.folder = folder
         self.home = home
         self.cluster = LocalCluster(home)
+        self._background: list[RunningTopology] = []
 
     def file(self, body: str, name: str = "flow") -> str:
         """Write a topology: its body follows imports of topo's names and of helpers. Return the path."""
@@ -139,6 +172,18 @@ class Scene:
         """Start a topology in the background; it ends with the test."""
         return self.cluster.submit(topology, name, settings={**FAST, **settings})
 
+    def submit_background(self, topology: str, name: str | None = None, **settings: Any) -> RunningTopology:
+        """Start a topology that would outlive this process; it ends with the test all the same."""
+        running = submit_background(topology, name, settings={**FAST, **settings}, home=self.home)
+        self._background.append(running)
+        return running
+
+    def resume(self, name: str) -> RunningTopology:
+        """Start a new master for a topology whose master is gone."""
+        running = resume_background(name, self.home)
+        self._background.append(running)
+        return running
+
     def lines(self, name: str = "out") -> list[Any]:
         """Return the values that a JsonLinesSink of one field has written to a file of that name, or its tasks' files."""
         files = sorted(self.folder.glob(f"{name}*.jsonl*"))
@@ -156,6 +201,12 @@ class Scene:
     def close(self) -> None:
         """End what still runs."""
         self.cluster.close()
+        for running in self._background:
+            with contextlib.suppress(Unreachable, AnswerTimeout):
+                running.kill()
+            with contextlib.suppress(EnvironmentFault):
+                running.wait(timeout_s=PATIENCE_S)
+            end_leftovers(running.folder)
 
 
 def worker_of(status: Status, component: str, index: int = 0) -> Status:

@@ -64,7 +64,8 @@ from topo.wire import control
 from topo.wire.codec import Codec
 
 LATE_S = 1.0
-"""Called so much later than it asked to be, the master stood still, and the silence of workers is not theirs."""
+"""Called so much later than it asked to be, the master stood still, and the silence of workers is not theirs. With a short
+`worker_timeout` a quarter of that is enough."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +136,7 @@ class TopologyMaster:
         self._persisted = previous
         self._fenced = self._misdirected = 0
         self._deadline: float | None = None
+        self._late_s = min(LATE_S, plan.config.worker_timeout_s / 4)
         self._called_at = 0.0
         self._handlers: dict[type, Callable[[Any, float], None]] = {
             Tick: lambda _event, _now: None,
@@ -172,7 +174,7 @@ class TopologyMaster:
         """
         if self.ending.stage is Stage.FINISHED or (self.started_at is None and not isinstance(event, Started)):
             return []
-        if self._deadline is not None and now - self._deadline > LATE_S:
+        if self._deadline is not None and now - self._deadline > self._late_s:
             self.membership.forgive(now - self._called_at)
         self._handlers[type(event)](event, now)
         self._advance(now)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,8 @@ from topo.errors import EnvironmentFault, UserError
 from topo.runtime.control_link import Asker
 from topo.runtime.state_folder import StateFolder, TopologyFolder, home_folder
 from topo.wire import control
+
+_LOOK_S = 0.25
 
 
 class Unreachable(EnvironmentFault):
@@ -44,24 +47,31 @@ class Client:
             UserError: it refused, and says why.
         """
         name = self.folder.name
-        if not self.folder.is_running():
-            raise Unreachable(
-                f"topology {name!r} is not running; `topo status {name}` tells how it ended, `topo resume {name}` goes on"
-            )
+        self._check_master()
         try:
             endpoint = json.loads(self.folder.master.read_bytes())["client_endpoint"]
         except (OSError, ValueError, KeyError) as error:
             raise Unreachable(f"the master of {name!r} has not said yet where it listens; try again in a moment") from error
         asker = Asker(endpoint)
+        until = time.monotonic() + timeout_s
         try:
-            answer = asker.ask(control.encode(control.Request(verb, arguments)), timeout_s)
+            asker.ask(control.encode(control.Request(verb, arguments)))
+            while (answer := asker.answer(min(_LOOK_S, timeout_s))) is None:
+                self._check_master()
+                if time.monotonic() >= until:
+                    raise AnswerTimeout(f"the master of {name!r} did not answer {verb!r} within {timeout_s:g} s")
         finally:
             asker.close()
-        if answer is None:
-            raise AnswerTimeout(f"the master of {name!r} did not answer {verb!r} within {timeout_s:g} s")
         reply = control.decode_reply(answer, 16 * control.MAX_CONTROL)
         if not reply.ok:
             raise UserError(reply.error)
         return reply.result
+
+    def _check_master(self) -> None:
+        name = self.folder.name
+        if not self.folder.is_running():
+            raise Unreachable(
+                f"topology {name!r} is not running; `topo status {name}` tells how it ended, `topo resume {name}` goes on"
+            )
 
 

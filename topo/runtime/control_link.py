@@ -128,12 +128,13 @@ class Asker:
         self._socket.maxmsgsize = MAX_LINK_MESSAGE
         self._socket.connect(endpoint)
 
-    def ask(self, request: bytes, timeout_s: float) -> bytes | None:
-        """Return the answer, None when none came in time."""
+    def ask(self, request: bytes) -> None:
+        """Send a request."""
         self._socket.send(request)
-        if not self._socket.poll(int(timeout_s * 1000)):
-            return None
-        return self._socket.recv()
+
+    def answer(self, timeout_s: float) -> bytes | None:
+        """Return the answer, None when none came in time."""
+        return self._socket.recv() if self._socket.poll(int(timeout_s * 1000)) else None
 
     def close(self) -> None:
         """Close the connection."""

@@ -19,9 +19,7 @@ from topo.wire.frames import Frame, FrameKind, pack_words
 class AckerTask(Task):
     """One acker task."""
 
-    ACCEPTS = frozenset(
-        (FrameKind.OPEN, FrameKind.INIT, FrameKind.ACK, FrameKind.FAIL, FrameKind.RESET, FrameKind.END)
-    )
+    ACCEPTS = frozenset((FrameKind.OPEN, FrameKind.INIT, FrameKind.ACK, FrameKind.FAIL, FrameKind.RESET, FrameKind.END))
 
     def __init__(self, setup: TaskSetup, ports: Ports) -> None:
         super().__init__(setup, ports)

@@ -55,8 +55,8 @@ from topo.wire.codec import Codec
 from topo.wire.control import Closed, ComponentError, EdgeLost, Quiet, TaskReady
 from topo.wire.frames import Frame, FrameKind, SenderStatus, Stamp, confirm_frame, encode, open_frame, parse
 
-CONFIRM_DELAY_S = 0.002
-"""How long a confirmation may wait for others to join it."""
+CONFIRM_DELAY_S = 0.01
+"""How long a confirmation may wait for others to join it. A quarter of a window is confirmed at once, so no sender waits."""
 KEEP_ALIVE_S = 1.0
 """How often a receiver that has frames in its queue tells their sender that it still works on them."""
 EDGE_LOST_REPEAT_S = 1.0

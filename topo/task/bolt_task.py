@@ -21,21 +21,19 @@ from topo.operators.watermarks import InputStatus, WatermarkCombiner
 from topo.task.base import Ports, Task, TaskSetup, unexpected
 from topo.task.batch import Batch
 from topo.task.collectors import AnchoringCollector, BoltCollector, Emitter, StreamRows, TrackedTuple, TupleState
-from topo.task.emission_time import EmissionTime
+from topo.task.emission_time import EmissionTime, send_time
 from topo.task.events import RoutesChanged
 from topo.task.flow_control import EdgeStatus, InEdge
 from topo.task.pace import Pace
 from topo.task.routing import Stamps, owners_of
 from topo.task.wiring import make_router
 from topo.wire.frames import (
-    MAX_WATERMARK,
     MIN_WATERMARK,
     Anchoring,
     Frame,
     FrameKind,
     pack_words,
     signal_frame,
-    watermark_frame,
 )
 
 
@@ -125,7 +123,7 @@ class BoltTask(Task):
 
     def _epoch_begins(self, now: float) -> None:
         self._time = WatermarkCombiner([sender for sender in self.inputs if sender not in self._ackers])
-        self._emission_time.reset(now)
+        self._emission_time.reset(now, forget=True)
 
     def _open(self, event: RoutesChanged, now: float) -> None:
         if self.config.tick_interval_s:
@@ -198,14 +196,8 @@ class BoltTask(Task):
 
     def _tell_time(self) -> None:
         """Send what is new of event time behind the rows that were emitted before it."""
-        watermark, idle = self._emission_time.take_news()
-        if watermark is not None and watermark < MAX_WATERMARK:
-            for target in self.consumers:
-                self.outbox.signal(target, lambda stamp, to, number: watermark_frame(stamp, to, number, watermark))
-        if idle is not None:
-            kind = FrameKind.IDLE if idle else FrameKind.ACTIVE
-            for target in self.consumers:
-                self.outbox.signal(target, lambda stamp, to, number: signal_frame(kind, stamp, to, number))
+        if self._emission_time.has_news:
+            send_time(self.outbox, self.consumers, self._emission_time.take_news())
 
     # -- input -----------------------------------------------------------------------------------------------------------
 
@@ -264,6 +256,8 @@ class BoltTask(Task):
         # An exception that leaves here ends the process, and then the note says what was in hand.
         self._run(batch, first, last, now)
         hand.release()
+        # A bolt whose queue is full leaves the rest of the slice for later.
+        last = batch.done
         if last == batch.count:
             self._batch = None
         seconds = clock() - began

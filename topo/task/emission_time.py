@@ -1,23 +1,28 @@
 """Event time of what a component emits: timestamps and watermarks by a `WatermarkStrategy`, or as the component says itself.
 
-Watermarks only ever rise within an epoch, and begin anew with each. `floor` keeps them below what has to be emitted again.
+Watermarks only ever rise within an epoch, and begin anew with each. `floor` keeps them below what has to be emitted again. A
+source goes on from where it was, for it knows what comes again; a bolt forgets, since replays of older rows come through it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from operator import itemgetter
 from typing import Any
 
 from topo.api.watermarks import TimestampOf, WatermarkStrategy
+from topo.ids import TaskId
 from topo.operators.watermarks import (
     BoundedOutOfOrderness,
+    InputStatus,
     NoWatermarks,
     PunctuatedWatermarks,
     WatermarkGenerator,
     WatermarksWithIdleness,
 )
-from topo.wire.frames import MIN_WATERMARK
+from topo.task.outbox import Outbox
+from topo.wire.frames import MAX_WATERMARK, MIN_WATERMARK, FrameKind, signal_frame, watermark_frame
 
 Row = tuple[Any, ...]
 
@@ -43,6 +48,21 @@ def timestamp_reader(timestamp: TimestampOf | None, fields: Sequence[str]) -> Ca
     if timestamp is None or callable(timestamp):
         return timestamp
     return itemgetter(fields.index(timestamp) if isinstance(timestamp, str) else timestamp)
+
+
+def send_time(outbox: Outbox, consumers: Sequence[TaskId], news: Sequence[int | InputStatus]) -> None:
+    """Send event time to the consumers, behind the rows that were emitted before it.
+
+    The last watermark is not sent: it comes with the end of the input.
+    """
+    for one in news:
+        if isinstance(one, InputStatus):
+            kind = FrameKind.IDLE if one is InputStatus.IDLE else FrameKind.ACTIVE
+            for target in consumers:
+                outbox.signal(target, partial(signal_frame, kind))
+        elif one < MAX_WATERMARK:
+            for target in consumers:
+                outbox.signal(target, partial(watermark_frame, watermark=one))
 
 
 class EmissionTime:
@@ -77,10 +97,20 @@ class EmissionTime:
         """Whether the strategy finds timestamps in the rows by itself; inherited ones then do not count."""
         return self._reader is not None
 
-    def reset(self, now: float) -> None:
-        """A new epoch: nothing has been told in it."""
+    def reset(self, now: float, *, forget: bool) -> None:
+        """A new epoch: nothing has been told in it.
+
+        Args:
+            now: monotonic seconds.
+            forget: what was seen before does not count any more either.
+        """
         self._told = MIN_WATERMARK
         self._told_idle = False
+        if forget:
+            self.latest = MIN_WATERMARK
+            self.is_idle = False
+            if self.strategy is not None:
+                self._generator = build_generator(self.strategy, self._now_ms)
         if self._generator is not None:
             self.next_probe = now + self._interval_s
 
@@ -122,18 +152,28 @@ class EmissionTime:
         self.is_idle = False
         self.latest = max(self.latest, timestamp)
 
-    def take_news(self, floor: int | None = None) -> tuple[int | None, bool | None]:
-        """Return what is to be told now: a watermark, and whether idleness has begun or ended; None for nothing new.
+    @property
+    def has_news(self) -> bool:
+        """Whether `take_news` may return something."""
+        return self.latest > self._told or self.is_idle != self._told_idle
+
+    def take_news(self, floor: int | None = None) -> list[int | InputStatus]:
+        """Return what is to be told now, in order: an end of idleness before a watermark, which idle inputs are not heard on.
 
         Args:
             floor: the least timestamp of what has to be emitted again; watermarks stay below it.
         """
+        news: list[int | InputStatus] = []
+        if self._told_idle and not self.is_idle:
+            news.append(InputStatus.ACTIVE)
         may_tell = self.latest if floor is None else min(self.latest, floor - 1)
-        watermark = may_tell if may_tell > self._told else None
-        if watermark is not None:
-            self._told = watermark
-        idle = self.is_idle if self.is_idle != self._told_idle else None
-        if idle is not None:
-            self._told_idle = idle
-        return watermark, idle
-
+        if may_tell > self._told:
+            if self._told_idle and self.is_idle:
+                # Told while idle it would be lost: it waits for the end of the idleness.
+                return news
+            self._told = may_tell
+            news.append(may_tell)
+        if self.is_idle and not self._told_idle:
+            news.append(InputStatus.IDLE)
+        self._told_idle = self.is_idle
+        return news

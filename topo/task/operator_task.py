@@ -22,11 +22,11 @@ from topo.api.operator_bolts import AsyncBolt, OperatorBolt, ProcessBolt, Window
 from topo.api.tuples import Tuple
 from topo.errors import FrameworkBug
 from topo.ids import TaskId
-from topo.operators.async_wait import AsyncFunction, AsyncWaitOperator, ResultHandle
+from topo.operators.async_wait import AsyncWaitOperator
 from topo.operators.base import Operator, OperatorContext
+from topo.operators.bolt_operators import BoltCalls, window_operator_of
 from topo.operators.clock import TaskProcessingTime
 from topo.operators.process import ProcessOperator
-from topo.operators.window_builder import build_window_operator
 from topo.operators.windowing import WindowOperator
 from topo.task.base import Ports, TaskSetup, unexpected
 from topo.task.batch import Batch
@@ -251,28 +251,7 @@ class WindowTask(OperatorTask):
     def _make_operator(self) -> Operator:
         bolt = self.component
         assert isinstance(bolt, WindowBolt)
-        keys = len(bolt.key)
-
-        def result_of(key: Any, window: Any, result: Any) -> tuple[Any, ...]:
-            bounds = (getattr(window, "start", None), getattr(window, "end", None))
-            values = (result,) if bolt.result_width == 1 else tuple(result)
-            return (*((key,) if keys == 1 else key if keys else ()), *bounds, *values)
-
-        aggregate = None if bolt.aggregate is None else bolt.aggregate.bind(self.input_fields)
-        return build_window_operator(
-            bolt.window,
-            trigger=bolt.trigger,
-            evictor=bolt.evictor,
-            reduce=bolt.reduce,
-            aggregate=aggregate,
-            process=bolt.process,
-            allowed_lateness_ms=bolt.allowed_lateness_ms,
-            late_stream=bolt.late_stream,
-            keyed=bool(bolt.key),
-            result_of=result_of,
-            draw=lambda size: self.ports.ids.roots(1)[0] % size,
-            observer=self,
-        )
+        return window_operator_of(bolt, self.input_fields, lambda size: self.ports.ids.roots(1)[0] % size, self)
 
     def _reset(self, event: RoutesChanged, now: float) -> None:
         super()._reset(event, now)
@@ -434,42 +413,6 @@ class WindowTask(OperatorTask):
         }
 
 
-class _Calls(AsyncFunction):
-    """Begins the user's calls on the event loop."""
-
-    def __init__(self, bolt: AsyncBolt, run: Callable[..., None]) -> None:
-        self._bolt = bolt
-        self._run = run
-
-    def invoke(self, value: Any, handle: ResultHandle) -> None:
-        """Begin the call for a tuple."""
-
-        async def call() -> Any:
-            return await self._bolt.call(value)
-
-        def done(result: Any, error: BaseException | None) -> None:
-            if error is not None:
-                handle.complete_exceptionally(error)
-            else:
-                handle.complete(as_rows(result))
-
-        self._run(call(), done)
-
-    def timeout(self, value: Any, handle: ResultHandle) -> None:
-        """Ask the user what to emit instead."""
-        try:
-            handle.complete(as_rows(self._bolt.on_timeout(value)))
-        except Exception as error:
-            handle.complete_exceptionally(error)
-
-
-def as_rows(result: Any) -> list[Any]:
-    """Return what a call gave as a list of rows: None is none, a tuple is one."""
-    if result is None:
-        return []
-    return [result] if isinstance(result, tuple) else list(result)
-
-
 class AsyncTask(OperatorTask):
     """Runs an `AsyncBolt`. A full queue takes no further input; its mails go on."""
 
@@ -478,7 +421,7 @@ class AsyncTask(OperatorTask):
         assert isinstance(bolt, AsyncBolt)
         if self.ports.run_async is None:
             raise FrameworkBug("no event loop was given to the tasks")
-        return AsyncWaitOperator(_Calls(bolt, self.ports.run_async), bolt.settings, self)
+        return AsyncWaitOperator(BoltCalls(bolt, self.ports.run_async), bolt.settings, self)
 
     def _user_prepare(self) -> None:
         bolt = self.component

@@ -10,15 +10,15 @@ Part of the per-tuple path; works on whole columns. The rows of a batch come wit
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Callable, Sequence
+from operator import itemgetter, xor
 from typing import Any, Protocol, TypeVar
 
 from topo.errors import EmitError
 from topo.ids import ID_BYTES, IdSource, TaskId
 from topo.task.collectors import StreamRows, TrackedTuple
-from topo.task.groupers import Grouper, Rows, Selection, Share
-from topo.wire.frames import Anchoring, Columns, pack_counts, pack_timestamps, pack_words
+from topo.task.groupers import EVERY_ROW, Grouper, Rows, Selection, Share
+from topo.wire.frames import Anchoring, Columns, pack_counts, pack_timestamps, pack_words, unpack_words
 
 T = TypeVar("T")
 Stamps = Sequence[int | None] | None
@@ -79,9 +79,11 @@ class DirectGrouper:
         return list(shares.items())
 
 
-def pick(values: Sequence[T], selection: Selection) -> list[T]:
+def pick(values: Sequence[T], selection: Selection) -> Sequence[T]:
     """Return the selected values."""
-    return list(values[selection]) if isinstance(selection, slice) else [values[i] for i in selection]
+    if isinstance(selection, slice):
+        return values[selection]
+    return itemgetter(*selection)(values) if len(selection) > 1 else [values[index] for index in selection]
 
 
 def pick_stamps(stamps: Stamps, selection: Selection) -> bytes:
@@ -128,14 +130,20 @@ class Router:
         transferred = 0
         for subscription in self._subscriptions[stream.index]:
             for position, selection in subscription.split(stream.rows, reject):
-                rows = pick(stream.rows, selection)
+                rows = list(pick(stream.rows, selection))
                 transferred += len(rows)
                 columns = Columns(Anchoring.NONE, rows, timestamps=pick_stamps(stamps, selection))
                 self._outlet.put(subscription.targets[position], stream.index, columns)
         return transferred
 
     def single(
-        self, stream: StreamRows, roots: Sequence[int], xors: list[int], ends: list[int], stamps: Stamps, reject: Reject
+        self,
+        stream: StreamRows,
+        roots: Sequence[int],
+        xors: list[int],
+        ends: list[int] | None,
+        stamps: Stamps,
+        reject: Reject,
     ) -> int:
         """Route rows whose inputs have one root each, and fold the new edges into `xors`. Returns the tuples made.
 
@@ -143,54 +151,72 @@ class Router:
             stream: the emitted rows.
             roots: by input.
             xors: by input: what the input owes its acker so far.
-            ends: by input: how many rows there were after it.
+            ends: by input: how many rows there were after it; None when each input has one row.
             stamps: event timestamps by row, or None.
             reject: called for rows that cannot be routed.
         """
-        count, transferred = len(stream.rows), 0
-        one_each = ends == list(range(1, count + 1))
-        row_roots = roots if one_each else spread(roots, ends)
-        packed_roots = array("Q", row_roots).tobytes()
+        rows = stream.rows
+        count, transferred = len(rows), 0
+        if ends is not None and len(ends) == count and ends == list(range(1, count + 1)):
+            ends = None
+        row_roots = roots if ends is None else spread(roots, ends)
+        packed_roots = pack_words(row_roots)
         for subscription in self._subscriptions[stream.index]:
-            shares = subscription.split(stream.rows, reject)
+            shares = subscription.split(rows, reject)
             if not subscription.grouper.partitions:
-                owners = owners_of(ends)
-                for position, selection in shares:
-                    chosen = range(count)[selection] if isinstance(selection, slice) else selection
-                    states, edges = self._ids.telescoped(len(chosen))
-                    for place, row in enumerate(chosen):
-                        xors[owners[row]] ^= states[place] ^ states[place + 1]
-                    columns = Columns(
-                        Anchoring.SINGLE,
-                        pick(stream.rows, selection),
-                        array("Q", pick(row_roots, selection)).tobytes(),
-                        edges,
-                        pick_stamps(stamps, selection),
-                    )
-                    self._outlet.put(subscription.targets[position], stream.index, columns)
-                    transferred += len(chosen)
+                owners = range(count) if ends is None else owners_of(ends)
+                transferred += self._copy(subscription, shares, stream, row_roots, owners, xors, stamps)
                 continue
             states, edges = self._ids.telescoped(count)
-            start = 0
-            for index, end in enumerate(ends):
-                if end != start:
-                    xors[index] ^= states[start] ^ states[end]
-                    start = end
+            if ends is None:
+                xors[:] = map(xor, xors, unpack_words(edges))
+            else:
+                start = 0
+                for index, end in enumerate(ends):
+                    if end != start:
+                        xors[index] ^= states[start] ^ states[end]
+                        start = end
             transferred += count
-            words: array[int] | None = None
+            words: list[int] | None = None
             for position, selection in shares:
                 if isinstance(selection, slice):
                     first, last, _ = selection.indices(count)
                     low, high = first * ID_BYTES, last * ID_BYTES
                     share_roots, share_edges = packed_roots[low:high], edges[low:high]
                 else:
-                    if words is None:
-                        words = array("Q", edges)
-                    share_roots = array("Q", [row_roots[i] for i in selection]).tobytes()
-                    share_edges = array("Q", [words[i] for i in selection]).tobytes()
-                rows, share_stamps = pick(stream.rows, selection), pick_stamps(stamps, selection)
-                columns = Columns(Anchoring.SINGLE, rows, share_roots, share_edges, share_stamps)
+                    words = unpack_words(edges) if words is None else words
+                    share_roots, share_edges = pack_words(pick(row_roots, selection)), pack_words(pick(words, selection))
+                share = rows if selection is EVERY_ROW else list(pick(rows, selection))
+                columns = Columns(Anchoring.SINGLE, share, share_roots, share_edges, pick_stamps(stamps, selection))
                 self._outlet.put(subscription.targets[position], stream.index, columns)
+        return transferred
+
+    def _copy(
+        self,
+        subscription: Subscription,
+        shares: list[Share],
+        stream: StreamRows,
+        row_roots: Sequence[int],
+        owners: Sequence[int],
+        xors: list[int],
+        stamps: Stamps,
+    ) -> int:
+        """Route rows that go to any number of tasks each: every copy has an edge of its own."""
+        transferred = 0
+        for position, selection in shares:
+            chosen = range(len(stream.rows))[selection] if isinstance(selection, slice) else selection
+            states, edges = self._ids.telescoped(len(chosen))
+            for place, row in enumerate(chosen):
+                xors[owners[row]] ^= states[place] ^ states[place + 1]
+            columns = Columns(
+                Anchoring.SINGLE,
+                list(pick(stream.rows, selection)),
+                pack_words(pick(row_roots, selection)),
+                edges,
+                pick_stamps(stamps, selection),
+            )
+            self._outlet.put(subscription.targets[position], stream.index, columns)
+            transferred += len(chosen)
         return transferred
 
     def anchored(
@@ -220,7 +246,7 @@ class Router:
                     counts.append(len(carried))
                     roots.extend(carried)
                     edges.extend(carried.values())
-                rows, share_stamps = pick(stream.rows, selection), pick_stamps(stamps, selection)
+                rows, share_stamps = list(pick(stream.rows, selection)), pick_stamps(stamps, selection)
                 if not roots:
                     columns = Columns(Anchoring.NONE, rows, timestamps=share_stamps)
                 else:

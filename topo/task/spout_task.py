@@ -1,70 +1,48 @@
-"""Spouts: bursts of `next_tuple`, the messages whose trees are open, verdicts, replays, positions.
-
-A message's way: emitted under a fresh root -> pending -> a verdict (complete, failed), or the message timeout, or a new epoch.
-A plain spout is called back with `ack` or `fail` and may emit again. A `RetryingSpout`'s messages go through the retry book:
-`ack` when the tree is complete, `fail` when the message has been given up and its dead letter is stored.
+"""Spouts: bursts of `next_tuple`, sent under fresh roots; and the life of the component. What becomes of the messages is `Fates`.
 
 Without ackers, and for a message that no task reads, the verdict is complete as soon as the call that emitted it has returned.
 """
 
 from __future__ import annotations
 
-from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from itertools import groupby, repeat
-from typing import Any, NamedTuple
+from typing import Any
 
-from topo.acking.pending import SpoutPending
-from topo.acking.positions import PositionTracker
-from topo.acking.retries import Backoff, DeadLetter, RetryBook
-from topo.api.metrics import Histogram
-from topo.api.spout import RetryingSpout, Spout
+from topo.api.spout import Spout
 from topo.api.streams import DEFAULT_STREAM
-from topo.errors import EmitError, FrameworkBug, ValueNotCarried
+from topo.errors import EmitError, FrameworkBug
 from topo.ids import ID_BYTES, Epoch, TaskId
 from topo.operators.clock import PausableClock
 from topo.task.base import Ports, Task, TaskSetup
 from topo.task.collectors import MessageCollector, StreamRows
-from topo.task.emission_time import EmissionTime
+from topo.task.emission_time import EmissionTime, send_time
 from topo.task.events import RoutesChanged
+from topo.task.fates import Emission, Fates, Pending
 from topo.task.flow_control import InEdge
 from topo.task.pace import Pace
 from topo.task.routing import Stamps
 from topo.task.statistics import TaskStatistics
 from topo.task.wiring import make_router
-from topo.wire.control import DeadLetter as DeadLetterMessage
-from topo.wire.control import PositionReport
-from topo.wire.frames import Frame, FrameKind, SenderStatus, pack_words, signal_frame, unpack_words, watermark_frame
+from topo.wire.frames import Frame, FrameKind, SenderStatus, pack_words, signal_frame, unpack_words
 
 FIRST_WAIT_S = 0.000_25
 """How long a spout without a message waits before it is asked again."""
 PATIENT_POLLS = 10
 """How often it is asked at that pace before the wait doubles each time."""
 LONGEST_WAIT_S = 0.01
+TRIAL_S = 0.05
+"""How long a suspect is watched whose verdict may take as long as a window."""
 FIRST_ERROR_WAIT_S = 0.2
 LONGEST_ERROR_WAIT_S = 30.0
-COMMIT_INTERVAL_S = 0.5
-
-
-class Emission(NamedTuple):
-    """What is needed to emit a message again, or to tell the spout of it."""
-
-    values: tuple[Any, ...]
-    stream: int
-    stamp: int | None
-    target: int | None
-
-
-class Pending(NamedTuple):
-    """A message whose tree is open: who it is, when its batch was emitted, and its values where somebody wants them."""
-
-    message: Any
-    emitted_at: float
-    emission: Emission | None
 
 
 class SpoutTask(Task):
-    """One task of a spout."""
+    """One task of a spout.
+
+    Attributes:
+        fates: the messages that are not done.
+    """
 
     ACCEPTS = frozenset((FrameKind.OPEN, FrameKind.ACKED, FrameKind.FAILED, FrameKind.TOUCHED))
 
@@ -78,22 +56,23 @@ class SpoutTask(Task):
         self._router = make_router(setup, ports.ids, self.outbox, self._collector)
         self._ackers = self.plan.ackers
         self._limit = config.max_spout_pending or 1 << 60
-        self.is_retrying = isinstance(self._spout, RetryingSpout)
-        self._keeps_values = self.is_retrying or self._spout.wants_values
-        self._open_messages: SpoutPending[Pending] = SpoutPending(config.message_timeout_s, ports.clock())
-        self._book: RetryBook[Any, Emission] = RetryBook(config.attempts, Backoff(config.back_off_s))
-        self._tracker: PositionTracker[Any] = PositionTracker()
-        self._letters: dict[int, Any] = {}
-        self._letter_messages: dict[int, DeadLetterMessage] = {}
-        self._letter_count = 0
-        self._unresolved: dict[Any, None] = {}
-        """Messages of a plain spout that failed and have not been emitted again."""
+        self._feeds_windows = any(origin not in self.plan.spouts for origin in self.plan.origins)
+        self.fates = Fates(
+            self.id,
+            self.component_id,
+            self._spout,
+            config,
+            ports.codec,
+            self.counters,
+            self._tell,
+            self._user_error,
+            ports.clock(),
+            TRIAL_S if self._feeds_windows else None,
+        )
+        self.is_retrying = self.fates.is_retrying
+        self._open_messages = self.fates.pending
         self._init_roots, self._init_values = bytearray(), bytearray()
         self._fails: list[int] = []
-        self._lost_roots: dict[int, Any] = {}
-        """While an epoch is adopted: the messages of the roots that are being dropped, to know suspects by."""
-        self._done: deque[Pending] = deque()
-        """Complete without an acker; told to the spout in the next turn."""
         self._pace = Pace(config.flush_interval_s, config.batch_size)
         self._idle_clock = PausableClock(lambda: int(ports.clock() * 1000))
         fields = next((s.declaration.fields for s in self._collector.streams if s.declaration.name == DEFAULT_STREAM), ())
@@ -105,10 +84,7 @@ class SpoutTask(Task):
         self._poll_at = 0.0
         self._wait_s = FIRST_WAIT_S
         self._idle_polls = 0
-        self._errors_in_row = 0
-        self._commit_at = 0.0
-        self._reported: tuple[Any, Any] = (None, {})
-        self._complete_latency = Histogram()
+        self._error_wait_s = FIRST_ERROR_WAIT_S
 
     # -- life ------------------------------------------------------------------------------------------------------------
 
@@ -116,45 +92,26 @@ class SpoutTask(Task):
         return list(self.plan.ackers)
 
     def _open(self, event: RoutesChanged, now: float) -> None:
-        committed = None if event.committed is None else self.ports.codec.unpack_value(event.committed)
-        if event.attempts is not None:
-            self._book.restore(dict(self.ports.codec.unpack_value(event.attempts)))
-        self._tracker = PositionTracker(committed)
-        self._reported = (committed, {})
+        committed = self.fates.open(event.committed, event.attempts)
         object.__setattr__(self.context, "committed_position", committed)
         self._spout.open(self.context, self._collector)
+        # The opening frames will say so.
         self._end_told = self._collector.ended
 
     def _epoch_begins(self, now: float) -> None:
-        self._emission_time.reset(now)
+        self._emission_time.reset(now, forget=False)
 
     def _reset(self, event: RoutesChanged, now: float) -> None:
         self._is_going = False
-        self._end_told = self._collector.ended
         self._init_roots, self._init_values, self._fails = bytearray(), bytearray(), []
-        lost = self._open_messages.drain()
-        self.counters.reset += len(lost)
-        suspects = set(event.routes.suspects)
-        if self.is_retrying:
-            roots = self._lost_roots
-            in_hand = [message for root, message in roots.items() if root in suspects]
-            self._book.lost([pending.message for pending in lost])
-            for letter in self._book.suspect(in_hand, event.routes.alone and len(suspects) == 1 and len(in_hand) == 1):
-                self._give_up(letter)
-            for message in self._letter_messages.values():
-                self._tell(message)
-        else:
-            for pending in lost:
-                self._call_fail(pending, now)
-        self._lost_roots = {}
-
-    def _on_routes(self, event: RoutesChanged, now: float) -> None:
-        if event.routes.epoch > self.epoch and event.routes.suspects:
-            self._lost_roots = {root: pending.message for root, pending in self._open_messages.items()}
-        super()._on_routes(event, now)
+        self.fates.reset(event.routes.suspects, event.routes.alone, now)
+        self._end_told = self._may_tell_end
+        if event.routes.suspects:
+            # Stored before they are tried: the next trial may take this process down as well.
+            self.fates.commit(self.epoch, now, at_once=True)
 
     def _status(self) -> SenderStatus:
-        return SenderStatus.FINISHED if self._collector.ended else SenderStatus.ACTIVE
+        return SenderStatus.FINISHED if self._end_told else SenderStatus.ACTIVE
 
     def _on_go(self, epoch: Epoch, now: float) -> None:
         if epoch == self.epoch:
@@ -179,29 +136,26 @@ class SpoutTask(Task):
         try:
             call()
         except Exception as error:
-            self._record_error(error, now)
-            if self.config.on_error == "crash":
-                raise
+            self._user_error(error, now)
+
+    def _user_error(self, error: Exception, now: float) -> None:
+        self._record_error(error, now)
+        if self.config.on_error == "crash":
+            raise error
 
     def _close_component(self) -> None:
-        self._report_commit(self.ports.clock(), at_once=True)
+        self.fates.commit(self.epoch, self.ports.clock(), at_once=True)
         self._spout.close()
 
     def positions_of(self, roots: bytes) -> list[bytes]:
         """Return, packed, the positions of those of the packed roots that are pending here."""
-        found = self._open_messages.find(unpack_words(roots))
-        return [self._packed(pending.message) for pending in found]
+        return self.fates.positions_of(unpack_words(roots))
 
     # -- state -----------------------------------------------------------------------------------------------------------
 
     @property
-    def _in_flight(self) -> int:
-        return len(self._open_messages)
-
-    @property
     def _pending(self) -> int:
-        kept = len(self._book) if self.is_retrying else len(self._open_messages)
-        return kept + len(self._done) + self._collector.count()
+        return len(self.fates) + self._collector.count()
 
     @property
     def _has_ended(self) -> bool:
@@ -213,56 +167,65 @@ class SpoutTask(Task):
         return super().is_quiet and (self._collector.ended or not self._is_active)
 
     @property
+    def _may_send(self) -> bool:
+        return self._is_going and self._may_act
+
+    @property
     def _may_emit(self) -> bool:
         return (
-            self._is_going
+            self._may_send
             and self._is_active
             and not self._collector.ended
-            and self._may_act
             and self._pending < self._limit
-            and not (self.is_retrying and self._book.holds_back)
+            and not self.fates.holds_back
         )
+
+    @property
+    def _has_input(self) -> bool:
+        return self._is_going and (not self._collector.ended or self._pending > 0)
+
+    @property
+    def _has_leftovers(self) -> bool:
+        """Whether other callbacks than `next_tuple` have emitted something, such as a replay by `fail`, or ended the input."""
+        return bool(self._collector.count()) or (self._may_tell_end and not self._end_told)
+
+    @property
+    def _may_tell_end(self) -> bool:
+        """Whether the input has ended, for windows too: they are over with its end, so what comes again goes before it."""
+        return self._collector.ended and not (self._feeds_windows and (self.fates.is_waiting or self._collector.count()))
 
     @property
     def has_work(self) -> bool:
         """Whether a Turn would do something now."""
-        if self.queue or self._done or self._may_send_leftovers or self.mailbox.has_mail:
+        if self.is_closed:
+            return False
+        if self.queue or self.fates.has_local or self.mailbox.has_mail or (self._may_send and self._has_leftovers):
             return True
         now = self.ports.clock()
         return (self._may_emit and now >= self._poll_at) or self._replay_is_due(now)
 
-    @property
-    def _may_send_leftovers(self) -> bool:
-        """Whether there is something that callbacks other than `next_tuple` have emitted, such as a replay by `fail`."""
-        return bool(self._collector.count()) and self._is_going and self._may_act
-
     def _replay_is_due(self, now: float) -> bool:
-        if not (self.is_retrying and self._is_going and self._may_act):
+        if not (self.is_retrying and self._may_send):
             return False
-        at = self._book.next_deadline(now, self._in_flight)
+        at = self.fates.replay_at(now)
         return at is not None and at <= now
 
     def _deadlines(self, now: float) -> list[float | None]:
-        deadlines = [*super()._deadlines(now), self._open_messages.next_deadline if self._in_flight else None]
-        if self._may_emit:
-            deadlines.append(self._poll_at)
-        if self._is_going:
-            deadlines.append(self._emission_time.next_probe)
-        if self.is_retrying and self._is_going and self._may_act:
-            deadlines.append(self._book.next_deadline(now, self._in_flight))
-        if self.is_retrying and self._commit_differs:
-            deadlines.append(self._commit_at)
-        return deadlines
+        return [
+            *super()._deadlines(now),
+            *self.fates.deadlines(),
+            self._poll_at if self._may_emit else None,
+            self.fates.replay_at(now) if self._may_send else None,
+            self._emission_time.next_probe if self._is_going else None,
+        ]
 
     # -- verdicts --------------------------------------------------------------------------------------------------------
 
     def _process(self, edge: InEdge, frame: Frame, now: float) -> bool:
         if frame.kind is FrameKind.ACKED:
-            self._completed(self._open_messages.take(frame.root_list()), now)
+            self.fates.complete(frame.root_list(), now)
         elif frame.kind is FrameKind.FAILED:
-            for pending in self._open_messages.take(frame.root_list()):
-                self.counters.failed += 1
-                self._failed(pending, "a task failed it", now)
+            self.fates.fail(frame.root_list(), now)
         elif frame.kind is FrameKind.TOUCHED:
             for root in frame.root_list():
                 self._open_messages.touch(root)
@@ -270,159 +233,90 @@ class SpoutTask(Task):
             self._opened(edge, frame)
         return True
 
-    def _completed(self, complete: list[Pending], now: float) -> None:
-        if not complete:
-            return
-        self.counters.acked += len(complete)
-        for emitted_at, times in Counter([pending.emitted_at for pending in complete]).items():
-            self._complete_latency.record(now - emitted_at, times)
-        if self.is_retrying:
-            messages = [pending.message for pending in complete]
-            self._book.done(messages)
-            self._tracker.done(messages)
-        self._call_acks(complete, now)
-
-    def _call_acks(self, complete: list[Pending], now: float) -> None:
-        ack = self._spout.ack
-        if getattr(ack, "__func__", None) is Spout.ack:
-            return
-        with_values = self._spout.wants_values
-        for pending in complete:
-            try:
-                if with_values and pending.emission is not None:
-                    ack(pending.message, pending.emission.values)  # type: ignore[call-arg]
-                else:
-                    ack(pending.message)
-            except Exception as error:
-                self._record_error(error, now)
-
-    def _failed(self, pending: Pending, why: str, now: float) -> None:
-        if not self.is_retrying:
-            self._call_fail(pending, now)
-            return
-        outcome = self._book.failed(pending.message, why, now)
-        if isinstance(outcome, DeadLetter):
-            self._give_up(outcome)
-
-    def _call_fail(self, pending: Pending, now: float) -> None:
-        self._unresolved[pending.message] = None
-        fail, emission = self._spout.fail, pending.emission
-        if self._spout.wants_values and emission is not None:
-            self._guard(lambda: fail(pending.message, emission.values), now)  # type: ignore[call-arg]
-        else:
-            self._guard(lambda: fail(pending.message), now)
-
-    def _give_up(self, letter: DeadLetter[Any, Emission]) -> None:
-        """Have the dead letter stored; the message is done when it is."""
-        self._letter_count += 1
-        message = DeadLetterMessage(
-            task=self.id,
-            id=self._letter_count,
-            position=self._packed(letter.message_id),
-            values=self._packed(letter.message.values),
-            errors=[letter.why],
-            attempts=letter.attempts,
-        )
-        self._letters[self._letter_count] = letter.message_id
-        self._letter_messages[self._letter_count] = message
-        self._tell(message)
-
-    def _packed(self, value: Any) -> bytes:
-        try:
-            return self.ports.codec.pack_value(value)
-        except ValueNotCarried:
-            return self.ports.codec.pack_value(repr(value))
-
-    def _on_dead_letters_stored(self, ids: tuple[int, ...], now: float) -> None:
-        for number in ids:
-            if number in self._letters:
-                message = self._letters.pop(number)
-                del self._letter_messages[number]
-                self._book.done([message])
-                self._tracker.done([message])
-                self.counters.dead_lettered += 1
-                self._guard(lambda message=message: self._spout.fail(message), now)  # type: ignore[misc]
-
-    # -- emitting --------------------------------------------------------------------------------------------------------
-
-    def _act(self, now: float) -> None:
-        if self._done:
-            done = list(self._done)
-            self._done.clear()
-            self._completed(done, now)
-        if self._may_send_leftovers:
-            self._send(now, first_time=True)
-        if self._replay_is_due(now):
-            self._replay(now)
-        elif self._may_emit and now >= self._poll_at:
-            self._burst(now)
-
     def _take_verdicts(self, now: float) -> None:
         while self.queue:
             edge, frame = self.queue.popleft()
             self._process(edge, frame, now)
             self._processed(edge, frame, now)
 
+    def _on_dead_letters_stored(self, ids: tuple[int, ...], now: float) -> None:
+        self.fates.stored(ids, now)
+
+    # -- emitting --------------------------------------------------------------------------------------------------------
+
+    def _act(self, now: float) -> None:
+        if self.fates.has_local:
+            self.fates.tell_local(now)
+        if self._may_send and self._collector.count():
+            self._send(now, first_time=True)
+        if self._replay_is_due(now):
+            self._replay(now)
+        elif self._may_emit and now >= self._poll_at:
+            self._burst(now)
+        if self._may_tell_end and not self._end_told and self._may_send:
+            self._tell_end(now)
+
     def _replay(self, now: float) -> None:
-        due = self._book.due(now, self._in_flight, self.config.batch_size)
-        for message, emission in due:
-            stream = self._collector.streams[emission.stream]
-            if emission.stamp is not None:
-                stream.stamps[len(stream.rows)] = emission.stamp
-            if emission.target is not None:
-                stream.targets.append(emission.target)
-            stream.rows.append(emission.values)
-            self._collector.messages[emission.stream].append(message)
-        self.counters.replayed += len(due)
+        for message, (values, index, stamp, target) in self.fates.due(now, self.config.batch_size):
+            stream = self._collector.streams[index]
+            if stamp is not None:
+                stream.stamps[len(stream.rows)] = stamp
+            if target is not None:
+                stream.targets.append(target)
+            stream.rows.append(values)
+            self._collector.messages[index].append(message)
         self._send(now, first_time=False)
-        if self._book.holds_back:
+        if self.fates.holds_back:
             self._flush(now)
 
     def _burst(self, now: float) -> None:
         """Call `next_tuple` until a slice is full, nothing came, the source ended, or the pending limit is reached."""
         collector, next_tuple, clock = self._collector, self._spout.next_tuple, self.ports.clock
-        streams = collector.streams
+        streams, most = collector.streams, self.config.max_task_emit
         count: Callable[[], int] = streams[0].rows.__len__ if len(streams) == 1 else collector.count
         room = self._limit - self._pending
         limit = min(self._pace.size, room)
         began = clock()
         size = 0
+        failure: Exception | None = None
         while size < limit and not collector.ended:
             marks = None if len(streams) == 1 else [len(stream.rows) for stream in streams]
             try:
                 next_tuple()
+                grown = count()
+                if grown - size > most:
+                    collector.check_emitted(grown - size, most)
             except Exception as error:
                 collector.roll_back([size] if marks is None else marks)
-                self._next_tuple_raised(error, now)
+                failure = error
                 break
-            self._errors_in_row = 0
-            grown = count()
             if grown == size:
                 break
             size = grown
         seconds = clock() - began
+        later = now + seconds
         self.counters.busy_s += seconds
         self.counters.overshoot += max(0, size - room)
         if size:
             self._pace.note(size, seconds)
-            self._wait_s, self._idle_polls = FIRST_WAIT_S, 0
+            self._wait_s, self._idle_polls, self._error_wait_s = FIRST_WAIT_S, 0, FIRST_ERROR_WAIT_S
             # A call may have taken long: what it emitted is as old as now, and no older.
-            self._expire(now + seconds)
-            self._stamp_rows()
-            self._send(now + seconds, first_time=True)
-        if size < limit and not self._errors_in_row:
-            self._wait(now + seconds)
+            self.fates.expire(later)
+            self._send(later, first_time=True)
+        if failure is not None:
+            self._poll_at = later + self._error_wait_s
+            self._error_wait_s = min(self._error_wait_s * 2, LONGEST_ERROR_WAIT_S)
+            self._user_error(failure, later)
+        elif size < limit:
+            self._wait(later)
         self._tell_time()
-        if collector.ended and not self._end_told:
-            self._tell_end(now)
 
     def _stamp_rows(self) -> None:
         """Have the watermark strategy read the timestamps of the main stream, and learn from them."""
-        if self._emission_time.is_used:
-            for stream in self._collector.streams:
-                if stream.rows and stream.declaration.name == DEFAULT_STREAM:
-                    stamps = self._emission_time.stamps(stream.rows, self._stamps(stream))
-                    stream.stamps = {row: stamp for row, stamp in enumerate(stamps or ()) if stamp is not None}
+        for stream in self._collector.streams:
+            if stream.rows and stream.declaration.name == DEFAULT_STREAM:
+                stamps = self._emission_time.stamps(stream.rows, self._stamps(stream))
+                stream.stamps = {row: stamp for row, stamp in enumerate(stamps or ()) if stamp is not None}
 
     def _tell_time(self) -> None:
         """Send what is new of event time behind the rows that were emitted before it, and below what comes again."""
@@ -433,28 +327,14 @@ class SpoutTask(Task):
         if collector.is_idle:
             time.mark_idle()
             collector.is_idle = False
-        waiting = [emission.stamp for emission in self._book.waiting() if emission.stamp is not None] if self.is_retrying else []
-        watermark, idle = time.take_news(min(waiting, default=None))
-        if watermark is not None:
-            for target in self.consumers:
-                self.outbox.signal(target, lambda stamp, to, number: watermark_frame(stamp, to, number, watermark))
-        if idle is not None:
-            kind = FrameKind.IDLE if idle else FrameKind.ACTIVE
-            for target in self.consumers:
-                self.outbox.signal(target, lambda stamp, to, number: signal_frame(kind, stamp, to, number))
+        if time.has_news:
+            send_time(self.outbox, self.consumers, time.take_news(self.fates.least_waiting_stamp()))
 
     def _wait(self, now: float) -> None:
         self._idle_polls += 1
         if self._idle_polls > PATIENT_POLLS:
             self._wait_s = min(self._wait_s * 2, LONGEST_WAIT_S)
         self._poll_at = now + self._wait_s
-
-    def _next_tuple_raised(self, error: Exception, now: float) -> None:
-        self._record_error(error, now)
-        if self.config.on_error == "crash":
-            raise error
-        self._poll_at = now + min(FIRST_ERROR_WAIT_S * 2.0**self._errors_in_row, LONGEST_ERROR_WAIT_S)
-        self._errors_in_row += 1
 
     def _tell_end(self, now: float) -> None:
         self._end_told = True
@@ -465,14 +345,15 @@ class SpoutTask(Task):
     def _send(self, now: float, *, first_time: bool) -> None:
         """Route what is in the collector: in runs of tracked and of untracked rows, which usually is one."""
         collector = self._collector
+        if first_time:
+            self.counters.emitted += collector.count()
+            if self._emission_time.is_used:
+                self._stamp_rows()
         for stream, messages in zip(collector.streams, collector.messages, strict=True):
             if not stream.rows:
                 continue
-            self.counters.emitted += len(stream.rows)
             if None not in messages:
                 self._send_tracked(stream, messages, now, first_time)
-            elif messages.count(None) == len(messages):
-                self._send_untracked(stream)
             else:
                 self._send_mixed(stream, messages, now, first_time)
         collector.clear()
@@ -483,6 +364,9 @@ class SpoutTask(Task):
             self._flush(now)
 
     def _send_mixed(self, stream: StreamRows, messages: list[Any], now: float, first_time: bool) -> None:
+        if self.is_retrying:
+            what = f"component {self.component_id!r} emitted without a message id"
+            self._user_error(EmitError(f"{what}; a RetryingSpout gives every message one"), now)
         rows, targets, stamps = stream.rows[:], stream.targets[:], dict(stream.stamps)
         start = 0
         for is_tracked, run in groupby(messages, key=lambda message: message is not None):
@@ -504,29 +388,26 @@ class SpoutTask(Task):
         return [stream.stamps.get(row) for row in range(len(stream.rows))] if stream.stamps else None
 
     def _emissions(self, stream: StreamRows) -> list[Emission]:
-        stamps = self._stamps(stream) or repeat(None)
-        targets = stream.targets or repeat(None)
-        return [
-            Emission(values, stream.index, stamp, target)
-            for values, stamp, target in zip(stream.rows, stamps, targets, strict=False)
-        ]
+        # A NamedTuple made by its own class costs three times as much.
+        stamps, targets = self._stamps(stream) or repeat(None), stream.targets or repeat(None)
+        fields = zip(stream.rows, repeat(stream.index), stamps, targets)
+        return list(map(tuple.__new__, repeat(Emission), fields))
 
     def _send_tracked(self, stream: StreamRows, messages: list[Any], now: float, first_time: bool) -> None:
-        emissions = self._emissions(stream) if self._keeps_values else repeat(None)
-        if self.is_retrying and first_time:
-            emissions = self._emissions(stream)
-            messages = self._accept(stream, messages, emissions, now)
-            if len(messages) != len(emissions):
-                emissions = self._emissions(stream)
-            if not messages:
-                return
-        elif self._unresolved:
-            for message in messages:
-                self._unresolved.pop(message, None)
-        records = map(Pending, messages, repeat(now), emissions)
+        emissions = self._emissions(stream) if self.fates.keeps_values else None
+        if first_time:
+            places = self.fates.accept(messages, emissions or (), now)
+            if places is not None:
+                self._keep_rows(stream, places)
+                messages = [messages[place] for place in places]
+                emissions = [emissions[place] for place in places] if emissions else None
+                if not messages:
+                    return
+        kept: Iterable[Emission | None] = emissions or repeat(None)
+        records: Iterable[Pending] = map(tuple.__new__, repeat(Pending), zip(messages, repeat(now), kept))
         if not self._ackers or not self._router.has_targets(stream.index):
             self._send_untracked(stream)
-            self._done.extend(records)
+            self.fates.complete_unsent(records)
             return
         count = len(messages)
         roots = self.ports.ids.roots(count)
@@ -538,49 +419,19 @@ class SpoutTask(Task):
             self._fails.append(roots[row])
             self._record_error(error, now)
 
-        ends = list(range(1, count + 1))
-        self.counters.transferred += self._router.single(stream, roots, owed, ends, self._stamps(stream), reject)
+        self.counters.transferred += self._router.single(stream, roots, owed, None, self._stamps(stream), reject)
         self._open_messages.add(roots, records)
         self._init_roots += pack_words(roots)
         self._init_values += pack_words(owed)
         if self._fails:
             self._flush_inits()
 
-    def _accept(self, stream: StreamRows, messages: list[Any], emissions: list[Emission], now: float) -> list[Any]:
-        """Enter new messages into the retry book; leave out those that wait to be tried alone, and repeated ids."""
-        try:
-            held = set(self._book.emitted(messages, emissions))
-            self._tracker.emitted(messages)
-        except EmitError:
-            held = set()
-            refused: list[int] = []
-            for row, (message, emission) in enumerate(zip(messages, emissions, strict=True)):
-                try:
-                    held.update(self._book.emitted([message], [emission]))
-                    self._tracker.emitted([message])
-                except EmitError as error:
-                    refused.append(row)
-                    self._record_error(error, now)
-            self._give_up_condemned(messages, held)
-            return self._keep_rows(
-                stream, messages, [row for row, m in enumerate(messages) if row not in refused and m not in held]
-            )
-        if not held:
-            return messages
-        self._give_up_condemned(messages, held)
-        return self._keep_rows(stream, messages, [row for row, message in enumerate(messages) if message not in held])
-
-    def _give_up_condemned(self, messages: list[Any], held: set[Any]) -> None:
-        for letter in self._book.condemned([message for message in messages if message in held]):
-            self._give_up(letter)
-
-    def _keep_rows(self, stream: StreamRows, messages: list[Any], rows: list[int]) -> list[Any]:
+    def _keep_rows(self, stream: StreamRows, rows: list[int]) -> None:
         stamps = stream.stamps
         stream.stamps = {place: stamps[row] for place, row in enumerate(rows) if row in stamps}
         if stream.targets:
             stream.targets[:] = [stream.targets[row] for row in rows]
         stream.rows[:] = [stream.rows[row] for row in rows]
-        return [messages[row] for row in rows]
 
     def _report_row(self, _row: int, error: Exception) -> None:
         self._record_error(error, self.ports.clock())
@@ -622,8 +473,8 @@ class SpoutTask(Task):
         # Verdicts that came while the process was held up count before the timeouts of the same time.
         self._take_verdicts(now)
         super()._run_due(now)
-        self._expire(now)
-        self._report_commit(now)
+        self.fates.expire(now)
+        self.fates.commit(self.epoch, now)
         if self._emission_time.is_used and self._is_going:
             # Idleness is about the source: while it is kept from emitting, its clock stands.
             if self._may_emit:
@@ -631,54 +482,21 @@ class SpoutTask(Task):
             else:
                 self._idle_clock.pause()
             self._emission_time.probe(now)
+        if self._is_going:
             self._tell_time()
 
-    def _expire(self, now: float) -> None:
-        for pending in self._open_messages.expire(now):
-            self.counters.timed_out += 1
-            self._failed(pending, f"no verdict within {self.config.message_timeout_s:g} s", now)
-
-    @property
-    def _commit_differs(self) -> bool:
-        return (self._tracker.committed, self._book.attempts_record()) != self._reported
-
-    def _report_commit(self, now: float, *, at_once: bool = False) -> None:
-        if not self.is_retrying or not (at_once or now >= self._commit_at) or not self._commit_differs:
-            return
-        self._commit_at = now + COMMIT_INTERVAL_S
-        position, attempts = self._tracker.committed, self._book.attempts_record()
-        self._reported = (position, attempts)
-        self._tell(
-            PositionReport(
-                task=self.id,
-                epoch=self.epoch,
-                position=b"" if position is None else self.ports.codec.pack_value(position),
-                attempts=self.ports.codec.pack_value(list(attempts.items())) if attempts else b"",
-            )
-        )
-
     def _levels(self) -> dict[str, float]:
-        return {
-            "pending": float(self._pending),
-            "in_flight": float(self._in_flight),
-            "finally_failed": float(len(self._unresolved)),
-            "suspects": float(self._book.statistics().suspects),
-        }
+        return {"pending": float(self._pending), **self.fates.count()}
 
     def _latencies(self) -> dict[str, Any]:
-        return {"complete": self._complete_latency.snapshot()}
+        return {"complete": self.fates.latency()}
 
     def statistics(self) -> TaskStatistics:
         """Return a snapshot of what the task has counted."""
-        self.counters.late_acks = self._open_messages.statistics().late_acks
-        self.counters.finally_failed = len(self._unresolved)
+        self.fates.count()
         return super().statistics()
 
     def validate(self) -> None:
         """Assert the invariants."""
         super().validate()
-        self._open_messages.validate()
-        self._book.validate()
-        self._tracker.validate()
-        if self.is_retrying:
-            assert self._in_flight <= len(self._book), "a message in flight that the retry book does not keep"
+        self.fates.validate()

@@ -58,6 +58,10 @@ EXIT_ORPHANED = 5
 """No master was heard of for `master_timeout`."""
 
 
+LONGEST_BUSY_S = 0.25
+"""A worker that always has something to do, if only ticks, takes so long at most to let out and report what idle ones do."""
+
+
 class Note(Protocol):
     """Where the shell keeps what is in hand, so that it outlives the process."""
 
@@ -115,6 +119,7 @@ class Worker:
         self._local = frozenset(self.tasks)
         self._hand_over: deque[tuple[Task, FrameArrived]] = deque()
         self._out: list[Command] = []
+        self._busy_since: float | None = None
         hand.spouts = [task for task in self.tasks.values() if isinstance(task, SpoutTask) and task.is_retrying]
 
     def arrived(self, task: TaskId, inbox: Inbox, frame: bytes, now: float) -> None:
@@ -152,10 +157,15 @@ class Worker:
             if task.has_work or (deadline is not None and deadline <= now):
                 any_work = True
                 self._handle(task, _TURN, now)
+        if not any_work or self._busy_since is None:
+            self._busy_since = now
+        elif now - self._busy_since >= LONGEST_BUSY_S:
+            self.idle(now)
         return any_work
 
     def idle(self, now: float) -> None:
         """Nothing is left to do or to read: let out what is buffered. May make work for tasks of the same worker."""
+        self._busy_since = now
         for task in self.tasks.values():
             self._handle(task, _IDLE, now)
 

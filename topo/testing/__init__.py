@@ -1,13 +1,21 @@
-"""The test kit: one bolt on given tuples, a whole topology on a manual clock. docs/testing.md shows how.
+"""The test kit: one bolt on given tuples, a whole topology on a manual clock, real processes. docs/testing.md shows how.
 
-The fixture for real processes is in `topo.testing.fixtures`, since it needs pytest.
+`LocalCluster` is imported on first use, since it brings the sockets. The fixture `local_cluster` is in `topo.testing.fixtures`,
+since it needs pytest.
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
 
 from topo.testing.bolt_run import TICK, BoltError, BoltRun, EmittedTuple, GivenTuple, run_bolt, tuple_of
 from topo.testing.clock import ManualClock
 from topo.testing.script import ADVANCE, CRASH, END, FAIL_NEXT, PAUSE, Message, message
 from topo.testing.topology_test import DeadLetter, TopologyTest
 from topo.testing.watched import RefusedInput
+
+if TYPE_CHECKING:
+    from topo.launch.cluster import LocalCluster
 
 __all__ = [
     "ADVANCE",
@@ -21,6 +29,7 @@ __all__ = [
     "DeadLetter",
     "EmittedTuple",
     "GivenTuple",
+    "LocalCluster",
     "ManualClock",
     "Message",
     "RefusedInput",
@@ -29,3 +38,12 @@ __all__ = [
     "run_bolt",
     "tuple_of",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Import what needs sockets when it is first asked for."""
+    if name != "LocalCluster":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from topo.launch.cluster import LocalCluster
+
+    return LocalCluster

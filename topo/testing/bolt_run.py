@@ -33,12 +33,13 @@ _EPOCH = 1
 
 
 class _Tick:
+    """Among the tuples of `run_bolt`: a tick tuple."""
+
     def __repr__(self) -> str:
         return "TICK"
 
 
 TICK: Final = _Tick()
-"""Among the tuples of `run_bolt`: a tick tuple."""
 
 
 @dataclass(frozen=True, slots=True)

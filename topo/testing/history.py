@@ -21,8 +21,9 @@ from topo.task.batch import Batch
 from topo.task.bolt_task import BasicBoltTask, BoltTask, TrackingBoltTask
 from topo.task.collectors import TupleState
 from topo.task.events import Inbox
+from topo.task.fates import Pending
 from topo.task.flow_control import EdgeStatus, InEdge
-from topo.task.spout_task import Pending, SpoutTask
+from topo.task.spout_task import SpoutTask
 from topo.wire import control
 from topo.wire.frames import Columns, Frame, FrameKind, unpack_words
 

@@ -180,6 +180,11 @@ class Stage(Component):
         """What becomes of one path. Pure."""
         return [(DEFAULT_STREAM, f"{path}>{self.name}")]
 
+    def is_first_time(self, tup: Tuple, one_in: int, what: str = "fails") -> bool:
+        """Whether a path of the tuple is of such a share of all, and has not been asked about before."""
+        name = f"{self.name} {what}"
+        return any([chosen(path, one_in, name) and not self.outside.tried(name, path) for path in tup["paths"]])
+
     def of_tuple(self, tup: Tuple) -> list[tuple[str, tuple[Any, ...]]]:
         """The tuples made of one: paths that go the same way stay together."""
         self.outside.work(self.work_s)
@@ -219,8 +224,8 @@ class Map(Stage, BasicBolt):
                 self.outside.kill()
             if key in self.hopeless:
                 raise Trouble(f"{key} is hopeless")
-            if chosen(path, self.fails_one_in, self.name) and not self.outside.tried(self.name, path):
-                raise Trouble(f"{path} fails once")
+        if self.is_first_time(tup, self.fails_one_in):
+            raise Trouble(f"{tup['key']} fails once")
 
 
 class Split(Map):
@@ -272,18 +277,35 @@ class Odd(Stage, BasicBolt):
 
     def execute(self, tup: Tuple, collector: BasicCollector) -> None:
         for stream, (key, paths, _) in self.of_tuple(tup):
-            is_odd = any([chosen(path, 20, self.name) and not self.outside.tried(self.name, path) for path in paths])
-            collector.emit((key, paths, object() if is_odd else None), stream=stream)
+            collector.emit((key, paths, object() if self.is_first_time(tup, 20) else None), stream=stream)
 
 
 class Forward(Stage, Bolt):
-    """Anchors and acks by itself: at once, or when it holds several inputs, or at the next tick. Fails some the first time."""
+    """Anchors and acks by itself: at once, or when it holds several inputs, or at the next tick.
+
+    Args:
+        holds: how many inputs it gathers.
+        fails_one_in: fails such a share of all inputs, the first time.
+        forgets_one_in: neither acks nor fails such a share, the first time.
+        touches: starts the timeout of each input anew.
+        keeps_held: goes on with what it holds after a recovery, as it should not.
+    """
 
     def __init__(
-        self, outside: Outside, name: str, work_s: float = 0.0, *, holds: int = 1, fails_one_in: int = 0, touches: bool = False
+        self,
+        outside: Outside,
+        name: str,
+        work_s: float = 0.0,
+        *,
+        holds: int = 1,
+        fails_one_in: int = 0,
+        forgets_one_in: int = 0,
+        touches: bool = False,
+        keeps_held: bool = False,
     ) -> None:
         super().__init__(outside, name, work_s)
-        self.holds, self.fails_one_in, self.touches = holds, fails_one_in, touches
+        self.holds, self.touches, self.keeps_held = holds, touches, keeps_held
+        self.fails_one_in, self.forgets_one_in = fails_one_in, forgets_one_in
 
     def prepare(self, context: TaskContext, collector: Collector) -> None:
         self.collector, self.held = collector, list[Tuple]()
@@ -292,6 +314,8 @@ class Forward(Stage, Bolt):
         if not tup.is_tick:
             if self.touches:
                 self.collector.reset_timeout(tup)
+            if self.is_first_time(tup, self.forgets_one_in, "forgets"):
+                return
             self.held.append(tup)
         if tup.is_tick or len(self.held) >= self.holds:
             self.let_go()
@@ -299,8 +323,7 @@ class Forward(Stage, Bolt):
     def let_go(self) -> None:
         held, self.held = self.held, []
         for tup in held:
-            paths = tup["paths"]
-            if any([chosen(path, self.fails_one_in, self.name) and not self.outside.tried(self.name, path) for path in paths]):
+            if self.is_first_time(tup, self.fails_one_in):
                 self.collector.fail(tup)
             else:
                 for stream, values in self.of_tuple(tup):
@@ -311,7 +334,8 @@ class Forward(Stage, Bolt):
         self.let_go()
 
     def on_reset(self) -> None:
-        self.held = []
+        if not self.keeps_held:
+            self.held = []
 
 
 class Batch(Forward):

@@ -57,7 +57,8 @@ class Doom:
 
     point: CrashPoint
     countdown: int = 0
-    turns: int = 100
+    turns: int = 20
+    has_come: bool = False
 
 
 class SimulatedNote:
@@ -171,13 +172,17 @@ class SimulatedProcess:
         self.is_alive = False
         raise ProcessKilled
 
+    def _fall(self, doom: Doom) -> NoReturn:
+        doom.has_come = True
+        self.kill_itself()
+
     def take_risk(self) -> None:
         """Die here, if that is how the process is to die."""
         doom = self.doom
         if doom is not None and doom.point is CrashPoint.IN_TURN and self.is_alive:
             doom.countdown -= 1
             if doom.countdown < 0:
-                self.kill_itself()
+                self._fall(doom)
 
     # -- the loop --------------------------------------------------------------------------------------------------------
 
@@ -205,7 +210,7 @@ class SimulatedProcess:
         if self.doom is not None:
             self.doom.turns -= 1
             if self.doom.turns < 0:
-                self.kill_itself()
+                self._fall(self.doom)
         self._die_at(CrashPoint.BEFORE_TURN)
         has_read = self._read()
         self._die_at(CrashPoint.AFTER_READING)
@@ -236,7 +241,7 @@ class SimulatedProcess:
         if doom is not None and doom.point is point:
             doom.countdown -= 1
             if doom.countdown < 0:
-                self.kill_itself()
+                self._fall(doom)
 
     def _read(self) -> bool:
         worker, now = self.worker, self.time

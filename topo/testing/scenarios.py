@@ -16,10 +16,9 @@ from topo.testing.oracles import Oracles
 from topo.testing.outside import Outside, message_key
 from topo.testing.simulation import Simulation
 
-ATTEMPTS = 4
+ROOTS = 200
+"""Messages of a run, at least; replays come on top."""
 SETTINGS: dict[str, Any] = {
-    "message_timeout": "3s",
-    "attempts": ATTEMPTS,
     "back_off": ("20ms", "50ms"),
     "heartbeat": "250ms",
     "worker_timeout": "1s",
@@ -94,8 +93,11 @@ class Scenario:
     def _draw_topology(self) -> None:
         random = self._random
         self._work_s = random.choice((0.0, 0.0001, 0.0005))
-        for number in range(random.choice((1, 1, 1, 2))):
-            self._draw_spout(f"spout{number}")
+        # With the short timeout, messages may time out whenever something is mended, so they have more attempts.
+        self._timeout, self._attempts = random.choice((("3s", 4), ("3s", 4), ("1s", 10)))
+        spouts = random.choice((1, 1, 1, 2))
+        for number in range(spouts):
+            self._draw_spout(f"spout{number}", ROOTS // spouts)
         ends = [(spout.name, DEFAULT_STREAM) for spout in self.spouts]
         is_batched = False
         for level in range(random.randint(1, 3)):
@@ -108,19 +110,21 @@ class Scenario:
         tasks = sum(part.parallelism for part in self.parts)
         self.settings = {
             **SETTINGS,
+            "message_timeout": self._timeout,
+            "attempts": self._attempts,
             "ackers": random.choice((1, 1, 2, 3)),
             "workers": random.choice((None, None, 1, 2, 3, max(2, tasks // 2))),
             "max_spout_pending": random.choice((3, 20, 100, 1000)),
             "batch_size": random.choice((2, 8, 32, 512)),
             "edge_window": random.choice((1, 2, 4, 16)),
             "outbox_limit": random.choice((1, 4, 64)),
-            "flush_interval": random.choice(("0ms", "1ms", "5ms")),
+            "flush_interval": random.choice(("0ms", "1ms", "1ms", "5ms", "5ms")),
         }
 
-    def _draw_spout(self, name: str) -> None:
+    def _draw_spout(self, name: str, roots: int) -> None:
         random = self._random
         parallelism, work_s = random.choice((1, 1, 2)), random.choice((0.0, 0.0002, 0.001))
-        total = 200 // parallelism + random.randrange(40)
+        total = roots // parallelism + random.randrange(1, 9)
         has_positions = random.random() < 0.65
         self.spouts.append(SpoutFacts(name, parallelism, total, has_positions))
         if has_positions:
@@ -130,7 +134,7 @@ class Scenario:
             self.parts.append(
                 Part(
                     name,
-                    lambda outside: world.BrokerSpout(outside, name, total, work_s, ATTEMPTS, in_fail, untracked),
+                    lambda outside: world.BrokerSpout(outside, name, total, work_s, self._attempts, in_fail, untracked),
                     parallelism,
                 )
             )
@@ -143,7 +147,8 @@ class Scenario:
         if level and not is_batched:
             kinds += ["diamond", "diamond"]
         kind = random.choice(kinds)
-        flaky = random.choice((0, 0, 15))
+        # One path that fails takes all those with it that were gathered into its tuple.
+        flaky = random.choice((0, 0, 60 if is_batched else 15))
         ends = list(ends)
         if kind == "diamond":
             # Both branches read all there is, and keep the key by which they are joined again.
@@ -159,7 +164,9 @@ class Scenario:
             holds = random.choice((1, 3, 10))
             settings = {"tick_interval": "20ms"} if holds > 1 or kind == "batch" else {}
             made = world.Batch if kind == "batch" else world.Forward
-            extra = {} if kind == "batch" else {"fails_one_in": flaky, "touches": random.random() < 0.3}
+            extra: dict[str, Any] = {"forgets_one_in": random.choice((0, 0, 50)), "keeps_held": random.random() < 0.3}
+            if kind == "forward":
+                extra |= {"fails_one_in": flaky, "touches": random.random() < 0.3}
             self._add(name, made, ends, holds=holds, settings=settings, **extra)
             is_batched = is_batched or kind == "batch"
         elif kind == "odd":
@@ -179,7 +186,7 @@ class Scenario:
         if random.random() < 0.15:
             trouble["hopeless"] = [message_key(spout.name, 0, random.randrange(spout.total))]
             self._trouble.append((component, *trouble["hopeless"], self.hopeless))
-        if random.random() < 0.12 and all(found.has_positions for found in self.spouts):
+        if random.random() < 0.12 and self._attempts < 10 and all(found.has_positions for found in self.spouts):
             trouble["poison"] = [message_key(spout.name, 0, random.randrange(spout.total))]
             self._trouble.append((component, *trouble["poison"], self.poison))
         return trouble

@@ -69,6 +69,7 @@ class Simulation:
         self._progress = progress
         self._waiting_faults = list(faults)
         self._due_faults = 0
+        self._dooms: dict[Incarnation, Fault] = {}
         self._hash = blake2b(digest_size=16)
         self._lines: list[str] | None = [] if keeps_trace else None
         self._link_times: dict[tuple[Incarnation, str], float] = {}
@@ -158,7 +159,7 @@ class Simulation:
 
     def draw_turn_s(self) -> float:
         """Draw how long an empty turn of a process takes."""
-        return self._random.uniform(0.00002, 0.0003)
+        return self._random.uniform(0.0001, 0.0005)
 
     def draws_check(self) -> bool:
         """Whether invariants are to be checked now: every so often, since it is slow."""
@@ -241,6 +242,8 @@ class Simulation:
         try:
             wants = process.turn(self.now)
         except ProcessKilled:
+            if process.doom is not None and process.doom.has_come:
+                self._struck(self._dooms[process.incarnation], f"worker {process.id}")
             self.died(process, "killed by a signal")
             return
         finally:
@@ -328,8 +331,10 @@ class Simulation:
             self.at(self.now + _STRIKE_AGAIN_S, lambda: self._strike(fault, tries - 1))
             return
         self._due_faults -= 1
-        if victim is None:
-            return
+        if victim is not None and fault.kind is not FaultKind.CRASH:
+            self._struck(fault, victim)
+
+    def _struck(self, fault: Fault, victim: str) -> None:
         self.last_fault_at = max(self.last_fault_at, self.now + fault.for_s)
         self.struck.append((self.now, fault, victim))
         self.trace("fault", fault, "->", victim)
@@ -344,6 +349,7 @@ class Simulation:
         if process is None:
             return None
         process.doom = Doom(fault.point, fault.countdown)
+        self._dooms[process.incarnation] = fault
         return f"worker {process.id}"
 
     def _stop(self, fault: Fault) -> str | None:

@@ -20,7 +20,7 @@ from topo.master.outcome import Outcome, OutcomeKind
 from topo.plan.physical import physical_plan
 from topo.plan.validation import validate
 from topo.task.base import Ports, TaskSetup
-from topo.task.spout_task import Pending, SpoutTask
+from topo.task.spout_task import SpoutTask
 from topo.task.wiring import task_class
 from topo.testing.carried import Carrier, Row, as_row, codec_for
 from topo.testing.clock import Duration, ManualClock
@@ -45,17 +45,6 @@ class DeadLetter:
     values: Row
     why: str
     attempts: int
-
-
-class _WatchedRetries(SpoutTask):
-    """A spout task that tells of the failures it does not tell its spout."""
-
-    failed: list[Any]
-
-    def _failed(self, pending: Pending, why: str, now: float) -> None:
-        if self.is_retrying:
-            self.failed.append(pending.message)
-        super()._failed(pending, why, now)
 
 
 class TopologyTest:
@@ -139,12 +128,13 @@ class TopologyTest:
         script = self._scripts.get((task.component, task.index))
         component = self._instances.make(source, task) if script is None else ScriptedSpout(script, self._stage)
         carrier = Carrier(self._codec, task.component, plan.streams(task.component))
-        runs = watched(component, Watch(self._record, carrier, task.component, task.index))
+        runs = watched(component, Watch(self._record, carrier, task.component, task.index, config.max_task_emit))
         setup = TaskSetup(task_id, plan, config, runs, context, groupings_of(source, task.component))
         self._lives[task.component, task.index] = component
         if isinstance(runs, WatchedSpout | WatchedRetryingSpout):
-            spout_task = _WatchedRetries(setup, ports)
-            spout_task.failed = self._record.failed.setdefault(task.component, [])
+            spout_task = SpoutTask(setup, ports)
+            # A retrying spout is not told of failures that are followed by a replay.
+            spout_task.fates.on_failure = self._record.failed.setdefault(task.component, []).append
             host.hosts(spout_task, runs.state, component if isinstance(component, ScriptedSpout) else None)
         else:
             host.hosts(task_class(plan, task_id, runs)(setup, ports), None, None)
@@ -188,6 +178,7 @@ class TopologyTest:
                 why = "\n".join([*self._cluster.unrest(), *self._last_errors()])
                 raise AssertionError(f"not at rest after {format_duration(limit_s)} of its clock:\n{why}")
             self._cluster.step(until)
+        self._cluster.validate()
         self._check_started()
 
     def advance(self, by: Duration) -> None:

@@ -140,13 +140,18 @@ class RefusedInput(Exception):
 
 
 class Watch:
-    """The watch over one task in one life."""
+    """The watch over one task in one life.
 
-    def __init__(self, record: Record, carrier: Carrier, component: str, task_index: int) -> None:
+    Args:
+        most: tuples that one call may emit; the engine discards those of a call that has emitted more.
+    """
+
+    def __init__(self, record: Record, carrier: Carrier, component: str, task_index: int, most: int) -> None:
         self.record = record
         self.carrier = carrier
         self.component = component
         self._task_index = task_index
+        self._most = most
 
     def note(self, values: Row, stream: str) -> None:
         """A tuple was emitted."""
@@ -160,6 +165,8 @@ class Watch:
         except BaseException:
             del self.record.emissions[mark:]
             raise
+        if len(self.record.emissions) - mark > self._most:
+            del self.record.emissions[mark:]
 
     def execute(self, tup: Tuple, execute: Callable[..., None], *arguments: Any) -> None:
         """Call a bolt's `execute`, unless the input is to fail."""

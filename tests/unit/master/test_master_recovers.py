@@ -94,6 +94,15 @@ def test_a_silent_worker_is_killed_and_replaced_and_fenced_when_it_wakes() -> No
     assert [type(message) for _, message in messages_in(play.do(awake))] == [control.Stop]
 
 
+@pytest.mark.parametrize(("timeout", "stop_s"), [("5s", 20.0), ("500ms", 0.8)])
+def test_a_master_that_stood_still_does_not_take_its_own_silence_for_that_of_its_workers(timeout: str, stop_s: float) -> None:
+    play = running(worker_timeout=timeout, heartbeat="100ms")
+    play.now += stop_s
+    for worker in range(3):
+        assert play.beat(worker) == []
+    assert play.master.statistics().losses == 0
+
+
 def test_a_short_silence_has_no_consequence() -> None:
     play = running()
     assert play.until(3.0, silent=(1,)) == []

@@ -422,6 +422,7 @@ class Solo:
     def wait(self, seconds: float) -> None:
         """Let time pass as a worker would: a turn at every deadline on the way."""
         until = self.clock.now + seconds
+        self.run()
         for _ in range(100_000):
             deadline = self.task.next_deadline(self.clock.now)
             if deadline is None or deadline > until:
@@ -470,6 +471,32 @@ class Solo:
     def errors(self) -> list[str]:
         """The messages of the errors that the master was told, the kind in front."""
         return [f"{error.kind}: {error.message}" for error in self.messages(ComponentError)]
+
+
+def several(*values: Any) -> Any:
+    """A step that emits several messages, each under its value as its id."""
+
+    def emit(collector: Any) -> None:
+        for value in values:
+            collector.emit((value,), message_id=value)
+
+    return emit
+
+
+def root_of(task: Solo, value: Any) -> int:
+    """The root under which a value was sent last."""
+    found = 0
+    for frame in task.frames(FrameKind.DATA):
+        for row, root in zip(frame.decode_rows(CODEC), frame.root_list(), strict=True):
+            if row[0] == value:
+                found = root
+    return found
+
+
+def verdict(task: Solo, kind: FrameKind, *values: Any) -> None:
+    """Have the acker decide on messages."""
+    task.feed_ids(kind, [root_of(task, value) for value in values])
+    task.run()
 
 
 def xor_by_root(frames: Iterable[Frame]) -> dict[int, int]:

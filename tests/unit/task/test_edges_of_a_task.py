@@ -56,14 +56,14 @@ def test_it_says_so_once_in_each_epoch() -> None:
 # -- confirmations
 
 
-def test_a_processed_frame_is_confirmed_within_two_milliseconds() -> None:
+def test_a_processed_frame_is_confirmed_within_ten_milliseconds() -> None:
     task = relay()
     task.wait(1)
     task.out.clear()
     task.feed("x")
     task.run()
     assert task.frames(FrameKind.CONFIRM) == []
-    task.wait(0.002)
+    task.wait(0.01)
     assert [(f.target, f.number) for f in task.frames(FrameKind.CONFIRM)] == [(1, 1)]
 
 

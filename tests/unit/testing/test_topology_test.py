@@ -314,6 +314,18 @@ def test_a_value_that_cannot_be_carried_raises_where_it_is_emitted() -> None:
     assert test.emitted("bolt") == []
 
 
+def test_what_a_call_emits_beyond_the_limit_is_discarded() -> None:
+    def many(tup: Tuple, collector: BasicCollector) -> None:
+        for number in range(tup[0] + 1):
+            collector.emit((number,))
+
+    test = TopologyTest(one_bolt(Each(many), attempts=1, max_task_emit=2))
+    test.run()
+
+    test.assert_emitted("bolt", [0, 0, 1])
+    assert test.failed() == [2]
+
+
 def test_a_bolt_gets_a_copy_of_what_was_emitted() -> None:
     shared: list[int] = [1]
     builder = TopologyBuilder("copies").config(workers=1)

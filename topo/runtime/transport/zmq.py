@@ -44,6 +44,10 @@ _HEARTBEAT_TIMEOUT_MS = 4000
 _RECONNECT_MS = 100
 _RECONNECT_MAX_MS = 5000
 _MAX_SOCKETS = 16384
+# As plain numbers: an operation on enum flags takes as long as asking the socket.
+_READABLE, _WRITABLE = int(zmq.POLLIN), int(zmq.POLLOUT)
+_COARSE_S = 0.002
+"""Sleeps from here on may last up to a millisecond too long, which is as exact as epoll is."""
 
 
 def new_key_pair() -> KeyPair:
@@ -264,7 +268,7 @@ class ZmqTransport:
             socket.send(frame, zmq.DONTWAIT)
         except zmq.Again:
             # A send reads its socket's commands only now and then: the room may be there, unnoticed.
-            if not _option(socket, zmq.EVENTS) & zmq.POLLOUT:
+            if not _option(socket, zmq.EVENTS) & _WRITABLE:
                 return False
             socket.send(frame, zmq.DONTWAIT)
         return True
@@ -281,7 +285,7 @@ class ZmqTransport:
         if out.answers is not None:
             self._unsure.add(out.answers)
         if out.socket is not None:
-            return bool(_option(out.socket, zmq.EVENTS) & zmq.POLLOUT)
+            return bool(_option(out.socket, zmq.EVENTS) & _WRITABLE)
         return out.inbox is not None and out.inbox.is_open and len(out.inbox.local) < self._high_water_mark
 
     def _doubt(self, outlet: Outlet, out: _Outlet) -> None:
@@ -300,7 +304,8 @@ class ZmqTransport:
 
     def wait(self, timeout_s: float | None) -> list[str]:
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
-        pause: float | None = 0.0
+        # What may be ready without its descriptor saying so is looked at before any sleep.
+        pause = 0.0 if self._unsure or self._refused else timeout_s
         while True:
             self._sleep(pause)
             recovered = self._refused and self._recover()
@@ -313,7 +318,7 @@ class ZmqTransport:
                 return []
 
     def _sleep(self, pause: float | None) -> None:
-        if pause:
+        if pause and pause < _COARSE_S:
             select.select([self._selector], [], [], pause)
             pause = 0
         for key, _ in self._selector.select(pause):
@@ -327,7 +332,7 @@ class ZmqTransport:
         ready = []
         for name in tuple(self._unsure):
             inbox = self._inboxes[name]
-            if inbox.local or _option(inbox.socket, zmq.EVENTS) & zmq.POLLIN:
+            if inbox.local or _option(inbox.socket, zmq.EVENTS) & _READABLE:
                 ready.append(name)
             else:
                 self._unsure.remove(name)

@@ -1,0 +1,208 @@
+"""Masters that die, are interrupted or started twice; and what their workers do then."""
+
+from __future__ import annotations
+
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.integration.support import (
+    ENDLESS,
+    SINK,
+    Scene,
+    acked,
+    eventually,
+    flow,
+    foreground_process,
+    is_gone,
+    kill,
+    pid_of,
+    processes_of,
+    repeated,
+)
+from topo.errors import UserError
+from topo.launch.cluster import RunningTopology
+from topo.master.outcome import OutcomeKind
+from topo.runtime.client import Unreachable
+from topo.runtime.state_folder import StateFolder, TopologyIsRunning
+
+pytestmark = pytest.mark.integration
+
+SPOUT = 'builder.set_spout("numbers", Endless(), max_spout_pending=20)'
+FLOW = ENDLESS + flow(SPOUT, f'{SINK}.shuffle_grouping("numbers")')
+
+
+def running_of(scene: Scene, name: str = "flow") -> RunningTopology:
+    """The topology that another process runs."""
+    eventually(lambda: name in StateFolder(scene.home).names())
+    return RunningTopology(StateFolder(scene.home).find(name))
+
+
+def test_when_the_foreground_command_is_killed_all_its_workers_are_gone_within_two_seconds(scene: Scene) -> None:
+    with foreground_process(scene, scene.file(FLOW)) as command:
+        status = running_of(scene).wait_until(lambda status: acked(status) > 50)
+        workers = [worker["pid"] for worker in status["workers"]]
+        killed_at = time.monotonic()
+        kill(command.pid)
+        eventually(lambda: all(map(is_gone, workers)))
+        assert time.monotonic() - killed_at < 2.0
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_the_first_signal_drains_a_foreground_run_and_nothing_acked_is_missing(scene: Scene, number: int) -> None:
+    with foreground_process(scene, scene.file(FLOW)) as command:
+        running = running_of(scene)
+        running.wait_until(lambda status: acked(status) > 50)
+        kill(command.pid, number)
+        output, _ = command.communicate(timeout=30)
+    assert (command.returncode, output.decode().split(":")[0]) == (1, "drained"), output
+    lines = scene.lines()
+    assert sorted(set(lines)) == list(range(len(set(lines))))
+    assert running.summary()["totals"]["acked"] == len(set(lines))
+    assert running.summary()["totals"]["pending"] == 0
+
+
+def test_the_second_ctrl_c_kills(scene: Scene) -> None:
+    stubborn = """
+class Stubborn(Bolt):
+    '''Acks nothing, so that a drain cannot finish.'''
+
+    def execute(self, tup):
+        (HERE / "executed").touch()
+"""
+    declared = flow(SPOUT, 'builder.set_bolt("sink", Stubborn()).shuffle_grouping("numbers")')
+    with foreground_process(scene, scene.file(ENDLESS + stubborn + declared)) as command:
+        running = running_of(scene)
+        eventually(lambda: scene.has("executed"))
+        kill(command.pid, signal.SIGINT)
+        running.wait_until(lambda status: status["status"] == "DRAINING")
+        kill(command.pid, signal.SIGINT)
+        output, _ = command.communicate(timeout=30)
+    assert (command.returncode, output.decode().split(":")[0]) == (1, "killed"), output
+
+
+def test_ctrl_c_while_the_workers_come_up_leaves_nothing(scene: Scene) -> None:
+    slow = """
+(HERE / f"importing-{os.getpid()}").touch()
+if len(list(HERE.glob("importing-*"))) > 1:
+    time.sleep(1.0)
+"""
+    with foreground_process(scene, scene.file(slow + FLOW)) as command:
+        eventually(lambda: len(list(scene.folder.glob("importing-*"))) > 1)
+        kill(command.pid, signal.SIGINT)
+        output, _ = command.communicate(timeout=30)
+    assert (command.returncode, output.decode().strip()) == (1, "drained: ended before it began")
+    assert processes_of(scene.home) == []
+    assert list((scene.home / "run").iterdir()) == []
+
+
+def test_without_its_master_a_submitted_topology_flows_on_and_a_resumed_one_continues_from_its_positions(scene: Scene) -> None:
+    running = scene.submit_background(scene.file(FLOW))
+    status = running.wait_until(lambda status: acked(status) > 100 and running.folder.positions.exists())
+    old = [worker["pid"] for worker in status["workers"]]
+    kill(status["master"]["pid"])
+    eventually(lambda: is_gone(status["master"]["pid"]))
+    with pytest.raises(Unreachable, match="topo resume flow"):
+        running.status()
+    before = len(scene.lines())
+    eventually(lambda: len(scene.lines()) > before + 200)
+    assert not any(map(is_gone, old))
+
+    resumed = scene.resume("flow")
+    after = resumed.wait_until(lambda status: status["status"] == "RUNNING" and acked(status) > 0)
+    assert after["term"] == status["term"] + 1
+    assert after["epoch"] > status["epoch"]
+    assert all(map(is_gone, old))
+    assert not {worker["pid"] for worker in after["workers"]} & set(old)
+    scene.touch("stop")
+    assert resumed.wait(timeout_s=30).kind is OutcomeKind.DONE
+    lines = scene.lines()
+    assert set(lines) == set(range(max(lines) + 1))
+    assert 0 not in repeated(lines), "it went on from a stored position, not from the beginning"
+    assert list((scene.home / "run").iterdir()) == []
+
+
+def test_workers_that_hear_of_no_master_for_master_timeout_end(scene: Scene) -> None:
+    running = scene.submit_background(scene.file(FLOW), master_timeout="1s")
+    status = running.wait_until(lambda status: acked(status) > 0)
+    workers = [worker["pid"] for worker in status["workers"]]
+    kill(status["master"]["pid"])
+    eventually(lambda: all(map(is_gone, workers)), 10)
+    assert "no master was heard of for 1 s" in (running.folder.logs / "worker-0.log").read_text()
+
+
+def test_a_stopped_master_that_continues_in_time_is_still_obeyed(scene: Scene) -> None:
+    running = scene.submit_background(scene.file(FLOW), worker_timeout="500ms")
+    status = running.wait_until(lambda status: acked(status) > 0)
+    kill(status["master"]["pid"], signal.SIGSTOP)
+    before = len(scene.lines())
+    eventually(lambda: len(scene.lines()) > before + 300)
+    time.sleep(0.7)
+    kill(status["master"]["pid"], signal.SIGCONT)
+    after = running.wait_until(lambda status: acked(status) > before)
+    assert (after["restarts"], after["epoch"]) == (0, 1), "the silence was the master's own"
+
+
+def test_two_topologies_run_beside_each_other_and_a_name_is_taken_while_it_runs(scene: Scene) -> None:
+    file = scene.file(FLOW)
+    first = scene.submit(file)
+    with pytest.raises(TopologyIsRunning, match="'flow' is running already"):
+        scene.submit(file)
+    with pytest.raises(TopologyIsRunning, match="'flow' is running already"):
+        scene.run(file)
+    second = scene.submit(file, name="other")
+    assert second.wait_until(lambda status: acked(status) > 0)["topology"] == "other"
+    kill(pid_of(second.status(), "numbers"))
+    second.wait_until(lambda status: status["epoch"] == 2)
+    assert first.wait_until(lambda status: acked(status) > 0)["epoch"] == 1
+    first.kill()
+    assert first.wait(timeout_s=30).kind is OutcomeKind.KILLED
+    assert second.status()["status"] != "FINISHED"
+    again = scene.submit(file)
+    assert again.status()["term"] == 2
+
+
+def test_a_topology_file_that_is_edited_while_it_runs_changes_nothing_that_runs(scene: Scene) -> None:
+    running = scene.submit(scene.file(FLOW))
+    status = running.wait_until(lambda status: acked(status) > 0)
+    scene.file("raise SystemExit('this is not what was submitted')")
+    kill(pid_of(status, "sink"))
+    status = running.wait_until(lambda status: status["epoch"] == 2 and status["status"] == "RUNNING")
+    before = acked(status)
+    running.wait_until(lambda status: acked(status) > before)
+    assert status["restarts"] == 1
+
+
+@pytest.mark.parametrize(("component", "method"), [("numbers", "open"), ("sink", "prepare")])
+def test_a_component_that_cannot_be_opened_ends_the_run_after_a_few_tries_and_is_named(
+    scene: Scene, component: str, method: str
+) -> None:
+    kinds = {"numbers": "Endless", "sink": "PrintBolt"}
+    broken = f"""
+class Broken({kinds[component]}):
+    def {method}(self, *given):
+        raise ConnectionError("no such host: db")
+"""
+    made = {**{name: f"{kind}()" for name, kind in kinds.items()}, component: "Broken()"}
+    declared = flow(
+        f'builder.set_spout("numbers", {made["numbers"]})',
+        f'builder.set_bolt("sink", {made["sink"]}).shuffle_grouping("numbers")',
+    )
+    file = scene.file(ENDLESS + broken + declared)
+    run = scene.run(file)
+    assert (run.outcome.kind, run.outcome.exit_code) == (OutcomeKind.CRASHED, 1)
+    assert f"({component}) could not be started, tried 3 times" in run.outcome.reason
+    assert "ConnectionError: no such host: db" in run.outcome.reason
+    rows = [error for error in run.errors if error["kind"] == "ConnectionError"]
+    assert len(rows) == 3
+    line = next(number for number, text in enumerate(Path(file).read_text().splitlines(), 1) if "no such host" in text)
+    assert (rows[0]["component"], rows[0]["file"], rows[0]["line"]) == (component, file, line)
+    assert f'File "{file}", line {line}' in rows[0]["traceback"]
+
+
+def test_a_topology_that_cannot_be_imported_is_refused_and_leaves_nothing(scene: Scene) -> None:
+    with pytest.raises(UserError, match=r"importing flow\.py failed: ZeroDivisionError"):
+        scene.submit(scene.file("1 / 0"))
+    assert StateFolder(scene.home).names() == []

@@ -1,0 +1,378 @@
+"""What becomes of a spout's messages: verdicts, timeouts, replays, dead letters, positions, and what the spout is told of them.
+
+A message's way: emitted under a fresh root -> pending -> a verdict (complete, failed), or the message timeout, or a new epoch.
+A plain spout is called back with `ack` or `fail` and may emit again. A `RetryingSpout`'s messages go through the retry book:
+`ack` when the tree is complete, `fail` when the message has been given up and its dead letter is stored.
+
+It must not know: streams, routes, frames, when the spout may emit.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
+
+from topo.acking.pending import SpoutPending
+from topo.acking.positions import PositionTracker
+from topo.acking.retries import Backoff, DeadLetter, RetryBook
+from topo.api.metrics import Histogram, HistogramSnapshot
+from topo.api.spout import RetryingSpout, Spout
+from topo.config import TopologyConfig
+from topo.errors import EmitError, ValueNotCarried
+from topo.ids import Epoch, TaskId
+from topo.task.statistics import Counters
+from topo.wire.codec import Codec
+from topo.wire.control import DeadLetter as DeadLetterMessage
+from topo.wire.control import PositionReport
+
+COMMIT_INTERVAL_S = 0.5
+
+
+class Emission(NamedTuple):
+    """What is needed to emit a message again, or to tell the spout of it."""
+
+    values: tuple[Any, ...]
+    stream: int
+    stamp: int | None
+    target: int | None
+
+
+class Pending(NamedTuple):
+    """A message whose tree is open: who it is, when its batch was emitted, and what it was where somebody wants to know."""
+
+    message: Any
+    emitted_at: float
+    emission: Emission | None
+
+
+class Fates:
+    """The messages of one spout task, from their emission until they are done.
+
+    Args:
+        spout: who is told.
+        tell: sends a message to the master.
+        report: takes an exception of user code, and raises it again where that ends the process.
+        trial_s: see `RetryBook`.
+
+    Attributes:
+        pending: the messages whose trees are open, by root.
+        is_retrying: whether the engine replays what fails.
+        keeps_values: whether emissions are wanted with the messages.
+        on_failure: told of each message of a retrying spout that fails, and which its spout is not told of.
+    """
+
+    def __init__(
+        self,
+        task: TaskId,
+        component: str,
+        spout: Spout,
+        config: TopologyConfig,
+        codec: Codec,
+        counters: Counters,
+        tell: Callable[[Any], None],
+        report: Callable[[Exception, float], None],
+        now: float,
+        trial_s: float | None = None,
+    ) -> None:
+        self.is_retrying = isinstance(spout, RetryingSpout)
+        self.keeps_values = self.is_retrying or spout.wants_values
+        self.pending: SpoutPending[Pending] = SpoutPending(config.message_timeout_s, now)
+        self.on_failure: Callable[[Any], None] = lambda _message: None
+        self._task = task
+        self._component = component
+        self._spout = spout
+        self._timeout_s = config.message_timeout_s
+        self._codec = codec
+        self._counters = counters
+        self._tell = tell
+        self._report = report
+        self._book: RetryBook[Any, Emission] = RetryBook(config.attempts, Backoff(config.back_off_s), trial_s)
+        self._tracker: PositionTracker[Any] = PositionTracker()
+        self._letters: dict[int, tuple[DeadLetterMessage, DeadLetter[Any, Emission]]] = {}
+        """Dead letters that are not known to be stored, by their number."""
+        self._letter_count = 0
+        self._unresolved: dict[Any, None] = {}
+        """Messages of a plain spout that failed and have not been emitted again."""
+        self._done: deque[Pending] = deque()
+        """Complete without an acker; told to the spout in the next turn."""
+        self._commit_at = 0.0
+        self._reported: tuple[Any, dict[Any, int]] = (None, {})
+        self._latency = Histogram()
+
+    # -- what there is ---------------------------------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        """Messages whose fate is open, those that wait for something included."""
+        return len(self._book) if self.is_retrying else len(self.pending) + len(self._done)
+
+    @property
+    def has_local(self) -> bool:
+        """Whether messages are complete that no acker has followed."""
+        return bool(self._done)
+
+    @property
+    def holds_back(self) -> bool:
+        """Whether nothing may be emitted but what `due` returns."""
+        return self.is_retrying and self._book.holds_back
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether messages have to be emitted again and have not been yet."""
+        return self.is_retrying and self._book.is_waiting
+
+    def least_waiting_stamp(self) -> int | None:
+        """Return the least event time, in milliseconds, of what has to be emitted again; None if nothing has one."""
+        waiting = self._book.waiting() if self.is_waiting else ()
+        return min((emission.stamp for emission in waiting if emission.stamp is not None), default=None)
+
+    def replay_at(self, now: float) -> float | None:
+        """When `due` will return something, in monotonic seconds."""
+        return self._book.next_deadline(now, len(self.pending)) if self.is_retrying else None
+
+    def deadlines(self) -> list[float | None]:
+        """When `expire` and `commit` want to be called."""
+        return [
+            self.pending.next_deadline if len(self.pending) else None,
+            self._commit_at if self.is_retrying and self._commit_differs else None,
+        ]
+
+    def count(self) -> dict[str, float]:
+        """Update the counters that are kept elsewhere; return the levels."""
+        self._counters.late_acks = self.pending.statistics().late_acks
+        self._counters.finally_failed = len(self._unresolved)
+        return {
+            "in_flight": float(len(self.pending)),
+            "finally_failed": float(len(self._unresolved)),
+            "suspects": float(self._book.statistics().suspects),
+        }
+
+    def latency(self) -> HistogramSnapshot:
+        """Return the times from emission to complete tree, in seconds."""
+        return self._latency.snapshot()
+
+    # -- emitted ---------------------------------------------------------------------------------------------------------
+
+    def open(self, committed: bytes | None, attempts: bytes | None) -> Any:
+        """Take what was stored when the spout ran last; return the committed position."""
+        position = None if committed is None else self._codec.unpack_value(committed)
+        if attempts is not None:
+            self._book.restore(dict(self._codec.unpack_value(attempts)))
+        self._tracker = PositionTracker(position)
+        self._reported = (position, {})
+        return position
+
+    def accept(self, messages: Sequence[Any], emissions: Iterable[Any], now: float) -> list[int] | None:
+        """Take over messages that the spout emits by itself.
+
+        Returns:
+            The places of those that are to be sent, None for all. Left out are those whose id cannot be used, or is in use, and
+            suspects from before a restart, which `due` returns in their turn.
+        """
+        if not self.is_retrying:
+            return self._accept_plain(messages, now)
+        try:
+            held = self._book.emitted(messages, emissions)
+            self._tracker.emitted(messages)
+            if not held:
+                return None
+            refused: set[int] = set()
+        except (EmitError, TypeError):
+            held, refused = self._accept_one_by_one(messages, emissions, now)
+        for letter in self._book.condemned(held):
+            self._give_up(letter)
+        back = set(held)
+        return [place for place, message in enumerate(messages) if place not in refused and message not in back]
+
+    def _accept_plain(self, messages: Sequence[Any], now: float) -> list[int] | None:
+        places: list[int] | None = None
+        try:
+            deque(map(hash, messages), maxlen=0)
+        except TypeError:
+            places = [place for place, message in enumerate(messages) if self._is_usable(message, now)]
+        if self._unresolved:
+            for message in messages if places is None else [messages[place] for place in places]:
+                self._unresolved.pop(message, None)
+        return places
+
+    def _accept_one_by_one(self, messages: Sequence[Any], emissions: Iterable[Any], now: float) -> tuple[list[Any], set[int]]:
+        held: list[Any] = []
+        refused: set[int] = set()
+        for place, (message, emission) in enumerate(zip(messages, emissions, strict=True)):
+            try:
+                if self._is_usable(message, now):
+                    held += self._book.emitted([message], [emission])
+                    self._tracker.emitted([message])
+                else:
+                    refused.add(place)
+            except EmitError as error:
+                refused.add(place)
+                self._report(error, now)
+        return held, refused
+
+    def _is_usable(self, message: Any, now: float) -> bool:
+        try:
+            hash(message)
+        except TypeError:
+            kind = type(message).__name__
+            what = f"component {self._component!r} emitted with message id {message!r} ({kind}), which is not hashable"
+            self._report(EmitError(f"{what}; use an int, a string or a tuple of these"), now)
+            return False
+        return True
+
+    def complete_unsent(self, records: Iterable[Pending]) -> None:
+        """Messages that nobody tracks are complete; their spout hears of it with the next `tell_local`."""
+        self._done.extend(records)
+
+    # -- decided ---------------------------------------------------------------------------------------------------------
+
+    def tell_local(self, now: float) -> None:
+        """Tell the spout of the messages that were complete as soon as they had been emitted."""
+        done = list(self._done)
+        self._done.clear()
+        self._completed(done, now)
+
+    def complete(self, roots: Sequence[int], now: float) -> None:
+        """The acker has found these trees complete."""
+        self._completed(self.pending.take(roots), now)
+
+    def fail(self, roots: Sequence[int], now: float) -> None:
+        """The acker has found these trees failed."""
+        failed = self.pending.take(roots)
+        self._counters.failed += len(failed)
+        for record in failed:
+            self._failed(record, "a task failed it", now)
+
+    def expire(self, now: float) -> None:
+        """Fail what had no verdict for `message_timeout`."""
+        for record in self.pending.expire(now):
+            self._counters.timed_out += 1
+            self._failed(record, f"no verdict within {self._timeout_s:g} s", now)
+
+    def _completed(self, complete: list[Pending], now: float) -> None:
+        if not complete:
+            return
+        messages, emitted, emissions = zip(*complete, strict=True)
+        self._counters.acked += len(complete)
+        for emitted_at, times in Counter(emitted).items():
+            self._latency.record(now - emitted_at, times)
+        if self.is_retrying:
+            self._book.done(messages)
+            self._tracker.done(messages)
+        ack = self._spout.ack
+        # Most spouts leave `ack` as it is, and then there is nobody to tell.
+        if getattr(ack, "__func__", None) is not Spout.ack:
+            for message, emission in zip(messages, emissions, strict=True):
+                self._call(ack, message, emission, now)
+
+    def _failed(self, record: Pending, why: str, now: float) -> None:
+        if not self.is_retrying:
+            self._unresolved[record.message] = None
+            self._call(self._spout.fail, record.message, record.emission, now)
+            return
+        self.on_failure(record.message)
+        outcome = self._book.failed(record.message, why, now)
+        if isinstance(outcome, DeadLetter):
+            self._give_up(outcome)
+
+    def _call(self, callback: Callable[..., None], message: Any, emission: Emission | None, now: float) -> None:
+        try:
+            if self._spout.wants_values and emission is not None:
+                callback(message, emission.values)
+            else:
+                callback(message)
+        except Exception as error:
+            self._report(error, now)
+
+    # -- replays and dead letters ----------------------------------------------------------------------------------------
+
+    def due(self, now: float, limit: int) -> list[tuple[Any, Emission]]:
+        """Return the messages to emit again now, at most `limit`; the task does so at once."""
+        due = self._book.due(now, len(self.pending), limit)
+        self._counters.replayed += len(due)
+        return due
+
+    def reset(self, suspects: Sequence[int], alone: bool, now: float) -> None:
+        """A new epoch begins: what is pending is lost.
+
+        Args:
+            suspects: roots that were in hand when a process died.
+            alone: nothing else was in hand there.
+            now: monotonic seconds.
+        """
+        in_hand = [record.message for record in self.pending.find(suspects)] if suspects else []
+        lost = self.pending.drain()
+        self._counters.reset += len(lost)
+        if not self.is_retrying:
+            for record in lost:
+                self._unresolved[record.message] = None
+                self._call(self._spout.fail, record.message, record.emission, now)
+            return
+        for message, _ in self._letters.values():
+            self._tell(message)
+        self._book.lost([record.message for record in lost])
+        for letter in self._book.suspect(in_hand, alone and len(suspects) == len(in_hand) == 1):
+            self._give_up(letter)
+
+    def _give_up(self, letter: DeadLetter[Any, Emission]) -> None:
+        """Have the dead letter stored; the message is done when it is."""
+        self._letter_count += 1
+        message = DeadLetterMessage(
+            task=self._task,
+            id=self._letter_count,
+            position=self._packed(letter.message_id),
+            values=self._packed(letter.message.values),
+            errors=[letter.why],
+            attempts=letter.attempts,
+        )
+        self._letters[self._letter_count] = message, letter
+        self._tell(message)
+
+    def stored(self, ids: Iterable[int], now: float) -> None:
+        """Dead letters are on disk: their messages are done. Unknown numbers are ignored."""
+        for number in ids:
+            if number in self._letters:
+                _, letter = self._letters.pop(number)
+                self._book.done([letter.message_id])
+                self._tracker.done([letter.message_id])
+                self._counters.dead_lettered += 1
+                self._call(self._spout.fail, letter.message_id, letter.message, now)
+
+    # -- positions -------------------------------------------------------------------------------------------------------
+
+    def positions_of(self, roots: Iterable[int]) -> list[bytes]:
+        """Return, packed, the positions of those of the roots that are pending here."""
+        return [self._packed(record.message) for record in self.pending.find(roots)]
+
+    def _packed(self, value: Any) -> bytes:
+        try:
+            return self._codec.pack_value(value)
+        except ValueNotCarried:
+            return self._codec.pack_value(repr(value))
+
+    @property
+    def _commit_differs(self) -> bool:
+        return (self._tracker.committed, self._book.attempts_record()) != self._reported
+
+    def commit(self, epoch: Epoch, now: float, *, at_once: bool = False) -> None:
+        """Report the position up to which everything is done, now and then, when it has changed."""
+        if not self.is_retrying or not (at_once or now >= self._commit_at) or not self._commit_differs:
+            return
+        self._commit_at = now + COMMIT_INTERVAL_S
+        position, attempts = self._reported = (self._tracker.committed, self._book.attempts_record())
+        try:
+            packed = b"" if position is None else self._codec.pack_value(position)
+            record = self._codec.pack_value(list(attempts.items())) if attempts else b""
+        except ValueNotCarried as error:
+            what = f"component {self._component!r}: position {position!r} cannot be stored: {error}"
+            self._report(ValueNotCarried(f"{what}; use an int, a string or a tuple of these as message id"), now)
+            return
+        self._tell(PositionReport(task=self._task, epoch=epoch, position=packed, attempts=record))
+
+    def validate(self) -> None:
+        """Assert the invariants."""
+        self.pending.validate()
+        self._book.validate()
+        self._tracker.validate()
+        if self.is_retrying:
+            assert len(self.pending) <= len(self._book), "a message in flight that the retry book does not keep"
