@@ -44,6 +44,10 @@ class ValueNotCarried(UserError):
     """A value of a tuple cannot be put on the wire; names component, stream, field and type."""
 
 
+class BlockingCall(UserError):
+    """An asynchronous call blocks the event loop that it shares with others; its traceback shows where."""
+
+
 class PeerError(TopoError):
     """Another process sent what it should not have."""
 

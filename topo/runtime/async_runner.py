@@ -1,6 +1,7 @@
 """The event loop that asynchronous bolts' calls run on: a thread beside the one that owns the tasks, started when first needed.
 
-A call that blocks holds up all others. A watch on the loop notices, and names the line that it was in.
+A call that blocks holds up all others. A watch on the loop notices, finds the call by the loop's current task, and tells its
+owner where it is: the error has the blocking frame as its traceback.
 """
 
 from __future__ import annotations
@@ -9,9 +10,11 @@ import asyncio
 import logging
 import sys
 import threading
-import traceback
 from collections.abc import Callable, Coroutine
+from types import FrameType, TracebackType
 from typing import Any
+
+from topo.errors import BlockingCall
 
 _LOG = logging.getLogger("topo.async")
 
@@ -19,13 +22,17 @@ BLOCKED_S = 0.25
 """How long the loop may fail to turn before that is said."""
 
 Done = Callable[[Any, BaseException | None], None]
+OnBlocked = Callable[[Exception], None]
 
 
 class AsyncRunner:
     """Runs coroutines for the tasks of one worker.
 
+    Args:
+        blocked_s: how long the loop may fail to turn before that is said.
+
     Attributes:
-        blocked: how often the loop was held up for longer than BLOCKED_S.
+        blocked: how often the loop was held up for longer.
     """
 
     def __init__(self, blocked_s: float = BLOCKED_S) -> None:
@@ -34,19 +41,26 @@ class AsyncRunner:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._closing = threading.Event()
-        self._running: set[asyncio.Task[Any]] = set()
+        self._running: dict[asyncio.Task[Any], OnBlocked] = {}
 
-    def run(self, call: Coroutine[Any, Any, Any], done: Done) -> None:
-        """Run a coroutine; `done` is called with its result or its error, on the loop's thread."""
+    def run(self, call: Coroutine[Any, Any, Any], done: Done, on_blocked: OnBlocked) -> None:
+        """Run a coroutine on the loop's thread.
+
+        Args:
+            call: the coroutine.
+            done: called there with its result or its error.
+            on_blocked: called on another thread when this call holds up the loop.
+        """
         loop = self._loop if self._loop is not None else self._start()
-        loop.call_soon_threadsafe(self._begin, call, done)
+        loop.call_soon_threadsafe(self._begin, call, done, on_blocked)
 
-    def close(self) -> None:
-        """Cancel what runs, and end the thread."""
+    def close(self, linger_s: float = 1.0) -> None:
+        """Give what runs `linger_s` seconds to end, cancel the rest, and end the thread."""
+        if self._loop is None or self._thread is None:
+            return
+        asyncio.run_coroutine_threadsafe(self._end(linger_s), self._loop)
+        self._thread.join(timeout=linger_s + 2.0)
         self._closing.set()
-        if self._loop is not None and self._thread is not None:
-            self._loop.call_soon_threadsafe(self._cancel_all)
-            self._thread.join(timeout=5.0)
 
     def _start(self) -> asyncio.AbstractEventLoop:
         self._loop = loop = asyncio.new_event_loop()
@@ -62,26 +76,29 @@ class AsyncRunner:
         finally:
             loop.close()
 
-    def _begin(self, call: Coroutine[Any, Any, Any], done: Done) -> None:
+    def _begin(self, call: Coroutine[Any, Any, Any], done: Done, on_blocked: OnBlocked) -> None:
         assert self._loop is not None
         task = self._loop.create_task(call)
-        self._running.add(task)
+        self._running[task] = on_blocked
         task.add_done_callback(lambda finished: self._finish(finished, done))
 
     def _finish(self, task: asyncio.Task[Any], done: Done) -> None:
-        self._running.discard(task)
+        del self._running[task]
         if task.cancelled():
-            done(None, asyncio.CancelledError("the worker ends"))
+            done(None, asyncio.CancelledError("the call was cancelled"))
         elif (error := task.exception()) is not None:
             done(None, error)
         else:
             done(task.result(), None)
 
-    def _cancel_all(self) -> None:
-        assert self._loop is not None
-        for task in list(self._running):
-            task.cancel()
-        self._loop.call_soon(self._loop.stop)
+    async def _end(self, linger_s: float) -> None:
+        if self._running:
+            _, late = await asyncio.wait(list(self._running), timeout=linger_s)
+            for task in late:
+                task.cancel()
+            if late:
+                await asyncio.wait(late, timeout=1.0)
+        asyncio.get_running_loop().call_soon(asyncio.get_running_loop().stop)
 
     def _watch(self, loop: asyncio.AbstractEventLoop) -> None:
         turned = threading.Event()
@@ -94,11 +111,28 @@ class AsyncRunner:
             if turned.wait(self._blocked_s) or self._closing.is_set():
                 continue
             self.blocked += 1
-            _LOG.warning("a call of an async bolt blocks the event loop:\n%s", self._stack())
+            self._tell_blocked(loop)
             while not turned.wait(self._blocked_s) and not self._closing.is_set():
                 pass
 
-    def _stack(self) -> str:
+    def _tell_blocked(self, loop: asyncio.AbstractEventLoop) -> None:
         assert self._thread is not None
+        culprit = asyncio.current_task(loop)
         frame = sys._current_frames().get(self._thread.ident or 0)
-        return "" if frame is None else "".join(traceback.format_stack(frame)[-6:])
+        error = BlockingCall(
+            f"an asynchronous call has held up all others for more than {self._blocked_s:g} s; "
+            "await what takes time, and give what blocks to asyncio.to_thread"
+        ).with_traceback(_traceback_of(frame))
+        _LOG.warning("%s", error, exc_info=error)
+        on_blocked = None if culprit is None else self._running.get(culprit)
+        if on_blocked is not None:
+            on_blocked(error)
+
+
+def _traceback_of(frame: FrameType | None) -> TracebackType | None:
+    """Return the stack of a frame as the traceback of an error that was raised in it."""
+    trace: TracebackType | None = None
+    while frame is not None:
+        trace = TracebackType(trace, frame, frame.f_lasti, frame.f_lineno)
+        frame = frame.f_back
+    return trace

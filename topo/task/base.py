@@ -63,7 +63,7 @@ EDGE_LOST_REPEAT_S = 1.0
 
 
 AsyncDone = Callable[[Any, BaseException | None], None]
-RunAsync = Callable[[Coroutine[Any, Any, Any], AsyncDone], None]
+RunAsync = Callable[[Coroutine[Any, Any, Any], AsyncDone, Callable[[Exception], None]], None]
 
 
 class InHand(Protocol):
@@ -88,7 +88,8 @@ class Ports:
     wake: Callable[[], None] = lambda: None
     """Gets the worker's loop out of its wait; any thread may call it."""
     run_async: RunAsync | None = None
-    """Runs a coroutine beside the task's thread, and calls back with its result or its error, on any thread."""
+    """Runs a coroutine beside the task's thread. Calls back with its result or its error, and before with an error if it blocks
+    the others; on any thread."""
 
 
 @dataclass(slots=True)
@@ -177,7 +178,7 @@ class Task(ABC):
         """Take an event at `now` (monotonic seconds); return what is to be performed, in order."""
         self.outbox.at(now)
         self._handlers[type(event)](event, now)
-        if self._blocked_since is not None or self.outbox.is_full:
+        if self._blocked_since is not None or not self._may_act:
             self._note_blocked(now)
         commands = self._commands[:]
         self._commands.clear()

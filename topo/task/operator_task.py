@@ -14,8 +14,11 @@ bolt and an async bolt begin anew, since every input that they held comes again.
 
 from __future__ import annotations
 
+import logging
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from topo.api.operator_bolts import AsyncBolt, OperatorBolt, ProcessBolt, WindowBolt
@@ -26,16 +29,19 @@ from topo.operators.async_wait import AsyncWaitOperator
 from topo.operators.base import Operator, OperatorContext
 from topo.operators.bolt_operators import BoltCalls, window_operator_of
 from topo.operators.clock import TaskProcessingTime
+from topo.operators.mailbox import MailboxExecutor, RejectedExecution, TaskMailbox
 from topo.operators.process import ProcessOperator
 from topo.operators.windowing import WindowOperator
-from topo.task.base import Ports, TaskSetup, unexpected
+from topo.task.base import AsyncDone, Ports, TaskSetup, unexpected
 from topo.task.batch import Batch
 from topo.task.bolt_task import AnchoringTask
-from topo.task.collectors import BoltCollector, TrackedTuple
+from topo.task.collectors import BoltCollector, Mark, TrackedTuple
 from topo.task.events import RoutesChanged
 from topo.task.flow_control import EdgeStatus, InEdge
-from topo.task.panes import PaneLedger
-from topo.wire.frames import Frame, FrameKind, pack_words
+from topo.task.panes import Firing, PaneLedger
+from topo.wire.frames import Anchoring, Frame, FrameKind, pack_words
+
+_LOG = logging.getLogger("topo.task")
 
 
 class _Output:
@@ -68,6 +74,18 @@ class _Output:
         self._tell(None, False)
 
 
+class _OperatorExecutor(MailboxExecutor):
+    """Posts an operator's mails; what they raise goes to the task instead of ending it."""
+
+    def __init__(self, mailbox: TaskMailbox, run: Callable[[Callable[[], object]], None]) -> None:
+        super().__init__(mailbox)
+        self._run_action = run
+
+    def execute(self, action: Callable[[], object], description: str = "", *, deferrable: bool = False) -> None:
+        """Have `action` run on the task's thread. Raises as `MailboxExecutor.execute` does."""
+        super().execute(partial(self._run_action, action), description, deferrable=deferrable)
+
+
 class OperatorTask(AnchoringTask):
     """What the three kinds share."""
 
@@ -83,7 +101,7 @@ class OperatorTask(AnchoringTask):
         self.input_fields = self.plan.fields(inputs[0].source, inputs[0].stream)
         self._key_indexes: dict[tuple[str, ...], tuple[int, ...]] = {}
         self._bolt_key = setup.component.key
-        self._clock = self._new_clock()
+        self._clock = TaskProcessingTime(self._processing_ms, self.processor.executor().execute)
         self._operator = self._make_operator()
 
     # -- for the kinds ---------------------------------------------------------------------------------------------------
@@ -95,20 +113,19 @@ class OperatorTask(AnchoringTask):
     # -- life ------------------------------------------------------------------------------------------------------------
 
     def _processing_ms(self) -> int:
-        # Wall time at the start plus what has passed since: a wall clock that is set meanwhile moves no timer.
-        return self._began_ms + int((self.ports.clock() - self._began) * 1000)
-
-    def _new_clock(self) -> TaskProcessingTime:
-        executor = self.processor.executor()
-        return TaskProcessingTime(self._processing_ms, lambda action, description: executor.execute(action, description))
+        # Wall time at the start plus what has passed since: a wall clock that is set meanwhile moves no timer. A microsecond
+        # more, so that a deadline that floats have rounded down is reached when it is there.
+        return self._began_ms + int((self.ports.clock() - self._began) * 1000 + 0.001)
 
     def _start_operator(self) -> None:
         component = self.plan.component(self.component_id)
+        executor = _OperatorExecutor(self.mailbox, partial(self._run_mail, self._operator))
+        self._clock = TaskProcessingTime(self._processing_ms, executor.execute)
         self._operator.setup(
             OperatorContext(
                 output=self._output,
                 clock=self._clock,
-                executor=self.processor.executor(),
+                executor=executor,
                 max_parallelism=component.max_parallelism,
                 key_groups=self.plan.key_groups(self.id),
             )
@@ -118,11 +135,18 @@ class OperatorTask(AnchoringTask):
     def _renew_operator(self) -> None:
         """Begin anew: what the operator held comes again."""
         self._operator.close()
-        self._clock.quiesce()
-        self.mailbox.drain()
-        self._clock = self._new_clock()
         self._operator = self._make_operator()
         self._start_operator()
+
+    def _run_mail(self, operator: Operator, action: Callable[[], object]) -> None:
+        """Run a mail of an operator, unless another has taken its place."""
+        if operator is self._operator:
+            try:
+                action()
+            except FrameworkBug:
+                raise
+            except Exception as error:
+                self._call_raised(error, self._now)
 
     def _user_prepare(self) -> None:
         self._start_operator()
@@ -143,7 +167,7 @@ class OperatorTask(AnchoringTask):
         self._operator.close()
 
     def _user_tick(self, tup: Tuple) -> None:
-        raise FrameworkBug("an operator bolt has no ticks")
+        """Nothing: these bolts have timers."""
 
     def _user_end(self) -> None:
         self._operator.end_of_input()
@@ -167,6 +191,8 @@ class OperatorTask(AnchoringTask):
             try:
                 self._operator.process_watermark(watermark)
                 break
+            except FrameworkBug:
+                raise
             except Exception as error:
                 # The timer that raised is gone; go on with the others.
                 self._call_raised(error, now)
@@ -177,6 +203,8 @@ class OperatorTask(AnchoringTask):
 
     def _put_out_time(self, watermark: int | None, idle: bool | None) -> None:
         self._settle(self._now)
+        if self._emission_time.is_used:
+            return
         if watermark is not None:
             self._emission_time.watermark(watermark)
         if idle is not None:
@@ -206,12 +234,36 @@ class OperatorTask(AnchoringTask):
         return [None] * (last - first) if batch.stamps is None else batch.stamps[first:last]
 
 
+class _TimersApart:
+    """The user's process function with another way to call `on_timer`."""
+
+    def __init__(self, bolt: ProcessBolt, call: Callable[[Callable[[], None]], None]) -> None:
+        self.open = bolt.open
+        self.process = bolt.process
+        self.close = bolt.close
+        self._on_timer = bolt.on_timer
+        self._call = call
+
+    def on_timer(self, timestamp: int, context: Any, collector: Any) -> None:
+        """Call the user for one timer."""
+        self._call(lambda: self._on_timer(timestamp, context, collector))
+
+
 class ProcessTask(OperatorTask):
     """Runs a `ProcessBolt`."""
 
     def _make_operator(self) -> Operator:
         assert isinstance(self.component, ProcessBolt)
-        return ProcessOperator(self.component)
+        return ProcessOperator(_TimersApart(self.component, self._on_timer))
+
+    def _on_timer(self, call: Callable[[], None]) -> None:
+        """Call the user for one timer. If it raises, what it has emitted is discarded."""
+        mark = self._collector.mark()
+        try:
+            call()
+        except Exception as error:
+            self._collector.roll_back(mark, None)
+            self._user_error(error, self._now)
 
     def _run(self, batch: Batch, first: int, last: int, now: float) -> None:
         collector, operator, output = self._collector, self._operator, self._output
@@ -241,7 +293,8 @@ class WindowTask(OperatorTask):
     ACCEPTS = OperatorTask.ACCEPTS | {FrameKind.ACKED, FrameKind.FAILED, FrameKind.TOUCHED}
 
     def __init__(self, setup: TaskSetup, ports: Ports) -> None:
-        self.ledger = PaneLedger(ports.ids)
+        self.ledger = PaneLedger(ports.ids, self._on_firing)
+        self._firing_mark: Mark | None = None
         super().__init__(setup, ports)
         self._at_hand: dict[int, TrackedTuple] = {}
         self._inits: list[tuple[int, int]] = []
@@ -251,7 +304,7 @@ class WindowTask(OperatorTask):
     def _make_operator(self) -> Operator:
         bolt = self.component
         assert isinstance(bolt, WindowBolt)
-        return window_operator_of(bolt, self.input_fields, lambda size: self.ports.ids.roots(1)[0] % size, self)
+        return window_operator_of(bolt, self.input_fields, lambda size: self.ports.ids.roots(1)[0] % size, self.ledger)
 
     def _reset(self, event: RoutesChanged, now: float) -> None:
         super()._reset(event, now)
@@ -278,60 +331,45 @@ class WindowTask(OperatorTask):
         """Whether nothing is in hand and nothing is owed that is due."""
         return super().is_quiet and not self.ledger.acks and not self.ledger.fails
 
-    # What the operator says of its panes; output is anchored on the firing or on the element at hand.
-
-    def held(self, position: int, key: Any, window: Any) -> None:
-        """An element went into a pane."""
-        self.ledger.held(position, key, window)
-
-    def moved(self, key: Any, target: Any, sources: Sequence[Any]) -> None:
-        """Panes were merged."""
-        self.ledger.moved(key, target, sources)
-
-    def firing(self, key: Any, window: Any) -> None:
+    def _on_firing(self, firing: Firing | None) -> None:
         """A pane fires: its results are anchored on the firing."""
-        self.ledger.firing(key, window)
-        current = self.ledger.current
-        self._output.anchors = () if current is None else (current.anchor,)
-
-    def evicted(self, key: Any, window: Any, positions: Sequence[int]) -> None:
-        """Elements have left a pane."""
-        self.ledger.evicted(key, window, positions)
-
-    def released(self, key: Any, window: Any) -> None:
-        """A pane holds nothing any more."""
-        self.ledger.released(key, window)
+        self._output.anchors = () if firing is None else (firing.anchor,)
+        self._firing_mark = self._collector.mark()
 
     def _run(self, batch: Batch, first: int, last: int, now: float) -> None:
         operator = self._operator
         assert isinstance(operator, WindowOperator)
-        keys, stamps = self._keys(batch, first, last), self._stamps_of(batch, first, last)
-        rows = batch.rows[first:last]
-        ids = [batch.ids_at(index) for index in range(first, last)]
-        start = 0
-        while start < len(rows):
-            roots = [roots for roots, _ in ids[start:]]
-            edges = [edges for _, edges in ids[start:]]
-            self.ledger.begin(roots, edges)
-            self._running = (batch, first + start)
+        is_single = batch.anchoring is Anchoring.SINGLE
+        while first < last:
+            keys, stamps, rows = self._keys(batch, first, last), self._stamps_of(batch, first, last), batch.rows[first:last]
+            if batch.anchoring is Anchoring.NONE:
+                roots = edges = [()] * (last - first)
+            else:
+                roots, edges = batch.roots[first:last], batch.edges[first:last]
+            self.ledger.begin(roots, edges, is_single=is_single)
+            self._running = (batch, first)
+            self._firing_mark = None
+            taken, error = last - first, None
             try:
-                operator.process_batch(keys[start:], rows[start:], stamps[start:])
-                taken, error = len(rows) - start, None
+                operator.process_batch(keys, rows, stamps)
+            except FrameworkBug:
+                raise
             except Exception as raised:
                 taken, error = operator.position, raised
-            self._ack_unheld(roots, edges, taken, now)
-            start += taken
+                self._discard_firing()
+            self._ack_unheld(batch, first, taken, now)
+            first += taken
             if error is not None:
-                self.ledger.fails.update(dict.fromkeys(ids[start][0]))
+                self._fails.update(dict.fromkeys(batch.ids_at(first)[0]))
                 self.counters.failed += 1
+                first += 1
                 self._user_error(error, now)
-                start += 1
         self._running = None
         if self._ended_in_epoch:
             self.ledger.release_all()
         self._settle(now)
 
-    def _ack_unheld(self, roots: Sequence[Sequence[int]], edges: Sequence[Sequence[int]], taken: int, now: float) -> None:
+    def _ack_unheld(self, batch: Batch, first: int, taken: int, now: float) -> None:
         """Ack what no window took: late, and dropped or put out on the late stream, or in a gap between windows."""
         self._settle(now)
         acks = self._acks
@@ -339,7 +377,7 @@ class WindowTask(OperatorTask):
             if position < taken:
                 late = self._at_hand.get(position)
                 out = 0 if late is None else late.out
-                for root, edge in zip(roots[position], edges[position], strict=True):
+                for root, edge in zip(*batch.ids_at(first + position), strict=True):
                     acks[root] = acks.get(root, 0) ^ edge ^ out
         self._at_hand.clear()
 
@@ -356,8 +394,14 @@ class WindowTask(OperatorTask):
         return (late,)
 
     def _call_raised(self, error: Exception, now: float) -> None:
-        self.ledger.fail_current()
+        self._discard_firing()
         super()._call_raised(error, now)
+
+    def _discard_firing(self) -> None:
+        """The firing at hand has raised: what it has put out is discarded, and its inputs fail."""
+        if self.ledger.current is not None and self._firing_mark is not None:
+            self._collector.roll_back(self._firing_mark, None)
+            self.ledger.fail_current()
 
     def _user_end(self) -> None:
         super()._user_end()
@@ -367,9 +411,9 @@ class WindowTask(OperatorTask):
     def _settle(self, now: float) -> None:
         super()._settle(now)
         self._output.anchors = ()
+        self._firing_mark = None
         ledger = self.ledger
-        for root, value in ledger.take_firings():
-            self._inits.append((root, value))
+        self._inits += ledger.take_firings(now)
         if ledger.acks:
             acks = self._acks
             for root, value in ledger.acks.items():
@@ -378,6 +422,22 @@ class WindowTask(OperatorTask):
         if ledger.fails:
             self._fails.update(ledger.fails)
             ledger.fails.clear()
+
+    def _deadlines(self, now: float) -> list[float | None]:
+        oldest, timeout = self.ledger.oldest_firing(), self.plan.longest_message_timeout_s
+        expires = None if oldest is None or timeout is None else oldest + timeout
+        return [*super()._deadlines(now), expires]
+
+    def _run_due(self, now: float) -> None:
+        super()._run_due(now)
+        timeout = self.plan.longest_message_timeout_s
+        if timeout is not None and self.ledger.oldest_firing() is not None:
+            self.counters.timed_out += self.ledger.expire(now - timeout)
+
+    def _flush_when_due(self, now: float) -> None:
+        super()._flush_when_due(now)
+        if self._inits and self._owing_since is None:
+            self._owing_since = now
 
     def _flush_ids(self) -> None:
         if self._inits and self._ackers:
@@ -394,9 +454,16 @@ class WindowTask(OperatorTask):
             self.ledger.completed(frame.root_list())
         elif frame.kind is FrameKind.FAILED:
             self.ledger.failed(frame.root_list())
-        elif frame.kind is not FrameKind.TOUCHED:
+        elif frame.kind is FrameKind.TOUCHED:
+            self._touches.update(self.ledger.touched(frame.root_list()))
+        else:
             raise unexpected(self, frame)
         self._settle(now)
+
+    def validate(self) -> None:
+        """Assert the invariants."""
+        super().validate()
+        self.ledger.validate()
 
     def _levels(self) -> dict[str, float]:
         operator = self._operator
@@ -416,29 +483,50 @@ class WindowTask(OperatorTask):
 class AsyncTask(OperatorTask):
     """Runs an `AsyncBolt`. A full queue takes no further input; its mails go on."""
 
+    def __init__(self, setup: TaskSetup, ports: Ports) -> None:
+        if not isinstance(setup.component, AsyncBolt) or ports.run_async is None:
+            raise FrameworkBug("an async bolt without an event loop")
+        self._bolt, self._run_async = setup.component, ports.run_async
+        self._is_user_open = False
+        self._end_waits = False
+        self._mark: Mark | None = None
+        super().__init__(setup, ports)
+
+    def _run_call(self, call: Coroutine[Any, Any, Any], done: AsyncDone) -> None:
+        self._run_async(call, done, self._on_blocked)
+
+    def _on_blocked(self, error: Exception) -> None:
+        """A call holds up the event loop; told on another thread."""
+        with suppress(RejectedExecution):
+            self.processor.executor().execute(lambda: self._record_error(error, self._now), "a blocking call")
+
     def _make_operator(self) -> Operator:
-        bolt = self.component
-        assert isinstance(bolt, AsyncBolt)
-        if self.ports.run_async is None:
-            raise FrameworkBug("no event loop was given to the tasks")
-        return AsyncWaitOperator(BoltCalls(bolt, self.ports.run_async), bolt.settings, self)
+        return AsyncWaitOperator(BoltCalls(self._bolt, self._run_call), self._bolt.settings, self)
 
     def _user_prepare(self) -> None:
-        bolt = self.component
-        assert isinstance(bolt, AsyncBolt) and self.ports.run_async is not None
-        self.ports.run_async(bolt.open(self.context), self._opened_user)
+        self._run_call(self._bolt.open(self.context), self._on_user_open)
         super()._user_prepare()
 
-    def _opened_user(self, _result: Any, error: BaseException | None) -> None:
-        if error is not None:
-            self.processor.report_error(error)
+    def _on_user_open(self, _result: Any, error: BaseException | None) -> None:
+        """`open` has returned or raised; told on the event loop's thread."""
+
+        def note() -> None:
+            if error is not None:
+                raise error
+            self._is_user_open = True
+
+        with suppress(RejectedExecution):
+            self.processor.executor().execute(note, "the user's open has returned")
 
     def cleanup(self) -> None:
-        """Close the operator, then the user's bolt."""
+        """Close the operator, then the user's bolt; whoever runs the calls lets this one end."""
         super().cleanup()
-        bolt = self.component
-        assert isinstance(bolt, AsyncBolt) and self.ports.run_async is not None
-        self.ports.run_async(bolt.close(), lambda _result, _error: None)
+        if self._is_user_open:
+            self._run_call(self._bolt.close(), self._on_user_closed)
+
+    def _on_user_closed(self, _result: Any, error: BaseException | None) -> None:
+        if error is not None:
+            _LOG.error("close of component %r raised", self.component_id, exc_info=error)
 
     @property
     def _wait(self) -> AsyncWaitOperator:
@@ -447,11 +535,13 @@ class AsyncTask(OperatorTask):
 
     def _reset(self, event: RoutesChanged, now: float) -> None:
         super()._reset(event, now)
+        self._end_waits = False
+        self._mark = None
         self._renew_operator()
 
     @property
     def _may_act(self) -> bool:
-        return super()._may_act and not self._wait.is_full
+        return super()._may_act and self._is_user_open and not self._wait.is_full
 
     def _run(self, batch: Batch, first: int, last: int, now: float) -> None:
         wait = self._wait
@@ -474,10 +564,12 @@ class AsyncTask(OperatorTask):
     def emitting(self, value: Any) -> None:
         """The results of this input are put out next."""
         self._output.anchors = (value,)
+        self._mark = self._collector.mark()
 
     def emitted(self, value: Any) -> None:
         """They have been."""
         self._output.anchors = ()
+        self._mark = None
         if value.epoch == self.epoch:
             self._collector.ack(value)
 
@@ -485,19 +577,27 @@ class AsyncTask(OperatorTask):
         """The call for this input has failed."""
         if value.epoch == self.epoch:
             self._collector.fail(value)
-        if isinstance(error, Exception):
+            if not isinstance(error, Exception):
+                raise error
             self._user_error(error, self._now)
 
+    def _call_raised(self, error: Exception, now: float) -> None:
+        """A mail has raised: what it was putting out is discarded, and the input fails."""
+        if self._mark is not None:
+            (value,) = self._output.anchors
+            self._collector.roll_back(self._mark, value)
+            self._output.anchors, self._mark = (), None
+        super()._call_raised(error, now)
+
     def _user_end(self) -> None:
-        """Nothing: the end is told when the last call is done."""
+        """Make the attempts that wait at once, and no further ones; the end is told when the last call is done."""
+        self._wait.end_retries()
 
     def _tell_end(self, now: float) -> None:
         if not self._wait.in_flight:
             super()._tell_end(now)
         else:
             self._end_waits = True
-
-    _end_waits = False
 
     def _turn(self, now: float) -> None:
         super()._turn(now)

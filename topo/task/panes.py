@@ -13,12 +13,15 @@ has failed, this bolt passes that on to the pane's inputs.
     pane: roots and edges (columns, 16 bytes an input), open firings, released or not
     input acked  = every pane released, all its firings complete
     firing fails = every input that the pane holds fails; the replays come as new inputs
+
+A firing without a verdict for as long as a message may take has failed, since its messages have.
 """
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from itertools import repeat
 from typing import Any
 
 from topo.api.tuples import Origin
@@ -29,31 +32,65 @@ _FIRING = Origin("__pane", 0)
 
 
 class Pane:
-    """What one key holds in one window."""
+    """What one key holds in one window.
 
-    __slots__ = ("edges", "open_firings", "released", "roots")
+    Attributes:
+        roots, edges: of its inputs, in the order in which it has taken them.
+        counts: by input, how many of the ids are its own; None while each has one.
+        open_firings: firings that wait for their fate.
+        released: it holds nothing any more, and waits for its firings.
+    """
+
+    __slots__ = ("counts", "edges", "open_firings", "released", "roots")
 
     def __init__(self) -> None:
         self.roots = array("Q")
         self.edges = array("Q")
+        self.counts: array[int] | None = None
         self.open_firings = 0
         self.released = False
 
+    def input_counts(self) -> Iterable[int]:
+        """How many ids each input has."""
+        return repeat(1, len(self.roots)) if self.counts is None else self.counts
+
+    def count_inputs(self) -> array[int]:
+        """Count the ids of each input from now on."""
+        if self.counts is None:
+            self.counts = array("H", self.input_counts())
+        return self.counts
+
+    def forget(self) -> None:
+        """Drop the ids, keep the inputs' places."""
+        if self.counts is not None or len(self.roots):
+            self.counts = array("H", bytes(2 * sum(1 for _ in self.input_counts())))
+        self.roots, self.edges = array("Q"), array("Q")
+
 
 class Firing:
-    """One firing of a pane: `anchor` is what its results are anchored on, `left` what the evictor took away with it."""
+    """One firing of a pane.
 
-    __slots__ = ("anchor", "left", "pane", "root")
+    Attributes:
+        anchor: what its results are anchored on.
+        panes: the pane, and what evictors took out of it while this firing was open.
+        began: when its results were put out, in monotonic seconds.
+    """
+
+    __slots__ = ("anchor", "began", "panes", "root")
 
     def __init__(self, pane: Pane, root: int, epoch: int) -> None:
-        self.pane = pane
+        self.panes = [pane]
         self.root = root
-        self.left: Pane | None = None
+        self.began = 0.0
         self.anchor = TrackedTuple.made((), _FIRING, None, epoch, (root,), (0,))
 
 
 class PaneLedger:
     """The panes of one task; observes its window operator.
+
+    Args:
+        ids: draws shares and roots.
+        on_firing: told of the firing whose results are put out next; None: they are anchored on nothing.
 
     Attributes:
         acks: by root: what is owed and has not been taken yet.
@@ -61,13 +98,15 @@ class PaneLedger:
         current: the firing whose results are being put out.
     """
 
-    def __init__(self, ids: IdSource) -> None:
+    def __init__(self, ids: IdSource, on_firing: Callable[[Firing | None], None] = lambda _firing: None) -> None:
         self._ids = ids
+        self._on_firing = on_firing
         self._panes: dict[tuple[Any, Any], Pane] = {}
         self._open: dict[int, Firing] = {}
         self._firings: list[Firing] = []
-        self._roots: Sequence[Sequence[int]] = ()
-        self._edges: Sequence[Sequence[int]] = ()
+        self._roots: Sequence[Any] = ()
+        self._edges: Sequence[Any] = ()
+        self._is_single = True
         self._held_once: bytearray = bytearray()
         self._epoch = 0
         self.acks: dict[int, int] = {}
@@ -94,9 +133,28 @@ class PaneLedger:
         """Panes that hold inputs."""
         return len(self._panes)
 
-    def begin(self, roots: Sequence[Sequence[int]], edges: Sequence[Sequence[int]]) -> None:
-        """A batch begins: for each input its roots and its edge in each of their trees."""
-        self._roots, self._edges = roots, edges
+    def validate(self) -> None:
+        """Assert the invariants."""
+        waiting: dict[int, int] = {}
+        for firing in self._all_firings():
+            for pane in firing.panes:
+                waiting[id(pane)] = waiting.get(id(pane), 0) + 1
+        for pane in self._panes.values():
+            assert pane.open_firings == waiting.get(id(pane), 0), "a pane has lost count of its firings"
+            assert not pane.released and len(pane.roots) == len(pane.edges)
+            assert pane.counts is None or sum(pane.counts) == len(pane.roots), "ids that belong to no input"
+
+    # -- inputs ----------------------------------------------------------------------------------------------------------
+
+    def begin(self, roots: Sequence[Any], edges: Sequence[Any], *, is_single: bool) -> None:
+        """A batch begins.
+
+        Args:
+            roots: for each input its root, or a tuple of its roots.
+            edges: for each input its edge in the tree of its root, or of each.
+            is_single: each has exactly one.
+        """
+        self._roots, self._edges, self._is_single = roots, edges, is_single
         self._held_once = bytearray(len(roots))
         self.current = None
 
@@ -109,14 +167,25 @@ class PaneLedger:
         pane = self._panes.get((key, window))
         if pane is None:
             pane = self._panes[key, window] = Pane()
-        roots = self._roots[position]
+        if self._is_single and pane.counts is None and not self._held_once[position]:
+            self._held_once[position] = 1
+            pane.roots.append(self._roots[position])
+            pane.edges.append(self._edges[position])
+        else:
+            self._hold(pane, position)
+
+    def _hold(self, pane: Pane, position: int) -> None:
+        roots, edges = self._roots[position], self._edges[position]
+        if self._is_single:
+            roots, edges = (roots,), (edges,)
+        if pane.counts is not None or len(roots) != 1:
+            pane.count_inputs().append(len(roots))
+        pane.roots.extend(roots)
         if not self._held_once[position]:
             self._held_once[position] = 1
-            pane.roots.extend(roots)
-            pane.edges.extend(self._edges[position])
+            pane.edges.extend(edges)
             return
         shares = self._ids.roots(len(roots))
-        pane.roots.extend(roots)
         pane.edges.extend(shares)
         for root, share in zip(roots, shares, strict=True):
             self.acks[root] = self.acks.get(root, 0) ^ share
@@ -129,46 +198,57 @@ class PaneLedger:
         for source in sources:
             pane = self._panes.pop((key, source), None)
             if pane is not None:
+                if into.counts is not None or pane.counts is not None:
+                    into.count_inputs().extend(pane.input_counts())
                 into.roots.extend(pane.roots)
                 into.edges.extend(pane.edges)
                 self._adopt(into, pane)
 
     def _adopt(self, into: Pane, pane: Pane) -> None:
         """Let the firings of a pane that was merged away count for the other."""
-        into.open_firings += pane.open_firings
-        for firing in (*self._open.values(), *self._firings):
-            if firing.pane is pane:
-                firing.pane = into
+        for firing in self._all_firings() if pane.open_firings else ():
+            if pane in firing.panes:
+                firing.panes.remove(pane)
+                if into not in firing.panes:
+                    firing.panes.append(into)
+                    into.open_firings += 1
+
+    # -- firings ---------------------------------------------------------------------------------------------------------
 
     def firing(self, key: Any, window: Any) -> None:
         """What is put out next comes from this pane."""
         pane = self._panes.get((key, window))
-        if pane is None or not len(pane.roots):
-            self.current = None
-            return
-        self.current = Firing(pane, self._ids.roots(1)[0], self._epoch)
-        pane.open_firings += 1
-        self._firings.append(self.current)
+        self.current = None
+        if pane is not None and len(pane.roots):
+            self.current = Firing(pane, self._ids.roots(1)[0], self._epoch)
+            pane.open_firings += 1
+            self._firings.append(self.current)
+        self._on_firing(self.current)
 
     def evicted(self, key: Any, window: Any, positions: Sequence[int]) -> None:
-        """Inputs have left a pane; they are done when the firing at hand is, the last in which they took part."""
+        """Inputs have left a pane; they are done when the firings are in which they took part, the one at hand being the last."""
         pane = self._panes.get((key, window))
-        if pane is None or not len(pane.roots):
+        if pane is None:
             return
         gone = set(positions)
-        left = Pane()
-        kept_roots, kept_edges = array("Q"), array("Q")
-        for position, (root, edge) in enumerate(zip(pane.roots, pane.edges, strict=True)):
-            roots, edges = (left.roots, left.edges) if position in gone else (kept_roots, kept_edges)
-            roots.append(root)
-            edges.append(edge)
-        pane.roots, pane.edges = kept_roots, kept_edges
-        if self.current is None:
-            self._release(left)
-            return
-        left.open_firings = 1
+        left, kept = Pane(), Pane()
+        kept.counts = None if pane.counts is None else array("H")
+        start = 0
+        for place, count in enumerate(pane.input_counts()):
+            end = start + count
+            side = left if place in gone else kept
+            side.roots.extend(pane.roots[start:end])
+            side.edges.extend(pane.edges[start:end])
+            if side.counts is not None:
+                side.counts.append(count)
+            start = end
+        pane.roots, pane.edges, pane.counts = kept.roots, kept.edges, kept.counts
         left.released = True
-        self.current.left = left
+        for firing in self._all_firings() if pane.open_firings > 1 else [self.current] if self.current is not None else []:
+            if pane in firing.panes:
+                firing.panes.append(left)
+                left.open_firings += 1
+        self._release(left)
 
     def released(self, key: Any, window: Any) -> None:
         """A pane holds nothing any more."""
@@ -185,15 +265,20 @@ class PaneLedger:
     def fail_current(self) -> None:
         """The function of the pane that fires has raised: what the pane holds fails."""
         if self.current is not None:
-            self._fail(self.current.pane)
+            self._fail(self.current)
 
-    def take_firings(self) -> list[tuple[int, int]]:
-        """Return root and XOR of what was put out, for each firing whose results went anywhere; the ackers follow them now."""
+    def take_firings(self, now: float) -> list[tuple[int, int]]:
+        """Return root and XOR of what was put out, for each firing whose results went anywhere; the ackers follow them now.
+
+        Args:
+            now: monotonic seconds.
+        """
         firings, self._firings = self._firings, []
         self.current = None
         started: list[tuple[int, int]] = []
         for firing in firings:
             if firing.anchor.out:
+                firing.began = now
                 self._open[firing.root] = firing
                 started.append((firing.root, firing.anchor.out))
             else:
@@ -207,22 +292,46 @@ class PaneLedger:
             if firing is not None:
                 self._complete(firing)
 
-    def failed(self, roots: Sequence[int]) -> None:
+    def failed(self, roots: Iterable[int]) -> None:
         """Firings have failed: so have their inputs."""
         for root in roots:
             firing = self._open.pop(root, None)
             if firing is not None:
-                self._fail(firing.pane)
-                if firing.left is not None:
-                    self._fail(firing.left)
+                self._fail(firing)
                 self._complete(firing)
 
+    def expire(self, before: float) -> int:
+        """Fail the firings that began before a moment, in monotonic seconds; return how many."""
+        expired = []
+        for root, firing in self._open.items():
+            if firing.began >= before:
+                break
+            expired.append(root)
+        self.failed(expired)
+        return len(expired)
+
+    def oldest_firing(self) -> float | None:
+        """When the oldest open firing began, in monotonic seconds."""
+        return next((firing.began for firing in self._open.values()), None)
+
+    def touched(self, roots: Sequence[int]) -> dict[int, None]:
+        """Return the roots of the inputs of firings whose results are still being worked on."""
+        found: dict[int, None] = {}
+        for root in roots:
+            firing = self._open.get(root)
+            if firing is not None:
+                for pane in firing.panes:
+                    found.update(dict.fromkeys(pane.roots))
+        return found
+
+    def _all_firings(self) -> list[Firing]:
+        return [*self._open.values(), *self._firings]
+
     def _complete(self, firing: Firing) -> None:
-        for pane in (firing.pane, firing.left):
-            if pane is not None:
-                pane.open_firings -= 1
-                if pane.released:
-                    self._release(pane)
+        for pane in firing.panes:
+            pane.open_firings -= 1
+            if pane.released:
+                self._release(pane)
 
     def _release(self, pane: Pane) -> None:
         pane.released = True
@@ -233,6 +342,7 @@ class PaneLedger:
             acks[root] = acks.get(root, 0) ^ edge
         pane.roots, pane.edges = array("Q"), array("Q")
 
-    def _fail(self, pane: Pane) -> None:
-        self.fails.update(dict.fromkeys(pane.roots))
-        pane.roots, pane.edges = array("Q"), array("Q")
+    def _fail(self, firing: Firing) -> None:
+        for pane in firing.panes:
+            self.fails.update(dict.fromkeys(pane.roots))
+            pane.forget()
