@@ -432,7 +432,7 @@ class WindowTask(OperatorTask):
         super()._run_due(now)
         timeout = self.plan.longest_message_timeout_s
         if timeout is not None and self.ledger.oldest_firing() is not None:
-            self.counters.timed_out += self.ledger.expire(now - timeout)
+            self.counters.timed_out += self.ledger.expire(now, timeout)
 
     def _flush_when_due(self, now: float) -> None:
         super()._flush_when_due(now)
@@ -619,4 +619,3 @@ def operator_task_class(component: OperatorBolt) -> type[OperatorTask]:
     if isinstance(component, WindowBolt):
         return WindowTask
     return ProcessTask if isinstance(component, ProcessBolt) else AsyncTask
-

@@ -300,11 +300,11 @@ class PaneLedger:
                 self._fail(firing)
                 self._complete(firing)
 
-    def expire(self, before: float) -> int:
-        """Fail the firings that began before a moment, in monotonic seconds; return how many."""
+    def expire(self, now: float, timeout_s: float) -> int:
+        """Fail the firings that are open for as long as `timeout_s`; return how many."""
         expired = []
         for root, firing in self._open.items():
-            if firing.began >= before:
+            if firing.began + timeout_s > now:
                 break
             expired.append(root)
         self.failed(expired)
