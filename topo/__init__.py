@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from topo.api import aggregates
+from topo.api import aggregates, windows
 from topo.api.async_io import AsyncMode, AsyncTimeout, ExponentialBackoffRetry, FixedDelayRetry
 from topo.api.bolt import BasicBolt, BasicCollector, Bolt, Collector
 from topo.api.context import TaskContext
@@ -97,6 +97,7 @@ __all__ = [
     "__version__",
     "aggregates",
     "direct",
+    "windows",
 ]
 
 

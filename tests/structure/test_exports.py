@@ -58,6 +58,7 @@ PUBLIC = [
     "__version__",
     "aggregates",
     "direct",
+    "windows",
 ]
 
 HEAVY = {"zmq", "msgspec", "msgpack", "click", "rich", "psutil", "asyncio", "multiprocessing", "pyspark"}

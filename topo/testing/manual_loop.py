@@ -42,6 +42,7 @@ class ManualLoop(asyncio.SelectorEventLoop):
         self._now = now_ms
         self._due: list[tuple[float, int, asyncio.TimerHandle]] = []
         self._scheduled_calls = 0
+        self._in_threads = 0
         self._calls: set[asyncio.Task[Any]] = set()
         self._waiting = _Selector()
         super().__init__(self._waiting)
@@ -70,6 +71,24 @@ class ManualLoop(asyncio.SelectorEventLoop):
     def under_way(self) -> int:
         """Calls that have not come to their end."""
         return len(self._calls)
+
+    def run_in_executor(  # type: ignore[override]
+        self, executor: Any, func: Any, *args: Any
+    ) -> asyncio.Future[Any]:
+        """As every loop does; counted, so that `waits_outside` knows of threads."""
+        future: asyncio.Future[Any] = super().run_in_executor(executor, func, *args)
+        self._in_threads += 1
+        future.add_done_callback(self._thread_done)
+        return future
+
+    def _thread_done(self, _future: asyncio.Future[Any]) -> None:
+        self._in_threads -= 1
+
+    @property
+    def waits_outside(self) -> bool:
+        """Whether a thread or a socket is waited for, which take real time."""
+        # One entry is the loop's own, by which threads wake it.
+        return self._in_threads > 0 or len(self._waiting.get_map()) > 1
 
     @property
     def next_due_ms(self) -> int | None:
@@ -106,7 +125,7 @@ class ManualLoop(asyncio.SelectorEventLoop):
         """Cancel what is under way, and close the loop. Harmless when it is closed."""
         if self.is_closed():
             return
-        for task in list(self._calls):
+        for task in asyncio.all_tasks(self):
             task.cancel()
         self.turn()
         self.run_until_complete(self.shutdown_default_executor())

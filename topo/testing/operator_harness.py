@@ -2,7 +2,8 @@
 
 The operator is the one that a task runs, with the same mailbox, timers and state; only tracking is left out. Everything happens
 in the thread of the test, inside the call that causes it. The clock stands until it is moved, with one exception: where the
-operator itself has to wait (a full queue of an async bolt, the end of its input), time goes on to whatever is due next.
+operator itself has to wait (a full queue of an async bolt, the end of its input), time goes on to whatever is due next. Calls
+that use threads or sockets are waited for in real time, while the manual clock stands.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
     from topo.testing.manual_loop import ManualLoop
 
 PATIENCE_S: Final = 5.0
-"""Real seconds to wait for what other threads and sockets bring, where nothing else can go on."""
+"""Real seconds to wait for what other threads and sockets bring, before the clock goes on without them."""
 
 _SOURCE_TASK = 1001
 
@@ -456,19 +457,20 @@ class OperatorHarness:
 
     def _go_on(self) -> bool:
         """Let time pass until something happens; return whether anything did."""
-        due = self._next_due()
-        if due is not None:
-            self.clock.advance_to(max(due, self.now_ms))
-            if self._loop is not None:
-                self._loop.turn()
-            return True
+        loop = self._loop
         until = monotonic() + PATIENCE_S
-        while self._loop is not None and self._loop.under_way and monotonic() < until:
-            before = self._loop.under_way
-            self._loop.wait(0.05)
-            if self.mailbox.has_mail or self._next_due() is not None or self._loop.under_way != before:
+        while loop is not None and loop.waits_outside and monotonic() < until:
+            before = loop.under_way
+            loop.wait(0.05)
+            if self.mailbox.has_mail or loop.under_way != before:
                 return True
-        return False
+        due = self._next_due()
+        if due is None:
+            return False
+        self.clock.advance_to(max(due, self.now_ms))
+        if loop is not None:
+            loop.turn()
+        return True
 
     def _run_to_end(self, call: Any) -> None:
         """Run a coroutine of the bolt's own."""
