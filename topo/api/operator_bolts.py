@@ -63,6 +63,9 @@ class WindowBolt(OperatorBolt):
         late_stream: where tuples go that are too late, under the fields of the input; without it they are dropped and counted.
         result_fields: names of the result's fields, where they are not the aggregate's own.
         outputs: declares the fields that `process` emits, or replaces the default ones.
+        held_for: how long an input waits for its windows at most, by the clock. By default as long as the windows are; where event
+            time passes faster than the clock, as with history that is read from a file, say how long it takes in fact.
+            `message_timeout` has to cover it, since inputs are acked with their windows.
     """
 
     def __init__(
@@ -79,8 +82,10 @@ class WindowBolt(OperatorBolt):
         late_stream: str | None = None,
         result_fields: Sequence[str] | None = None,
         outputs: Outputs | None = None,
+        held_for: Duration | None = None,
     ) -> None:
         self._set_key(key)
+        self.held_for_ms = None if held_for is None else duration_ms(held_for)
         self.window = window
         self.trigger = trigger
         self.evictor = evictor
@@ -159,17 +164,17 @@ class ProcessBolt(OperatorBolt, ABC):
     def __init__(self, key: Key) -> None:
         self._set_key(key)
 
-    def open(self, context: ProcessContext) -> None:  # noqa: B027
+    def open(self, context: ProcessContext) -> None:
         """Called once before everything else: ask for state handles here."""
 
     @abstractmethod
     def process(self, tup: Tuple, context: ProcessContext, collector: ProcessCollector) -> None:
         """Called for each tuple."""
 
-    def on_timer(self, timestamp: int, context: ProcessContext, collector: ProcessCollector) -> None:  # noqa: B027
+    def on_timer(self, timestamp: int, context: ProcessContext, collector: ProcessCollector) -> None:
         """Called when a timer is due, with its moment and its key."""
 
-    def close(self) -> None:  # noqa: B027
+    def close(self) -> None:
         """Called at an orderly end."""
 
 
@@ -196,7 +201,7 @@ class AsyncBolt(OperatorBolt, ABC):
     ) -> None:
         self.settings = AsyncSettings(mode, capacity, 0 if timeout is None else duration_ms(timeout), retry)
 
-    async def open(self, context: TaskContext) -> None:  # noqa: B027
+    async def open(self, context: TaskContext) -> None:
         """Awaited once, on the event loop, before the first call: make sessions and pools here."""
 
     @abstractmethod
@@ -207,7 +212,7 @@ class AsyncBolt(OperatorBolt, ABC):
         """Return what to emit for a tuple whose call took too long; by default it fails. Called on the task's thread."""
         raise TimeoutError(f"the call for {tup!r} took longer than {self.settings.timeout_ms} ms")
 
-    async def close(self) -> None:  # noqa: B027
+    async def close(self) -> None:
         """Awaited once at an orderly end."""
 
 

@@ -21,6 +21,7 @@ from topo.config import MAX_PARALLELISM_LIMIT, TopologyConfig
 from topo.errors import ConfigError, TopologyError
 from topo.keys import default_max_parallelism
 from topo.plan.logical import find_cycle
+from topo.plan.operator_validation import operator_problems
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,63}")
 _NAME_RULE = "1 to 63 letters, digits, '-' and '_'"
@@ -64,6 +65,7 @@ def problems_of(topology: Topology, config: TopologyConfig | None = None) -> lis
         found.append(f"topology {topology.name!r} has no spout, so nothing would ever happen; add one with set_spout(...)")
     for spec in specs:
         found += _inputs(spec, streams)
+    found += operator_problems(specs, streams, config)
     found += _carried_types(topology)
     return found + _cycle(specs)
 

@@ -211,6 +211,10 @@ class Calls:
     def __init__(self) -> None:
         self.waiting: list[tuple[Any, Any, Any]] = []
 
+    def __del__(self) -> None:
+        for call, _, _ in self.waiting:
+            call.close()
+
     def __call__(self, call: Any, done: Any, on_blocked: Any) -> None:
         self.waiting.append((call, done, on_blocked))
 

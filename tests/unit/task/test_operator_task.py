@@ -1,4 +1,4 @@
-"""Window, process and async bolts as tasks: what they emit, ack, fail and tell of event time, with the neighbours played by hand."""
+"""Window, process and async bolts as tasks: what they emit, ack, fail and tell of event time; the test plays the neighbours."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def sums(**more: Any) -> WindowBolt:
 
 
 def spouts_of(solo: Solo) -> list[int]:
-    return [task for task in solo.plan.tasks_of("a")]
+    return list(solo.plan.tasks_of("a"))
 
 
 def put(solo: Solo, rows: Sequence[tuple[Any, ...]], stamps: Sequence[int | None], **more: Any) -> Any:
