@@ -257,15 +257,11 @@ class AsyncWaitOperator(Operator):
 
     def end_of_input(self) -> None:
         """Make the attempts that wait at once and no further ones; yield until everything has left."""
-        self.end_retries()
-        while len(self._queue):
-            self.context.executor.yield_()
-
-    def end_retries(self) -> None:
-        """Make the attempts that wait at once and no further ones."""
         self._retries_allowed = False
         for call in list(self._calls.values()):
             call.retry_now()
+        while len(self._queue):
+            self.context.executor.yield_()
 
     def snapshot(self) -> OperatorSnapshot:
         """The inputs of all entries in the order of the queue, results that were not put out yet included."""

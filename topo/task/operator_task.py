@@ -372,7 +372,11 @@ class WindowTask(OperatorTask):
     def _ack_unheld(self, batch: Batch, first: int, taken: int, now: float) -> None:
         """Ack what no window took: late, and dropped or put out on the late stream, or in a gap between windows."""
         self._settle(now)
-        acks = self._acks
+        acks, operator = self._acks, self._operator
+        assert isinstance(operator, WindowOperator)
+        self.counters.late += operator.late_elements
+        self.counters.late_dropped += operator.late_dropped
+        operator.late_elements = operator.late_dropped = 0
         for position in self.ledger.unheld():
             if position < taken:
                 late = self._at_hand.get(position)
@@ -431,7 +435,8 @@ class WindowTask(OperatorTask):
     def _run_due(self, now: float) -> None:
         super()._run_due(now)
         timeout = self.plan.longest_message_timeout_s
-        if timeout is not None and self.ledger.oldest_firing() is not None:
+        # Verdicts that came while the process was held up count before the timeouts of the same time.
+        if timeout is not None and not self.queue and self.ledger.oldest_firing() is not None:
             self.counters.timed_out += self.ledger.expire(now, timeout)
 
     def _flush_when_due(self, now: float) -> None:
@@ -473,8 +478,6 @@ class WindowTask(OperatorTask):
         return {
             **super()._levels(),
             "open_windows": float(operator.open_panes),
-            "late": float(operator.late_elements),
-            "late_dropped": float(operator.late_dropped),
             "timers": float(operator.timers.pending),
             "open_firings": float(self.ledger.open_firings),
         }
@@ -590,8 +593,7 @@ class AsyncTask(OperatorTask):
         super()._call_raised(error, now)
 
     def _user_end(self) -> None:
-        """Make the attempts that wait at once, and no further ones; the end is told when the last call is done."""
-        self._wait.end_retries()
+        """Nothing: the calls in flight keep their attempts, and the end is told when the last one is done."""
 
     def _tell_end(self, now: float) -> None:
         if not self._wait.in_flight:

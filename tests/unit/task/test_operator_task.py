@@ -127,6 +127,15 @@ def test_a_result_that_has_no_verdict_for_the_message_timeout_has_failed() -> No
     assert solo.roots(FrameKind.FAIL) == ids.roots and solo.task._pending == 0
 
 
+def test_after_an_hour_of_standing_still_verdicts_that_have_come_count_before_timeouts() -> None:
+    solo = alone(sums())
+    ids = put(solo, [("k", 1)], [1])
+    time(solo, 10)
+    solo.clock.now += 3600.0
+    verdict(solo, FrameKind.ACKED, solo.roots(FrameKind.INIT))
+    assert owed(ids, solo) == {} and solo.roots(FrameKind.FAIL) == []
+
+
 def test_a_touch_of_a_result_is_passed_on_to_the_inputs() -> None:
     solo = alone(sums())
     ids = put(solo, [("k", 1)], [1])
@@ -156,7 +165,7 @@ def test_a_late_tuple_is_counted_acked_and_put_out_on_the_late_stream_with_its_o
     assert solo.rows() == [("k", 1)] and frame.root_list() == ids.roots and frame.timestamp_list() == [5]
     left = owed(ids, solo)
     assert left == dict(zip(ids.roots, frame.edge_list(), strict=True)), "the rest is the late tuple's to ack"
-    assert solo.task.statistics().levels["late"] == 1.0
+    assert (solo.task.counters.late, solo.task.counters.late_dropped) == (1, 0)
 
 
 def test_a_late_tuple_without_a_late_stream_is_acked_and_counted_as_dropped() -> None:
@@ -164,8 +173,7 @@ def test_a_late_tuple_without_a_late_stream_is_acked_and_counted_as_dropped() ->
     time(solo, 50)
     ids = put(solo, [("k", 1)], [5])
     assert owed(ids, solo) == {} and solo.rows() == []
-    levels = solo.task.statistics().levels
-    assert (levels["late"], levels["late_dropped"]) == (1.0, 1.0)
+    assert (solo.task.counters.late, solo.task.counters.late_dropped) == (1, 1)
 
 
 def test_within_the_lateness_a_window_fires_again_and_holds_its_inputs_to_its_clean_up() -> None:
@@ -183,7 +191,7 @@ def test_within_the_lateness_a_window_fires_again_and_holds_its_inputs_to_its_cl
 def test_a_tuple_in_a_gap_between_windows_is_acked() -> None:
     solo = alone(sums(window=SlidingEventTimeWindows.of("5ms", "10ms")))
     ids = put(solo, [("k", 1)], [7])
-    assert owed(ids, solo) == {} and solo.task.statistics().levels["late"] == 0.0
+    assert owed(ids, solo) == {} and solo.task.counters.late == 0
 
 
 def test_sessions_that_merge_ack_all_their_inputs_together() -> None:
