@@ -80,6 +80,7 @@ class BoltTask(Task):
         self._owing_since: float | None = None
         """When the first of the values that have not left was acked."""
         self._ended_in_epoch = False
+        self._end_told = False
         self._tick_at: float | None = None
         self._tick = Origin(SYSTEM_COMPONENT, 0, TICK_STREAM)
         self._execute_latency = Histogram()
@@ -136,7 +137,7 @@ class BoltTask(Task):
         self._fails.clear()
         self._touches.clear()
         self._owing_since = None
-        self._ended_in_epoch = False
+        self._ended_in_epoch = self._end_told = False
         self._guard(self._user.on_reset, now)
 
     def _guard(self, call: Any, now: float) -> None:
@@ -196,7 +197,7 @@ class BoltTask(Task):
 
     def _tell_time(self) -> None:
         """Send what is new of event time behind the rows that were emitted before it."""
-        if self._emission_time.has_news:
+        if self._emission_time.has_news and not self._end_told:
             send_time(self.outbox, self.consumers, self._emission_time.take_news())
 
     # -- input -----------------------------------------------------------------------------------------------------------
@@ -288,6 +289,7 @@ class BoltTask(Task):
             self._tell_end(now)
 
     def _tell_end(self, now: float) -> None:
+        self._end_told = True
         self._flush(now)
         for target in self.consumers:
             self.outbox.signal(target, lambda stamp, to, number: signal_frame(FrameKind.END, stamp, to, number))

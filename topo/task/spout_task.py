@@ -327,7 +327,7 @@ class SpoutTask(Task):
         if collector.is_idle:
             time.mark_idle()
             collector.is_idle = False
-        if time.has_news:
+        if time.has_news and not self._end_told:
             send_time(self.outbox, self.consumers, time.take_news(self.fates.least_waiting_stamp()))
 
     def _wait(self, now: float) -> None:

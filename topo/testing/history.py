@@ -18,11 +18,12 @@ from topo.master.positions import SpoutProgress
 from topo.task.acker_task import AckerTask
 from topo.task.base import Task
 from topo.task.batch import Batch
-from topo.task.bolt_task import BasicBoltTask, BoltTask, TrackingBoltTask
+from topo.task.bolt_task import AnchoringTask, BasicBoltTask, BoltTask
 from topo.task.collectors import TupleState
 from topo.task.events import Inbox
 from topo.task.fates import Pending
 from topo.task.flow_control import EdgeStatus, InEdge
+from topo.task.operator_task import WindowTask
 from topo.task.spout_task import SpoutTask
 from topo.wire import control
 from topo.wire.frames import Columns, Frame, FrameKind, unpack_words
@@ -136,7 +137,9 @@ class History:
                 self._watch_acker(process, task)
             elif isinstance(task, BasicBoltTask):
                 self._watch_basic_bolt(task)
-            elif isinstance(task, TrackingBoltTask):
+            elif isinstance(task, WindowTask):
+                self._watch_window_bolt(task)
+            elif isinstance(task, AnchoringTask):
                 self._watch_tracking_bolt(task)
 
     def _watch_outbox(self, task: Task) -> None:
@@ -176,7 +179,18 @@ class History:
 
         _replace(task, "_execute", watched_execute)
 
-    def _watch_tracking_bolt(self, task: TrackingBoltTask) -> None:
+    def _watch_window_bolt(self, task: WindowTask) -> None:
+        """Take inputs for acked when they are in their windows: whether they are acked too early, results will show."""
+        run = task._run
+
+        def watched_run(batch: Batch, first: int, last: int, now: float) -> None:
+            for index in range(first, last):
+                self._acked(*batch.ids_at(index))
+            run(batch, first, last, now)
+
+        _replace(task, "_run", watched_run)
+
+    def _watch_tracking_bolt(self, task: AnchoringTask) -> None:
         settle = task._settle
 
         def watched_settle(now: float) -> None:

@@ -211,7 +211,8 @@ class Calls:
     def __init__(self) -> None:
         self.waiting: list[tuple[Any, Any, Any]] = []
 
-    def __del__(self) -> None:
+    def close(self) -> None:
+        """Give up what waits."""
         for call, _, _ in self.waiting:
             call.close()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -28,6 +28,17 @@ from topo.wire.frames import FrameKind
 FIELDS = ("key", "value")
 
 
+MADE: list[Solo] = []
+
+
+@pytest.fixture(autouse=True)
+def no_call_is_left() -> Iterator[None]:
+    yield
+    for solo in MADE:
+        solo.calls.close()
+    MADE.clear()
+
+
 class Source(Scripted):
     outputs = FIELDS
 
@@ -46,7 +57,9 @@ def alone(
     builder.set_bolt("sink", Sink()).global_grouping("b")
     if isinstance(bolt, WindowBolt) and bolt.late_stream is not None:
         builder.set_bolt("late", Sink()).global_grouping("b", stream=bolt.late_stream)
-    return Solo(builder.build(), "b", is_open=is_open)
+    solo = Solo(builder.build(), "b", is_open=is_open)
+    MADE.append(solo)
+    return solo
 
 
 def sums(**more: Any) -> WindowBolt:
@@ -324,6 +337,15 @@ def test_the_watermark_of_a_window_bolt_follows_its_results() -> None:
     time(solo, 10)
     kinds = [frame.kind for frame in solo.frames(FrameKind.DATA, FrameKind.WATERMARK, to=solo.task.consumers[0])]
     assert kinds == [FrameKind.DATA, FrameKind.WATERMARK] and solo.told_time() == [10]
+
+
+def test_nothing_of_event_time_is_told_after_the_end() -> None:
+    strategy = WatermarkStrategy.bounded_out_of_orderness("0s", timestamp="window_start").with_idleness("200ms")
+    solo = alone(sums(), watermarks=strategy)
+    put(solo, [("k", 1)], [25])
+    time(solo, FrameKind.END)
+    solo.wait(2.0)
+    assert solo.told_time() == ["END"]
 
 
 def test_an_idle_input_holds_nobody_back_and_comes_back_without_a_regress() -> None:
