@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from itertools import groupby, repeat
+from math import inf
 from typing import Any
 
 from topo.api.spout import Spout
 from topo.api.streams import DEFAULT_STREAM
-from topo.errors import EmitError, FrameworkBug
+from topo.errors import EmitError, FrameworkBug, SpoutStalled
 from topo.ids import ID_BYTES, Epoch, TaskId
 from topo.operators.clock import PausableClock
 from topo.task.base import Ports, Task, TaskSetup
@@ -33,6 +34,8 @@ PATIENT_POLLS = 10
 LONGEST_WAIT_S = 0.01
 TRIAL_S = 0.05
 """How long a suspect is watched whose verdict may take as long as a window."""
+STALL_S = 5.0
+"""How long a spout is out of room, without a verdict, before windows are taken to be the cause."""
 FIRST_ERROR_WAIT_S = 0.2
 LONGEST_ERROR_WAIT_S = 30.0
 
@@ -81,6 +84,8 @@ class SpoutTask(Task):
         self._is_wanted = True
         self._is_active = False
         self._end_told = False
+        self._stall_from: float | None = None
+        """Since when there is no room and no verdict, where windows hold messages; infinite once that is told."""
         self._poll_at = 0.0
         self._wait_s = FIRST_WAIT_S
         self._idle_polls = 0
@@ -217,11 +222,13 @@ class SpoutTask(Task):
             self._poll_at if self._may_emit else None,
             self.fates.replay_at(now) if self._may_send else None,
             self._emission_time.next_probe if self._is_going else None,
+            None if self._stall_from is None else self._stall_from + STALL_S,
         ]
 
     # -- verdicts --------------------------------------------------------------------------------------------------------
 
     def _process(self, edge: InEdge, frame: Frame, now: float) -> bool:
+        self._stall_from = None
         if frame.kind is FrameKind.ACKED:
             self.fates.complete(frame.root_list(), now)
         elif frame.kind is FrameKind.FAILED:
@@ -484,6 +491,25 @@ class SpoutTask(Task):
             self._emission_time.probe(now)
         if self._is_going:
             self._tell_time()
+        if self._feeds_windows:
+            self._watch_stall(now)
+
+    def _watch_stall(self, now: float) -> None:
+        """Say it when windows wait for a watermark that is not coming, for the spout has no room to emit what would bring it."""
+        if self._collector.ended or not self._is_going or self._pending < self._limit:
+            self._stall_from = None
+        elif self._stall_from is None:
+            self._stall_from = now
+        elif now >= self._stall_from + STALL_S:
+            self._stall_from = inf
+            what = f"component {self.component_id!r} has {self._pending} messages in flight (max_spout_pending), without a verdict"
+            self._record_error(
+                SpoutStalled(
+                    f"{what} for {STALL_S:g} s: windows hold them, and wait for a watermark that only further messages bring; set "
+                    "max_spout_pending to more than the messages of all open windows, or make the windows shorter"
+                ),
+                now,
+            )
 
     def _levels(self) -> dict[str, float]:
         return {"pending": float(self._pending), **self.fates.count()}
