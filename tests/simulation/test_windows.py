@@ -1,4 +1,4 @@
-"""Windows in whole topologies, in virtual time: disorder, idleness and back-pressure, with and without faults, decided by a seed."""
+"""Windows in whole topologies, in virtual time: disorder, idleness and back-pressure, with faults and without, by a seed."""
 
 from __future__ import annotations
 

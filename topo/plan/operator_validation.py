@@ -86,7 +86,7 @@ def _window(spec: ComponentSpec, bolt: WindowBolt, streams: Streams) -> Iterator
 
 
 def _timeout(spec: ComponentSpec, bolt: WindowBolt, specs: Sequence[ComponentSpec], config: TopologyConfig) -> Iterator[str]:
-    """Windows ack their inputs with their end. Event time is taken to pass as the clock does, unless `held_for` says otherwise."""
+    """Windows ack their inputs with their end. Event time is taken to pass as the clock does unless `held_for` says otherwise."""
     held_ms = bolt.held_for_ms if bolt.held_for_ms is not None else _length_ms(bolt.window, bolt.allowed_lateness_ms)
     timeouts: dict[str, float] = {}
     for source in _spouts_above(spec, {one.id: one for one in specs}):

@@ -28,6 +28,7 @@ from topo.task.pace import Pace
 from topo.task.routing import Stamps, owners_of
 from topo.task.wiring import make_router
 from topo.wire.frames import (
+    MAX_WATERMARK,
     MIN_WATERMARK,
     Anchoring,
     Frame,
@@ -367,6 +368,20 @@ class BoltTask(Task):
     def is_quiet(self) -> bool:
         """Whether nothing is in hand, no value is owed, and everything sent has been processed by its receivers."""
         return super().is_quiet and not self._acks and not self._fails
+
+    def _levels(self) -> dict[str, float]:
+        levels = super()._levels()
+        told = [edge.watermark for edge in self.inputs.values() if edge.watermark is not None and edge.watermark > MIN_WATERMARK]
+        watermark = self._time.last_watermark
+        if told and watermark < MAX_WATERMARK:
+            if watermark > MIN_WATERMARK:
+                levels |= {"watermark_ms": watermark, "watermark_lag_s": (self.ports.wall_ms() - watermark) / 1000}
+            else:
+                levels["watermark_ms"] = float(MIN_WATERMARK)
+            by = self._time.held_back_by
+            if isinstance(by, int):
+                levels["held_back_by"] = float(by)
+        return levels
 
     def _latencies(self) -> dict[str, Any]:
         return {"execute": self._execute_latency.snapshot()}

@@ -286,6 +286,17 @@ class ProcessTask(OperatorTask):
         for raised in errors:
             self._user_error(raised, now)
 
+    def _levels(self) -> dict[str, float]:
+        operator = self._operator
+        assert isinstance(operator, ProcessOperator)
+        if not self._is_open:
+            return super()._levels()
+        return {
+            **super()._levels(),
+            "timers": float(operator.timers.pending),
+            "state_entries": float(operator.state.entries),
+        }
+
 
 class WindowTask(OperatorTask):
     """Runs a `WindowBolt`."""
@@ -479,6 +490,7 @@ class WindowTask(OperatorTask):
             **super()._levels(),
             "open_windows": float(operator.open_panes),
             "timers": float(operator.timers.pending),
+            "state_entries": float(operator.state.entries),
             "open_firings": float(self.ledger.open_firings),
         }
 

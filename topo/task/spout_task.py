@@ -502,11 +502,13 @@ class SpoutTask(Task):
             self._stall_from = now
         elif now >= self._stall_from + STALL_S:
             self._stall_from = inf
-            what = f"component {self.component_id!r} has {self._pending} messages in flight (max_spout_pending), without a verdict"
+            what = (
+                f"component {self.component_id!r} has {self._pending} messages in flight (max_spout_pending) and no verdict"
+            )
             self._record_error(
                 SpoutStalled(
-                    f"{what} for {STALL_S:g} s: windows hold them, and wait for a watermark that only further messages bring; set "
-                    "max_spout_pending to more than the messages of all open windows, or make the windows shorter"
+                    f"{what} for {STALL_S:g} s: windows hold them, and wait for a watermark that only further messages bring; "
+                    "set max_spout_pending to more than the messages of all open windows, or make the windows shorter"
                 ),
                 now,
             )

@@ -339,6 +339,32 @@ def test_the_watermark_of_a_window_bolt_follows_its_results() -> None:
     assert kinds == [FrameKind.DATA, FrameKind.WATERMARK] and solo.told_time() == [10]
 
 
+def test_levels_say_how_far_event_time_has_come_and_whom_it_waits_for() -> None:
+    solo = alone(sums(), sources=2)
+    assert "watermark_ms" not in solo.task.statistics().levels
+    first, second = spouts_of(solo)
+    time(solo, 1_699_999_990_000)
+    levels = solo.task.statistics().levels
+    assert levels["held_back_by"] == second and "watermark_lag_s" not in levels
+    time(solo, 1_699_999_980_000, source=1)
+    put(solo, [("k", 1), ("j", 2)], [1_699_999_995_000] * 2)
+    levels = solo.task.statistics().levels
+    assert (levels["watermark_ms"], levels["watermark_lag_s"], levels["held_back_by"]) == (1_699_999_980_000, 20.0, second)
+    assert (levels["open_windows"], levels["timers"], levels["state_entries"]) == (2.0, 2.0, 2.0)
+    time(solo, FrameKind.END, source=1)
+    assert solo.task.statistics().levels["held_back_by"] == first
+
+
+def test_levels_of_process_and_async_bolts_say_what_they_hold() -> None:
+    solo = alone(Timeout(event_time=True))
+    put(solo, [("a", 0), ("b", 0)], [0, 1])
+    levels = solo.task.statistics().levels
+    assert (levels["timers"], levels["state_entries"]) == (2.0, 4.0)
+    solo, _ = enriching()
+    feed(solo, 1, 2, 3)
+    assert solo.task.statistics().levels["async_in_flight"] == 3.0
+
+
 def test_nothing_of_event_time_is_told_after_the_end() -> None:
     strategy = WatermarkStrategy.bounded_out_of_orderness("0s", timestamp="window_start").with_idleness("200ms")
     solo = alone(sums(), watermarks=strategy)

@@ -33,7 +33,7 @@ def test_a_spout_that_windows_keep_from_emitting_says_so_once_with_the_remedy() 
     assert stalls(solo) == []
     solo.wait(15.0)
     (said,) = stalls(solo)
-    assert "4 messages in flight (max_spout_pending), without a verdict for 5 s" in said
+    assert "4 messages in flight (max_spout_pending) and no verdict for 5 s" in said
     assert "set max_spout_pending to more than the messages of all open windows" in said
 
 
