@@ -55,6 +55,14 @@ def run(command: str) -> tuple[dict[str, Any], float, float]:
     return figures, used, max(0.0, busy_s() - all_ - used)
 
 
+def figure(figures: dict[str, Any], key: str) -> float:
+    """Return a figure by its name; a dot leads into an object."""
+    value: Any = figures
+    for part in key.split("."):
+        value = value[part]
+    return float(value)
+
+
 def compare(commands: dict[str, str], key: str, runs: int) -> dict[str, Any]:
     """Run the commands in turn and return all figures, their medians and ratios."""
     found: dict[str, list[float]] = {name: [] for name in commands}
@@ -63,11 +71,12 @@ def compare(commands: dict[str, str], key: str, runs: int) -> dict[str, Any]:
     for number in range(runs):
         for name, command in commands.items():
             figures, own, others = run(command)
-            found[name].append(float(figures[key]))
+            value = figure(figures, key)
+            found[name].append(value)
             used[name].append(own)
             elsewhere += others
             total += own + others
-            print(f"{number + 1}/{runs} {name}: {figures[key]:,} {key}", file=sys.stderr)
+            print(f"{number + 1}/{runs} {name}: {value:,} {key}", file=sys.stderr)
     medians = {name: median(values) for name, values in found.items()}
     base = list(commands)[-1]
     return {
@@ -87,7 +96,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("commands", nargs="+", metavar="NAME=COMMAND")
     parser.add_argument("--runs", type=int, default=5)
-    parser.add_argument("--key", default="words_per_second")
+    parser.add_argument("--key", default="words_per_second", help="the figure to compare; a dot leads into an object")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args(arguments)
     commands = dict(command.split("=", 1) for command in options.commands)
@@ -96,7 +105,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print(json.dumps(result, indent=2))
         return
     for name, value in result["median"].items():
-        print(f"{name:<16} {value:>14,.1f}  {result['ratio'][name]:.2f} of {result['ratio_to']}")
+        print(f"{name:<16} {value:>14,.3f}  {result['ratio'][name]:.2f} of {result['ratio_to']}")
     print(f"elsewhere: {result['elsewhere']:.0%} of the CPU time in use")
 
 

@@ -150,7 +150,7 @@ class TopologyConfig:
     )
     host: str = _setting("text", "127.0.0.1", "Address that TCP inboxes are bound to.")
 
-    batch_size: int = _setting("count", 512, "Tuples of a full batch.", per_component=True, least=1)
+    batch_size: int = _setting("count", 1024, "Tuples of a full batch.", per_component=True, least=1)
     batch_bytes: int = _setting("size", 64 << 10, "Bytes of values of a full batch.", per_component=True, least=1)
     flush_interval_s: float = _setting("duration", 0.005, "Age at which a batch leaves that is not full.", per_component=True)
     edge_window: int = _setting("count", 16, "Frames of one edge that the receiver has not confirmed yet.", least=1)
@@ -168,8 +168,6 @@ class TopologyConfig:
     restart_back_off_s: float = _setting("duration", 0.2, "Wait before a lost worker is started again; it doubles each time.")
     restart_back_off_max_s: float = _setting("duration", 30.0, "The longest such wait.")
     drain_timeout_s: float = _setting("duration", 30.0, "Time that messages in flight have to finish when a topology is stopped.")
-    checkpoint_interval_s: float = _setting("duration", 10.0, "Time between checkpoints (`exactly_once`).")
-    checkpoints_kept: int = _setting("count", 3, "Completed checkpoints that are kept.", least=1)
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, Any]) -> TopologyConfig:
@@ -229,6 +227,8 @@ class TopologyConfig:
             found.append("delivery='exactly_once' is not available yet; use delivery='at_least_once'")
         if (self.delivery == "at_most_once") != (self.ackers == 0):
             found.append(f"delivery={self.delivery!r} does not go with ackers={self.ackers}; leave one of them out")
+        if self.transport == "tcp" and self.host in ("", "*", "0.0.0.0", "::"):
+            found.append(f"host={self.host!r} tells peers no address to connect to; name one address of this machine")
         if self.worker_timeout_s <= self.heartbeat_s:
             found.append("worker_timeout must be longer than heartbeat, or live workers would be given up; take five times it")
         if self.restart_back_off_max_s < self.restart_back_off_s:

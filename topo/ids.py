@@ -50,10 +50,10 @@ class IdSource:
         """Return `count` independent non-zero ids as integers."""
         return array("Q", self.column(count)).tolist()
 
-    def telescoped(self, count: int) -> tuple[list[int], bytes]:
+    def telescoped(self, count: int) -> tuple[array[int], bytes]:
         """Draw `count` edge ids whose XOR over any contiguous run is one operation.
 
-        Returns `(states, edges)`: count + 1 integers and `count` packed ids with edge[j] = states[j] ^ states[j + 1], so the
+        Returns `(states, edges)`: count + 1 words and `count` packed ids with edge[j] = states[j] ^ states[j + 1], so the
         XOR of edges[a:b] is states[a] ^ states[b]. The map from the states to (edges, last state) is a bijection of
         independent uniform words; the edges therefore are independent and uniform themselves.
         """
@@ -63,4 +63,4 @@ class IdSource:
             tail = int.from_bytes(column[ID_BYTES:], "little")
             edges = (head ^ tail).to_bytes(ID_BYTES * count, "little")
             if _ZERO not in edges:
-                return array("Q", column).tolist(), edges
+                return array("Q", column), edges

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from topo_cli.main import main
@@ -94,6 +95,16 @@ class Terminal:
         while words not in self.text:
             assert time.monotonic() < until, f"{words!r} never came:\n{self.text}"
             assert self._read(), f"{words!r} never came:\n{self.text}"
+
+    def wait_until_it_reads(self) -> None:
+        """Wait until the command sleeps over its input: a Ctrl-C just before that is kept by Python's reader for the next key."""
+        process = psutil.Process(self.process.pid)
+        asleep = 0
+        until = time.monotonic() + PATIENCE_S
+        while asleep < 3:
+            assert time.monotonic() < until, "the command never waited for a key"
+            asleep = asleep + 1 if process.status() == psutil.STATUS_SLEEPING else 0
+            time.sleep(0.02)
 
     def wait(self) -> int:
         """Wait until the command has ended; return its exit code."""

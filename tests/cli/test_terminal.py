@@ -61,6 +61,7 @@ def test_a_kill_asks_first_on_a_terminal(flow: Path) -> None:
         assert terminal.wait() == 1
     with Terminal("kill", "flow") as terminal:
         terminal.wait_for("End topology flow?")
+        terminal.wait_until_it_reads()
         terminal.type("\x03")
         assert terminal.wait() == 130
     assert piped("status", "flow").out.startswith("flow  RUNNING")

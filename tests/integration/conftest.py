@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.integration.support import Scene, processes_of
+from tests.integration.support import Scene, processes_of, words_of
 
 _GRACE_S = 5.0
 
@@ -24,9 +25,10 @@ def no_process_is_left(topo_home: Path, tmp_path: Path, monkeypatch: pytest.Monk
     until = time.monotonic() + _GRACE_S
     while (left := [*processes_of(topo_home), *processes_of(tmp_path)]) and time.monotonic() < until:
         time.sleep(0.05)
-    told = [f"{process.pid}: {' '.join(process.cmdline())}" for process in left if process.is_running()]
+    told = [f"{process.pid}: {' '.join(words)}" for process in left if (words := words_of(process))]
     for process in left:
-        process.kill()
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.kill()
     psutil.wait_procs(left, timeout=_GRACE_S)
     assert not told, f"processes were left behind: {told}"
 

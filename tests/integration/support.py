@@ -209,6 +209,12 @@ class Scene:
             end_leftovers(running.folder)
 
 
+def let_pass(running: RunningTopology, seconds: float) -> None:
+    """Wait until the topology's own clock has gone on by that."""
+    begun = running.status()["uptime_s"]
+    running.wait_until(lambda status: status["uptime_s"] >= begun + seconds)
+
+
 def worker_of(status: Status, component: str, index: int = 0) -> Status:
     """Return what a status says of the worker that hosts a task."""
     number = next(t["worker"] for t in status["tasks"] if t["component"] == component and t["index"] == index)
@@ -251,6 +257,14 @@ def is_gone(pid: int) -> bool:
         return True
 
 
+def text_of(path: Path) -> str:
+    """Return what a file holds; nothing when it is not there yet."""
+    try:
+        return path.read_text()
+    except FileNotFoundError:
+        return ""
+
+
 def repeated(values: list[Any]) -> list[Any]:
     """Return the values that occur more than once."""
     return [value for value, times in Counter(values).items() if times > 1]
@@ -258,12 +272,19 @@ def repeated(values: list[Any]) -> list[Any]:
 
 def processes_of(home: Path) -> list[psutil.Process]:
     """Return the processes, but this one, that have the folder on their command line."""
-    found = []
-    for process in psutil.process_iter():
-        with contextlib.suppress(psutil.Error):
-            if process.pid != os.getpid() and any(str(home) in word for word in process.cmdline()):
-                found.append(process)
-    return found
+    return [
+        process
+        for process in psutil.process_iter()
+        if process.pid != os.getpid() and any(str(home) in word for word in words_of(process))
+    ]
+
+
+def words_of(process: psutil.Process) -> list[str]:
+    """Return a process's command line; nothing when it is gone."""
+    try:
+        return list(process.cmdline())
+    except psutil.Error:
+        return []
 
 
 @contextlib.contextmanager

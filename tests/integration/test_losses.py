@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import random
 import signal
+import time
 
+import psutil
 import pytest
 
-from tests.integration.support import Scene, acked, counter, eventually, kill, pid_of, repeated
+from tests.integration.support import Scene, acked, counter, eventually, kill, pid_of, processes_of, repeated, words_of
+from topo.launch.local import WORKER_MODULE
 
 pytestmark = pytest.mark.integration
 
@@ -43,6 +49,23 @@ def test_a_killed_worker_loses_no_message(scene: Scene, component: str) -> None:
     if component != "numbers":
         assert counter(status, "numbers", "reset") > 0
     assert {error["kind"] for error in running.errors()} == {"WorkerLost"}
+
+
+def test_kills_at_any_moment_recoveries_included_lose_nothing_and_make_no_dead_letter(scene: Scene) -> None:
+    chance = random.Random(os.environ.get("TOPO_TEST_SEED", "kills"))
+    running = scene.submit(scene.file(FLOW.replace(f"range({COUNT})", "range(6000)")), restart_back_off_max="100ms")
+    running.wait_until(lambda status: acked(status) > 0)
+    for _ in range(8):
+        workers = [process for process in processes_of(scene.home) if WORKER_MODULE in words_of(process)]
+        with contextlib.suppress(psutil.NoSuchProcess):
+            # For a moment there may be none.
+            for victim in chance.sample(workers, min(1, len(workers))):
+                victim.kill()
+        time.sleep(chance.choice((0.0, 0.05, 0.2, 0.4)))
+    assert running.wait(timeout_s=60).exit_code == 0
+    assert set(scene.lines()) == set(range(12_000))
+    assert running.dead_letters() == []
+    assert running.summary()["restarts"] >= 3
 
 
 GATED = """

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -10,6 +12,7 @@ import pytest
 
 from tests.integration.support import (
     ENDLESS,
+    PATIENCE_S,
     SINK,
     Scene,
     acked,
@@ -122,6 +125,28 @@ def test_without_its_master_a_submitted_topology_flows_on_and_a_resumed_one_cont
     assert set(lines) == set(range(max(lines) + 1))
     assert 0 not in repeated(lines), "it went on from a stored position, not from the beginning"
     assert list((scene.home / "run").iterdir()) == []
+
+
+def test_a_drained_topology_that_is_resumed_repeats_nothing(scene: Scene) -> None:
+    running = scene.submit_background(scene.file(FLOW))
+    running.wait_until(lambda status: acked(status) > 100)
+    running.drain(20.0)
+    assert running.wait(timeout_s=30).kind is OutcomeKind.DRAINED
+    before = len(scene.lines())
+    resumed = scene.resume("flow")
+    resumed.wait_until(lambda status: acked(status) > 100)
+    scene.touch("stop")
+    assert resumed.wait(timeout_s=30).kind is OutcomeKind.DONE
+    lines = scene.lines()
+    assert len(lines) > before
+    assert lines == list(range(len(lines)))
+
+
+@pytest.mark.parametrize(("parent", "goes_on"), [("os.getppid()", True), ("os.getppid() + 1", False)])
+def test_a_process_that_is_to_die_with_its_parent_notices_that_it_has_another_one(parent: str, goes_on: bool) -> None:
+    program = f"import os; from topo.runtime.process import die_with; die_with({parent}); print('goes on')"
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=PATIENCE_S)
+    assert (ended.returncode, ended.stdout) == (0, "goes on\n" if goes_on else ""), ended.stderr
 
 
 def test_workers_that_hear_of_no_master_for_master_timeout_end(scene: Scene) -> None:

@@ -383,7 +383,8 @@ class Clock(ProcessBolt):
         _time.time = lambda: true() + (3600, 0, -3600)[int((_time.monotonic() - since) / 0.2) % 3]
 
     def process(self, tup, context, collector):
-        due = context.current_processing_time + 300
+        # Timers of one key and one moment are one timer: each number has a moment of its own.
+        due = context.current_processing_time + 300 + tup["number"]
         self.asked.put(due, (tup["number"], _time.monotonic()))
         context.register_processing_time_timer(due)
 

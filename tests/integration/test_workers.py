@@ -187,9 +187,6 @@ def test_a_zombie_that_wakes_after_it_was_replaced_is_fenced_and_exits(scene: Sc
     assert run.outcome.kind is OutcomeKind.DONE
     assert [end.description for end in OutOfReach.ends][:1] == ["exited"]
     assert run.summary["fenced"] > 0
-    stale = sum(component["counters"].get("stale_frames", 0) for component in run.summary["components"])
-    fenced = sum(component["counters"].get("fenced_frames", 0) for component in run.summary["components"])
-    assert stale + fenced > 0, "what the zombie sent was refused"
     assert set(scene.lines()) == set(range(max(scene.lines()) + 1))
     log = (scene.home / "topologies" / "flow" / "logs" / "worker-1.log").read_text()
     assert "stopped by the master: another worker has taken this one's place" in log
@@ -238,6 +235,22 @@ class Pass(BasicBolt):
     eventually(lambda: scene.has("worked"))
     status = running.wait_until(lambda status: acked(status) > 50)
     assert (status["restarts"], status["epoch"], running.errors()) == (0, 1, [])
+
+
+def test_a_worker_that_breaks_by_a_fault_of_the_engine_says_what_it_was(scene: Scene) -> None:
+    script = scene.folder / "broken_worker.py"
+    script.write_text(
+        "import sys; from topo.runtime import process\n"
+        "class Broken(process.ZmqTransport):\n"
+        "    def bind(self, *_, **__): raise RuntimeError('planted')\n"
+        "process.ZmqTransport = Broken\n"
+        "sys.exit(process.main(sys.argv[1:]))\n"
+    )
+    run = scene.run_with(scene.file(FLOW), (sys.executable, "-P", str(script)))
+    assert run.outcome.kind is OutcomeKind.CRASHED
+    assert run.outcome.reason.endswith("exit code 70: RuntimeError: planted")
+    output = (scene.home / "topologies" / "flow" / "logs" / "worker-0.out").read_text()
+    assert "Traceback" in output and "in bind" in output
 
 
 def test_a_port_or_path_that_another_process_has_taken_is_refused_loudly(scene: Scene, tmp_path: Path) -> None:

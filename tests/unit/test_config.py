@@ -111,7 +111,7 @@ def test_the_defaults_are_valid_and_say_what_the_design_says() -> None:
     config = TopologyConfig()
     config.validate()
     assert (config.message_timeout_s, config.max_spout_pending, config.ackers, config.attempts) == (30.0, 10_000, 1, 3)
-    assert (config.batch_size, config.batch_bytes, config.flush_interval_s, config.edge_window) == (512, 65536, 0.005, 16)
+    assert (config.batch_size, config.batch_bytes, config.flush_interval_s, config.edge_window) == (1024, 65536, 0.005, 16)
     assert (config.heartbeat_s, config.worker_timeout_s, config.master_timeout_s) == (1.0, 5.0, 60.0)
 
 
@@ -222,3 +222,8 @@ def test_the_settings_page_has_a_row_with_a_meaning_for_every_field() -> None:
     assert [name for name, _ in rows] == list(setting_names())
     assert len(rows) == len(dataclasses.fields(TopologyConfig))
     assert all(len(rest.split("|")[-1].strip()) > 15 for _, rest in rows)
+
+
+def test_a_tcp_host_that_names_no_address_is_refused() -> None:
+    problems = TopologyConfig.from_settings({"transport": "tcp"}).changed({"host": "0.0.0.0"})[0].problems()
+    assert any("name one address of this machine" in problem for problem in problems)

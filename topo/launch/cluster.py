@@ -156,7 +156,7 @@ class RunningTopology:
             time.sleep(_POLL_S)
 
     def wait_until(self, condition: Callable[[Status], bool], timeout_s: float = 30.0, what: str = "the condition") -> Status:
-        """Wait until the status meets a condition, and return it. Raises TimeoutError."""
+        """Wait until the status meets a condition, and return it. Raises TimeoutError, at once when the topology has ended."""
         until = time.monotonic() + timeout_s
         status: Status = {}
         while time.monotonic() < until:
@@ -164,8 +164,11 @@ class RunningTopology:
                 status = self.status()
                 if condition(status):
                     return status
+            if (outcome := self.outcome()) is not None and not self.folder.is_running():
+                raise TimeoutError(f"topology {self.name!r} ended before {what} came true: {outcome.reason}")
             time.sleep(_POLL_S)
-        raise TimeoutError(f"topology {self.name!r}: {what} did not come true within {timeout_s:g} s; last status: {status}")
+        told = {name: status.get(name) for name in ("status", "reason", "epoch", "restarts", "totals")}
+        raise TimeoutError(f"topology {self.name!r}: {what} did not come true within {timeout_s:g} s; at last: {told}")
 
     def outcome(self) -> Outcome | None:
         """Return how it ended; None while it goes on."""

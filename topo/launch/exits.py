@@ -6,9 +6,12 @@ import re
 import signal
 from pathlib import Path
 
+from topo.runtime.code_copy import is_installed
+
 _SHELL_SIGNAL = 128
 _TAIL_BYTES = 8192
-_CRASH_LINE = re.compile(r'most recent call first\):\n\s+File "(?P<file>[^"]+)", line (?P<line>\d+)')
+_CRASHED_THREAD = re.compile(r"Current thread .*most recent call first\):\n((?:  File .*\n?)+)")
+_FRAME = re.compile(r'File "([^"]+)", line (\d+)')
 
 
 def describe_exit(code: int, last_words: str = "", oom_killed: bool = False) -> str:
@@ -23,9 +26,7 @@ def describe_exit(code: int, last_words: str = "", oom_killed: bool = False) -> 
         described = f"killed by signal {-code} ({_signal_name(-code)})"
         if code == -signal.SIGKILL and oom_killed:
             return f"{described}, out of memory: the kernel ended it"
-        if crash := _CRASH_LINE.search(last_words):
-            return f"{described} in {crash['file']}, line {crash['line']}"
-        return described
+        return described + _place_of_crash(last_words)
     if code == 0:
         return "exited"
     described = f"exit code {code}"
@@ -37,6 +38,14 @@ def describe_exit(code: int, last_words: str = "", oom_killed: bool = False) -> 
     if lines[-1].startswith("MemoryError"):
         return f"{described}, out of memory: {lines[-1]}"
     return f"{described}: {lines[-1].strip()[:300]}"
+
+
+def _place_of_crash(last_words: str) -> str:
+    """Say where the thread was that crashed: in the innermost code that is neither topo's nor a library's, if there is any."""
+    thread = _CRASHED_THREAD.search(last_words)
+    frames = _FRAME.findall(thread[1]) if thread else []
+    own = [frame for frame in frames if not is_installed(Path(frame[0]))]
+    return " in {}, line {}".format(*(own or frames)[0]) if frames else ""
 
 
 def _signal_name(number: int) -> str:

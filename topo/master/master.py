@@ -431,7 +431,7 @@ class TopologyMaster:
             self._commands.append(StorePositions(left))
         failed = int(self.figures.together(self.plan.spouts).counters.get("finally_failed", 0))
         letters = self.dead_letters.count
-        outcome = self.ending.outcome or outcome_of_end(failed, letters)
+        outcome = self.ending.outcome or outcome_of_end(failed, letters, tracked=bool(self.plan.ackers))
         outcome = replace(outcome, finally_failed=failed, dead_letters=letters)
         self.ending.finish(outcome)
         self._commands.append(Finished(outcome))

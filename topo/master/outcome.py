@@ -40,8 +40,8 @@ class Outcome:
         return 0 if self.kind is OutcomeKind.DONE else 1
 
 
-def outcome_of_end(finally_failed: int, dead_letters: int) -> Outcome:
-    """Return the outcome of a topology whose sources have all ended."""
+def outcome_of_end(finally_failed: int, dead_letters: int, *, tracked: bool = True) -> Outcome:
+    """Return the outcome of a topology whose sources have all ended; without ackers nobody knows what became of a message."""
     problems = []
     if finally_failed:
         problems.append(f"{_messages(finally_failed)} failed and {_were(finally_failed)} not emitted again")
@@ -53,7 +53,8 @@ def outcome_of_end(finally_failed: int, dead_letters: int) -> Outcome:
         kind = OutcomeKind.DEAD_LETTERS
     else:
         kind = OutcomeKind.DONE
-    return Outcome(kind, "; ".join(problems) or "every message was processed", finally_failed, dead_letters)
+    well = "every message was processed" if tracked else "every source has ended; nothing was tracked (ackers=0)"
+    return Outcome(kind, "; ".join(problems) or well, finally_failed, dead_letters)
 
 
 def _messages(count: int) -> str:

@@ -14,7 +14,7 @@ from topo.api.bolt import BasicBolt, Bolt
 from topo.api.component import Component
 from topo.api.groupings import Custom, CustomGrouping, Direct, Fields, PartialKey
 from topo.api.operator_bolts import OperatorBolt
-from topo.api.spout import Spout
+from topo.api.spout import BlockingSpout, RetryingSpout, Spout
 from topo.api.streams import RESERVED_PREFIX, StreamDeclaration, declared_streams
 from topo.api.topology import ComponentKind, ComponentSpec, Input, Topology
 from topo.config import MAX_PARALLELISM_LIMIT, TopologyConfig
@@ -111,6 +111,9 @@ def _class(spec: ComponentSpec) -> Iterator[str]:
             yield f"{where}: {cls.__name__} is a spout; add it with set_spout(...)"
         else:
             yield f"{where}: {cls.__name__} must derive from {' or '.join(base.__name__ for base in bases)}"
+        return
+    if issubclass(cls, BlockingSpout) and issubclass(cls, RetryingSpout):
+        yield f"{where}: {cls.__name__} derives from BlockingSpout and RetryingSpout, which do not go together; take one of them"
         return
     missing = sorted(getattr(cls, "__abstractmethods__", ()))
     if missing:

@@ -30,6 +30,8 @@ READ_AT_ONCE = 32
 """Frames taken from one inbox before the others have their turn."""
 FINISH_S = 1.0
 """Time that a worker which is asked to end has for what it has read."""
+STINT_S = 0.001
+"""How long the tasks work on what has been read before the sockets are asked for more."""
 HELD_PAUSE_S = 0.005
 """Sleep while a data inbox is full of frames of an epoch that this worker has yet to adopt."""
 
@@ -145,20 +147,27 @@ class Loop:
     def run(self) -> Exit:
         """Work until the worker has to exit; return why."""
         worker, transport, clock = self.worker, self._transport, self._clock
+        rest_s = min((task.REST_S for task in worker.tasks.values()), default=0.0)
         is_busy = True
         while worker.exit is None:
+            if rest_s and not is_busy:
+                time.sleep(min(rest_s, self._sleep_s()))
             ready = transport.wait(0.0 if is_busy else self._sleep_s())
             now = self.turned_at = clock()
             self._connections.send_again()
             has_read = self._read(ready, now)
             has_run = worker.run(now)
+            while worker.has_work and (at := clock()) < now + STINT_S:
+                worker.run(at)
             if now >= self._beat_at:
                 self._beat(now)
             self._perform()
-            if is_busy and not (has_read or has_run or worker.has_work):
+            # Whoever was woken by a deadline need not ask for input again: the sockets were silent up to it.
+            is_busy = has_read or worker.has_work or (has_run and is_busy)
+            if not is_busy:
                 worker.idle(clock())
                 self._perform()
-            is_busy = has_read or has_run or worker.has_work
+                is_busy = worker.has_work
         return self._leave(worker.exit)
 
     def now(self) -> float:
@@ -241,6 +250,7 @@ class Loop:
             self._finish()
         self._beat(self._clock())
         self._perform()
+        _LOG.info("%s", self._transport.statistics())
         return exit_
 
     def _finish(self) -> None:

@@ -176,12 +176,13 @@ class MasterShell:
         self._retry_at = 0.0
         self._unsaved: deque[bytes] = deque(maxlen=_MOST_UNSAVED)
         """Rows of errors that the disk had no room for."""
+        self._save_at = 0.0
         self._copied_from = origin_of_copy(job.reference, job.folder.code)
 
     def run(self) -> Outcome:
         """Run the topology to its end, and return how it ended."""
-        self._handle(Started())
         try:
+            self._handle(Started())
             while self._outcome is None:
                 self._turn()
             self._write_summary(self._outcome)
@@ -212,6 +213,8 @@ class MasterShell:
         until = min(now + LONGEST_SLEEP_S, *deadlines)
         self.link.wait(0 if self._asked else max(0.0, until - now), self._launcher.descriptors())
         self._work_off(self._clock())
+        if self._unsaved and self._clock() >= self._save_at:
+            self._save_errors()
         while self._asked:
             self._handle(self._asked.pop(0))
         for identity, data in self.link.from_workers():
@@ -428,11 +431,15 @@ class MasterShell:
             "traceback": error.traceback,
         }
         self._unsaved.append(json.dumps(row).encode())
+        self._save_errors()
+        if self._on_incident is not None:
+            self._on_incident(error)
+
+    def _save_errors(self) -> None:
+        self._save_at = self._clock() + RETRY_S
         with contextlib.suppress(EnvironmentFault):
             append_lines(self._job.folder.errors, self._unsaved)
             self._unsaved.clear()
-        if self._on_incident is not None:
-            self._on_incident(error)
 
     def _write_summary(self, outcome: Outcome) -> None:
         summary = {**self.status(), "ended_ms": int(time.time() * 1000), "outcome": _outcome_dict(outcome)}

@@ -10,6 +10,7 @@ import platform
 import signal
 import sys
 import time
+import traceback
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -46,6 +47,8 @@ _LOG = logging.getLogger("topo.worker")
 _PR_SET_PDEATHSIG = 1
 EXIT_BAD_START = 6
 """The worker could not build what it was told to run."""
+EXIT_BUG = 70
+"""Something in topo itself raised. (`EX_SOFTWARE` of sysexits.h.)"""
 
 
 def main(arguments: list[str]) -> int:
@@ -60,6 +63,10 @@ def main(arguments: list[str]) -> int:
         _LOG.error("worker %s cannot start: %s", spec.worker, error)
         print(f"worker {spec.worker} cannot start: {error}", file=sys.__stderr__)
         return EXIT_BAD_START
+    except Exception:
+        _LOG.exception("worker %s has crashed", spec.worker)
+        traceback.print_exc(file=sys.__stderr__)
+        return EXIT_BUG
     _LOG.info("worker %s ends: %s", spec.worker, exit_.why)
     if exit_.code:
         # The launcher tells the last line with the exit code.
@@ -123,6 +130,7 @@ def run(spec: WorkerSpec, log: TaskLog) -> Exit:
     # What was imported lives as long as the process; collecting it again and again costs the hot path a few per cent.
     gc.collect()
     gc.freeze()
+    gc.set_threshold(20_000, 20, 20)
     try:
         return loop.run()
     finally:

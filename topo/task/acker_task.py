@@ -20,6 +20,7 @@ class AckerTask(Task):
     """One acker task."""
 
     ACCEPTS = frozenset((FrameKind.OPEN, FrameKind.INIT, FrameKind.ACK, FrameKind.FAIL, FrameKind.RESET, FrameKind.END))
+    REST_S = 0.001
 
     def __init__(self, setup: TaskSetup, ports: Ports) -> None:
         super().__init__(setup, ports)

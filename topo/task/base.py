@@ -27,7 +27,7 @@ from topo.api.context import TaskContext
 from topo.api.groupings import CustomGrouping
 from topo.api.watermarks import WatermarkStrategy
 from topo.config import TopologyConfig
-from topo.errors import FrameError, FrameworkBug
+from topo.errors import FrameError
 from topo.ids import Epoch, IdSource, Incarnation, TaskId
 from topo.operators.mailbox import TaskMailbox
 from topo.operators.mailbox_processor import MailboxProcessor
@@ -60,6 +60,8 @@ CONFIRM_DELAY_S = 0.01
 KEEP_ALIVE_S = 1.0
 """How often a receiver that has frames in its queue tells their sender that it still works on them."""
 EDGE_LOST_REPEAT_S = 1.0
+UNWATCHED_SILENCE_S = 3600.0
+"""How long a receiver may be silent when `progress_timeout` is off: then user code may take as long as it likes."""
 
 
 AsyncDone = Callable[[Any, BaseException | None], None]
@@ -110,8 +112,10 @@ class TaskSetup:
 class Task(ABC):
     """Base of the three kinds of task."""
 
-    ACCEPTS: ClassVar[frozenset[FrameKind]] = frozenset(FrameKind)
+    ACCEPTS: ClassVar[frozenset[FrameKind]]
     """What may come on its in-edges; anything else is malformed."""
+    REST_S: ClassVar[float] = 0.0
+    """How long what arrives may lie unread once the task has gone idle, so that more comes with it."""
 
     def __init__(self, setup: TaskSetup, ports: Ports) -> None:
         self.id = setup.task
@@ -184,7 +188,7 @@ class Task(ABC):
         self._commands.clear()
         return commands
 
-    def crashed(self, error: Exception, now: float) -> list[Command]:
+    def crashed(self, error: BaseException, now: float) -> list[Command]:
         """The task did not survive `error`: return what is still to be said."""
         self._commands.clear()
         self._record_error(error, now)
@@ -412,7 +416,7 @@ class Task(ABC):
 
     @property
     def _silence_limit_s(self) -> float:
-        return (self.config.progress_timeout_s or 30.0) + KEEP_ALIVE_S
+        return (self.config.progress_timeout_s or UNWATCHED_SILENCE_S) + KEEP_ALIVE_S
 
     def _on_routes(self, event: RoutesChanged, now: float) -> None:
         routes = event.routes
@@ -571,8 +575,3 @@ class Task(ABC):
                 at_ms=self.ports.wall_ms(),
             )
         )
-
-
-def unexpected(task: Task, frame: Frame) -> FrameworkBug:
-    """A frame of a kind that no sender of this task should send."""
-    return FrameworkBug(f"task {task.id} of {task.component_id!r} got {frame!r}")

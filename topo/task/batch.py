@@ -40,9 +40,10 @@ class Batch:
                 bounds.append(bounds[-1] + count)
             self.roots, self.edges = ([tuple(ids[a:b]) for a, b in pairwise(bounds)] for ids in (self.roots, self.edges))
 
-    def inputs(self, first: int, last: int) -> Iterable[tuple[Row, Stamp]]:
-        """Return values and timestamp of the tuples of a slice."""
-        return zip(self.rows[first:last], repeat(None) if self.stamps is None else self.stamps[first:last])  # noqa: B905
+    def inputs(self, first: int, last: int) -> Iterable[tuple[int, Row, Stamp]]:
+        """Return index, values and timestamp of the tuples of a slice."""
+        stamps = repeat(None) if self.stamps is None else self.stamps[first:last]
+        return zip(range(first, last), self.rows[first:last], stamps)  # noqa: B905
 
     def stamps_of(self, first: int, last: int) -> list[Stamp] | None:
         """Return the timestamps of a slice; None when the frame has none."""

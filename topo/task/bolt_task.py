@@ -1,4 +1,4 @@
-"""Bolts: a frame of input becomes calls of user code, emitted columns, and one acked value for each root.
+"""What both kinds of bolt task do: a frame of input becomes calls of user code, emitted columns, and one value for each root.
 
 For an input, its bolt owes the acker exactly one value for each root: the input's edge XOR the edges of everything anchored on
 it. Values are coalesced by root over a batch, and never leave before what was emitted has been handed over. An input that
@@ -8,53 +8,34 @@ raises owes a FAIL instead, and what it emitted is discarded.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
 from typing import Any
 
 from topo.api.bolt import BasicBolt, Bolt
 from topo.api.metrics import Histogram
 from topo.api.streams import DEFAULT_STREAM, SYSTEM_COMPONENT, TICK_STREAM
 from topo.api.tuples import Origin, Tuple
-from topo.errors import EmitError, FrameError, FrameworkBug
+from topo.errors import FrameError
 from topo.ids import TaskId
 from topo.operators.watermarks import InputStatus, WatermarkCombiner
-from topo.task.base import Ports, Task, TaskSetup, unexpected
+from topo.task.base import Ports, Task, TaskSetup
 from topo.task.batch import Batch
-from topo.task.collectors import AnchoringCollector, BoltCollector, Emitter, StreamRows, TrackedTuple, TupleState
+from topo.task.collectors import Emitter, StreamRows
 from topo.task.emission_time import EmissionTime, send_time
 from topo.task.events import RoutesChanged
 from topo.task.flow_control import EdgeStatus, InEdge
 from topo.task.pace import Pace
 from topo.task.routing import Stamps, owners_of
 from topo.task.wiring import make_router
-from topo.wire.frames import (
-    MAX_WATERMARK,
-    MIN_WATERMARK,
-    Anchoring,
-    Frame,
-    FrameKind,
-    pack_words,
-    signal_frame,
-)
+from topo.wire.frames import MAX_WATERMARK, MIN_WATERMARK, Frame, FrameKind, pack_words, signal_frame
 
-
-def fold(acks: dict[int, int], roots: Sequence[int], values: Sequence[int]) -> None:
-    """XOR values into `acks` by root. Tuples of one message mostly come in a row: runs are folded before they are looked up."""
-    get = acks.get
-    last = value = 0
-    for root, edge in zip(roots, values, strict=True):
-        if root == last:
-            value ^= edge
-        else:
-            if last:
-                acks[last] = get(last, 0) ^ value
-            last, value = root, edge
-    if last:
-        acks[last] = get(last, 0) ^ value
+CAREFUL_TUPLES = 20_000
+"""How many tuples a bolt runs one by one after a process has died with tuples in hand. Each spout tries its suspects one at a time,
+but those of several spouts meet in one batch, and so do suspects and what spouts without any emit: the one that kills would never
+be alone in hand."""
 
 
 class BoltTask(Task):
-    """What both kinds of bolt share: origins, ticks, the end of input, values owed to ackers."""
+    """Base of `BasicBoltTask` and `TrackingBoltTask`: slices of input, ticks, the end of input, values owed to ackers."""
 
     ACCEPTS = frozenset(
         (
@@ -74,6 +55,8 @@ class BoltTask(Task):
         self._ackers = self.plan.ackers
         self._pace = Pace(self.config.flush_interval_s, self.config.batch_size)
         self._batch: Batch | None = None
+        self._careful = 0
+        """So many tuples more are run one by one."""
         self._origins: dict[tuple[int, int], Origin] = {}
         self._acks: dict[int, int] = {}
         self._fails: dict[int, None] = {}
@@ -130,6 +113,7 @@ class BoltTask(Task):
     def _open(self, event: RoutesChanged, now: float) -> None:
         if self.config.tick_interval_s:
             self._tick_at = now + self.config.tick_interval_s
+        self._be_careful(event)
         self._user_prepare()
 
     def _reset(self, event: RoutesChanged, now: float) -> None:
@@ -139,7 +123,11 @@ class BoltTask(Task):
         self._touches.clear()
         self._owing_since = None
         self._ended_in_epoch = self._end_told = False
+        self._be_careful(event)
         self._guard(self._user.on_reset, now)
+
+    def _be_careful(self, event: RoutesChanged) -> None:
+        self._careful = CAREFUL_TUPLES if event.routes.suspects else 0
 
     def _guard(self, call: Any, now: float) -> None:
         try:
@@ -231,9 +219,8 @@ class BoltTask(Task):
             self._process_other(edge, frame, now)
         return True
 
-    def _process_other(self, edge: InEdge, frame: Frame, now: float) -> None:
-        """Process a frame of a kind that only some bolts are sent."""
-        raise unexpected(self, frame)
+    def _process_other(self, edge: InEdge, frame: Frame, now: float) -> None:  # noqa: B027
+        """Process a frame of a kind that only some bolts accept."""
 
     def _edge_ended(self, edge: InEdge, now: float) -> None:
         self._pass_time(self._time.finish(edge.sender), now)
@@ -248,10 +235,12 @@ class BoltTask(Task):
                 self.counters.malformed_frames += 1
                 self._fails.update(dict.fromkeys(frame.root_list()))
                 self._record_error(error, now)
+                self._flush_when_due(now)
                 return True
             batch = self._batch = Batch(frame, rows, origin)
         first = batch.done
-        last = batch.done = min(batch.count, first + self._pace.size)
+        last = batch.done = min(batch.count, first + (1 if self._careful > 0 else self._pace.size))
+        self._careful -= last - first
         hand, clock = self.ports.in_hand, self.ports.clock
         hand.hold(self.id, batch.packed_roots(first, last))
         began = clock()
@@ -319,6 +308,9 @@ class BoltTask(Task):
         wrapped = type(error)(f"component {self.component_id!r}, stream {name!r}: {error}")
         self._record_error(wrapped, self.ports.clock())
 
+    def _report_row(self, _row: int, error: Exception) -> None:
+        self._record_error(error, self.ports.clock())
+
     def _flush_when_due(self, now: float) -> None:
         if len(self._acks) >= self.config.batch_size or self._fails or self._touches:
             self._flush_ids()
@@ -385,264 +377,3 @@ class BoltTask(Task):
 
     def _latencies(self) -> dict[str, Any]:
         return {"execute": self._execute_latency.snapshot()}
-
-
-class BasicBoltTask(BoltTask):
-    """A bolt whose inputs the engine anchors and acks. The fast path of most topologies."""
-
-    def __init__(self, setup: TaskSetup, ports: Ports) -> None:
-        if not isinstance(setup.component, BasicBolt):
-            raise FrameworkBug(f"{setup.component!r} is not a BasicBolt")
-        self._bolt = setup.component
-        self._collector = AnchoringCollector(
-            setup.context.component,
-            setup.plan.streams(setup.context.component),
-            self._report,
-        )
-        super().__init__(setup, ports)
-
-    @property
-    def _user(self) -> BasicBolt:
-        return self._bolt
-
-    def _emitter(self) -> Emitter:
-        return self._collector
-
-    def _user_prepare(self) -> None:
-        self._bolt.prepare(self.context)
-
-    def _user_tick(self, tup: Tuple) -> None:
-        self._bolt.execute(tup, self._collector)
-
-    def _user_end(self) -> None:
-        self._bolt.end_of_input(self._collector)
-
-    def _execute(self, batch: Batch, first: int, last: int) -> dict[int, Exception]:
-        """Call `execute` for each tuple. Returns what was raised, by the tuple's index from `first`."""
-        collector, origin, most = self._collector, batch.origin, self.config.max_task_emit
-        execute, new = self._bolt.execute, Tuple.__new__
-        streams = collector.streams
-        failures: dict[int, Exception] = {}
-        only = streams[0] if len(streams) == 1 else None
-        rows, ends = ([], []) if only is None else (only.rows, only.ends)
-        suspicious = most
-        for index, (values, stamp) in enumerate(batch.inputs(first, last)):
-            tup = new(Tuple)
-            tup.values = values
-            tup.origin = origin
-            tup.timestamp = stamp
-            try:
-                execute(tup, collector)
-                if len(rows) > suspicious:
-                    # No call can have emitted too much before the batch has; from here on look again after as much.
-                    collector.check_emitted(len(rows) - (ends[-1] if ends else 0), most)
-                    suspicious = len(rows) + most
-            except Exception as error:
-                failures[index] = error
-                collector.truncate()
-            if only is not None:
-                ends.append(len(rows))
-            elif streams:
-                self._note_ends(index, failures)
-        return failures
-
-    def _note_ends(self, index: int, failures: dict[int, Exception]) -> None:
-        """Note how far each of several streams has come with an input."""
-        collector = self._collector
-        before = sum([stream.ends[-1] for stream in collector.streams if stream.ends])
-        try:
-            collector.check_emitted(collector.count() - before, self.config.max_task_emit)
-        except EmitError as error:
-            failures[index] = error
-            collector.truncate()
-        for stream in collector.streams:
-            stream.ends.append(len(stream.rows))
-
-    def _run(self, batch: Batch, first: int, last: int, now: float) -> None:
-        failures = self._execute(batch, first, last)
-        if batch.anchoring is Anchoring.MULTI:
-            self._route_multi(batch, first, last, failures)
-        elif batch.anchoring is Anchoring.SINGLE:
-            self._route_single(batch, first, last, failures)
-        else:
-            for stream in self._collector.streams:
-                if stream.rows:
-                    inherited = batch.stamps_of(first, last)
-                    self.counters.emitted += len(stream.rows)
-                    stamps = self._stamps(stream, inherited, stream.ends)
-                    self.counters.transferred += self._router.untracked(stream, stamps, self._report_row)
-        self._clear()
-        for index, error in failures.items():
-            self._fails.update(dict.fromkeys(batch.ids_at(first + index)[0]))
-            self._user_error(error, now)
-        self.counters.failed += len(failures)
-        self.counters.acked += last - first - len(failures)
-
-    def _route_single(self, batch: Batch, first: int, last: int, failures: dict[int, Exception]) -> None:
-        roots, owed = batch.roots[first:last], batch.edges[first:last]
-        for stream in self._collector.streams:
-            if stream.rows:
-                ends = stream.ends
-                inherited = batch.stamps_of(first, last)
-                stamps = self._stamps(stream, inherited, ends)
-
-                def reject(row: int, error: Exception, ends: list[int] = ends) -> None:
-                    self._reject_row(roots[owners_of(ends)[row]], error)
-
-                self.counters.emitted += len(stream.rows)
-                self.counters.transferred += self._router.single(stream, roots, owed, ends, stamps, reject)
-        if failures:
-            keep = [index for index in range(last - first) if index not in failures]
-            roots, owed = [roots[i] for i in keep], [owed[i] for i in keep]
-        fold(self._acks, roots, owed)
-
-    def _route_multi(self, batch: Batch, first: int, last: int, failures: dict[int, Exception]) -> None:
-        """Route a batch whose tuples have several roots, as a bolt that anchors by itself would."""
-        inputs = [TrackedTuple.made(batch.rows[i], batch.origin, None, self.epoch, *batch.ids_at(i)) for i in range(first, last)]
-        for stream in self._collector.streams:
-            if stream.rows:
-                owners = owners_of(stream.ends)
-                inherited = batch.stamps_of(first, last)
-                stamps = self._stamps(stream, inherited, stream.ends)
-
-                def reject(row: int, error: Exception, owners: list[int] = owners) -> None:
-                    for root in inputs[owners[row]].roots:
-                        self._reject_row(root, error)
-
-                self.counters.emitted += len(stream.rows)
-                anchors = [(inputs[owner],) for owner in owners]
-                self.counters.transferred += self._router.anchored(stream, anchors, self.epoch, stamps, reject)
-        for index, tup in enumerate(inputs):
-            if index not in failures:
-                for root, edge in zip(tup.roots, tup.edges, strict=True):
-                    self._acks[root] = self._acks.get(root, 0) ^ edge ^ tup.out
-
-    def _reject_row(self, root: int, error: Exception) -> None:
-        self._fails[root] = None
-        self._record_error(error, self.ports.clock())
-
-    def _report_row(self, _row: int, error: Exception) -> None:
-        self._record_error(error, self.ports.clock())
-
-    def _clear(self) -> None:
-        for stream in self._collector.streams:
-            stream.clear()
-
-    def _run_untracked(self, call: Any, now: float) -> None:
-        try:
-            call()
-            self._collector.check_emitted(self._collector.count(), self.config.max_task_emit)
-        except Exception as error:
-            self._clear()
-            self._user_error(error, now)
-            return
-        for stream in self._collector.streams:
-            if stream.rows:
-                self.counters.emitted += len(stream.rows)
-                self.counters.transferred += self._router.untracked(stream, self._stamps(stream, None, []), self._report_row)
-        self._clear()
-
-
-class AnchoringTask(BoltTask):
-    """A bolt whose output names its anchors."""
-
-    def __init__(self, setup: TaskSetup, ports: Ports) -> None:
-        self._collector = BoltCollector(
-            setup.context.component,
-            setup.plan.streams(setup.context.component),
-            self._report,
-        )
-        super().__init__(setup, ports)
-
-    def _emitter(self) -> Emitter:
-        return self._collector
-
-    def _run_untracked(self, call: Any, now: float) -> None:
-        mark = self._collector.mark()
-        try:
-            call()
-            self._collector.check_emitted(self._collector.count() - mark.emitted, self.config.max_task_emit)
-        except Exception as error:
-            self._collector.roll_back(mark, None)
-            self._settle(now)
-            self._user_error(error, now)
-            return
-        self._settle(now)
-
-    def _settle(self, now: float) -> None:
-        """Route what was emitted, then fold what was acked."""
-        collector = self._collector
-        for stream, anchors in zip(collector.streams, collector.anchors, strict=True):
-            if stream.rows:
-                stamps = self._stamps(stream, None, [])
-
-                def reject(row: int, error: Exception, anchors: list[tuple[TrackedTuple, ...]] = anchors) -> None:
-                    for anchor in anchors[row]:
-                        if anchor.epoch == self.epoch:
-                            self._fails.update(dict.fromkeys(anchor.roots))
-                    self._record_error(error, now)
-
-                self.counters.emitted += len(stream.rows)
-                self.counters.transferred += self._router.anchored(stream, anchors, self.epoch, stamps, reject)
-        acks, epoch = self._acks, self.epoch
-        for tup in collector.acked:
-            if tup.epoch != epoch:
-                self.counters.stale_tuples += 1
-                continue
-            self.counters.acked += 1
-            for root, edge in zip(tup.roots, tup.edges, strict=True):
-                acks[root] = acks.get(root, 0) ^ edge ^ tup.out
-        for tup in collector.failed:
-            if tup.epoch != epoch:
-                self.counters.stale_tuples += 1
-                continue
-            assert tup.state == TupleState.FAILED
-            self.counters.failed += 1
-            self._fails.update(dict.fromkeys(tup.roots))
-        for tup in collector.touched:
-            if tup.epoch == epoch:
-                self._touches.update(dict.fromkeys(tup.roots))
-        collector.clear()
-
-
-class TrackingBoltTask(AnchoringTask):
-    """A bolt that names its anchors and acks by itself."""
-
-    def __init__(self, setup: TaskSetup, ports: Ports) -> None:
-        if not isinstance(setup.component, Bolt):
-            raise FrameworkBug(f"{setup.component!r} is not a Bolt")
-        self._bolt = setup.component
-        super().__init__(setup, ports)
-
-    @property
-    def _user(self) -> Bolt:
-        return self._bolt
-
-    def _user_prepare(self) -> None:
-        self._bolt.prepare(self.context, self._collector)
-
-    def _edges_are_open(self, now: float) -> None:
-        # What prepare or on_reset has emitted.
-        self._settle(now)
-
-    def _user_tick(self, tup: Tuple) -> None:
-        self._bolt.execute(tup)
-
-    def _user_end(self) -> None:
-        self._bolt.end_of_input()
-
-    def _run(self, batch: Batch, first: int, last: int, now: float) -> None:
-        collector, execute, epoch, origin = self._collector, self._bolt.execute, self.epoch, batch.origin
-        errors: list[Exception] = []
-        for index, (values, stamp) in enumerate(batch.inputs(first, last), first):
-            tup = TrackedTuple.made(values, origin, stamp, epoch, *batch.ids_at(index))
-            mark = collector.mark()
-            try:
-                execute(tup)
-                collector.check_emitted(collector.count() - mark.emitted, self.config.max_task_emit)
-            except Exception as error:
-                collector.roll_back(mark, tup)
-                errors.append(error)
-        self._settle(now)
-        for raised in errors:
-            self._user_error(raised, now)

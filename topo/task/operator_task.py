@@ -32,13 +32,13 @@ from topo.operators.clock import TaskProcessingTime
 from topo.operators.mailbox import MailboxExecutor, RejectedExecution, TaskMailbox
 from topo.operators.process import ProcessOperator
 from topo.operators.windowing import WindowOperator
-from topo.task.base import AsyncDone, Ports, TaskSetup, unexpected
+from topo.task.base import AsyncDone, Ports, TaskSetup
 from topo.task.batch import Batch
-from topo.task.bolt_task import AnchoringTask
 from topo.task.collectors import BoltCollector, Mark, TrackedTuple
 from topo.task.events import RoutesChanged
 from topo.task.flow_control import EdgeStatus, InEdge
 from topo.task.panes import Firing, PaneLedger
+from topo.task.tracking_bolt_task import AnchoringTask
 from topo.wire.frames import Anchoring, Frame, FrameKind, pack_words
 
 _LOG = logging.getLogger("topo.task")
@@ -470,10 +470,8 @@ class WindowTask(OperatorTask):
             self.ledger.completed(frame.root_list())
         elif frame.kind is FrameKind.FAILED:
             self.ledger.failed(frame.root_list())
-        elif frame.kind is FrameKind.TOUCHED:
-            self._touches.update(self.ledger.touched(frame.root_list()))
         else:
-            raise unexpected(self, frame)
+            self._touches.update(self.ledger.touched(frame.root_list()))
         self._settle(now)
 
     def validate(self) -> None:

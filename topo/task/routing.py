@@ -12,13 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from operator import itemgetter, xor
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from topo.errors import EmitError
 from topo.ids import ID_BYTES, IdSource, TaskId
 from topo.task.collectors import StreamRows, TrackedTuple
 from topo.task.groupers import EVERY_ROW, Grouper, Rows, Selection, Share
-from topo.wire.frames import Anchoring, Columns, pack_counts, pack_timestamps, pack_words, unpack_words
+from topo.wire.frames import Anchoring, Column, Columns, pack_counts, pack_timestamps, pack_words, unpack_words
 
 T = TypeVar("T")
 Stamps = Sequence[int | None] | None
@@ -102,15 +102,13 @@ def owners_of(ends: Sequence[int]) -> list[int]:
     return owners
 
 
-def spread(values: Sequence[Any], ends: Sequence[int]) -> list[Any]:
-    """Repeat each input's value once for each of its rows."""
-    out: list[Any] = []
-    start = 0
-    for value, end in zip(values, ends, strict=True):
-        if end != start:
-            out.extend([value] * (end - start))
-            start = end
-    return out
+def repeated(words: Column, ends: Sequence[int]) -> bytes:
+    """Repeat each input's packed word once for each of its rows."""
+    words, out, start = bytes(words), [], 0
+    for at, end in enumerate(ends):
+        out.append(words[ID_BYTES * at : ID_BYTES * at + ID_BYTES] * (end - start))
+        start = end
+    return b"".join(out)
 
 
 class Router:
@@ -139,7 +137,7 @@ class Router:
     def single(
         self,
         stream: StreamRows,
-        roots: Sequence[int],
+        roots: Column,
         xors: list[int],
         ends: list[int] | None,
         stamps: Stamps,
@@ -149,7 +147,7 @@ class Router:
 
         Args:
             stream: the emitted rows.
-            roots: by input.
+            roots: by input, packed.
             xors: by input: what the input owes its acker so far.
             ends: by input: how many rows there were after it; None when each input has one row.
             stamps: event timestamps by row, or None.
@@ -159,13 +157,12 @@ class Router:
         count, transferred = len(rows), 0
         if ends is not None and len(ends) == count and ends == list(range(1, count + 1)):
             ends = None
-        row_roots = roots if ends is None else spread(roots, ends)
-        packed_roots = pack_words(row_roots)
+        row_roots = roots if ends is None else repeated(roots, ends)
         for subscription in self._subscriptions[stream.index]:
             shares = subscription.split(rows, reject)
             if not subscription.grouper.partitions:
                 owners = range(count) if ends is None else owners_of(ends)
-                transferred += self._copy(subscription, shares, stream, row_roots, owners, xors, stamps)
+                transferred += self._copy(subscription, shares, stream, unpack_words(row_roots), owners, xors, stamps)
                 continue
             states, edges = self._ids.telescoped(count)
             if ends is None:
@@ -177,15 +174,15 @@ class Router:
                         xors[index] ^= states[start] ^ states[end]
                         start = end
             transferred += count
-            words: list[int] | None = None
+            words: tuple[list[int], list[int]] | None = None
             for position, selection in shares:
                 if isinstance(selection, slice):
                     first, last, _ = selection.indices(count)
                     low, high = first * ID_BYTES, last * ID_BYTES
-                    share_roots, share_edges = packed_roots[low:high], edges[low:high]
+                    share_roots, share_edges = row_roots[low:high], edges[low:high]
                 else:
-                    words = unpack_words(edges) if words is None else words
-                    share_roots, share_edges = pack_words(pick(row_roots, selection)), pack_words(pick(words, selection))
+                    words = words or (unpack_words(row_roots), unpack_words(edges))
+                    share_roots, share_edges = (pack_words(pick(column, selection)) for column in words)
                 share = rows if selection is EVERY_ROW else list(pick(rows, selection))
                 columns = Columns(Anchoring.SINGLE, share, share_roots, share_edges, pick_stamps(stamps, selection))
                 self._outlet.put(subscription.targets[position], stream.index, columns)

@@ -23,7 +23,6 @@ from topo.task.fates import Emission, Fates, Pending
 from topo.task.flow_control import InEdge
 from topo.task.pace import Pace
 from topo.task.routing import Stamps
-from topo.task.statistics import TaskStatistics
 from topo.task.wiring import make_router
 from topo.wire.frames import Frame, FrameKind, SenderStatus, pack_words, signal_frame, unpack_words
 
@@ -31,7 +30,7 @@ FIRST_WAIT_S = 0.000_25
 """How long a spout without a message waits before it is asked again."""
 PATIENT_POLLS = 10
 """How often it is asked at that pace before the wait doubles each time."""
-LONGEST_WAIT_S = 0.01
+LONGEST_WAIT_S = 0.02
 TRIAL_S = 0.05
 """How long a suspect is watched whose verdict may take as long as a window."""
 STALL_S = 5.0
@@ -187,7 +186,13 @@ class SpoutTask(Task):
 
     @property
     def _has_input(self) -> bool:
-        return self._is_going and (not self._collector.ended or self._pending > 0)
+        if not self._is_going:
+            return False
+        now = self.ports.clock()
+        replay_at = self.fates.replay_at(now)
+        return (
+            (self._is_active and not self._collector.ended) or self._has_leftovers or (replay_at is not None and replay_at <= now)
+        )
 
     @property
     def _has_leftovers(self) -> bool:
@@ -420,15 +425,15 @@ class SpoutTask(Task):
         roots = self.ports.ids.roots(count)
         while self._open_messages.collides(roots):
             roots = self.ports.ids.roots(count)
-        owed = [0] * count
+        packed, owed = pack_words(roots), [0] * count
 
         def reject(row: int, error: Exception) -> None:
             self._fails.append(roots[row])
             self._record_error(error, now)
 
-        self.counters.transferred += self._router.single(stream, roots, owed, None, self._stamps(stream), reject)
+        self.counters.transferred += self._router.single(stream, packed, owed, None, self._stamps(stream), reject)
         self._open_messages.add(roots, records)
-        self._init_roots += pack_words(roots)
+        self._init_roots += packed
         self._init_values += pack_words(owed)
         if self._fails:
             self._flush_inits()
@@ -455,6 +460,13 @@ class SpoutTask(Task):
     def _flush_inits(self) -> None:
         """Send INITs, and FAILs of what could not be sent, to the ackers."""
         ackers = self._ackers
+        # The init of a message that no task got would complete its tree; that it has failed must be known before.
+        if self._fails and ackers:
+            fails, self._fails = self._fails, []
+            for share, acker in enumerate(ackers):
+                mine = [root for root in fails if root % len(ackers) == share]
+                if mine:
+                    self.outbox.put_ids(FrameKind.FAIL, acker, pack_words(mine))
         if self._init_roots:
             roots, values = self._init_roots, self._init_values
             self._init_roots, self._init_values = bytearray(), bytearray()
@@ -467,12 +479,6 @@ class SpoutTask(Task):
                     if mine:
                         chosen = pack_words([words[place] for place in mine])
                         self.outbox.put_ids(FrameKind.INIT, acker, chosen, pack_words([owed[place] for place in mine]))
-        if self._fails and ackers:
-            fails, self._fails = self._fails, []
-            for share, acker in enumerate(ackers):
-                mine = [root for root in fails if root % len(ackers) == share]
-                if mine:
-                    self.outbox.put_ids(FrameKind.FAIL, acker, pack_words(mine))
 
     # -- time ------------------------------------------------------------------------------------------------------------
 
@@ -502,9 +508,7 @@ class SpoutTask(Task):
             self._stall_from = now
         elif now >= self._stall_from + STALL_S:
             self._stall_from = inf
-            what = (
-                f"component {self.component_id!r} has {self._pending} messages in flight (max_spout_pending) and no verdict"
-            )
+            what = f"component {self.component_id!r} has {self._pending} messages in flight (max_spout_pending) and no verdict"
             self._record_error(
                 SpoutStalled(
                     f"{what} for {STALL_S:g} s: windows hold them, and wait for a watermark that only further messages bring; "
@@ -518,11 +522,6 @@ class SpoutTask(Task):
 
     def _latencies(self) -> dict[str, Any]:
         return {"complete": self.fates.latency()}
-
-    def statistics(self) -> TaskStatistics:
-        """Return a snapshot of what the task has counted."""
-        self.fates.count()
-        return super().statistics()
 
     def validate(self) -> None:
         """Assert the invariants."""

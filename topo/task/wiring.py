@@ -68,9 +68,10 @@ def task_class(plan: PhysicalPlan, task: TaskId, component: object) -> type[Task
     """Return the class that runs a task."""
     # Imported here since the kinds of task import this module.
     from topo.task.acker_task import AckerTask
-    from topo.task.bolt_task import BasicBoltTask, TrackingBoltTask
+    from topo.task.basic_bolt_task import BasicBoltTask
     from topo.task.operator_task import operator_task_class
     from topo.task.spout_task import SpoutTask
+    from topo.task.tracking_bolt_task import TrackingBoltTask
 
     kind = plan.component_of(task).kind
     if kind is ComponentKind.ACKER:

@@ -153,10 +153,12 @@ class Worker:
         """Give every task that has work one turn. Returns whether any had, so that more may be left."""
         any_work = bool(self._hand_over)
         for task in self.tasks.values():
-            deadline = task.next_deadline(now)
-            if task.has_work or (deadline is not None and deadline <= now):
-                any_work = True
-                self._handle(task, _TURN, now)
+            if not task.has_work:
+                deadline = task.next_deadline(now)
+                if deadline is None or deadline > now:
+                    continue
+            any_work = True
+            self._handle(task, _TURN, now)
         if not any_work or self._busy_since is None:
             self._busy_since = now
         elif now - self._busy_since >= LONGEST_BUSY_S:
@@ -236,7 +238,7 @@ class Worker:
             commands = task.handle(event, now)
         except FrameworkBug:
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             # The task has not survived: say why, then end, so that the master starts a new one.
             for command in task.crashed(error, now):
                 self._dispatch(command)

@@ -23,7 +23,7 @@ class FaultKind(Enum):
     REORDER = "an old connection delivers after the new one has begun"
     REPEAT = "frames are delivered twice"
     SLOW_LINK = "a link takes a hundred times as long, for a while"
-    SLOW_WORKER = "a worker takes twenty times as long, for good"
+    SLOW_WORKER = "a worker takes several times as long, for good"
     MASTER = "the master dies, and another one is started"
     RESTART = "the operator has a worker restarted"
     PAUSE = "the operator deactivates the topology for a while"

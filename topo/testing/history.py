@@ -17,14 +17,16 @@ from topo.ids import TaskId
 from topo.master.positions import SpoutProgress
 from topo.task.acker_task import AckerTask
 from topo.task.base import Task
+from topo.task.basic_bolt_task import BasicBoltTask
 from topo.task.batch import Batch
-from topo.task.bolt_task import AnchoringTask, BasicBoltTask, BoltTask
+from topo.task.bolt_task import BoltTask
 from topo.task.collectors import TupleState
 from topo.task.events import Inbox
 from topo.task.fates import Pending
 from topo.task.flow_control import EdgeStatus, InEdge
 from topo.task.operator_task import WindowTask
 from topo.task.spout_task import SpoutTask
+from topo.task.tracking_bolt_task import AnchoringTask
 from topo.wire import control
 from topo.wire.frames import Columns, Frame, FrameKind, unpack_words
 
@@ -60,6 +62,7 @@ class Tree:
         open: edges whose tuples have not been acked by user code, with how many have that id.
         edges: how many there ever were.
         epoch, emitted_at, owner: who emitted it when; 0 and None until it is pending at a spout.
+        decided: what an acker has decided; "" as long as it has not.
         verdict: what the spout was told or decided; "" while the message is pending.
         touched: its timeout was started anew.
     """
@@ -70,6 +73,7 @@ class Tree:
     emitted_at: float = 0.0
     message: Any = None
     owner: SimulatedProcess | None = None
+    decided: str = ""
     verdict: str = ""
     touched: bool = False
 
@@ -88,8 +92,8 @@ class History:
         self.counts: dict[str, int] = {}
         self.trees: dict[int, Tree] = {}
         self.roots = 0
-        self.gaps: list[tuple[float, int, int, int]] = []
-        """When, epoch, sender and receiver of every gap that a task has noticed."""
+        self.has_lost: Callable[[int, int, int], bool] = lambda _epoch, _sender, _target: True
+        """Whether the network has lost, or let overtake, frames of an edge in an epoch."""
         self.on_positions: Callable[[Mapping[TaskId, SpoutProgress]], None] = lambda _: None
         self.on_letters: Callable[[Iterable[control.DeadLetter]], None] = lambda _: None
 
@@ -110,6 +114,8 @@ class History:
         mine = {route.incarnation for route in message.routes if route.worker == process.id}
         if mine != {process.incarnation}:
             self.violated(9, f"worker {process.id} adopted epoch {message.epoch}, whose routes name another life of it")
+        self.count("resumed from a position", len(message.positions))
+        self.count("suspect", len(message.suspects))
         for task in process.tasks:
             if isinstance(task, SpoutTask):
                 for root, pending in task._open_messages.items():
@@ -143,14 +149,16 @@ class History:
                 self._watch_tracking_bolt(task)
 
     def _watch_outbox(self, task: Task) -> None:
-        trees, put = self.trees, task.outbox.put
+        trees, put, is_spout = self.trees, task.outbox.put, isinstance(task, SpoutTask)
 
         def watched_put(target: TaskId, stream: int, columns: Columns) -> None:
             if columns.roots:
                 for root, edge in zip(unpack_words(columns.roots), unpack_words(columns.edges), strict=True):
                     tree = trees.get(root)
-                    if tree is None:
+                    if tree is None or (tree.verdict and is_spout):
                         tree = trees[root] = Tree()
+                    elif tree.decided == "acked" and not is_spout:
+                        self.violated(3, f"task {task.id} emits for root {root:x}, whose tree an acker has found complete")
                     tree.open[edge] = tree.open.get(edge, 0) + 1
                     tree.edges += 1
             put(target, stream, columns)
@@ -161,7 +169,7 @@ class History:
         for root, edge in zip(roots, edges, strict=True):
             tree = self.trees.get(root)
             if tree is None or edge not in tree.open:
-                self.count("edge acked twice")
+                self.violated(6, f"a tuple of root {root:x} was acked twice")
             elif tree.open[edge] == 1:
                 del tree.open[edge]
             else:
@@ -212,8 +220,11 @@ class History:
         def watched_verdicts() -> dict[TaskId, Verdicts]:
             found = verdicts()
             for told in found.values():
+                for root in told.failed:
+                    self._decide(root, "failed")
                 for root in told.acked:
-                    self._decided(root)
+                    self._check_complete(root)
+                    self._decide(root, "acked")
             return found
 
         def watched_on_time(now: float) -> int:
@@ -244,7 +255,14 @@ class History:
         _replace(acker, "on_ack", watched_on_ack)
         _replace(acker, "on_fail", watched_on_fail)
 
-    def _decided(self, root: int) -> None:
+    def _decide(self, root: int, verdict: str) -> None:
+        tree = self.trees.get(root)
+        if tree is not None:
+            if tree.decided:
+                self.violated(2, f"an acker found root {root:x} {tree.decided}, and then {verdict}")
+            tree.decided = verdict
+
+    def _check_complete(self, root: int) -> None:
         tree = self.trees.get(root)
         if tree is None:
             self.violated(3, f"an acker completed root {root:x}, which nobody has emitted")
@@ -275,7 +293,7 @@ class History:
                 self.count("late verdict")
             for root in pending:
                 if kind[0] is FrameKind.ACKED:
-                    self._decided(root)
+                    self._check_complete(root)
                 self._verdict(task, root, "acked" if kind[0] is FrameKind.ACKED else "failed")
             return take(roots)
 
@@ -327,18 +345,19 @@ class History:
 
         def watched_take(frame: Frame, inbox: Inbox, now: float) -> None:
             edge = task.inputs.get(TaskId(frame.sender))
-            if frame.epoch != task.epoch or edge is None or frame.kind is FrameKind.CONFIRM:
-                if frame.epoch > task.epoch:
-                    self.count("frame of a newer epoch left unread")
+            if edge is None or frame.kind is FrameKind.CONFIRM:
                 take(frame, inbox, now)
                 return
+            if frame.epoch > task.epoch:
+                self.count("frame of a newer epoch left unread")
             gaps, was_dead = task.counters.gaps, edge.status is EdgeStatus.DEAD
-            is_gap = frame.number > edge.expected and task._incarnations.get(TaskId(frame.sender)) == frame.incarnation
+            is_gap = frame.epoch == task.epoch and frame.number > edge.expected
             take(frame, inbox, now)
-            if is_gap and not was_dead:
-                self.gaps.append((now, frame.epoch, frame.sender, frame.target))
-                if task.counters.gaps == gaps:
-                    self.violated(6, f"task {task.id} did not count the gap before {frame!r}")
+            if task.counters.gaps > gaps:
+                if not was_dead and not self.has_lost(task.epoch, frame.sender, task.id):
+                    self.violated(11, f"task {task.id} found a gap before {frame!r}, where nothing was lost")
+            elif is_gap:
+                self.violated(6, f"task {task.id} did not count the gap before {frame!r}")
 
         def watched_processed(edge: InEdge, frame: Frame, now: float) -> None:
             if epoch_of_done[0] != task.epoch:

@@ -58,14 +58,14 @@ class NetworkCounts:
     Attributes:
         lost: by (epoch, sender task, target task): frames of the edge that never arrived; confirmations are not counted.
         repeated: frames handed over twice; confirmations are not counted.
-        overtaken: frames of an old connection that arrived after the new one had begun.
+        overtaken: likewise: frames of an old connection that arrived after the new one had begun.
     """
 
     delivered: int = 0
     lost: dict[tuple[int, int, int], int] = field(default_factory=dict)
     lost_by_cut: int = 0
     repeated: int = 0
-    overtaken: int = 0
+    overtaken: dict[tuple[int, int, int], int] = field(default_factory=dict)
 
 
 class SimulatedNetwork:
@@ -127,7 +127,8 @@ class SimulatedNetwork:
         link.in_flight = deque((max(at, delayed), frame) for at, frame in link.in_flight)
         self._old.append(link)
         self._schedule(delayed, lambda: self._arrive(link, link.in_flight[-1][0] if link.in_flight else delayed))
-        self.counts.overtaken += len(link.in_flight)
+        for _, frame in link.in_flight:
+            _count(self.counts.overtaken, frame)
         return len(link.in_flight)
 
     def died(self, process: Incarnation) -> None:
@@ -167,7 +168,16 @@ class SimulatedNetwork:
             self._deliver(link, frame)
 
     def _lose(self, data: bytes) -> None:
-        frame = parse(data)
-        if frame.kind is not FrameKind.CONFIRM:
-            edge = (frame.epoch, frame.sender, frame.target)
-            self.counts.lost[edge] = self.counts.lost.get(edge, 0) + 1
+        _count(self.counts.lost, data)
+
+    def has_lost(self, epoch: int, sender: int, target: int) -> bool:
+        """Whether frames of an edge were lost or overtaken in an epoch."""
+        edge = (epoch, sender, target)
+        return edge in self.counts.lost or edge in self.counts.overtaken
+
+
+def _count(counts: dict[tuple[int, int, int], int], data: bytes) -> None:
+    frame = parse(data)
+    if frame.kind is not FrameKind.CONFIRM:
+        edge = (frame.epoch, frame.sender, frame.target)
+        counts[edge] = counts.get(edge, 0) + 1

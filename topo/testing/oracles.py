@@ -2,6 +2,7 @@
 
 | number | oracle |
 | ------ | ------ |
+| 0 | the engine's own invariants hold, and nothing raises where no user code runs |
 | 1 | no loss: when a spout is told `ack`, every effect of the message is there; at the end every message is acked or given up |
 | 2 | one verdict for each emission: acked, failed, timed out in time, or reset with its epoch |
 | 3 | no early ack: when an acker completes a tree, user code has acked each of its edges |
@@ -92,8 +93,8 @@ class Oracles:
 
     def judge(self) -> None:
         """Judge a run that has ended."""
-        self._judge_messages()
         self._judge_outcome()
+        self._judge_messages()
         self._judge_silence()
         self._gather()
 
@@ -117,6 +118,9 @@ class Oracles:
         simulation, scenario = self._simulation, self._scenario
         outcome = simulation.master.outcome
         assert outcome is not None
+        if outcome.kind is OutcomeKind.CRASHED:
+            simulation.history.violated(10, f"the topology was given up: {outcome.reason}")
+            return
         positioned = {spout.name for spout in scenario.spouts if spout.has_positions}
         doomed = {*scenario.hopeless, *scenario.poison}
         allowed = {OutcomeKind.DONE}
@@ -177,6 +181,10 @@ class Oracles:
             exit_ = process.worker.exit
             if exit_ is not None:
                 history.count(f"exit: {exit_.why.partition(':')[0]}")
+            if not process.is_alive and exit_ is None:
+                for task in process.tasks:
+                    kind = "a spout" if isinstance(task, SpoutTask) else "an acker" if isinstance(task, AckerTask) else "a bolt"
+                    history.count(f"death of {kind}")
         history.count("dead letters", len(self._letters))
         history.count("given up by a spout", len(self._outside.given_up))
         for _, row in simulation.master.store.errors:

@@ -88,6 +88,7 @@ class SimulatedProcess:
         resumes_at: while it is stopped, when it continues; infinite: not before it is told to.
         is_out_of_reach: its machine cannot be reached, so it cannot be killed.
         stopped_s: how long it was stopped, in all.
+        routes: whom it takes for each task: the incarnations of its epoch.
         time: the moment in virtual time up to which its thread has worked.
     """
 
@@ -122,7 +123,7 @@ class SimulatedProcess:
             (task, inbox): deque() for inbox in (Inbox.CONTROL, Inbox.DATA) for task in plan.workers[worker]
         }
         self.link: deque[bytes] = deque()
-        self._routes: Mapping[TaskId, Incarnation] = {}
+        self.routes: Mapping[TaskId, Incarnation] = {}
         self._to_master: deque[control.FromWorker] = deque()
         self._beat_at = now
         self._heard_at = now
@@ -259,7 +260,7 @@ class SimulatedProcess:
         self._heard_at = self.time
         worker = self.worker
         if isinstance(message, control.Routes) and message.term >= worker.term and message.epoch > worker.epoch:
-            self._routes = {route.task: route.incarnation for route in message.routes}
+            self.routes = {route.task: route.incarnation for route in message.routes}
         worker.told(message, self.time)
         self._simulation.history.told(self, message)
 
@@ -270,7 +271,7 @@ class SimulatedProcess:
             self._die_at(CrashPoint.WHILE_SENDING)
             if isinstance(command, SendFrame):
                 assert isinstance(command.frame, bytes), "a frame object left its worker"
-                key = (self.incarnation, self._routes[command.target], command.target, command.inbox)
+                key = (self.incarnation, self.routes[command.target], command.target, command.inbox)
                 self._simulation.network.send(key, command.frame, self.time)
             else:
                 self._to_master.append(command.message)

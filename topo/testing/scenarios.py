@@ -1,39 +1,24 @@
-"""From a seed: a topology, its settings and its faults; and a run of it, with what every oracle has to say."""
+"""A topology, its settings and its faults; and a run of it, with what every oracle has to say."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from random import Random
 from typing import Any
 
 from topo.api.streams import DEFAULT_STREAM
 from topo.api.topology import BoltDeclarer, Topology, TopologyBuilder
 from topo.testing import outside as world
-from topo.testing.faults import Fault, draw_faults
+from topo.testing.faults import Fault
 from topo.testing.history import Violation
 from topo.testing.oracles import Oracles
 from topo.testing.outside import Outside, message_key
 from topo.testing.simulation import Simulation
 
-ROOTS = 200
-"""Messages of a run, at least; replays come on top."""
-SETTINGS: dict[str, Any] = {
-    "back_off": ("20ms", "50ms"),
-    "heartbeat": "250ms",
-    "worker_timeout": "1s",
-    "progress_timeout": "500ms",
-    "start_timeout": "2s",
-    "master_timeout": "5s",
-    "restart_back_off": "20ms",
-    "restart_back_off_max": "300ms",
-}
-"""Short times, so that faults and their mending take seconds: a lost tail is noticed after 1.5 s, before messages time out."""
-
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One component of a drawn topology, as data.
+    """One component of a topology, as data.
 
     Attributes:
         make: makes it in one run's outside world.
@@ -42,9 +27,9 @@ class Part:
 
     name: str
     make: Callable[[Outside], Any]
-    parallelism: int
+    parallelism: int = 1
     inputs: tuple[tuple[str, str, str], ...] = ()
-    settings: dict[str, Any] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,161 +39,52 @@ class SpoutFacts:
     name: str
     parallelism: int
     total: int
-    has_positions: bool
+    has_positions: bool = True
 
 
 class Scenario:
-    """What a seed stands for.
+    """What is run.
+
+    Args:
+        seed: of the run.
+        parts: the components, spouts first.
+        spouts: facts of those that are spouts.
+        settings: of the topology.
+        hopeless: (component, key): messages that the component always fails.
+        poison: likewise, messages that take its process down.
+        faults: what goes wrong.
 
     Attributes:
-        parts: the components.
-        spouts: facts of those that are spouts.
-        hopeless, poison: keys of messages that always fail, and that always take their process down.
-        faults: what goes wrong.
+        hopeless, poison: the keys of those that get as far as their component.
     """
 
-    def __init__(self, seed: int) -> None:
+    def __init__(
+        self,
+        seed: int,
+        parts: Sequence[Part],
+        spouts: Sequence[SpoutFacts],
+        settings: Mapping[str, Any],
+        *,
+        hopeless: Sequence[tuple[str, str]] = (),
+        poison: Sequence[tuple[str, str]] = (),
+        faults: Sequence[Fault] = (),
+    ) -> None:
         self.seed = seed
-        self._random = Random(f"scenario {seed}")
-        self.parts: list[Part] = []
-        self.spouts: list[SpoutFacts] = []
-        self.hopeless: list[str] = []
-        self.poison: list[str] = []
-        self.settings: dict[str, Any] = {}
-        self._trouble: list[tuple[str, str, list[str]]] = []
-        self._draw_topology()
+        self.parts = tuple(parts)
+        self.spouts = tuple(spouts)
+        self.settings = dict(settings)
+        self.faults = tuple(faults)
         self._readers: dict[tuple[str, str], list[str]] = {}
         for part in self.parts:
             for source, stream, _ in part.inputs:
                 self._readers.setdefault((source, stream), []).append(part.name)
         outside = Outside()
         self._stages = {part.name: part.make(outside) for part in self.parts}
-        for component, key, doomed in self._trouble:
-            if component in {name for name, _ in self._follow(key)}:
-                doomed.append(key)
-        self.faults: tuple[Fault, ...] = draw_faults(self._random, has_links=self.settings["workers"] != 1)
+        self.hopeless = [key for component, key in hopeless if self._meets(key, component)]
+        self.poison = [key for component, key in poison if self._meets(key, component)]
 
-    # -- the topology ----------------------------------------------------------------------------------------------------
-
-    def _draw_topology(self) -> None:
-        random = self._random
-        self._work_s = random.choice((0.0, 0.0001, 0.0005))
-        # With the short timeout, messages may time out whenever something is mended, so they have more attempts.
-        self._timeout, self._attempts = random.choice((("3s", 4), ("3s", 4), ("1s", 10)))
-        spouts = random.choice((1, 1, 1, 2))
-        for number in range(spouts):
-            self._draw_spout(f"spout{number}", ROOTS // spouts)
-        ends = [(spout.name, DEFAULT_STREAM) for spout in self.spouts]
-        is_batched = False
-        for level in range(random.randint(1, 3)):
-            ends, is_batched = self._draw_stage(f"b{level}", ends, is_batched, level)
-        for number in range(random.choice((1, 1, 2))):
-            settings = {"tick_interval": "30ms"} if random.random() < 0.3 else {}
-            kind = world.BufferingSink if settings else world.Sink
-            extra = {"holds": random.choice((2, 8))} if settings else {}
-            self._add(f"sink{number}", kind, ends, settings=settings, **extra)
-        tasks = sum(part.parallelism for part in self.parts)
-        self.settings = {
-            **SETTINGS,
-            "message_timeout": self._timeout,
-            "attempts": self._attempts,
-            "ackers": random.choice((1, 1, 2, 3)),
-            "workers": random.choice((None, None, 1, 2, 3, max(2, tasks // 2))),
-            "max_spout_pending": random.choice((3, 20, 100, 1000)),
-            "batch_size": random.choice((2, 8, 32, 512)),
-            "edge_window": random.choice((1, 2, 4, 16)),
-            "outbox_limit": random.choice((1, 4, 64)),
-            "flush_interval": random.choice(("0ms", "1ms", "1ms", "5ms", "5ms")),
-        }
-
-    def _draw_spout(self, name: str, roots: int) -> None:
-        random = self._random
-        parallelism, work_s = random.choice((1, 1, 2)), random.choice((0.0, 0.0002, 0.001))
-        total = roots // parallelism + random.randrange(1, 9)
-        has_positions = random.random() < 0.65
-        self.spouts.append(SpoutFacts(name, parallelism, total, has_positions))
-        if has_positions:
-            self.parts.append(Part(name, lambda outside: world.PositionedSpout(outside, name, total, work_s), parallelism))
-        else:
-            in_fail, untracked = random.random() < 0.5, random.random() < 0.2
-            self.parts.append(
-                Part(
-                    name,
-                    lambda outside: world.BrokerSpout(outside, name, total, work_s, self._attempts, in_fail, untracked),
-                    parallelism,
-                )
-            )
-
-    def _draw_stage(
-        self, name: str, ends: Sequence[tuple[str, str]], is_batched: bool, level: int
-    ) -> tuple[list[tuple[str, str]], bool]:
-        random = self._random
-        kinds = ["map", "map", "split", "filter", "fork", "address", "odd", "forward", "forward", "batch"]
-        if level and not is_batched:
-            kinds += ["diamond", "diamond"]
-        kind = random.choice(kinds)
-        # One path that fails takes all those with it that were gathered into its tuple.
-        flaky = random.choice((0, 0, 60 if is_batched else 15))
-        ends = list(ends)
-        if kind == "diamond":
-            # Both branches read all there is, and keep the key by which they are joined again.
-            for side in ("l", "r"):
-                self._add(f"{name}{side}", world.Map, ends, fails_one_in=flaky, keeps_key=True)
-            branches = [(f"{name}l", DEFAULT_STREAM), (f"{name}r", DEFAULT_STREAM)]
-            self._add(name, world.Join, branches, grouping="fields")
-        elif kind == "address":
-            self._add(name, world.Address, ends, reader=f"{name}x")
-            self._add(f"{name}x", world.Map, [(name, DEFAULT_STREAM)], grouping="direct")
-            return [(f"{name}x", DEFAULT_STREAM)], is_batched
-        elif kind in ("forward", "batch"):
-            holds = random.choice((1, 3, 10))
-            settings = {"tick_interval": "20ms"} if holds > 1 or kind == "batch" else {}
-            made = world.Batch if kind == "batch" else world.Forward
-            extra: dict[str, Any] = {"forgets_one_in": random.choice((0, 0, 50)), "keeps_held": random.random() < 0.3}
-            if kind == "forward":
-                extra |= {"fails_one_in": flaky, "touches": random.random() < 0.3}
-            self._add(name, made, ends, holds=holds, settings=settings, **extra)
-            is_batched = is_batched or kind == "batch"
-        elif kind == "odd":
-            self._add(name, world.Odd, ends)
-        else:
-            trouble = {} if is_batched else self._draw_trouble(name)
-            made_of = {"map": world.Map, "split": world.Split, "filter": world.Filter, "fork": world.Fork}[kind]
-            self._add(name, made_of, ends, fails_one_in=flaky, **trouble)
-            if kind == "fork":
-                return [(name, "even"), (name, "odd")] if random.random() < 0.8 else [(name, "odd")], is_batched
-        return [(name, DEFAULT_STREAM)], is_batched
-
-    def _draw_trouble(self, component: str) -> dict[str, Any]:
-        random = self._random
-        trouble: dict[str, Any] = {}
-        spout = random.choice(self.spouts)
-        if random.random() < 0.15:
-            trouble["hopeless"] = [message_key(spout.name, 0, random.randrange(spout.total))]
-            self._trouble.append((component, *trouble["hopeless"], self.hopeless))
-        if random.random() < 0.12 and self._attempts < 10 and all(found.has_positions for found in self.spouts):
-            trouble["poison"] = [message_key(spout.name, 0, random.randrange(spout.total))]
-            self._trouble.append((component, *trouble["poison"], self.poison))
-        return trouble
-
-    def _add(
-        self,
-        name: str,
-        kind: Any,
-        ends: Sequence[tuple[str, str]],
-        *,
-        grouping: str = "",
-        settings: dict[str, Any] | None = None,
-        **arguments: Any,
-    ) -> None:
-        random, work_s = self._random, self._random.choice((0.0, self._work_s))
-        parallelism = random.choice((1, 1, 2, 3))
-        usual = ("shuffle", "shuffle", "fields", "global", "partial-key", "none", "local-or-shuffle", "custom")
-        rare = ("all",) if random.random() < 0.1 else ()
-        inputs = tuple((source, stream, grouping or random.choice(rare or usual)) for source, stream in ends)
-        self.parts.append(
-            Part(name, lambda outside: kind(outside, name, work_s, **arguments), parallelism, inputs, settings or {})
-        )
+    def _meets(self, key: str, component: str) -> bool:
+        return component in {name for name, _ in self._follow(key)}
 
     def topology(self, outside: Outside) -> Topology:
         """Build the topology, as every process does."""
@@ -219,13 +95,12 @@ class Scenario:
                 continue
             declarer = builder.set_bolt(part.name, part.make(outside), part.parallelism, **part.settings)
             for source, stream, grouping in part.inputs:
-                _declare(declarer, source, stream, grouping)
+                _declare(declarer, source, stream, grouping, outside)
         return builder.build()
 
     def describe(self) -> str:
         """Return the scenario in words."""
-        lines = [f"seed {self.seed}: " + ", ".join(f"{name}={value}" for name, value in self.settings.items()
-                                                  if SETTINGS.get(name) != value)]  # fmt: skip
+        lines = [f"seed {self.seed}: " + ", ".join(f"{name}={value}" for name, value in self.settings.items())]
         for part in self.parts:
             kind = type(part.make(Outside())).__name__
             reads = ", ".join(f"{source}/{stream} {grouping}" for source, stream, grouping in part.inputs)
@@ -258,14 +133,14 @@ class Scenario:
                 ways += [(reader, made) for reader in self._readers.get((component, stream), ())]
         return met
 
-    def run(self, *, keeps_trace: bool = False, faults: Sequence[Fault] | None = None) -> Run:
+    def run(self, *, keeps_trace: bool = False) -> Run:
         """Run it to its end, under all oracles."""
         outside = Outside()
         oracles = Oracles(self, outside)
         simulation = Simulation(
             lambda: self.topology(outside),
             self.seed,
-            self.faults if faults is None else faults,
+            self.faults,
             oracles.progress,
             keeps_trace=keeps_trace,
         )
@@ -304,12 +179,12 @@ class Run:
         return "\n".join(lines)
 
 
-def _declare(declarer: BoltDeclarer, source: str, stream: str, grouping: str) -> None:
+def _declare(declarer: BoltDeclarer, source: str, stream: str, grouping: str, outside: Outside) -> None:
     if grouping == "fields":
         declarer.fields_grouping(source, "key", stream=stream)
     elif grouping == "partial-key":
         declarer.partial_key_grouping(source, "key", stream=stream)
     elif grouping == "custom":
-        declarer.custom_grouping(source, world.ByLength(), stream=stream)
+        declarer.custom_grouping(source, world.Picky(outside, f"{source} {stream}", 40), stream=stream)
     else:
         getattr(declarer, grouping.replace("-", "_") + "_grouping")(source, stream=stream)

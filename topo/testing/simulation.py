@@ -15,9 +15,10 @@ from collections.abc import Callable, Sequence
 from hashlib import blake2b
 from heapq import heappop, heappush
 from random import Random
+from traceback import extract_tb
 
 from topo.api.topology import Topology
-from topo.ids import Incarnation, WorkerId
+from topo.ids import Incarnation, TaskId, WorkerId
 from topo.master.events import ActivateAsked, DeactivateAsked, InHand, RestartAsked, WorkerExited
 from topo.plan.physical import physical_plan
 from topo.task.events import Inbox
@@ -28,11 +29,14 @@ from topo.testing.masters import SimulatedMaster
 from topo.testing.network import Link, SimulatedNetwork
 from topo.testing.processes import Doom, ProcessKilled, SimulatedProcess
 from topo.wire import control
+from topo.wire.codec import Codec
 from topo.wire.frames import parse
 
 QUIET_AFTER_FAULTS_S = 60.0
 """Virtual seconds that a run may take after its last fault; beyond, it hangs."""
 MOST_EVENTS = 1_000_000
+SLOWER = 6
+"""How many times as long every turn of a slow worker takes."""
 _STRIKE_AGAIN_S = 0.0005
 
 
@@ -78,10 +82,12 @@ class Simulation:
         self._checks = 0
         self.now = 0.0
         self.plan = physical_plan(topology())
+        self.codec = Codec()
         self.digest = self.plan.digest()
         self.history = History(lambda: self.now)
         low = self._random.choice((0.00005, 0.0005, 0.002))
         self.network = SimulatedNetwork(self._random, self.at, self._arrived, (low / 4, low))
+        self.history.has_lost = self.network.has_lost
         self.master = SimulatedMaster(self)
         self.processes: dict[Incarnation, SimulatedProcess] = {}
         self.all_processes: list[SimulatedProcess] = []
@@ -101,7 +107,11 @@ class Simulation:
                 return
             self._event_count += 1
             self.now, _, _, what = heappop(self._events)
-            what()
+            try:
+                what()
+            except Exception as error:
+                where = "; ".join(f"{frame.name} in {frame.filename}:{frame.lineno}" for frame in extract_tb(error.__traceback__)[-3:])
+                self.history.violated(0, f"{type(error).__name__}: {error} ({where})")
             if self._waiting_faults and self._waiting_faults[0].share <= self._progress():
                 self._set_off(self._waiting_faults.pop(0))
             quiet_since = max(self.last_fault_at, self.now if self._due_faults else 0.0)
@@ -159,7 +169,7 @@ class Simulation:
 
     def draw_turn_s(self) -> float:
         """Draw how long an empty turn of a process takes."""
-        return self._random.uniform(0.0001, 0.0005)
+        return self._random.uniform(0.0002, 0.0008)
 
     def draws_check(self) -> bool:
         """Whether invariants are to be checked now: every so often, since it is slow."""
@@ -173,7 +183,7 @@ class Simulation:
         self.trace("launch", worker, incarnation)
         process = SimulatedProcess(self, worker, incarnation, self._topology, self.plan, self.master.term, self.now)
         if any(fault.kind is FaultKind.SLOW_WORKER and who == f"worker {worker}" for _, fault, who in self.struck):
-            process.turn_s *= 20
+            process.turn_s *= SLOWER
         self.processes[incarnation] = process
         self.all_processes.append(process)
         self.history.watch(process)
@@ -314,6 +324,9 @@ class Simulation:
             self.history.violated(9, f"a life of a worker speaks under the name of another: {frame!r}")
         process = self.processes.get(link.receiver)
         if process is not None:
+            sender = self.processes.get(link.sender)
+            if sender is not None and process.routes.get(TaskId(frame.sender), link.sender) != link.sender:
+                self.history.count("frame of a replaced worker refused")
             process.inboxes[link.task, link.inbox].append(data)
             if link.inbox is Inbox.CONTROL or process.worker.tasks[link.task].wants_data:
                 self._wake(process, self.now)
@@ -324,7 +337,7 @@ class Simulation:
         self._due_faults += 1
         self.at(self.now + fault.after_s, lambda: self._strike(fault))
 
-    def _strike(self, fault: Fault, tries: int = 2_000) -> None:
+    def _strike(self, fault: Fault, tries: int = 20_000) -> None:
         victim = getattr(self, "_" + fault.kind.name.lower())(fault)
         if victim is None and tries:
             # Nobody is there to be struck just now.
@@ -400,7 +413,7 @@ class Simulation:
         process = self._pick_process(fault)
         if process is None:
             return None
-        process.turn_s *= 20
+        process.turn_s *= SLOWER
         return f"worker {process.id}"
 
     def _master(self, fault: Fault) -> str | None:
@@ -434,13 +447,13 @@ def main(arguments: list[str] | None = None) -> int:
     """Replay the run of one seed; 0 when no oracle was broken."""
     import argparse
 
-    from topo.testing.scenarios import Scenario
+    from topo.testing.random_scenarios import draw_scenario
 
     parser = argparse.ArgumentParser(prog="python -m topo.testing.simulation", description="Replay a simulated run.")
     parser.add_argument("--seed", type=int, required=True)
     parser.add_argument("--trace", action="store_true", help="show everything that happened")
     options = parser.parse_args(arguments)
-    scenario = Scenario(options.seed)
+    scenario = draw_scenario(options.seed)
     run = scenario.run(keeps_trace=options.trace)
     for line in run.simulation.trace_lines:
         print(line)

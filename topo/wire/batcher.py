@@ -7,10 +7,10 @@ collected before it. Work is done for each batch that comes and each piece that 
 
 from __future__ import annotations
 
-from topo.wire.columns import split
+from topo.wire.columns import cut
 from topo.wire.frames import Anchoring, Columns, Row
 
-BATCH_SIZE = 512
+BATCH_SIZE = 1024
 """Tuples."""
 BATCH_BYTES = 64 * 1024
 
@@ -79,8 +79,8 @@ class EdgeBuffer:
         if not self._sealed and len(self._rows) < self._fit:
             return []
         pieces, self._sealed = self._sealed, []
-        while len(self._rows) >= self._fit:
-            pieces.append(self._take(self._fit))
+        if len(self._rows) >= self._fit:
+            pieces += self._take_full()
         self.oldest = self._newest if self._rows else None
         return pieces
 
@@ -88,7 +88,7 @@ class EdgeBuffer:
         """Return all there is, oldest first, and leave the buffer empty."""
         pieces = self.cut()
         if self._rows:
-            pieces.append(self._take(len(self._rows)))
+            pieces.append(self._take_all())
             self.oldest = None
         return pieces
 
@@ -105,14 +105,17 @@ class EdgeBuffer:
         self.oldest = None
 
     def _seal(self) -> None:
-        while self._rows:
-            self._sealed.append(self._take(min(self._fit, len(self._rows))))
+        if len(self._rows) >= self._fit:
+            self._sealed += self._take_full()
+        if self._rows:
+            self._sealed.append(self._take_all())
 
-    def _take(self, size: int) -> Columns:
+    def _take_all(self) -> Columns:
         whole = Columns(self._anchoring, self._rows, self._roots, self._edges, self._timestamps, self._counts)
-        if size == len(self._rows):
-            self._clear()
-            return whole
-        piece, (_, self._rows, *rest) = split(whole, size)
+        self._clear()
+        return whole
+
+    def _take_full(self) -> list[Columns]:
+        *full, (_, self._rows, *rest) = cut(self._take_all(), self._fit)
         self._roots, self._edges, self._timestamps, self._counts = map(bytearray, rest)
-        return piece
+        return full

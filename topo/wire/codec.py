@@ -27,6 +27,9 @@ MAX_ROW = MAX_FRAME - ROW_OVERHEAD
 _DEEPER = b"\x91" * 100
 """What a sender nests a payload in when it looks whether a receiver, which may have more calls on its stack, can walk it."""
 
+_FLAT = frozenset((int, str, bytes, float, bool))
+"""Types without anything inside: positions mostly are such, and a worker notes them by the thousand."""
+
 walk = msgspec.msgpack.Decoder(msgspec.Raw).decode
 """Read a msgpack value to its end without building it; raises when it is cut short, followed by more, or nested too deeply."""
 
@@ -68,7 +71,8 @@ class Codec:
     def _pack(self, value: Any) -> bytes:
         try:
             packed: bytes = self._packer.pack(value)
-            walk(_DEEPER + packed)
+            if type(value) not in _FLAT:
+                walk(_DEEPER + packed)
         except Exception:
             self._renew()
             raise

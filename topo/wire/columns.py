@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 from topo.wire.codec import MAX_ELEMENTS, Codec, Rejection
 from topo.wire.frames import Anchoring, Columns, Row, unpack_words
@@ -14,13 +15,34 @@ counted; so whatever leaves is within the receiver's limits."""
 
 def split(columns: Columns, size: int) -> tuple[Columns, Columns]:
     """Return the first `size` tuples and the rest."""
+    ids = _roots_before(columns, size)
+    return _part(columns, 0, size, 0, ids), _part(columns, size, len(columns.rows), ids, len(columns.roots) // 8)
+
+
+def cut(columns: Columns, size: int) -> list[Columns]:
+    """Return pieces of `size` tuples, and last what remains, which may be nothing."""
+    bounds = range(0, len(columns.rows) + 1, size)
+    ids = [_roots_before(columns, bound) for bound in bounds]
+    pieces = [_part(columns, *tuples, *roots) for tuples, roots in zip(pairwise(bounds), pairwise(ids), strict=True)]
+    return [*pieces, _part(columns, bounds[-1], len(columns.rows), ids[-1], len(columns.roots) // 8)]
+
+
+def _roots_before(columns: Columns, index: int) -> int:
+    """Return how many roots the first `index` tuples have."""
+    if columns.anchoring is Anchoring.MULTI:
+        return sum(memoryview(columns.counts)[: 2 * index].cast("H"))
+    return index if columns.anchoring is Anchoring.SINGLE else 0
+
+
+def _part(columns: Columns, first: int, last: int, first_root: int, last_root: int) -> Columns:
     anchoring, rows, roots, edges, timestamps, counts = columns
-    ids = 0 if anchoring is Anchoring.NONE else size
-    if anchoring is Anchoring.MULTI:
-        ids = sum(memoryview(counts)[: 2 * size].cast("H"))
-    return (
-        Columns(anchoring, rows[:size], roots[: 8 * ids], edges[: 8 * ids], timestamps[: 8 * size], counts[: 2 * size]),
-        Columns(anchoring, rows[size:], roots[8 * ids :], edges[8 * ids :], timestamps[8 * size :], counts[2 * size :]),
+    return Columns(
+        anchoring,
+        rows[first:last],
+        roots[8 * first_root : 8 * last_root],
+        edges[8 * first_root : 8 * last_root],
+        timestamps[8 * first : 8 * last],
+        counts[2 * first : 2 * last],
     )
 
 

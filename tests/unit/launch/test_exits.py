@@ -1,16 +1,25 @@
 from __future__ import annotations
 
+import ctypes
+import threading
 from pathlib import Path
 
 import pytest
 
 from topo.launch.exits import count_oom_kills, describe_exit, tail_of
 
-FAULT = """Fatal Python error: Segmentation fault
+FAULT = f"""Fatal Python error: Segmentation fault
+
+Thread 0x00007e (most recent call first):
+  File "{threading.__file__}", line 355 in wait
 
 Current thread 0x00007f (most recent call first):
+  File "{ctypes.__file__}", line 519 in string_at
   File "/home/me/words.py", line 12 in execute
   File "/home/me/other.py", line 3 in run
+"""
+LIBRARY_FAULT = f"""Current thread 0x00007f (most recent call first):
+  File "{ctypes.__file__}", line 519 in string_at
 """
 
 
@@ -22,6 +31,8 @@ Current thread 0x00007f (most recent call first):
         (-9, "", True, "killed by signal 9 (SIGKILL), out of memory: the kernel ended it"),
         (-15, "noise", True, "killed by signal 15 (SIGTERM)"),
         (-11, FAULT, False, "killed by signal 11 (SIGSEGV) in /home/me/words.py, line 12"),
+        (-11, LIBRARY_FAULT, False, f"killed by signal 11 (SIGSEGV) in {ctypes.__file__}, line 519"),
+        (-11, "Current thread 0x0 (most recent call first):\n  <no Python frame>", False, "killed by signal 11 (SIGSEGV)"),
         (-63, "", False, "killed by signal 63 (unknown)"),
         (1, "", False, "exit code 1"),
         (1, "Traceback\n  File\nValueError: odd\n\n", False, "exit code 1: ValueError: odd"),

@@ -8,7 +8,7 @@ import pytest
 from tests.unit.plan.parts import ByLength, Lines, Sink, Split, diamond, word_count
 from topo.api.bolt import Bolt
 from topo.api.component import Component
-from topo.api.spout import Spout
+from topo.api.spout import BlockingSpout, RetryingSpout, Spout
 from topo.api.topology import TopologyBuilder
 from topo.config import TopologyConfig
 from topo.errors import TopologyError
@@ -232,3 +232,17 @@ def test_a_chain_longer_than_the_recursion_limit_is_checked() -> None:
     for number in range(1500):
         builder.set_bolt(f"n{number + 1}", Pass()).shuffle_grouping(f"n{number}")
     assert len(builder.build().components) == 1501
+
+
+def test_a_spout_that_blocks_and_retries_is_refused() -> None:
+    class Both(BlockingSpout, RetryingSpout):
+        outputs = ("x",)
+
+        def run(self) -> None: ...
+
+        def cancel(self) -> None: ...
+
+    builder = TopologyBuilder("t")
+    builder.set_spout("both", Both())
+    with pytest.raises(TopologyError, match="BlockingSpout and RetryingSpout, which do not go together"):
+        builder.build()

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import resource
+import signal
 import stat
 import subprocess
 import sys
@@ -24,13 +26,17 @@ from topo.runtime.state_folder import (
 )
 
 
-@pytest.fixture
+@contextlib.contextmanager
 def full_disk() -> Iterator[None]:
-    """No file may grow over 4 KiB: writes fail as on a full disk."""
+    """No file may grow over 4 KiB: writes fail as on a full disk. Only for as long as the block: pytest writes files, too."""
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (4096, limits[1]))
-    yield
-    resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        signal.signal(signal.SIGXFSZ, ignored)
 
 
 def test_the_home_is_topo_home_or_the_xdg_state_folder(tmp_path: Path) -> None:
@@ -81,19 +87,19 @@ def test_an_unknown_name_brings_near_misses(tmp_path: Path) -> None:
     assert state.names() == ["top-words"]
 
 
-def test_a_full_disk_leaves_the_old_file_and_no_litter(tmp_path: Path, full_disk: None) -> None:
+def test_a_full_disk_leaves_the_old_file_and_no_litter(tmp_path: Path) -> None:
     path = tmp_path / "master.json"
     write_atomically(path, b"old")
-    with pytest.raises(EnvironmentFault, match="as it was before"):
+    with full_disk(), pytest.raises(EnvironmentFault, match="as it was before"):
         write_atomically(path, bytes(10_000))
     assert path.read_bytes() == b"old"
     assert os.listdir(tmp_path) == ["master.json"]
 
 
-def test_a_full_disk_appends_all_lines_or_none(tmp_path: Path, full_disk: None) -> None:
+def test_a_full_disk_appends_all_lines_or_none(tmp_path: Path) -> None:
     path = tmp_path / "dead_letters.jsonl"
     append_lines(path, [b'{"n":1}'])
-    with pytest.raises(EnvironmentFault, match="cannot append"):
+    with full_disk(), pytest.raises(EnvironmentFault, match="cannot append"):
         append_lines(path, [b'{"n":2}', b'{"x":"' + b"x" * 5000 + b'"}'])
     append_lines(path, [b'{"n":3}'])
     assert read_json_lines(path) == [{"n": 1}, {"n": 3}]

@@ -580,7 +580,6 @@ class Ring:
         self.told: list[FromTask] = []
         self.local = frozenset(self.tasks) if local else frozenset[TaskId]()
         self.lose: Callable[[TaskId, Frame], bool] = lambda target, frame: False
-        self.most_in_flight = 0
 
     def start(self, epoch: int = 1, **more: Any) -> Ring:
         """Open all edges and let the spouts go."""
@@ -608,7 +607,6 @@ class Ring:
         did = False
         for inbox in (Inbox.CONTROL, Inbox.DATA):
             waiting = self.inboxes[task, inbox]
-            self.most_in_flight = max(self.most_in_flight, len(waiting))
             while waiting and (inbox is Inbox.CONTROL or self.tasks[task].wants_data):
                 self.handle(task, FrameArrived(waiting.pop(0), inbox))
                 did = True

@@ -307,6 +307,17 @@ def test_a_process_that_user_code_ends_leaves_the_note_of_what_was_in_hand(kind:
 
 
 @KINDS
+@pytest.mark.parametrize("suspects", [[], [17]])
+def test_what_is_in_hand_is_one_tuple_after_a_process_has_died_with_some(kind: Any, suspects: list[int]) -> None:
+    _, task = relay(kind, lambda tup, collector: None)
+    task.adopt(2, suspects=suspects)
+    task.open_inputs()
+    ids = task.feed("x", "y", "z")
+    task.run()
+    assert task.hand.noted == ([[root] for root in ids.roots] if suspects else [ids.roots])
+
+
+@KINDS
 def test_a_call_that_emits_more_than_it_may_fails_and_the_rest_of_the_batch_goes(kind: Any) -> None:
     def run(tup: Any, collector: Any) -> None:
         for _ in range(tup.values[0]):

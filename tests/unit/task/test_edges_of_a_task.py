@@ -154,6 +154,15 @@ def test_a_receiver_that_confirms_nothing_for_too_long_is_reported_again_and_aga
     assert len(task.messages(EdgeLost)) == 2
 
 
+def test_without_a_progress_timeout_a_receiver_may_be_silent_for_long() -> None:
+    task = relay(progress_timeout="off")
+    task.feed("x")
+    task.run()
+    task.confirm(4)
+    task.wait(1800.0)
+    assert task.messages(EdgeLost) == []
+
+
 def test_a_receiver_that_says_it_is_still_at_work_is_not_reported() -> None:
     task = relay(progress_timeout="30s")
     task.feed("x")

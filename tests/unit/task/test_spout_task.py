@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.unit.task.harness import CODEC, Replaying, Scripted, Sink, Solo, chain, root_of, several, verdict, xor_by_root
+from topo.api.groupings import CustomGrouping
 from topo.api.streams import direct
 from topo.api.topology import Topology, TopologyBuilder
 from topo.ids import Epoch
@@ -136,6 +137,21 @@ def test_a_value_that_cannot_be_carried_fails_its_own_message_and_the_rest_goes(
     assert spout.told("fail") == ([1] if kind is Scripted else [])
 
 
+def test_an_acker_hears_that_a_message_has_failed_before_the_init_that_would_complete_its_tree() -> None:
+    class OutOfRange(CustomGrouping):
+        def choose(self, values: tuple[Any, ...]) -> list[int]:
+            return [9 if values[0] == "bad" else 0]
+
+    builder = TopologyBuilder("keys")
+    builder.set_spout("a", Scripted([several("x"), lambda c: c.emit(("bad",), "bad")], ends=False))
+    builder.set_bolt("b", Sink, parallelism=3).custom_grouping("a", OutOfRange())
+    task = Solo(builder.build(), "a")
+    task.run()
+    (failed,) = task.roots(FrameKind.FAIL)
+    assert xor_by_root(task.frames(FrameKind.INIT))[failed] == 0
+    assert [frame.kind for frame in task.frames(FrameKind.FAIL, FrameKind.INIT)] == [FrameKind.FAIL, FrameKind.INIT]
+
+
 @BOTH
 def test_an_unusable_key_fails_its_own_message(kind: Any) -> None:
     spout = kind([several("x"), lambda c: c.emit((float("nan"),), "bad"), several("y")], ends=False)
@@ -209,7 +225,7 @@ def test_an_idle_spout_is_asked_often_at_first_and_then_less_and_less() -> None:
     task.wait(0.1)
     gaps = [round(later - earlier, 6) for earlier, later in pairwise(asked)]
     assert gaps[:10] == [0.000_25] * 10
-    assert gaps[10:17] == [0.0005, 0.001, 0.002, 0.004, 0.008, 0.01, 0.01]
+    assert gaps[10:18] == [0.0005, 0.001, 0.002, 0.004, 0.008, 0.016, 0.02, 0.02]
     del spout.steps[:]
     spout.steps += ["news", *[lambda c: asked.append(task.clock.now)] * 10]
     before = len(asked)
@@ -248,6 +264,17 @@ def test_a_full_outbox_stops_the_spout_and_room_lets_it_go_on() -> None:
         task.run()
     task.confirm_all()
     assert sorted(task.values()) == list(range(100))
+
+
+def test_the_time_in_which_a_spout_has_no_room_is_counted() -> None:
+    _, task = spouting(*range(100), edge_window=1, batch_size=1, outbox_limit=4)
+    task.run()
+    assert task.task.outbox.is_full
+    task.wait(2.0)
+    assert task.task.statistics().counters.blocked_s == 2.0
+    task.handle(Deactivate())
+    task.wait(2.0)
+    assert task.task.statistics().counters.blocked_s == 2.0
 
 
 # -- verdicts

@@ -32,6 +32,23 @@ def test_an_input_that_is_held_is_acked_by_nobody() -> None:
     assert task.frames(FrameKind.ACK, FrameKind.FAIL) == []
 
 
+def test_an_input_that_user_code_lets_go_undecided_is_reported_once_and_for_what_it_is() -> None:
+    bolt, task = held()
+    task.feed("kept")
+    task.run()
+    assert task.errors() == []
+
+    def forget(tup: Any, collector: Any) -> None:
+        collector.emit(tup.values, anchors=tup)
+        bolt.tuples.clear()
+
+    bolt.run = forget
+    task.feed("forgotten", "forgotten")
+    task.run()
+    assert [error.split(":")[0] for error in task.errors()] == ["TupleStateError"]
+    assert task.frames(FrameKind.ACK, FrameKind.FAIL) == []
+
+
 def test_an_input_can_be_acked_in_a_later_call() -> None:
     bolt, task = held()
     ids = task.feed("x")

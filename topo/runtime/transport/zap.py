@@ -13,7 +13,6 @@ from typing import Any
 
 import zmq
 from zmq.utils import z85
-from zmq.utils.monitor import parse_monitor_message
 
 from topo.runtime.transport.security import AllowList
 
@@ -31,6 +30,10 @@ class ZapHandler:
     """
 
     def __init__(self, context: zmq.Context[Socket], allow_list: AllowList) -> None:
+        # It brings asyncio along, which workers that share a machine need not wait for.
+        from zmq.utils.monitor import parse_monitor_message
+
+        self._event_of = parse_monitor_message
         self._allow_list = allow_list
         self._requests = context.socket(zmq.REP)
         self._requests.linger = 0
@@ -96,7 +99,7 @@ class ZapHandler:
 
     def _report(self, monitor: Socket) -> bool:
         """Count a handshake that failed; False when the watched socket is closed."""
-        event: dict[str, Any] = dict(parse_monitor_message(monitor.recv_multipart()))
+        event: dict[str, Any] = dict(self._event_of(monitor.recv_multipart()))
         if event["event"] == zmq.EVENT_MONITOR_STOPPED:
             return False
         self._allow_list.deny(f"a peer of {event['endpoint'].decode(errors='replace')}", "it offered no key")

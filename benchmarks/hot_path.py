@@ -1,0 +1,190 @@
+"""What a tuple costs each task: word count with every word acked, all tasks in one process, joined by encoded frames.
+
+    python -m benchmarks.hot_path                    spout, split, count and acker
+    python -m benchmarks.hot_path --counts 4         with a fields grouping that has something to do
+    python -m benchmarks.hot_path --retrying         with a spout whose messages the engine keeps
+
+Prints nanoseconds of processor time a word, the best of several rounds: transport and waiting are not in it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import random
+import time
+from collections import defaultdict
+from typing import Any
+
+from topo.api.bolt import BasicBolt
+from topo.api.context import TaskContext
+from topo.api.spout import RetryingSpout, Spout
+from topo.api.topology import Topology, TopologyBuilder
+from topo.ids import Epoch, IdSource, Incarnation, TaskId
+from topo.plan.physical import physical_plan
+from topo.task.base import Ports, Task, TaskSetup
+from topo.task.commands import SendFrame
+from topo.task.events import Event, FrameArrived, Go, Idle, RoutesChanged, Turn
+from topo.task.wiring import task_class
+from topo.wire.codec import Codec
+from topo.wire.control import Quiet, Routes, TaskReady, TaskRoute
+
+WORDS_A_LINE = 10
+VOCABULARY = 50_000
+
+
+def sentences(count: int) -> list[str]:
+    """Lines of words, few of them frequent, as in any text."""
+    chance = random.Random(1)
+    words = [f"w{number}" for number in range(VOCABULARY)]
+    drawn = [words[min(int(chance.paretovariate(0.8)), VOCABULARY - 1)] for _ in range(count * WORDS_A_LINE)]
+    return [" ".join(drawn[at : at + WORDS_A_LINE]) for at in range(0, len(drawn), WORDS_A_LINE)]
+
+
+class Lines(Spout):
+    """Emits lines, over and over, up to a number."""
+
+    outputs = ("line",)
+
+    def __init__(self, lines: list[str], count: int) -> None:
+        self.lines, self.count = lines, count
+
+    def open(self, context: TaskContext, collector: Any) -> None:
+        self.next, self.collector = 0, collector
+
+    def next_tuple(self) -> None:
+        number = self.next
+        if number == self.count:
+            self.collector.end_of_input()
+            return
+        self.next = number + 1
+        self.collector.emit((self.lines[number % len(self.lines)],), message_id=number)
+
+
+class RetriedLines(Lines, RetryingSpout):
+    """The same, replayed by the engine."""
+
+
+class Split(BasicBolt):
+    """Lines to words."""
+
+    outputs = ("word",)
+
+    def execute(self, tup: Any, collector: Any) -> None:
+        for word in tup.values[0].split():
+            collector.emit((word,))
+
+
+class Count(BasicBolt):
+    """Counts words."""
+
+    def prepare(self, context: TaskContext) -> None:
+        self.counts: dict[str, int] = defaultdict(int)
+
+    def execute(self, tup: Any, collector: Any) -> None:
+        self.counts[tup.values[0]] += 1
+
+
+class NoNote:
+    """Notes nothing."""
+
+    def hold(self, task: TaskId, roots: bytes) -> None: ...
+
+    def release(self) -> None: ...
+
+
+class Round:
+    """One run of the topology."""
+
+    def __init__(self, topology: Topology) -> None:
+        plan = physical_plan(topology)
+        self.spent: dict[TaskId, float] = {}
+        self.inboxes: dict[TaskId, list[FrameArrived]] = {}
+        self.tasks: dict[TaskId, Task] = {}
+        self.told: dict[type, dict[TaskId, Any]] = {TaskReady: {}, Quiet: {}}
+        for spec in plan.tasks:
+            component: Any = None if spec.id in plan.ackers else topology.component(spec.component).make()
+            config = plan.config_of(spec.component)
+            context = TaskContext(plan.name, spec.component, spec.id, spec.index, config=config, tasks=plan.task_ids)
+            setup = TaskSetup(spec.id, plan, config, component, context)
+            ports = Ports(IdSource(b"%d" % spec.id), time.perf_counter, Codec(), NoNote())
+            self.tasks[spec.id] = task_class(plan, spec.id, component)(setup, ports)
+            self.spent[spec.id], self.inboxes[spec.id] = 0.0, []
+        routes = [TaskRoute(task, plan.worker_of(task), Incarnation(1), "", "") for task in self.tasks]
+        for task in self.tasks:
+            self.give(task, RoutesChanged(Routes(1, Epoch(1), routes), frozenset()))
+        while len(self.told[TaskReady]) < len(self.tasks):
+            self.step()
+
+    def give(self, task: TaskId, event: Event) -> None:
+        """Have a task handle an event, and sort its commands."""
+        for command in self.tasks[task].handle(event, time.perf_counter()):
+            if isinstance(command, SendFrame):
+                self.inboxes[command.target].append(FrameArrived(command.frame, command.inbox))
+            else:
+                self.told.get(type(command.message), {})[command.message.task] = command.message
+
+    def step(self) -> None:
+        """Let every task read its inboxes and work until it rests, as its process would."""
+        for id_, task in self.tasks.items():
+            began = time.thread_time()
+            arrived, self.inboxes[id_] = self.inboxes[id_], []
+            for event in arrived:
+                self.give(id_, event)
+            while task.has_work:
+                self.give(id_, Turn())
+            deadline = task.next_deadline(time.perf_counter())
+            self.give(id_, Turn() if deadline is not None and deadline <= time.perf_counter() else Idle())
+            self.spent[id_] += time.thread_time() - began
+
+    def run(self) -> dict[TaskId, float]:
+        """Return the processor seconds of each task from Go to the end."""
+        gc.collect()
+        gc.freeze()
+        self.spent = dict.fromkeys(self.spent, 0.0)
+        for task in self.tasks:
+            self.give(task, Go(Epoch(1)))
+        while not self.is_over:
+            self.step()
+        gc.unfreeze()
+        return self.spent
+
+    @property
+    def is_over(self) -> bool:
+        """Whether every task has ended and is quiet."""
+        facts = self.told[Quiet].values()
+        return len(facts) == len(self.tasks) and all(quiet.ended and quiet.quiet for quiet in facts)
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--lines", type=int, default=20_000, help="lines of ten words in a round (%(default)s)")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--counts", type=int, default=1, help="tasks that count")
+    parser.add_argument("--batch", type=int, help="tuples of a full batch; by default as the setting says")
+    parser.add_argument("--retrying", action="store_true")
+    options = parser.parse_args()
+    lines = sentences(2_000)
+    best: dict[str, float] = {}
+    for _ in range(options.rounds):
+        builder = TopologyBuilder("hot-path").config(**({"batch_size": options.batch} if options.batch else {}))
+        builder.set_spout("spout", (RetriedLines if options.retrying else Lines)(lines, options.lines))
+        builder.set_bolt("split", Split()).shuffle_grouping("spout")
+        builder.set_bolt("count", Count, parallelism=options.counts).fields_grouping("split", "word")
+        turn = Round(builder.build())
+        spent: dict[str, float] = defaultdict(float)
+        for task, seconds in turn.run().items():
+            spent[turn.tasks[task].component_id] += seconds
+        counted = sum(task.statistics().counters.acked for task in turn.tasks.values() if task.component_id == "count")
+        assert counted == options.lines * WORDS_A_LINE, counted
+        for component, seconds in spent.items():
+            cost = seconds / counted * 1e9
+            best[component] = min(cost, best.get(component, cost))
+    for component, cost in best.items():
+        print(f"{component:10} {cost:6.0f} ns a word")
+    print(f"{'all':10} {sum(best.values()):6.0f} ns a word")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,264 @@
+"""What user code does to its messages: it raises, kills its process, forgets, repeats itself, or makes very many of one."""
+
+from __future__ import annotations
+
+import psutil
+import pytest
+
+from tests.integration.support import SINK, Scene, Status, component_of, counter, flow, pid_of, worker_of
+from topo.errors import ConfigError
+from topo.master.outcome import OutcomeKind
+
+pytestmark = pytest.mark.integration
+
+NUMBERS = 'builder.set_spout("numbers", IterableSpout(range({0})))'
+QUICK = {"attempts": 3, "back_off": ("30ms", "60ms")}
+
+
+def poison(how: str) -> str:
+    """A bolt that does something odd to the value 13."""
+    return f"""
+import ctypes
+
+class Odd(BasicBolt):
+    outputs = ("value",)
+
+    def execute(self, tup, collector):
+        collector.emit(tup.values)
+        if tup["value"] == 13:
+            {how}
+"""
+
+
+ODD = 'builder.set_bolt("odd", Odd()).shuffle_grouping("numbers")'
+SINK_OF_ODD = f'{SINK}.shuffle_grouping("odd")'
+
+
+def test_a_message_that_fails_each_time_is_dead_lettered_durably_and_all_others_pass(scene: Scene) -> None:
+    spout = """
+class Told(IterableSpout):
+    def fail(self, message_id):
+        letters = Path(os.environ["TOPO_HOME"], "topologies", "flow", "dead_letters.jsonl")
+        (HERE / "told").write_text(f"{message_id}: {letters.read_text()}")
+"""
+    file = scene.file(
+        poison("raise ValueError('unlucky')")
+        + spout
+        + flow('builder.set_spout("numbers", Told(range(200)))', ODD, SINK_OF_ODD)
+    )
+    run = scene.run(file, **QUICK)
+    assert (run.outcome.kind, run.outcome.exit_code) == (OutcomeKind.DEAD_LETTERS, 1)
+    (letter,) = run.dead_letters
+    assert (letter["component"], letter["message"], letter["values"], letter["attempts"]) == ("numbers", 13, [13], 3)
+    assert sorted(scene.lines()) == [value for value in range(200) if value != 13], "what a failed call emitted is discarded"
+    errors = [error for error in run.errors if error["kind"] == "ValueError"]
+    assert sum(error["count"] for error in errors) == 3
+    assert (errors[0]["component"], errors[0]["file"], errors[0]["message"]) == ("odd", file, "unlucky")
+    told = (scene.folder / "told").read_text()
+    assert told.startswith("13: ") and '"message": 13' in told, "the letter was on disk when the spout was told"
+
+
+@pytest.mark.parametrize("workers", [None, 1], ids=["spread", "packed"])
+@pytest.mark.parametrize("how", ["os._exit(7)", "ctypes.string_at(0)"], ids=["exit", "segfault"])
+def test_of_many_messages_the_one_that_kills_its_process_is_the_only_dead_letter(
+    scene: Scene, workers: int | None, how: str
+) -> None:
+    file = scene.file(poison(how) + flow(NUMBERS.format(10_000), ODD, SINK_OF_ODD))
+    run = scene.run(file, workers=workers, attempts=2)
+    assert run.outcome.kind is OutcomeKind.DEAD_LETTERS
+    assert [letter["message"] for letter in run.dead_letters] == [13]
+    assert set(scene.lines()) == {value for value in range(10_000) if value != 13}
+    losses = [error["message"] for error in run.errors if error["kind"] == "WorkerLost"]
+    assert len(losses) == 3, "once among others, then as often as attempts allow, alone"
+    expected = "exit code 7" if "exit" in how else f"killed by signal 11 (SIGSEGV) in {file}, line "
+    assert all(loss.startswith(expected) for loss in losses), losses
+
+
+def test_a_dead_letter_may_be_large(scene: Scene) -> None:
+    odd = """
+class Odd(BasicBolt):
+    def execute(self, tup, collector):
+        raise ValueError("too much")
+"""
+    spout = 'builder.set_spout("numbers", IterableSpout(["x" * 3_000_000, "y" * 15_000_000]))'
+    run = scene.run(scene.file(odd + flow(spout, ODD)), attempts=1)
+    assert run.outcome.dead_letters == 2
+    values = [letter["values"][0] for letter in run.dead_letters]
+    assert sorted(map(len, values)) == [3_000_000, 15_000_000]
+
+
+def test_user_code_that_exits_is_named_and_its_message_given_up(scene: Scene) -> None:
+    file = scene.file(poison("sys.exit('enough')") + flow(NUMBERS.format(100), ODD, SINK_OF_ODD))
+    run = scene.run(file, workers=2, attempts=1)
+    assert [letter["message"] for letter in run.dead_letters] == [13]
+    assert set(scene.lines()) == {value for value in range(100) if value != 13}
+    told = next(error for error in run.errors if error["kind"] == "SystemExit")
+    assert (told["component"], told["file"], told["message"]) == ("odd", file, "enough")
+    assert any("component 'odd' raised SystemExit: enough" in error["message"] for error in run.errors)
+
+
+FORGETFUL = """
+class Odd(Bolt):
+    outputs = ("value",)
+
+    def prepare(self, context, collector):
+        self.collector = collector
+
+    def execute(self, tup):
+        self.collector.emit(tup.values, anchors=tup)
+        if tup["value"] != 13:
+            self.collector.ack(tup)
+"""
+
+
+def test_an_input_that_is_never_acked_fails_by_timeout_and_the_bolt_is_named(scene: Scene) -> None:
+    file = scene.file(FORGETFUL + flow(NUMBERS.format(100), ODD, SINK_OF_ODD))
+    run = scene.run(file, message_timeout="400ms", attempts=2, back_off="30ms", workers=1)
+    assert run.outcome.kind is OutcomeKind.DEAD_LETTERS
+    (letter,) = run.dead_letters
+    assert (letter["message"], letter["errors"]) == (13, ["no verdict within 0.4 s"])
+    assert run.totals["timed_out"] == 2
+    hints = [error for error in run.errors if error["component"] == "odd"]
+    assert "neither acked nor failed its input" in hints[0]["message"]
+
+
+def test_a_plain_spout_whose_message_times_out_makes_the_run_say_so(scene: Scene) -> None:
+    spout = """
+class Plain(Spout):
+    outputs = ("value",)
+
+    def open(self, context, collector):
+        self.collector, self.next = collector, 0
+
+    def next_tuple(self):
+        if self.next == 100:
+            self.collector.end_of_input()
+            return
+        self.collector.emit((self.next,), self.next)
+        self.next += 1
+"""
+    file = scene.file(FORGETFUL + spout + flow('builder.set_spout("numbers", Plain())', ODD, SINK_OF_ODD))
+    run = scene.run(file, message_timeout="400ms", workers=1)
+    assert (run.outcome.kind, run.outcome.exit_code, run.outcome.finally_failed) == (OutcomeKind.FINALLY_FAILED, 1, 1)
+    assert run.totals["acked"] == 99
+
+
+def test_an_ack_too_many_or_an_emit_too_late_raises_in_the_bolt_and_leaves_the_tree_alone(scene: Scene) -> None:
+    odd = """
+class Odd(Bolt):
+    outputs = ("value",)
+
+    def prepare(self, context, collector):
+        self.collector = collector
+        self.refused = context.metrics.counter("refused")
+
+    def execute(self, tup):
+        self.collector.emit(tup.values, anchors=tup)
+        self.collector.ack(tup)
+        for late in (
+            lambda: self.collector.ack(tup),
+            lambda: self.collector.fail(tup),
+            lambda: self.collector.emit(tup.values, anchors=tup),
+        ):
+            try:
+                late()
+            except TupleStateError:
+                self.refused.add()
+
+class Told(IterableSpout):
+    def ack(self, message_id):
+        with open(HERE / "acks", "a") as acks:
+            print(message_id, file=acks)
+"""
+    file = scene.file(odd + flow('builder.set_spout("numbers", Told(range(100)))', ODD, SINK_OF_ODD))
+    run = scene.run(file, workers=1)
+    assert run.outcome.kind is OutcomeKind.DONE
+    assert sorted(scene.lines()) == list(range(100))
+    assert sorted(map(int, (scene.folder / "acks").read_text().split())) == list(range(100))
+    assert component_of(run.summary, "odd")["user"]["counters"] == {"refused": 300}
+
+
+def test_timeouts_off_with_a_pending_limit_is_refused_before_anything_starts(scene: Scene) -> None:
+    file = scene.file(FORGETFUL + flow(NUMBERS.format(100), ODD, SINK_OF_ODD))
+    with pytest.raises(ConfigError, match="message_timeout is off while max_spout_pending is set"):
+        scene.submit(file, message_timeout="off")
+    assert not (scene.home / "topologies").exists()
+
+
+def test_a_message_that_nobody_reads_is_acked_at_once(scene: Scene) -> None:
+    spout = """
+class Two(IterableSpout):
+    def __init__(self):
+        super().__init__(range(100))
+        self.outputs = {"default": ("value",), "unread": ("value",)}
+
+    def open(self, context, collector):
+        super().open(context, collector)
+        collector.emit((-1,), -1, stream="unread")
+
+    def ack(self, message_id):
+        with open(HERE / "acks", "a") as acks:
+            print(message_id, file=acks)
+"""
+    declared = flow('builder.set_spout("numbers", Two())', 'builder.set_bolt("sink", PrintBolt()).shuffle_grouping("numbers")')
+    run = scene.run(scene.file(spout + declared), workers=1)
+    assert run.outcome.kind is OutcomeKind.DONE
+    assert sorted(map(int, (scene.folder / "acks").read_text().split())) == list(range(-1, 100))
+
+
+def test_a_tuple_with_a_hundred_thousand_children_is_one_entry_of_the_acker(scene: Scene) -> None:
+    fan = """
+class Fan(BasicBolt):
+    outputs = ("child",)
+
+    def execute(self, tup, collector):
+        for child in range(100_000):
+            collector.emit((child,))
+
+class Count(BasicBolt):
+    def prepare(self, context):
+        self.seen = context.metrics.counter("seen")
+
+    def execute(self, tup, collector):
+        self.seen.add()
+"""
+    declared = flow(
+        'builder.set_spout("numbers", IterableSpout(range(3)))',
+        'builder.set_bolt("fan", Fan()).shuffle_grouping("numbers")',
+        'builder.set_bolt("count", Count()).shuffle_grouping("fan")',
+    )
+    memory: list[int] = []
+    trees: list[float] = []
+
+    def watch(status: Status) -> None:
+        if worker_of(status, "__acker")["state"] == "live" and status["outcome"] is None:
+            memory.append(psutil.Process(pid_of(status, "__acker")).memory_info().rss)
+            trees.append(component_of(status, "__acker")["levels"].get("trees", 0))
+
+    run = scene.run(scene.file(fan + declared), on_status=watch)
+    assert run.outcome.kind is OutcomeKind.DONE
+    assert component_of(run.summary, "count")["user"]["counters"] == {"seen": 300_000}
+    assert counter(run.summary, "fan", "transferred") == 300_000
+    assert max(trees) <= 3
+    assert max(memory) - memory[0] < 4 << 20
+
+
+def test_a_message_that_fails_at_the_head_of_its_source_holds_nothing_up(scene: Scene) -> None:
+    head = """
+class Odd(BasicBolt):
+    outputs = ("value",)
+
+    def execute(self, tup, collector):
+        if tup["value"] == 0:
+            with open(HERE / "tried", "a") as tried:
+                print(len((HERE / "out.jsonl").read_bytes().splitlines()), file=tried)
+            raise ValueError("not now")
+        collector.emit(tup.values)
+"""
+    declared = flow('builder.set_spout("numbers", IterableSpout(range(400)), max_spout_pending=50)', ODD, SINK_OF_ODD)
+    run = scene.run(scene.file(head + declared), attempts=3, back_off="400ms", workers=2)
+    assert run.outcome.kind is OutcomeKind.DEAD_LETTERS
+    assert [letter["message"] for letter in run.dead_letters] == [0]
+    lines_at = list(map(int, (scene.folder / "tried").read_text().split()))
+    assert len(lines_at) == 3
+    assert lines_at[1] == 399, "everything behind it was through before it was tried again"

@@ -1,0 +1,273 @@
+"""Faults planted into the engine, one at a time, to see whether the oracles catch them. Undone by `monkeypatch`."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from topo.acking.ack_ledger import AckLedger
+from topo.acking.acker_bolt import AckerBolt
+from topo.acking.pending import SpoutPending
+from topo.acking.positions import PositionTracker
+from topo.acking.retries import RetryBook
+from topo.ids import Epoch, IdSource, TaskId
+from topo.task.base import Task
+from topo.task.basic_bolt_task import BasicBoltTask
+from topo.task.events import Inbox, RoutesChanged
+from topo.task.flow_control import Arrival, InEdge
+from topo.task.spout_task import SpoutTask
+from topo.task.tracking_bolt_task import TrackingBoltTask
+from topo.task.worker import Worker
+from topo.wire import control
+from topo.wire.frames import Frame, parse, unpack_words
+
+Plant = Callable[[pytest.MonkeyPatch], None]
+
+
+def ack_before_its_emits(patch: pytest.MonkeyPatch) -> None:
+    """An input's edge leaves by itself; what was emitted for it is acknowledged in a second message."""
+    basic, tracking = BasicBoltTask._route_single, TrackingBoltTask._settle
+
+    def route_single(self: BasicBoltTask, batch: Any, first: int, last: int, failures: dict[int, Exception]) -> None:
+        edges = batch.edges[first:last]
+        batch.edges[first:last] = [0] * (last - first)
+        for index, (root, edge) in enumerate(zip(batch.roots[first:last], edges, strict=True)):
+            if index not in failures:
+                self._acks[root] = self._acks.get(root, 0) ^ edge
+        self._flush_ids()
+        basic(self, batch, first, last, failures)
+
+    def settle(self: TrackingBoltTask, now: float) -> None:
+        for tup in self._collector.acked:
+            if tup.epoch == self.epoch:
+                for root, edge in zip(tup.roots, tup.edges, strict=True):
+                    self._acks[root] = self._acks.get(root, 0) ^ edge
+                tup.edges = (0,) * len(tup.roots)
+        self._flush_ids()
+        tracking(self, now)
+
+    patch.setattr(BasicBoltTask, "_route_single", route_single)
+    patch.setattr(TrackingBoltTask, "_settle", settle)
+
+
+def ack_wins_over_fail(patch: pytest.MonkeyPatch) -> None:
+    """A tree whose XOR is zero is acked, although it has failed."""
+    init, ack = AckLedger.init, AckLedger.ack
+
+    def init_of_failed(self: AckLedger, spout: TaskId, roots: Sequence[int], values: Sequence[int]) -> None:
+        init(self, spout, (), ())
+        for root, value in zip(roots, values, strict=True):
+            word = self._words.get(root) or 0
+            if word < 0 and ~word == value:
+                self._words.pop(root)
+                self._acked[spout << 64].append(root)
+            else:
+                init(self, spout, (root,), (value,))
+
+    def ack_of_failed(self: AckLedger, roots: Sequence[int], values: Sequence[int]) -> None:
+        ack(self, roots, values)
+        for root in roots:
+            word = self._words.get(root) or 0
+            if word < 0 and ~word in self._acked:
+                self._words.pop(root)
+                self._acked[~word].append(root)
+
+    patch.setattr(AckLedger, "init", init_of_failed)
+    patch.setattr(AckLedger, "ack", ack_of_failed)
+
+
+def inits_are_repeated(patch: pytest.MonkeyPatch) -> None:
+    """Spouts send their inits twice, as a retry of an unknown outcome would. The engine has to bear it."""
+    flush = SpoutTask._flush_inits
+
+    def flush_twice(self: SpoutTask) -> None:
+        roots, values = bytes(self._init_roots), bytes(self._init_values)
+        flush(self)
+        self._init_roots += roots
+        self._init_values += values
+        flush(self)
+
+    patch.setattr(SpoutTask, "_flush_inits", flush_twice)
+
+
+def repeated_init_is_accepted(patch: pytest.MonkeyPatch) -> None:
+    """An init that comes twice is folded in twice: what was told so far cancels out."""
+
+    def init(self: AckLedger, spout: TaskId, roots: Sequence[int], values: Sequence[int]) -> None:
+        if spout << 64 not in self._acked:
+            self._begin_verdicts(spout)
+        for root, value in zip(roots, values, strict=True):
+            word = ((self._words.get(root) or 0) & (1 << 64) - 1) ^ value ^ spout << 64
+            if word in self._acked:
+                self._words.pop(root)
+                self._acked[word].append(root)
+            else:
+                self._words.put(root, word)
+
+    inits_are_repeated(patch)
+    patch.setattr(AckLedger, "init", init)
+
+
+def epoch_is_not_checked(patch: pytest.MonkeyPatch) -> None:
+    """Frames of an older epoch are taken as if they were of this one."""
+    take = Task._take
+
+    def take_any(self: Task, frame: Frame, inbox: Inbox, now: float) -> None:
+        if 0 < frame.epoch < self.epoch:
+            epoch, self.epoch = self.epoch, Epoch(frame.epoch)
+            take(self, frame, inbox, now)
+            self.epoch = epoch
+        else:
+            take(self, frame, inbox, now)
+
+    patch.setattr(Task, "_take", take_any)
+
+
+def gap_is_ignored(patch: pytest.MonkeyPatch) -> None:
+    """Missing frames are not missed."""
+
+    def accept(self: InEdge, number: int) -> Arrival:
+        if number < self.expected:
+            return Arrival.DUPLICATE
+        self.expected = number + 1
+        return Arrival.NEXT
+
+    patch.setattr(InEdge, "accept", accept)
+
+
+def processing_after_a_gap(patch: pytest.MonkeyPatch) -> None:
+    """A gap is reported, and then the edge goes on."""
+
+    def accept(self: InEdge, number: int) -> Arrival:
+        if number < self.expected:
+            return Arrival.DUPLICATE
+        arrival = Arrival.NEXT if number == self.expected else Arrival.GAP
+        self.expected = number + 1
+        return arrival
+
+    patch.setattr(InEdge, "accept", accept)
+
+
+def pending_is_not_failed_at_a_reset(patch: pytest.MonkeyPatch) -> None:
+    """What was in flight at a recovery waits for its timeout."""
+    patch.setattr(SpoutPending, "drain", lambda self: [])
+
+
+def acker_expires_before_the_spout(patch: pytest.MonkeyPatch) -> None:
+    """Ackers forget trees that spouts still wait for."""
+    init = AckerBolt.__init__
+
+    def short_lived(self: AckerBolt, message_timeout_s: float | None, now: float) -> None:
+        init(self, None if message_timeout_s is None else message_timeout_s / 10, now)
+
+    patch.setattr(AckerBolt, "__init__", short_lived)
+
+
+def newer_frame_is_dropped(patch: pytest.MonkeyPatch) -> None:
+    """A frame of an epoch that the task has not adopted yet is thrown away."""
+    take = Task._take
+
+    def take_known(self: Task, frame: Frame, inbox: Inbox, now: float) -> None:
+        if frame.epoch <= self.epoch:
+            take(self, frame, inbox, now)
+
+    patch.setattr(Task, "_take", take_known)
+
+
+def zombie_adopts_an_epoch(patch: pytest.MonkeyPatch) -> None:
+    """A worker does not look whether the routes mean it."""
+    adopt = Worker._adopt
+
+    def adopt_any(self: Worker, routes: control.Routes, now: float) -> None:
+        mine = {route.incarnation for route in routes.routes if route.task in self.tasks}
+        own = self.incarnation
+        if len(mine) == 1:
+            (self.incarnation,) = mine
+        adopt(self, routes, now)
+        self.incarnation = own
+
+    patch.setattr(Worker, "_adopt", adopt_any)
+
+
+def outbox_is_dropped_on_restart(patch: pytest.MonkeyPatch) -> None:
+    """What waits in a spout's outbox when a recovery empties it is not replayed."""
+    on_routes, drain = SpoutTask._on_routes, SpoutPending.drain
+    unsent: set[int] = set()
+
+    def note_unsent(self: SpoutTask, event: RoutesChanged, now: float) -> None:
+        for edge in self.outbox.edges.values():
+            for waiting in edge.waiting:
+                frame = waiting if isinstance(waiting, Frame) else parse(waiting)
+                unsent.update(frame.root_list())
+        for buffer in self.outbox._buffers.values():
+            unsent.update(unpack_words(buffer._roots))
+        on_routes(self, event, now)
+        unsent.clear()
+
+    def drain_sent(self: SpoutPending[Any]) -> list[Any]:
+        left = dict(self.items())
+        drain(self)
+        return [record for root, record in left.items() if root not in unsent]
+
+    patch.setattr(SpoutTask, "_on_routes", note_unsent)
+    patch.setattr(SpoutPending, "drain", drain_sent)
+
+
+def position_is_committed_past_an_open_message(patch: pytest.MonkeyPatch) -> None:
+    """The committed position is the highest that is done."""
+    done = PositionTracker.done
+
+    def highest(self: PositionTracker[Any], positions: Any) -> None:
+        positions = list(positions)
+        done(self, positions)
+        self.committed = max([*positions, *([] if self.committed is None else [self.committed])], default=None)
+
+    patch.setattr(PositionTracker, "done", highest)
+
+
+def ids_have_16_bits(patch: pytest.MonkeyPatch) -> None:
+    """Ids are so short that an XOR is zero by chance."""
+
+    def short(words: Any) -> list[int]:
+        return [word & 0xFFFF or 1 for word in words]
+
+    def column(self: IdSource, count: int) -> bytes:
+        return array("Q", short(array("Q", self._randbytes(8 * count)))).tobytes()
+
+    def telescoped(self: IdSource, count: int) -> tuple[list[int], bytes]:
+        while True:
+            states = [word & 0xFFFF for word in array("Q", self._randbytes(8 * (count + 1)))]
+            edges = array("Q", [first ^ second for first, second in zip(states, states[1:], strict=False)])
+            if 0 not in edges:
+                return states, edges.tobytes()
+
+    patch.setattr(IdSource, "column", column)
+    patch.setattr(IdSource, "telescoped", telescoped)
+
+
+def suspects_are_not_counted(patch: pytest.MonkeyPatch) -> None:
+    """A message that takes its process down each time is never given up."""
+    suspect = RetryBook.suspect
+    patch.setattr(RetryBook, "suspect", lambda self, message_ids, alone: suspect(self, message_ids, False))
+
+
+PLANTS: dict[Plant, set[int]] = {
+    ack_before_its_emits: {3},
+    ack_wins_over_fail: {1, 2},
+    repeated_init_is_accepted: {3},
+    epoch_is_not_checked: {6, 11},
+    gap_is_ignored: {6},
+    processing_after_a_gap: {6},
+    pending_is_not_failed_at_a_reset: {2},
+    acker_expires_before_the_spout: {2},
+    newer_frame_is_dropped: {10},
+    zombie_adopts_an_epoch: {9},
+    outbox_is_dropped_on_restart: {1, 10},
+    position_is_committed_past_an_open_message: {4},
+    ids_have_16_bits: {3},
+    suspects_are_not_counted: {1, 10},
+}
+"""Each planted fault, and the oracles that may catch it."""

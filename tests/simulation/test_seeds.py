@@ -1,0 +1,132 @@
+"""Whole topologies under seeded faults: 500 seeds, every oracle.
+
+A failing seed replays with `python -m topo.testing.simulation --seed N`, or with `--trace` as well, to see all that happened.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from topo.testing.random_scenarios import draw_scenario
+from topo.testing.scenarios import Run
+
+SEEDS = 500
+CHUNK = 25
+
+ROOT = Path(__file__).parents[2]
+
+_totals: dict[int, dict[str, int]] = {}
+"""What occurred in the runs of each chunk of seeds."""
+
+
+def judged(seed: int) -> Run:
+    run = draw_scenario(seed).run()
+    if run.violations:
+        told = "\n".join(f"  {violation}" for violation in run.violations)
+        pytest.fail(f"{told}\nreplay it with: python -m topo.testing.simulation --seed {seed}", pytrace=False)
+    return run
+
+
+def totals_of(chunk: int) -> dict[str, int]:
+    """Run the seeds of a chunk, once, and return what occurred in them."""
+    if chunk not in _totals:
+        totals: dict[str, int] = {}
+        for seed in range(chunk * CHUNK, (chunk + 1) * CHUNK):
+            run = judged(seed)
+            assert len(run.scenario.parts) >= 3
+            assert run.simulation.history.roots >= 200
+            totals["fault"] = totals.get("fault", 0) + bool(run.simulation.struck)
+            for name, count in run.counts().items():
+                totals[name] = totals.get(name, 0) + count
+        _totals[chunk] = totals
+    return _totals[chunk]
+
+
+@pytest.mark.parametrize("chunk", range(SEEDS // CHUNK))
+def test_every_oracle_holds_whatever_goes_wrong(chunk: int) -> None:
+    assert totals_of(chunk)["fault"] == CHUNK, "a seed without a fault"
+
+
+SOMETIMES = (
+    "ack before init",
+    "fail before init",
+    "late acks",
+    "timed out",
+    "timeout reset",
+    "trees expired",
+    "replayed",
+    "reset",
+    "dead letters",
+    "given up by a spout",
+    "an edge without room",
+    "back-pressure",
+    "frame of a newer epoch left unread",
+    "stale_frames",
+    "stale_tuples",
+    "duplicate_frames",
+    "gaps",
+    "frame of a replaced worker refused",
+    "exit: the routes name another incarnation of this worker",
+    "exit: stopped by the master",
+    "recovery",
+    "another master",
+    "resumed from a position",
+    "suspect",
+    "row: EdgeLost",
+    "row: WorkerLost",
+    "row: Trouble",
+    "row: ValueNotCarried",
+    "row: EmitError",
+    "fault: CRASH",
+    "fault: STOP",
+    "fault: ZOMBIE",
+    "fault: CUT",
+    "fault: REORDER",
+    "fault: REPEAT",
+    "fault: SLOW_LINK",
+    "fault: SLOW_WORKER",
+    "fault: MASTER",
+    "fault: RESTART",
+    "fault: PAUSE",
+    "crash before the turn",
+    "crash after reading",
+    "crash within the turn",
+    "crash before sending",
+    "crash while sending",
+    "crash after the turn",
+    "death of a spout",
+    "death of a bolt",
+    "death of an acker",
+)
+"""What has to occur in some seed, or the seeds do not try what they are for."""
+
+
+@pytest.mark.timeout(900)
+def test_each_situation_of_interest_occurs_in_some_seed() -> None:
+    never = [name for name in SOMETIMES if not any(totals_of(chunk).get(name) for chunk in range(SEEDS // CHUNK))]
+    assert never == []
+
+
+def test_a_seed_gives_the_same_run_again() -> None:
+    first, second, other = draw_scenario(4).run(), draw_scenario(4).run(keeps_trace=True), draw_scenario(5).run()
+    assert first.simulation.trace_hash == second.simulation.trace_hash != other.simulation.trace_hash
+    assert len(second.simulation.trace_lines) > 1000
+
+
+@pytest.mark.parametrize("hash_seed", ["1", "2"])
+def test_a_run_does_not_depend_on_the_order_of_sets(hash_seed: str) -> None:
+    found = subprocess.run(
+        [sys.executable, "-m", "topo.testing.simulation", "--seed", "4"],
+        env={**os.environ, "PYTHONHASHSEED": hash_seed},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    assert f"trace {draw_scenario(4).run().simulation.trace_hash}" in found.stdout

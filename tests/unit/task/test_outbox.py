@@ -1,0 +1,227 @@
+from __future__ import annotations
+
+from typing import Any
+
+from tests.unit.task.harness import CODEC
+from topo.ids import TaskId
+from topo.task.commands import Command, SendFrame
+from topo.task.events import Inbox
+from topo.task.flow_control import UNLIMITED_WINDOW, OutEdge
+from topo.task.outbox import Outbox
+from topo.wire.frames import Anchoring, Columns, Frame, FrameKind, Stamp, open_frame, pack_words, parse, signal_frame
+
+STAMP = Stamp(1, 9, 77)
+
+
+class Box:
+    """An outbox with edges to tasks 2 and 3, and one to a spout's control inbox."""
+
+    def __init__(self, window: int = 2, limit: int = 4, batch_size: int = 4, *, local: bool = False, **limits: int) -> None:
+        self.commands: list[Command] = []
+        self.rejected: list[tuple[int, list[int], str]] = []
+        self.outbox = Outbox(
+            CODEC,
+            self.commands,
+            lambda stream, roots, error: self.rejected.append((stream, list(roots), str(error))),
+            lambda stream: ("value",),
+            batch_size=batch_size,
+            batch_bytes=1 << 16,
+            limit=limit,
+            **{"max_frame": 1 << 24, "max_control_frame": 1 << 20, **limits},
+        )
+        edges = [OutEdge(TaskId(target), window, local=local) for target in (2, 3)]
+        spout = OutEdge(TaskId(4), UNLIMITED_WINDOW, local=False, inbox_is_control=True)
+        self.outbox.open(STAMP, [*edges, spout])
+        self.outbox.at(10.0)
+
+    def put(self, *values: Any, target: int = 2, stream: int = 0, roots: list[int] | None = None) -> None:
+        rows = [(value,) for value in values]
+        words = pack_words(roots or [])
+        columns = Columns(Anchoring.SINGLE if roots else Anchoring.NONE, rows, words, words)
+        self.outbox.put(TaskId(target), stream, columns)
+
+    def take(self) -> list[str]:
+        """What has left since the last time, readable."""
+        lines = []
+        for command in self.commands:
+            assert isinstance(command, SendFrame)
+            frame = parse(command.frame) if isinstance(command.frame, bytes) else command.frame
+            rows = [row[0] for row in frame.decode_rows(CODEC)] if frame.kind is FrameKind.DATA else frame.root_list()
+            lines.append(f"{frame.kind.name} {frame.target}#{frame.number} {rows}")
+        self.commands.clear()
+        for edge in self.outbox.edges.values():
+            edge.validate()
+        return lines
+
+
+def test_a_batch_leaves_when_it_is_full_and_the_rest_waits_for_a_flush() -> None:
+    box = Box()
+    box.put(1, 2, 3)
+    assert box.take() == []
+    box.put(4, 5)
+    assert box.take() == ["DATA 2#0 [1, 2, 3, 4]"]
+    box.outbox.flush()
+    assert box.take() == ["DATA 2#1 [5]"]
+
+
+def test_the_oldest_row_counts_from_the_last_flush() -> None:
+    box = Box()
+    assert box.outbox.oldest is None
+    box.put(1)
+    box.outbox.at(11.0)
+    box.put(2)
+    assert box.outbox.oldest == 10.0
+    box.outbox.flush()
+    assert box.outbox.oldest is None
+    box.put(3)
+    assert box.outbox.oldest == 11.0
+
+
+def test_rows_without_room_gather_and_leave_with_the_confirmation_that_makes_room() -> None:
+    box = Box(window=1)
+    box.put(1)
+    box.outbox.flush()
+    box.put(2)
+    box.outbox.flush()
+    box.put(3)
+    box.outbox.flush()
+    assert box.take() == ["DATA 2#0 [1]"]
+    assert not box.outbox.is_quiet
+    box.outbox.confirm(TaskId(2), 0)
+    assert box.take() == ["DATA 2#1 [2, 3]"]
+
+
+def test_a_confirmation_lets_out_no_rows_that_are_not_due() -> None:
+    box = Box(window=1)
+    box.put(1)
+    box.outbox.flush()
+    box.put(2)
+    box.put(3, target=3)
+    box.take()
+    box.outbox.confirm(TaskId(2), 0)
+    assert box.take() == []
+
+
+def test_full_batches_wait_in_order_for_room() -> None:
+    box = Box(window=1, batch_size=1)
+    box.put(1, 2, 3)
+    assert (box.take(), box.outbox.waiting) == (["DATA 2#0 [1]"], 2)
+    box.outbox.confirm(TaskId(2), 0)
+    assert (box.take(), box.outbox.waiting) == (["DATA 2#1 [2]"], 1)
+    box.outbox.confirm(TaskId(2), 1)
+    assert (box.take(), box.outbox.waiting) == (["DATA 2#2 [3]"], 0)
+
+
+def test_rows_behind_waiting_frames_stay_behind_them() -> None:
+    box = Box(window=1, batch_size=2)
+    box.put(1, 2, 3, 4, 5)
+    box.outbox.flush()
+    box.take()
+    box.outbox.confirm(TaskId(2), 0)
+    assert box.take() == ["DATA 2#1 [3, 4]"]
+    box.outbox.confirm(TaskId(2), 1)
+    assert box.take() == ["DATA 2#2 [5]"]
+
+
+def test_an_outbox_is_full_beyond_its_limit_of_waiting_frames() -> None:
+    box = Box(window=1, limit=2, batch_size=1)
+    box.put(1, 2, 3)
+    assert not box.outbox.is_full
+    box.put(4)
+    assert box.outbox.is_full
+    box.outbox.confirm(TaskId(2), 0)
+    assert not box.outbox.is_full
+
+
+def test_a_signal_goes_behind_the_rows_of_its_edge_and_leaves_other_edges_alone() -> None:
+    box = Box()
+    box.put(1)
+    box.put(2, stream=1)
+    box.put(3, target=3)
+    box.outbox.signal(TaskId(2), lambda stamp, to, number: signal_frame(FrameKind.END, stamp, to, number))
+    assert box.take() == ["DATA 2#0 [1]", "DATA 2#1 [2]"]
+    box.outbox.confirm(TaskId(2), 0)
+    assert box.take() == ["END 2#2 []"]
+
+
+def test_frames_to_an_ackers_spout_go_to_its_control_inbox_and_have_no_window() -> None:
+    box = Box(window=1)
+    for root in range(1, 30):
+        box.outbox.put_ids(FrameKind.ACKED, TaskId(4), pack_words([root]))
+    assert {command.inbox for command in box.commands if isinstance(command, SendFrame)} == {Inbox.CONTROL}
+    assert len(box.take()) == 29
+
+
+def test_ids_that_do_not_fit_a_frame_leave_in_several() -> None:
+    box = Box(window=9, max_frame=57 + 3 * 16)
+    box.outbox.put_ids(FrameKind.ACK, TaskId(2), pack_words([1, 2, 3, 4, 5]), pack_words([6, 7, 8, 9, 10]))
+    assert box.take() == ["ACK 2#0 [1, 2, 3]", "ACK 2#1 [4, 5]"]
+
+
+def test_a_new_epoch_forgets_rows_frames_and_numbers() -> None:
+    box = Box(window=1, batch_size=1)
+    box.put(1, 2, 3)
+    box.take()
+    box.outbox.open(Stamp(2, 9, 77), [OutEdge(TaskId(2), 1, local=False)])
+    assert (box.outbox.waiting, box.outbox.is_quiet, box.outbox.sent) == (0, True, 0)
+    box.outbox.signal(TaskId(2), lambda stamp, to, _: open_frame(stamp, to, 0))  # type: ignore[arg-type]
+    assert box.take() == ["OPEN 2#0 []"]
+
+
+def test_a_starved_edge_of_the_old_epoch_is_not_starved_in_the_new_one() -> None:
+    box = Box(window=1)
+    box.put(1)
+    box.outbox.flush()
+    box.put(2)
+    box.outbox.flush()
+    box.outbox.open(Stamp(2, 9, 77), [OutEdge(TaskId(2), 1, local=False)])
+    assert box.outbox.is_quiet
+
+
+def test_an_outbox_is_quiet_when_all_has_left_and_is_processed() -> None:
+    box = Box()
+    assert box.outbox.is_quiet
+    box.put(1)
+    assert not box.outbox.is_quiet
+    box.outbox.flush()
+    assert not box.outbox.is_quiet
+    box.outbox.confirm(TaskId(2), 0)
+    assert box.outbox.is_quiet
+
+
+def test_rows_that_cannot_be_packed_are_refused_with_their_roots_and_the_others_leave() -> None:
+    box = Box(batch_size=3)
+    box.put("a", {1, 2}, "b", roots=[7, 8, 9])
+    assert box.take() == ["DATA 2#0 ['a', 'b']"]
+    ((stream, roots, why),) = box.rejected
+    assert (stream, roots) == (0, [8])
+    assert why.startswith("field 'value': a value of type set ")
+
+
+def test_a_batch_of_nothing_but_refused_rows_leaves_no_frame_and_no_gap() -> None:
+    box = Box(batch_size=1)
+    box.put({1})
+    box.put("fine")
+    assert box.take() == ["DATA 2#0 ['fine']"]
+
+
+def test_frames_to_a_task_of_the_same_worker_are_handed_over_as_they_are() -> None:
+    box = Box(local=True, batch_size=1)
+    value = object()
+    box.put(value)
+    (command,) = box.commands
+    assert isinstance(command, SendFrame) and isinstance(command.frame, Frame)
+    assert command.frame.rows == [(value,)]
+
+
+def test_the_most_silent_receiver_is_found() -> None:
+    box = Box()
+    assert box.outbox.unconfirmed_since() is None
+    box.put(1, target=3)
+    box.outbox.flush()
+    box.outbox.at(12.0)
+    box.put(1)
+    box.outbox.flush()
+    assert box.outbox.unconfirmed_since() == (3, 10.0)
+    box.outbox.confirm(TaskId(3), 0)
+    assert box.outbox.unconfirmed_since() == (2, 12.0)

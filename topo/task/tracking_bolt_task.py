@@ -1,0 +1,135 @@
+"""Bolts that name their anchors and ack by themselves: they may hold inputs, join them, and decide on them later."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from sys import getrefcount
+
+from topo.api.bolt import Bolt
+from topo.api.tuples import Tuple
+from topo.errors import FrameworkBug, TupleStateError
+from topo.task.base import Ports, TaskSetup
+from topo.task.batch import Batch
+from topo.task.bolt_task import BoltTask
+from topo.task.collectors import BoltCollector, Emitter, TrackedTuple, TupleState
+
+_FORGOTTEN = "execute() has neither acked nor failed its input, and kept no reference to it; it fails after message_timeout"
+_REFERENCES_OF_OURS = 2
+"""What `getrefcount` says of an item of a list that nobody else refers to."""
+
+
+class AnchoringTask(BoltTask):
+    """A bolt whose output names its anchors."""
+
+    def __init__(self, setup: TaskSetup, ports: Ports) -> None:
+        self._collector = BoltCollector(
+            setup.context.component,
+            setup.plan.streams(setup.context.component),
+            self._report,
+        )
+        super().__init__(setup, ports)
+
+    def _emitter(self) -> Emitter:
+        return self._collector
+
+    def _run_untracked(self, call: Callable[[], object], now: float) -> None:
+        mark = self._collector.mark()
+        try:
+            call()
+            self._collector.check_emitted(self._collector.count() - mark.emitted, self.config.max_task_emit)
+        except Exception as error:
+            self._collector.roll_back(mark, None)
+            self._settle(now)
+            self._user_error(error, now)
+            return
+        self._settle(now)
+
+    def _settle(self, now: float) -> None:
+        """Route what was emitted, then fold what was acked."""
+        collector = self._collector
+        for stream, anchors in zip(collector.streams, collector.anchors, strict=True):
+            if stream.rows:
+                stamps = self._stamps(stream, None, [])
+
+                def reject(row: int, error: Exception, anchors: list[tuple[TrackedTuple, ...]] = anchors) -> None:
+                    for anchor in anchors[row]:
+                        if anchor.epoch == self.epoch:
+                            self._fails.update(dict.fromkeys(anchor.roots))
+                    self._record_error(error, now)
+
+                self.counters.emitted += len(stream.rows)
+                self.counters.transferred += self._router.anchored(stream, anchors, self.epoch, stamps, reject)
+        acks, epoch = self._acks, self.epoch
+        for tup in collector.acked:
+            if tup.epoch != epoch:
+                self.counters.stale_tuples += 1
+                continue
+            self.counters.acked += 1
+            for root, edge in zip(tup.roots, tup.edges, strict=True):
+                acks[root] = acks.get(root, 0) ^ edge ^ tup.out
+        for tup in collector.failed:
+            if tup.epoch != epoch:
+                self.counters.stale_tuples += 1
+                continue
+            assert tup.state == TupleState.FAILED
+            self.counters.failed += 1
+            self._fails.update(dict.fromkeys(tup.roots))
+        for tup in collector.touched:
+            if tup.epoch == epoch:
+                self._touches.update(dict.fromkeys(tup.roots))
+        collector.clear()
+
+
+class TrackingBoltTask(AnchoringTask):
+    """A bolt that names its anchors and acks by itself."""
+
+    def __init__(self, setup: TaskSetup, ports: Ports) -> None:
+        if not isinstance(setup.component, Bolt):
+            raise FrameworkBug(f"{setup.component!r} is not a Bolt")
+        self._bolt = setup.component
+        super().__init__(setup, ports)
+
+    @property
+    def _user(self) -> Bolt:
+        return self._bolt
+
+    def _user_prepare(self) -> None:
+        self._bolt.prepare(self.context, self._collector)
+
+    def _edges_are_open(self, now: float) -> None:
+        # What prepare or on_reset has emitted.
+        self._settle(now)
+
+    def _user_tick(self, tup: Tuple) -> None:
+        self._bolt.execute(tup)
+
+    def _user_end(self) -> None:
+        self._bolt.end_of_input()
+
+    def _run(self, batch: Batch, first: int, last: int, now: float) -> None:
+        collector, execute, epoch, origin = self._collector, self._bolt.execute, self.epoch, batch.origin
+        errors: list[Exception] = []
+        undecided: list[TrackedTuple] = []
+        for index, values, stamp in batch.inputs(first, last):
+            tup = TrackedTuple.made(values, origin, stamp, epoch, *batch.ids_at(index))
+            mark = collector.mark()
+            try:
+                execute(tup)
+                collector.check_emitted(collector.count() - mark.emitted, self.config.max_task_emit)
+            except Exception as error:
+                collector.roll_back(mark, tup)
+                errors.append(error)
+            if tup.state == TupleState.OPEN and tup.roots:
+                undecided.append(tup)
+        del tup
+        self._settle(now)
+        self._look_for_forgotten(undecided, now)
+        for raised in errors:
+            self._user_error(raised, now)
+
+    def _look_for_forgotten(self, undecided: list[TrackedTuple], now: float) -> None:
+        """Report inputs that user code holds no longer, so that it can neither ack nor fail them. Empties the list."""
+        while undecided:
+            if getrefcount(undecided[-1]) == _REFERENCES_OF_OURS:
+                self._record_error(TupleStateError(_FORGOTTEN), now)
+            undecided.pop()
