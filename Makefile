@@ -23,7 +23,7 @@ run: ## run the word count, or TOPOLOGY=...; INPUT=path is the text to count
 	@.venv/bin/topo run "$(TOPOLOGY)" $(if $(INPUT),-p path="$(INPUT)") $(ARGS)
 
 test: ## run the tests; ARGS="-k acker -n 2" goes to pytest
-	@$(setup) test
+	@$(setup) test examples
 	@$(python) -m pytest $(ARGS)
 
 check: ## lint, strict types, import directions

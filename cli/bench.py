@@ -16,8 +16,12 @@ if TYPE_CHECKING:
     from topo.launch.cluster import RunningTopology
     from topo_cli.measuring import Counts, Processes
 
-BUILT_IN = {"word-count": "word_count", "pipe": "pipe"}
+BUILT_IN = {"word-count": "word_count", "pipe": "pipe", "windowed-sum": "windowed_sum"}
 """The functions of `topo_cli.workloads` by the names of what they build."""
+_STAGED = ("word-count", "windowed-sum")
+_COUNTED = {"word-count": ("count", "words"), "windowed-sum": ("sum", "events")}
+"""The component whose inputs are what the workload is about, and what they are called."""
+_PACED = ("word-count", "pipe")
 
 LOOK_S = 0.25
 SLACK_S = 3.0
@@ -31,6 +35,7 @@ _SETTINGS = {"ackers": "ackers", "workers": "workers", "batch": "batch_size", "m
     epilog=examples(
         "topo bench word-count --splits 1 --counts 1 --ackers 1",
         "topo bench word-count --splits 3 --counts 3 --workers 2 --json",
+        "topo bench windowed-sum --splits 2 --counts 2",
         "topo bench pipe --rate 1000 --seconds 20",
         "topo bench path/to/topology.py -p path=some/folder --seconds 30",
     )
@@ -39,8 +44,8 @@ _SETTINGS = {"ackers": "ackers", "workers": "workers", "batch": "batch_size", "m
 @click.option("--seconds", type=Duration(), default="10s", show_default=True, help="How long to measure.")
 @click.option("--warm-up", type=Duration(), default="2s", show_default=True, help="How long to run before that.")
 @click.option("--rate", type=click.FloatRange(min=0, min_open=True), help="Messages a second, for latency; else as many as go.")
-@click.option("--splits", type=click.IntRange(min=1), help="Tasks that split, in word-count.")
-@click.option("--counts", type=click.IntRange(min=1), help="Tasks that count, in word-count.")
+@click.option("--splits", type=click.IntRange(min=1), help="Tasks that split, in word-count, or parse, in windowed-sum.")
+@click.option("--counts", type=click.IntRange(min=1), help="Tasks that count, in word-count, or sum, in windowed-sum.")
 @click.option("--ackers", type=click.IntRange(min=0), help="Acker tasks; 0 switches tracking off.")
 @click.option("--workers", type=click.IntRange(min=1), help="Pack the tasks into so many processes.")
 @click.option("--batch", type=click.IntRange(min=1), help="Tuples of a full batch.")
@@ -61,7 +66,7 @@ def command(
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Measure NAME: `word-count`, `pipe`, or any topology.
+    """Measure NAME: `word-count`, `pipe`, `windowed-sum`, or any topology.
 
     Without --rate the spout emits as fast as it is let, and the rates of messages and tuples are measured after a warm-up;
     latency_ms is then the time from emit to ack under full load, from the start and exact to 19 %.
@@ -72,7 +77,9 @@ def command(
 
     CPU seconds are of the measured time and of all processes together; peak memory is that of the largest process.
 
-    word-count ends with a check: the words counted must be ten times the sentences acked, else the exit code is 1.
+    word-count ends with a check: the words counted must be ten times the sentences acked, else the exit code is 1. windowed-sum
+    sums up JSON events by key in windows of ten seconds of event time; what windows and late events add up to must be what was
+    emitted. It has no --rate: an event is acked when its window is over.
     """
     from topo_cli import workloads
     from topo_cli.exits import Failed
@@ -84,14 +91,16 @@ def command(
     chosen = {**dict(settings), **chosen}
     arguments: dict[str, Any] = dict(parameters)
     tasks = {option: number for option, number in (("splits", splits), ("counts", counts)) if number is not None}
-    if tasks and name != "word-count":
-        raise click.UsageError(f"--{next(iter(tasks))} is for word-count alone")
-    if rate and name not in BUILT_IN:
-        raise click.UsageError("--rate is for the built-in workloads alone: only they know when a message was due")
+    if tasks and name not in _STAGED:
+        raise click.UsageError(f"--{next(iter(tasks))} is for {' and '.join(_STAGED)} alone")
+    if rate and name not in _PACED:
+        raise click.UsageError(f"--rate is for {' and '.join(_PACED)} alone: only they know when a message was due")
     reference = name
     if name in BUILT_IN:
         reference = f"{Path(workloads.__file__).absolute()}:{BUILT_IN[name]}"
-        arguments |= tasks | {"seconds": warm_up + seconds + SLACK_S, "rate": rate or 0.0}
+        arguments |= tasks | {"seconds": warm_up + seconds + SLACK_S}
+        if name in _PACED:
+            arguments["rate"] = rate or 0.0
     with TemporaryDirectory(prefix="topo-bench-", ignore_cleanup_errors=True) as scratch:
         samples = Path(scratch, "samples")
         samples.mkdir()
@@ -137,6 +146,8 @@ def _measure(
             problem = "" if outcome.exit_code == 0 else f"{name} ended badly: {outcome.reason}"
     if name == "word-count":
         problem = problem or _miscount(last)
+    if name == "windowed-sum":
+        problem = problem or _wrong_sum(last)
     until = since + seconds + HEARTBEAT_S
     return _figures(name, last, measured, processes, since, until), problem
 
@@ -184,11 +195,10 @@ def _figures(
         "acked_per_second": round(acked.per_second, 1),
         "tuples_per_second": round(executed.per_second, 1),
     }
-    if name == "word-count":
-        words = counts.growth(
-            [task["task"] for task in status["tasks"] if task["component"] == "count"], "executed", since, until
-        )
-        result["words_per_second"] = round(words.per_second, 1)
+    if name in _COUNTED:
+        component, what = _COUNTED[name]
+        tasks = [task["task"] for task in status["tasks"] if task["component"] == component]
+        result[f"{what}_per_second"] = round(counts.growth(tasks, "executed", since, until).per_second, 1)
     return result | {
         "latency_ms": {rank: _rounded(latency.get(rank)) for rank in ("p50", "p99", "p999")},
         "cpu_seconds": round(cpu_share * measured_s, 2),
@@ -228,6 +238,15 @@ def _miscount(status: Mapping[str, Any]) -> str:
     return f"{words:,} words were counted, but {acked:,} sentences of {WORDS_PER_SENTENCE} words were acked"
 
 
+def _wrong_sum(status: Mapping[str, Any]) -> str:
+    """Return what is wrong with the sums of windows and late events; "" when they are right, or when failed events came again."""
+    sums = {row["component"]: row["user"]["counters"].get("sum", 0) for row in status["components"]}
+    found = sums["sink"] + sums["late"]
+    if found == sums["spout"] or status["totals"]["failed"] + status["totals"]["timed_out"]:
+        return ""
+    return f"windows and late events add up to {found:,}, but {sums['spout']:,} was emitted"
+
+
 def _open_loop_latencies(folder: Path, warm_up_s: float) -> dict[str, Any]:
     """Return the latencies that the spout and the last bolt have left."""
     from topo_cli.measuring import percentiles
@@ -252,6 +271,8 @@ def _print(result: Mapping[str, Any]) -> None:
     click.echo(f"  tuples executed      {count(result['tuples_per_second'])}/s")
     if "words_per_second" in result:
         click.echo(f"  words counted        {count(result['words_per_second'])}/s")
+    if "events_per_second" in result:
+        click.echo(f"  events summed        {count(result['events_per_second'])}/s")
     is_open = "ack_latency_ms" in result
     click.echo(f"  {'due to last bolt' if is_open else 'emit to ack':<20} {_ranks(result['latency_ms'])}")
     if is_open:

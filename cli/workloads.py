@@ -6,17 +6,38 @@ was due, so that a stall shows in every message it held up.
 
 from __future__ import annotations
 
+import json
 import random
 from array import array
 from pathlib import Path
 from time import monotonic, monotonic_ns
 from typing import Any
 
-from topo import BasicBolt, BasicCollector, Spout, SpoutCollector, TaskContext, Topology, TopologyBuilder, Tuple
+from topo import (
+    BasicBolt,
+    BasicCollector,
+    Spout,
+    SpoutCollector,
+    TaskContext,
+    Topology,
+    TopologyBuilder,
+    Tuple,
+    WatermarkStrategy,
+    WindowBolt,
+    aggregates,
+    windows,
+)
 
 WORDS_PER_SENTENCE = 10
 _VOCABULARY = 50_000
 _SENTENCES = 2_000
+_EVENTS = 50_000
+_KEYS = 10_000
+_EVENTS_PER_MS = 10
+_DISORDER_MS = 5_000
+_FIRST_EVENT_MS = 1_700_000_000_000
+_WINDOWED_PENDING = 400_000
+"""Events are acked when their window is over: so many have to fit between the first event of a window and its watermark."""
 _CLOCK_EVERY = 256
 """Messages between two looks at the clock."""
 _LEAD_NS = 50_000_000
@@ -275,4 +296,76 @@ def pipe(seconds: float = 0.0, rate: float = 0.0, samples: str = "") -> Topology
         builder.set_spout("spout", Numbers(seconds))
         builder.set_bolt("identity", Identity("number")).shuffle_grouping("spout")
         builder.set_bolt("sink", Sink()).shuffle_grouping("identity")
+    return builder.build()
+
+
+def events() -> list[tuple[str, int, str, int]]:
+    """Return what events are made of, the same each time: text up to the timestamp, lateness in ms, text after it, value."""
+    random_below = random.Random(1).randrange
+    drawn = [(random_below(_KEYS), random_below(_DISORDER_MS), random_below(100)) for _ in range(_EVENTS)]
+    return [(f'{{"key": "k{key}", "ts": ', late, f', "value": {value}}}', value) for key, late, value in drawn]
+
+
+class Events(ClosedLoop):
+    """JSON events whose time goes on by a millisecond every ten of them, each up to five seconds late."""
+
+    outputs = ("event",)
+
+    def open(self, context: TaskContext, collector: SpoutCollector) -> None:
+        super().open(context, collector)
+        self.events = events()
+        self.sum = context.metrics.counter("sum")
+
+    def row(self, number: int) -> tuple[Any, ...]:
+        begin, late, end, _ = self.events[number % _EVENTS]
+        return (f"{begin}{_FIRST_EVENT_MS + number // _EVENTS_PER_MS - late}{end}",)
+
+    def close(self) -> None:
+        rounds, rest = divmod(self.number, _EVENTS)
+        self.sum.add(rounds * sum(event[3] for event in self.events) + sum(event[3] for event in self.events[:rest]))
+
+
+class Parse(BasicBolt):
+    outputs = ("key", "ts", "value")
+
+    def execute(self, tup: Tuple, collector: BasicCollector, loads: Any = json.loads) -> None:
+        event = loads(tup.values[0])
+        collector.emit((event["key"], event["ts"], event["value"]))
+
+
+class Total(BasicBolt):
+    """Adds up; its metric `sum` says at the end what, and `results` of how many windows."""
+
+    def prepare(self, context: TaskContext) -> None:
+        self.results = self.sum = 0
+        self.metrics = context.metrics
+
+    def execute(self, tup: Tuple, collector: BasicCollector) -> None:
+        self.results += 1
+        self.sum += tup.values[-1]
+
+    def cleanup(self) -> None:
+        self.metrics.counter("results").add(self.results)
+        self.metrics.counter("sum").add(self.sum)
+
+
+def windowed_sum(splits: int = 1, counts: int = 1, seconds: float = 0.0) -> Topology:
+    """Sum up events by key in windows of ten seconds of event time: spout, parse, sum, sink; and a sink for what is late.
+
+    Args:
+        splits: tasks that parse.
+        counts: tasks that keep windows.
+        seconds: how long the spout emits; 0: for ever.
+    """
+    builder = TopologyBuilder("windowed-sum")
+    builder.config(max_spout_pending=_WINDOWED_PENDING)
+    builder.set_spout("spout", Events(seconds))
+    watermarks = WatermarkStrategy.bounded_out_of_orderness(f"{_DISORDER_MS}ms", timestamp="ts")
+    builder.set_bolt("parse", Parse(), splits, watermarks=watermarks).shuffle_grouping("spout")
+    window = WindowBolt(
+        key="key", window=windows.TumblingEventTimeWindows.of("10s"), aggregate=aggregates.Sum("value"), late_stream="late"
+    )
+    builder.set_bolt("sum", window, counts).fields_grouping("parse", "key")
+    builder.set_bolt("sink", Total()).shuffle_grouping("sum")
+    builder.set_bolt("late", Total()).shuffle_grouping("sum", stream="late")
     return builder.build()

@@ -7,14 +7,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from topo.api import aggregates, windows
+from topo.api.async_io import AsyncMode, AsyncTimeout, ExponentialBackoffRetry, FixedDelayRetry
 from topo.api.bolt import BasicBolt, BasicCollector, Bolt, Collector
 from topo.api.context import TaskContext
 from topo.api.groupings import CustomGrouping
 from topo.api.metrics import Counter, Gauge, Histogram, Metrics
+from topo.api.operator_bolts import AsyncBolt, ProcessBolt, ProcessCollector, ProcessContext, WindowBolt
 from topo.api.spout import BlockingSpout, RetryingSpout, Spout, SpoutCollector
 from topo.api.streams import direct
 from topo.api.topology import BoltDeclarer, Topology, TopologyBuilder
 from topo.api.tuples import Tuple
+from topo.api.watermarks import WatermarkGenerator, WatermarkStrategy
 from topo.config import TopologyConfig
 from topo.errors import (
     ConfigError,
@@ -45,6 +49,9 @@ _LAZY = {
 }
 
 __all__ = [
+    "AsyncBolt",
+    "AsyncMode",
+    "AsyncTimeout",
     "BasicBolt",
     "BasicCollector",
     "BlockingSpout",
@@ -56,6 +63,8 @@ __all__ = [
     "CustomGrouping",
     "EmitError",
     "EnvironmentFault",
+    "ExponentialBackoffRetry",
+    "FixedDelayRetry",
     "FrameworkBug",
     "Gauge",
     "Histogram",
@@ -65,6 +74,9 @@ __all__ = [
     "NotFound",
     "PeerError",
     "PrintBolt",
+    "ProcessBolt",
+    "ProcessCollector",
+    "ProcessContext",
     "RetryingSpout",
     "Spout",
     "SpoutCollector",
@@ -79,8 +91,13 @@ __all__ = [
     "TupleStateError",
     "UserError",
     "ValueNotCarried",
+    "WatermarkGenerator",
+    "WatermarkStrategy",
+    "WindowBolt",
     "__version__",
+    "aggregates",
     "direct",
+    "windows",
 ]
 
 

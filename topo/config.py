@@ -131,6 +131,9 @@ class TopologyConfig:
     tick_interval_s: float | None = _setting(
         "duration", None, "How often a bolt gets a tick tuple.", optional=True, per_component=True
     )
+    watermark_interval_s: float = _setting(
+        "duration", 0.2, "How often a watermark strategy is asked for a watermark.", per_component=True
+    )
     max_task_emit: int = _setting(
         "count", 1_000_000, "Tuples that one call of `execute` or `next_tuple` may emit.", per_component=True, least=1
     )

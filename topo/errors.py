@@ -44,6 +44,14 @@ class ValueNotCarried(UserError):
     """A value of a tuple cannot be put on the wire; names component, stream, field and type."""
 
 
+class BlockingCall(UserError):
+    """An asynchronous call blocks the event loop that it shares with others; its traceback shows where."""
+
+
+class SpoutStalled(UserError):
+    """A spout may emit nothing more before windows are over that wait for what it would emit."""
+
+
 class PeerError(TopoError):
     """Another process sent what it should not have."""
 

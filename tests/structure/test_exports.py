@@ -10,6 +10,9 @@ import pytest
 import topo
 
 PUBLIC = [
+    "AsyncBolt",
+    "AsyncMode",
+    "AsyncTimeout",
     "BasicBolt",
     "BasicCollector",
     "BlockingSpout",
@@ -21,6 +24,8 @@ PUBLIC = [
     "CustomGrouping",
     "EmitError",
     "EnvironmentFault",
+    "ExponentialBackoffRetry",
+    "FixedDelayRetry",
     "FrameworkBug",
     "Gauge",
     "Histogram",
@@ -30,6 +35,9 @@ PUBLIC = [
     "NotFound",
     "PeerError",
     "PrintBolt",
+    "ProcessBolt",
+    "ProcessCollector",
+    "ProcessContext",
     "RetryingSpout",
     "Spout",
     "SpoutCollector",
@@ -44,8 +52,13 @@ PUBLIC = [
     "TupleStateError",
     "UserError",
     "ValueNotCarried",
+    "WatermarkGenerator",
+    "WatermarkStrategy",
+    "WindowBolt",
     "__version__",
+    "aggregates",
     "direct",
+    "windows",
 ]
 
 HEAVY = {"zmq", "msgspec", "msgpack", "click", "rich", "psutil", "asyncio", "multiprocessing", "pyspark"}

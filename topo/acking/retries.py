@@ -16,6 +16,10 @@ had nothing but this message in hand. A reset by itself is no attempt. Which of 
 be known, so they become suspects and are tried one after the other, those never tried first: the innocent get through before
 the guilty one strikes again. A trial that ends in a failure or an ack clears the message of suspicion, not of its kills.
 
+Where a verdict may be long in coming, because windows hold messages to their end, a suspect cannot be tried to its verdict. There
+(`trial_s`) a trial is over when the process has outlived it by that time, and a message is tried only once it has been in
+hand at two deaths: what was in hand at the first is emitted again like the rest, for killers from outside seldom meet it twice.
+
 A message that waits does not hold back others, with one exception: while there is a suspect (`holds_back`), the task emits
 only what `due` returns.
 
@@ -86,12 +90,13 @@ class RetryBook(Generic[K, M]):
     Args:
         attempts: how many failures, or kills, make a dead letter; at least 1.
         backoff: the wait between a failure and the next emission.
+        trial_s: how long a trial takes at most, in seconds; None: until its verdict.
 
     Raises:
         ValueError: fewer than one attempt.
     """
 
-    def __init__(self, attempts: int = 3, backoff: Backoff | None = None) -> None:
+    def __init__(self, attempts: int = 3, backoff: Backoff | None = None, trial_s: float | None = None) -> None:
         if attempts < 1:
             raise ValueError(f"a message needs at least 1 attempt, not {attempts}")
         self._attempts = attempts
@@ -107,6 +112,8 @@ class RetryBook(Generic[K, M]):
         self._ready: deque[K] = deque()
         self._suspects: dict[K, None] = {}
         self._on_trial: K | None = None
+        self._trial_s = trial_s
+        self._trial_ends = 0.0
         self._dead: set[K] = set()
         self._retries = self._dead_letters = 0
 
@@ -195,8 +202,11 @@ class RetryBook(Generic[K, M]):
         self._unqueue(message_ids)
         given_up: list[DeadLetter[K, M]] = []
         for message_id in message_ids:
+            is_known = message_id in self._kills
             kills = self._kills[message_id] = self._kills.get(message_id, 0) + alone
-            if kills < self._attempts:
+            if self._trial_s is not None and not is_known and not alone:
+                self._ready.append(message_id)
+            elif kills < self._attempts:
                 self._suspects[message_id] = None
             else:
                 given_up.append(self._condemn(message_id, kills))
@@ -213,6 +223,15 @@ class RetryBook(Generic[K, M]):
         return self._give_up(message_id, f"ended the process that worked on it, alone, {times}", kills)
 
     @property
+    def is_waiting(self) -> bool:
+        """Whether `waiting` would return anything."""
+        return bool(self._delayed or self._ready or self._suspects)
+
+    def waiting(self) -> list[M]:
+        """Return the messages that have to be emitted again and have not been yet."""
+        return [self._messages[message_id] for message_id in (*self._delayed, *self._ready, *self._suspects)]
+
+    @property
     def holds_back(self) -> bool:
         """Whether suspects have to be tried: the task then emits nothing but what `due` returns."""
         return bool(self._suspects) or self._on_trial is not None
@@ -225,9 +244,12 @@ class RetryBook(Generic[K, M]):
             in_flight: how many messages of this task are pending.
             limit: at most so many; the rest stays due.
         """
+        if self._on_trial is not None and self._trial_s is not None and now >= self._trial_ends:
+            self._on_trial = None
         if self.holds_back:
-            if in_flight or self._on_trial is not None or limit == 0:
+            if self._on_trial is not None or (in_flight and self._trial_s is None) or limit == 0:
                 return []
+            self._trial_ends = now + (self._trial_s or 0.0)
             message_id = min(self._suspects, key=self._kills.__getitem__)
             del self._suspects[message_id]
             self._on_trial = message_id
@@ -247,6 +269,8 @@ class RetryBook(Generic[K, M]):
     def next_deadline(self, now: float, in_flight: int) -> float | None:
         """When `due` will next return something, in monotonic seconds; None if not before a report or an emission."""
         if self.holds_back:
+            if self._trial_s is not None:
+                return now if self._on_trial is None else self._trial_ends
             return now if self._on_trial is None and not in_flight else None
         return now if self._ready else self._next_retry()
 

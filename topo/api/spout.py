@@ -48,6 +48,15 @@ class SpoutCollector(Protocol):
         Ids of the tasks come from `context.tasks_of(component)`.
         """
 
+    def emit_watermark(self, timestamp: int) -> None:
+        """Promise that no tuple with a timestamp <= `timestamp` (milliseconds) follows, replays of failed messages aside.
+
+        Lower than one before: nothing happens. Not needed with a `WatermarkStrategy`.
+        """
+
+    def mark_idle(self) -> None:
+        """Say that nobody is to wait for watermarks from here until the next tuple or watermark."""
+
     def end_of_input(self) -> None:
         """Say that the source has no more. `next_tuple` is not called again; failed messages are still replayed.
 

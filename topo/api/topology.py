@@ -22,8 +22,10 @@ from topo.api.groupings import (
     PartialKey,
     Shuffle,
 )
+from topo.api.operator_bolts import OperatorBolt, bind_inputs
 from topo.api.spout import Spout
 from topo.api.streams import DEFAULT_STREAM, declared_streams
+from topo.api.watermarks import WatermarkStrategy
 from topo.config import TopologyConfig
 from topo.errors import TopologyError
 
@@ -60,6 +62,7 @@ class ComponentSpec:
         kwargs: keyword arguments of the class.
         settings: its own settings by public name, as it wants them or as they were given.
         inputs: what a bolt reads.
+        watermarks: how event time is made for what it emits; None where it says so itself, or passes on its inputs'.
     """
 
     id: str
@@ -70,6 +73,7 @@ class ComponentSpec:
     kwargs: Mapping[str, Any] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
     inputs: tuple[Input, ...] = ()
+    watermarks: WatermarkStrategy | None = None
 
     @property
     def type(self) -> type[Component]:
@@ -223,6 +227,7 @@ class TopologyBuilder:
         *,
         args: Sequence[Any] = (),
         kwargs: Mapping[str, Any] | None = None,
+        watermarks: WatermarkStrategy | None = None,
         **settings: Any,
     ) -> None:
         """Add a spout.
@@ -233,25 +238,27 @@ class TopologyBuilder:
             parallelism: how many tasks it has, each in a process of its own unless the setting `workers` packs them.
             args: positional arguments of the class.
             kwargs: keyword arguments of the class.
+            watermarks: how event time is made for what it emits.
             settings: settings for this component alone, such as `max_spout_pending=100`.
         """
-        self._add(ComponentKind.SPOUT, id, component, parallelism, args, kwargs, settings)
+        self._add(ComponentKind.SPOUT, id, component, parallelism, args, kwargs, settings, watermarks)
 
     def set_bolt(
         self,
         id: str,
-        component: Bolt | BasicBolt | type[Bolt] | type[BasicBolt],
+        component: Bolt | BasicBolt | OperatorBolt | type[Bolt] | type[BasicBolt] | type[OperatorBolt],
         parallelism: int = 1,
         *,
         args: Sequence[Any] = (),
         kwargs: Mapping[str, Any] | None = None,
+        watermarks: WatermarkStrategy | None = None,
         **settings: Any,
     ) -> BoltDeclarer:
         """Add a bolt, and say with the result what it reads: `set_bolt("count", Count()).fields_grouping("split", "word")`.
 
         The arguments are those of `set_spout`; a setting that bolts often have is `tick_interval="1s"`.
         """
-        return self._add(ComponentKind.BOLT, id, component, parallelism, args, kwargs, settings)
+        return self._add(ComponentKind.BOLT, id, component, parallelism, args, kwargs, settings, watermarks)
 
     def _add(
         self,
@@ -262,12 +269,14 @@ class TopologyBuilder:
         args: Sequence[Any],
         kwargs: Mapping[str, Any] | None,
         settings: Mapping[str, Any],
+        watermarks: WatermarkStrategy | None,
     ) -> BoltDeclarer:
         declarer = BoltDeclarer()
         # What is given may be no component at all; `build` says so.
         wanted = component.component_settings if hasattr(component, "component_settings") else {}
         settings = {**wanted, **settings}
-        spec = ComponentSpec(component_id, kind, component, parallelism, tuple(args), dict(kwargs or {}), settings)
+        given = (tuple(args), dict(kwargs or {}), settings)
+        spec = ComponentSpec(component_id, kind, component, parallelism, *given, watermarks=watermarks)
         self._declared.append((spec, declarer))
         return declarer
 
@@ -282,6 +291,7 @@ class TopologyBuilder:
 
         config, problems = TopologyConfig().changed(self._settings)
         components = tuple(replace(spec, inputs=declarer.inputs) for spec, declarer in self._declared)
+        bind_inputs({spec.id: spec.component for spec in components}, {spec.id: spec.inputs for spec in components})
         topology = Topology(self.name, components, config, tuple(self._carried_types))
         problems = [f"settings of the topology: {problem}" for problem in problems] + problems_of(topology)
         if problems:

@@ -54,15 +54,17 @@ class Figures(msgspec.Struct, frozen=True):
         )
 
     def beside(self, other: Figures) -> Figures:
-        """Return the figures of two tasks together; levels and gauges add up, too."""
+        """Return the figures of two tasks together; levels and gauges add up, too, but for those of event time."""
         metrics = self.user.metrics
         joined = self.after(other)
         gauges = _added(metrics.gauges, other.user.metrics.gauges)
         user = MetricsSnapshot(joined.user.metrics.counters, gauges, joined.user.metrics.histograms)
-        return Figures(joined.counters, _added(self.levels, other.levels), joined.latencies, UserFigures(user))
+        return Figures(joined.counters, _levels(other.levels, self.levels), joined.latencies, UserFigures(user))
 
 
 _NONE = Figures()
+EVENT_TIME = ("watermark_ms", "watermark_lag_s", "held_back_by")
+"""Levels of event time: the watermark, how far it is behind the clock, and the task that its next step waits for."""
 
 
 @dataclass(slots=True)
@@ -140,6 +142,19 @@ class TopologyStatistics:
 
 def _added(first: Mapping[str, N], second: Mapping[str, N]) -> dict[str, N]:
     return {name: second[name] if name not in first else first[name] + second.get(name, 0) for name in {**first, **second}}
+
+
+def _levels(first: Mapping[str, float], second: Mapping[str, float]) -> dict[str, float]:
+    """Levels add up; event time is that of the task that is behind."""
+    joined = _added(first, second)
+    both = [levels for levels in (first, second) if EVENT_TIME[0] in levels]
+    if both:
+        behind = min(both, key=lambda levels: levels[EVENT_TIME[0]])
+        for name in EVENT_TIME:
+            joined.pop(name, None)
+            if name in behind:
+                joined[name] = behind[name]
+    return joined
 
 
 def _merged(first: Mapping[str, HistogramSnapshot], second: Mapping[str, HistogramSnapshot]) -> dict[str, HistogramSnapshot]:

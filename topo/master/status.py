@@ -6,7 +6,7 @@ Shares and rates are those of the last seconds. `busy`, `backpressured` and `idl
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,7 @@ from topo.master.ending import Stage
 from topo.master.epochs import EpochState
 from topo.master.membership import Slot, SlotState
 from topo.master.outcome import OutcomeKind
-from topo.master.statistics import Figures
+from topo.master.statistics import EVENT_TIME, Figures
 
 if TYPE_CHECKING:
     from topo.master.master import TopologyMaster
@@ -161,7 +161,8 @@ def _figures(master: TopologyMaster, tasks: Iterable[TaskId]) -> dict[str, Any]:
     blocked = min(_mean(master.figures.rate(task, "blocked_s") for task in tasks), 1.0 - min(busy, 1.0))
     return {
         "counters": dict(figures.counters),
-        "levels": dict(figures.levels),
+        "levels": {name: value for name, value in figures.levels.items() if name not in EVENT_TIME},
+        "event_time": _event_time(master, figures.levels),
         "latencies_s": {name: _latency(histogram) for name, histogram in figures.latencies.items()},
         **rates,
         "busy": min(busy, 1.0),
@@ -178,6 +179,20 @@ def _capacity(master: TopologyMaster, task: TaskId, figures: Figures) -> float:
     if execute is None or not execute.count:
         return master.figures.rate(task, "busy_s")
     return master.figures.rate(task, "executed") * execute.total / execute.count
+
+
+def _event_time(master: TopologyMaster, levels: Mapping[str, float]) -> dict[str, Any] | None:
+    """Return how far event time has come in the task that is behind, and whom it waits for; None without event time."""
+    watermark_name, lag_name, by_name = EVENT_TIME
+    if watermark_name not in levels:
+        return None
+    by = None
+    if by_name in levels:
+        task = master.plan.task(TaskId(int(levels[by_name])))
+        by = f"{task.component}[{task.index}]"
+    # Without a lag there has been no watermark yet.
+    watermark = int(levels[watermark_name]) if lag_name in levels else None
+    return {"watermark_ms": watermark, "lag_s": levels.get(lag_name), "held_back_by": by}
 
 
 def _user(figures: Figures) -> dict[str, Any]:

@@ -145,7 +145,11 @@ class _Call:
     def _on_completion(self, results: Sequence[Any], error: BaseException | None) -> None:
         if self.entry.is_done or self._operator.is_closed:
             return
-        if not self._timed_out and self._operator.wants_retry(self._attempt, results, error):
+        try:
+            wants_retry = not self._timed_out and self._operator.wants_retry(self._attempt, results, error)
+        except Exception as raised:
+            wants_retry, error = False, raised
+        if wants_retry:
             clock = self._operator.context.clock
             self._handle = ResultHandle(self)
             self._backoff = clock.register(clock.now_ms() + self._operator.backoff_ms(self._attempt), self._on_backoff)

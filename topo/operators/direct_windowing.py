@@ -85,14 +85,16 @@ class DirectWindowOperator(WindowOperator):
         self._open.clear()
         self._open_windows.clear()
         last = namespace.end - 1
-        if timestamp == last:
-            if self._result_of is None:
-                self._fire(key, namespace, namespace)
-            else:
-                self._emit(key, namespace, last)
-        if timestamp == min(last + self._lateness_ms, MAX_TIMESTAMP):
-            self._clear_contents(key, namespace)
-            self._function.clear(key, namespace)
+        try:
+            if timestamp == last:
+                if self._result_of is None:
+                    self._fire(key, namespace, namespace)
+                else:
+                    self._emit(key, namespace, last)
+        finally:
+            if timestamp == min(last + self._lateness_ms, MAX_TIMESTAMP):
+                self._clear_contents(key, namespace)
+                self._function.clear(key, namespace)
 
     def _emit(self, key: Any, window: Any, last: int) -> None:
         handle = self._accumulated.handle

@@ -225,12 +225,15 @@ class TimerService:
         # Forget the armed timer first: a callback that registers a new head then arms one for it.
         self._armed = None
         take, keys, on_processing_time = self._processing.take, self._keys, self._handler.on_processing_time
-        while (timer := take(timestamp)) is not None:
-            due, keys.key, namespace = timer
-            on_processing_time(keys.key, namespace, due)
-        head = self._processing.head
-        if head is not None and self._armed is None:
-            self._arm(head)
+        try:
+            while (timer := take(timestamp)) is not None:
+                due, keys.key, namespace = timer
+                on_processing_time(keys.key, namespace, due)
+        finally:
+            # After a callback that has raised, too: the other timers are still wanted.
+            head = self._processing.head
+            if head is not None and self._armed is None:
+                self._arm(head)
 
     def _arm(self, timestamp: int) -> None:
         if self._armed is not None:

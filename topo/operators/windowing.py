@@ -230,10 +230,13 @@ class WindowOperator(KeyedOperator):
         if namespace is None:
             return
         self._trigger_context.window = window
-        self._act(callback(timestamp, window, self._trigger_context), key, window, namespace)
-        if is_event_time is self.assigner.is_event_time and timestamp == self.cleanup_time(window):
-            self._clear_all(key, window, namespace, merging)
-        self._store_merging(merging)
+        try:
+            self._act(callback(timestamp, window, self._trigger_context), key, window, namespace)
+        finally:
+            # The moment of the clean-up does not come again, not even for a window whose function has raised.
+            if is_event_time is self.assigner.is_event_time and timestamp == self.cleanup_time(window):
+                self._clear_all(key, window, namespace, merging)
+            self._store_merging(merging)
 
     def _act(self, result: TriggerResult, key: Any, window: Any, namespace: Any) -> None:
         if result in _FIRES:

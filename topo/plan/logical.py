@@ -8,6 +8,7 @@ from typing import Any
 from msgspec import Struct
 
 from topo.api.groupings import Custom, Fields, GroupingKind, PartialKey
+from topo.api.operator_bolts import WindowBolt
 from topo.api.streams import StreamDeclaration, declared_streams
 from topo.api.topology import ComponentKind, ComponentSpec, Topology
 from topo.config import TopologyConfig
@@ -25,6 +26,7 @@ class Component(Struct, frozen=True, kw_only=True):
         max_parallelism: how many key groups its keys fall into.
         streams: what it emits; frames name a stream by its index here.
         settings: its own settings, read and by public name.
+        originates: whether it draws roots of its own and is told their fate, as spouts are: a window bolt for its firings.
     """
 
     id: str
@@ -34,6 +36,7 @@ class Component(Struct, frozen=True, kw_only=True):
     max_parallelism: int
     streams: tuple[StreamDeclaration, ...] = ()
     settings: dict[str, Any] = {}
+    originates: bool = False
 
 
 class Subscription(Struct, frozen=True, kw_only=True):
@@ -105,6 +108,7 @@ def _component(spec: ComponentSpec, config: TopologyConfig) -> Component:
         max_parallelism=own.max_parallelism or default_max_parallelism(spec.parallelism),
         streams=declared_streams(spec.component.outputs),
         settings={name: read[name] for name in spec.settings},
+        originates=spec.kind is ComponentKind.SPOUT or issubclass(spec.type, WindowBolt),
     )
 
 

@@ -94,6 +94,11 @@ class PhysicalPlan(Struct, frozen=True, kw_only=True, dict=True):
         """Ids of all spout tasks."""
         return tuple(task.id for task in self.tasks if self._components[task.component].kind is ComponentKind.SPOUT)
 
+    @property
+    def origins(self) -> tuple[TaskId, ...]:
+        """Ids of the tasks that draw roots and are told their fate by the ackers: all spouts, and window bolts."""
+        return tuple(task.id for task in self.tasks if self._components[task.component].originates)
+
     def subscriptions_on(self, component_id: str, stream: str | None = None) -> tuple[Subscription, ...]:
         """Return who reads a component, or one of its streams."""
         return tuple(s for s in self.subscriptions if s.source == component_id and stream in (None, s.stream))

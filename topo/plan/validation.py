@@ -13,6 +13,7 @@ from typing import Any
 from topo.api.bolt import BasicBolt, Bolt
 from topo.api.component import Component
 from topo.api.groupings import Custom, CustomGrouping, Direct, Fields, PartialKey
+from topo.api.operator_bolts import OperatorBolt
 from topo.api.spout import BlockingSpout, RetryingSpout, Spout
 from topo.api.streams import RESERVED_PREFIX, StreamDeclaration, declared_streams
 from topo.api.topology import ComponentKind, ComponentSpec, Input, Topology
@@ -20,13 +21,14 @@ from topo.config import MAX_PARALLELISM_LIMIT, TopologyConfig
 from topo.errors import ConfigError, TopologyError
 from topo.keys import default_max_parallelism
 from topo.plan.logical import find_cycle
+from topo.plan.operator_validation import operator_problems
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,63}")
 _NAME_RULE = "1 to 63 letters, digits, '-' and '_'"
 _TYPE_CODES = range(32, 128)
 _BASES: dict[ComponentKind, tuple[type[Component], ...]] = {
     ComponentKind.SPOUT: (Spout,),
-    ComponentKind.BOLT: (Bolt, BasicBolt),
+    ComponentKind.BOLT: (Bolt, BasicBolt, OperatorBolt),
 }
 
 
@@ -63,6 +65,7 @@ def problems_of(topology: Topology, config: TopologyConfig | None = None) -> lis
         found.append(f"topology {topology.name!r} has no spout, so nothing would ever happen; add one with set_spout(...)")
     for spec in specs:
         found += _inputs(spec, streams)
+    found += operator_problems(specs, streams, config)
     found += _carried_types(topology)
     return found + _cycle(specs)
 

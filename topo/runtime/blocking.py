@@ -50,6 +50,14 @@ class _ThreadCollector:
         """Emit one tuple of a direct stream."""
         self._put(lambda collector: collector.emit_direct(task, values, message_id, stream, timestamp))
 
+    def emit_watermark(self, timestamp: int) -> None:
+        """Promise that no tuple with a timestamp <= `timestamp` follows."""
+        self._put(lambda collector: collector.emit_watermark(timestamp))
+
+    def mark_idle(self) -> None:
+        """Say that nobody is to wait for watermarks from here."""
+        self._put(lambda collector: collector.mark_idle())
+
     def end_of_input(self) -> None:
         """Say that the source has no more."""
         self._put(lambda collector: collector.end_of_input())

@@ -57,8 +57,8 @@ class Connections:
             data = plan.downstream_tasks(task)
             control_of = [*plan.upstream_tasks(task)]
             if task in plan.ackers:
-                control_of += plan.spouts
-            elif task in plan.spouts:
+                control_of += plan.origins
+            elif task in plan.origins:
                 control_of += plan.ackers
             self._wanted.update((target, Inbox.DATA) for target in data if target not in tasks)
             self._wanted.update((target, Inbox.CONTROL) for target in control_of if target not in tasks)

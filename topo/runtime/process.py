@@ -25,6 +25,7 @@ from topo.errors import TopoError
 from topo.ids import IdSource, TaskId
 from topo.observability.logs import TaskLog, start_logging
 from topo.plan.physical import PhysicalPlan, physical_plan
+from topo.runtime.async_runner import AsyncRunner
 from topo.runtime.blocking import BlockingSpoutRunner
 from topo.runtime.code import load_topology
 from topo.runtime.crash_notes import NoteFile
@@ -34,7 +35,7 @@ from topo.runtime.transport.security import AllowList, KeyPair
 from topo.runtime.transport.zmq import IpcPlace, TcpPlace, ZmqTransport
 from topo.runtime.watchdog import Watchdog
 from topo.runtime.worker_spec import WorkerSpec, read_spec
-from topo.task.base import Ports, Task, TaskSetup
+from topo.task.base import Ports, RunAsync, Task, TaskSetup
 from topo.task.wiring import task_class
 from topo.task.worker import EXIT_DONE, Exit, HandNote, Worker, busy_component
 from topo.wire import control
@@ -89,7 +90,8 @@ def run(spec: WorkerSpec, log: TaskLog) -> Exit:
     def rebuild() -> Topology:
         return load_topology(spec.reference, spec.parameters).topology
 
-    tasks = make_tasks(plan, mine, topology, rebuild, hand, transport.wake)
+    calls = AsyncRunner()
+    tasks = make_tasks(plan, mine, topology, rebuild, hand, transport.wake, calls.run)
     worker = Worker(spec.worker, spec.incarnation, tasks, hand)
     inboxes: dict[str, Target] = {}
     endpoints: list[control.Endpoints] = []
@@ -133,6 +135,7 @@ def run(spec: WorkerSpec, log: TaskLog) -> Exit:
         return loop.run()
     finally:
         watchdog.stop()
+        calls.close()
         transport.close(linger_s=0.5)
         note.close()
 
@@ -158,6 +161,7 @@ def make_tasks(
     rebuild: Callable[[], Topology],
     hand: HandNote,
     wake: Callable[[], None],
+    run_async: RunAsync | None = None,
 ) -> list[Task]:
     """Make the tasks of a worker. The first task of a component takes the instance; for each further one the code runs again."""
     registry = SerializerRegistry()
@@ -168,6 +172,7 @@ def make_tasks(
     for task_id in mine:
         spec = plan.task(task_id)
         component: Any = None
+        watermarks = None
         source = topology
         if task_id not in plan.ackers:
             component = source.component(spec.component).make()
@@ -175,6 +180,7 @@ def make_tasks(
                 source = rebuild()
                 component = source.component(spec.component).make()
             used.add(id(component))
+            watermarks = source.component(spec.component).watermarks
             if isinstance(component, BlockingSpout):
                 component = BlockingSpoutRunner(component, wake)
         config = plan.config_of(spec.component)
@@ -184,10 +190,11 @@ def make_tasks(
             config=config,
             component=component,
             context=make_context(plan, task_id, config),
+            watermarks=watermarks,
             groupings=custom_groupings(source, spec.component),
         )
         codec = Codec(registry, config.max_frame_bytes - ROW_OVERHEAD)
-        ports = Ports(IdSource(), time.monotonic, codec, hand, lambda: int(time.time() * 1000))
+        ports = Ports(IdSource(), time.monotonic, codec, hand, lambda: int(time.time() * 1000), wake, run_async)
         tasks.append(task_class(plan, task_id, component)(setup, ports))
     return tasks
 

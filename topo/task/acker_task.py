@@ -30,7 +30,7 @@ class AckerTask(Task):
         """When verdicts that may have been reached are delivered at the latest."""
 
     def _edges_out(self) -> list[tuple[TaskId, bool]]:
-        return [(spout, True) for spout in self.plan.spouts]
+        return [(spout, True) for spout in self.plan.origins]
 
     def _open(self, event: RoutesChanged, now: float) -> None:
         pass

@@ -18,16 +18,19 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Protocol
 
 from topo.api.component import Component
 from topo.api.context import TaskContext
 from topo.api.groupings import CustomGrouping
+from topo.api.watermarks import WatermarkStrategy
 from topo.config import TopologyConfig
 from topo.errors import FrameError
 from topo.ids import Epoch, IdSource, Incarnation, TaskId
+from topo.operators.mailbox import TaskMailbox
+from topo.operators.mailbox_processor import MailboxProcessor
 from topo.plan.physical import PhysicalPlan
 from topo.task.commands import Command, SendFrame, TellMaster
 from topo.task.events import (
@@ -61,6 +64,10 @@ UNWATCHED_SILENCE_S = 3600.0
 """How long a receiver may be silent when `progress_timeout` is off: then user code may take as long as it likes."""
 
 
+AsyncDone = Callable[[Any, BaseException | None], None]
+RunAsync = Callable[[Coroutine[Any, Any, Any], AsyncDone, Callable[[Exception], None]], None]
+
+
 class InHand(Protocol):
     """Where a task notes what it is about to run, so that it can be found after the process has died."""
 
@@ -80,6 +87,11 @@ class Ports:
     codec: Codec
     in_hand: InHand
     wall_ms: Callable[[], int] = lambda: 0
+    wake: Callable[[], None] = lambda: None
+    """Gets the worker's loop out of its wait; any thread may call it."""
+    run_async: RunAsync | None = None
+    """Runs a coroutine beside the task's thread. Calls back with its result or its error, and before with an error if it blocks
+    the others; on any thread."""
 
 
 @dataclass(slots=True)
@@ -93,6 +105,8 @@ class TaskSetup:
     context: TaskContext = field(repr=False)
     groupings: Mapping[tuple[str, int], CustomGrouping] = field(default_factory=dict)
     """The user's own groupings, by target component and number of its input."""
+    watermarks: WatermarkStrategy | None = None
+    """How event time is made for what the task emits."""
 
 
 class Task(ABC):
@@ -119,6 +133,9 @@ class Task(ABC):
         self.inputs: dict[TaskId, InEdge] = {}
         self.queue: deque[tuple[InEdge, Frame]] = deque()
         self.is_closed = False
+        self.mailbox = TaskMailbox(wake=ports.wake)
+        self.processor = MailboxProcessor(lambda _processor: self._act(self._now), self.mailbox)
+        self._now = 0.0
         self._peers = frozenset([*self._edges_in(), *(target for target, _ in self._edges_out())])
         self._incarnations: Mapping[TaskId, Incarnation] = {}
         self._local: frozenset[TaskId] = frozenset()
@@ -165,7 +182,7 @@ class Task(ABC):
         """Take an event at `now` (monotonic seconds); return what is to be performed, in order."""
         self.outbox.at(now)
         self._handlers[type(event)](event, now)
-        if self._blocked_since is not None or self.outbox.is_full:
+        if self._blocked_since is not None or not self._may_act:
             self._note_blocked(now)
         commands = self._commands[:]
         self._commands.clear()
@@ -186,7 +203,7 @@ class Task(ABC):
     @property
     def has_work(self) -> bool:
         """Whether a Turn would do something now, without an arrival and before the next deadline."""
-        return bool(self.queue) and self._may_act
+        return (bool(self.queue) and self._may_act) or self.mailbox.has_mail
 
     def next_deadline(self, now: float) -> float | None:
         """When the task wants a Turn if nothing arrives before, in monotonic seconds."""
@@ -218,6 +235,9 @@ class Task(ABC):
     @abstractmethod
     def _open(self, event: RoutesChanged, now: float) -> None:
         """The first routes have come: open the user's component."""
+
+    def _epoch_begins(self, now: float) -> None:  # noqa: B027
+        """The edges of an epoch, the first one too, are there."""
 
     @abstractmethod
     def _reset(self, event: RoutesChanged, now: float) -> None:
@@ -414,6 +434,7 @@ class Task(ABC):
         self.epoch = routes.epoch
         self.inputs = {sender: InEdge(sender) for sender in self._edges_in()}
         self.outbox.open(self._stamp, [self._out_edge(target, control) for target, control in self._edges_out()])
+        self._epoch_begins(now)
         if self._is_open:
             self._reset(event, now)
         else:
@@ -442,8 +463,9 @@ class Task(ABC):
     def _turn(self, now: float) -> None:
         if not self._is_open or self.is_closed:
             return
+        self._now = now
         self._run_due(now)
-        self._act(now)
+        self.processor.run_step()
 
     def _run_due(self, now: float) -> None:
         if self._confirm_at is not None and now >= self._confirm_at:

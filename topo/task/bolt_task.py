@@ -12,23 +12,24 @@ from typing import Any
 
 from topo.api.bolt import BasicBolt, Bolt
 from topo.api.metrics import Histogram
-from topo.api.streams import SYSTEM_COMPONENT, TICK_STREAM
+from topo.api.streams import DEFAULT_STREAM, SYSTEM_COMPONENT, TICK_STREAM
 from topo.api.tuples import Origin, Tuple
 from topo.errors import FrameError
 from topo.ids import TaskId
+from topo.operators.watermarks import InputStatus, WatermarkCombiner
 from topo.task.base import Ports, Task, TaskSetup
 from topo.task.batch import Batch
 from topo.task.collectors import Emitter, StreamRows
+from topo.task.emission_time import EmissionTime, send_time
 from topo.task.events import RoutesChanged
 from topo.task.flow_control import EdgeStatus, InEdge
 from topo.task.pace import Pace
 from topo.task.routing import Stamps, owners_of
 from topo.task.wiring import make_router
-from topo.wire.frames import Frame, FrameKind, pack_words, signal_frame
-
+from topo.wire.frames import MAX_WATERMARK, MIN_WATERMARK, Frame, FrameKind, pack_words, signal_frame
 
 CAREFUL_TUPLES = 20_000
-"""How many tuples a bolt runs one by one after a process has died with tuples in hand. Each spout tries its suspects one at a time,
+"""How many tuples a bolt runs one by one after a process has died with tuples in hand. Each spout tries its suspects one by one,
 but those of several spouts meet in one batch, and so do suspects and what spouts without any emit: the one that kills would never
 be alone in hand."""
 
@@ -63,9 +64,18 @@ class BoltTask(Task):
         self._owing_since: float | None = None
         """When the first of the values that have not left was acked."""
         self._ended_in_epoch = False
+        self._end_told = False
         self._tick_at: float | None = None
         self._tick = Origin(SYSTEM_COMPONENT, 0, TICK_STREAM)
         self._execute_latency = Histogram()
+        self._time = WatermarkCombiner(())
+        self._emission_time = EmissionTime(
+            setup.watermarks, self._default_fields, ports.wall_ms, self.config.watermark_interval_s
+        )
+
+    @property
+    def _default_fields(self) -> tuple[str, ...]:
+        return next((stream.fields for stream in self.plan.streams(self.component_id) if stream.name == DEFAULT_STREAM), ())
 
     # -- for the two kinds -----------------------------------------------------------------------------------------------
 
@@ -96,6 +106,10 @@ class BoltTask(Task):
 
     # -- life ------------------------------------------------------------------------------------------------------------
 
+    def _epoch_begins(self, now: float) -> None:
+        self._time = WatermarkCombiner([sender for sender in self.inputs if sender not in self._ackers])
+        self._emission_time.reset(now, forget=True)
+
     def _open(self, event: RoutesChanged, now: float) -> None:
         if self.config.tick_interval_s:
             self._tick_at = now + self.config.tick_interval_s
@@ -108,7 +122,7 @@ class BoltTask(Task):
         self._fails.clear()
         self._touches.clear()
         self._owing_since = None
-        self._ended_in_epoch = False
+        self._ended_in_epoch = self._end_told = False
         self._be_careful(event)
         self._guard(self._user.on_reset, now)
 
@@ -131,7 +145,7 @@ class BoltTask(Task):
 
     def _deadlines(self, now: float) -> list[float | None]:
         owed = None if self._owing_since is None else self._owing_since + self.config.flush_interval_s
-        return [*super()._deadlines(now), self._tick_at, owed]
+        return [*super()._deadlines(now), self._tick_at, owed, self._emission_time.next_probe]
 
     def _run_due(self, now: float) -> None:
         super()._run_due(now)
@@ -145,6 +159,35 @@ class BoltTask(Task):
             tick = Tuple((), self._tick)
             self._run_untracked(lambda: self._user_tick(tick), now)
             self._flush_when_due(now)
+        if self._emission_time.is_used:
+            self._emission_time.probe(now)
+            self._tell_time()
+
+    # -- event time ------------------------------------------------------------------------------------------------------
+
+    def _pass_time(self, news: list[int | InputStatus], now: float) -> None:
+        """Act on what the input as a whole says of event time."""
+        for one in news:
+            if isinstance(one, InputStatus):
+                self._on_input_idle(one is InputStatus.IDLE, now)
+            else:
+                self._on_watermark(one, now)
+
+    def _on_watermark(self, watermark: int, now: float) -> None:
+        """The input is complete up to a moment: pass it on. One with watermarks of its own swallows all but the last."""
+        if not self._emission_time.is_used:
+            self._emission_time.watermark(watermark)
+            self._tell_time()
+
+    def _on_input_idle(self, idle: bool, now: float) -> None:
+        if not self._emission_time.is_used:
+            self._emission_time.is_idle = idle
+            self._tell_time()
+
+    def _tell_time(self) -> None:
+        """Send what is new of event time behind the rows that were emitted before it."""
+        if self._emission_time.has_news and not self._end_told:
+            send_time(self.outbox, self.consumers, self._emission_time.take_news())
 
     # -- input -----------------------------------------------------------------------------------------------------------
 
@@ -153,21 +196,35 @@ class BoltTask(Task):
             return self._process_data(frame, now)
         if frame.kind is FrameKind.OPEN:
             self._opened(edge, frame)
-            if edge.status is EdgeStatus.FINISHED:
-                self._input_ended(now)
+            if edge.sender not in self._ackers:
+                if frame.mark > MIN_WATERMARK:
+                    self._pass_time(self._time.watermark(edge.sender, frame.mark), now)
+                if edge.status is EdgeStatus.IDLE:
+                    self._pass_time(self._time.idle(edge.sender), now)
+                elif edge.status is EdgeStatus.FINISHED:
+                    self._edge_ended(edge, now)
         elif frame.kind is FrameKind.END:
             edge.status = EdgeStatus.FINISHED
-            self._input_ended(now)
+            self._edge_ended(edge, now)
+        elif frame.kind is FrameKind.WATERMARK:
+            edge.watermark = frame.mark
+            self._pass_time(self._time.watermark(edge.sender, frame.mark), now)
+        elif frame.kind is FrameKind.IDLE:
+            edge.status = EdgeStatus.IDLE
+            self._pass_time(self._time.idle(edge.sender), now)
+        elif frame.kind is FrameKind.ACTIVE:
+            edge.status = EdgeStatus.ACTIVE
+            self._pass_time(self._time.active(edge.sender), now)
         else:
-            self._time_passed(edge, frame)
+            self._process_other(edge, frame, now)
         return True
 
-    def _time_passed(self, edge: InEdge, frame: Frame) -> None:
-        """Note what the sender says of event time."""
-        if frame.kind is FrameKind.WATERMARK:
-            edge.watermark = frame.mark
-        elif edge.status in (EdgeStatus.ACTIVE, EdgeStatus.IDLE) and frame.kind is not FrameKind.BARRIER:
-            edge.status = EdgeStatus.IDLE if frame.kind is FrameKind.IDLE else EdgeStatus.ACTIVE
+    def _process_other(self, edge: InEdge, frame: Frame, now: float) -> None:
+        """Process a frame of a kind that only some bolts accept."""
+
+    def _edge_ended(self, edge: InEdge, now: float) -> None:
+        self._pass_time(self._time.finish(edge.sender), now)
+        self._input_ended(now)
 
     def _process_data(self, frame: Frame, now: float) -> bool:
         batch = self._batch
@@ -190,6 +247,8 @@ class BoltTask(Task):
         # An exception that leaves here ends the process, and then the note says what was in hand.
         self._run(batch, first, last, now)
         hand.release()
+        # A bolt whose queue is full leaves the rest of the slice for later.
+        last = batch.done
         if last == batch.count:
             self._batch = None
         seconds = clock() - began
@@ -217,20 +276,31 @@ class BoltTask(Task):
         if self._has_ended and not self._ended_in_epoch:
             self._ended_in_epoch = True
             self._run_untracked(self._user_end, now)
-            self._flush(now)
-            for target in self.consumers:
-                self.outbox.signal(target, lambda stamp, to, number: signal_frame(FrameKind.END, stamp, to, number))
+            self._tell_end(now)
+
+    def _tell_end(self, now: float) -> None:
+        self._end_told = True
+        self._flush(now)
+        for target in self.consumers:
+            self.outbox.signal(target, lambda stamp, to, number: signal_frame(FrameKind.END, stamp, to, number))
 
     # -- output ----------------------------------------------------------------------------------------------------------
 
     def _stamps(self, stream: StreamRows, inherited: list[int | None] | None, ends: list[int]) -> Stamps:
-        """Return the timestamps of a stream's rows: the explicit one, else that of the input."""
-        if inherited is None and not stream.stamps:
-            return None
+        """Return the timestamps of a stream's rows: the explicit one, else that of the input, else what a strategy reads."""
         explicit = stream.stamps
-        if inherited is None:
-            return [explicit.get(row) for row in range(len(stream.rows))]
-        return [explicit.get(row, inherited[owner]) for row, owner in enumerate(owners_of(ends))]
+        stamps: Stamps = None
+        if inherited is not None:
+            stamps = [explicit.get(row, inherited[owner]) for row, owner in enumerate(owners_of(ends))]
+        elif explicit:
+            stamps = [explicit.get(row) for row in range(len(stream.rows))]
+        return self._stamped(stream, stamps)
+
+    def _stamped(self, stream: StreamRows, stamps: Stamps) -> Stamps:
+        """Have a strategy read timestamps of the main stream, and learn from them."""
+        if self._emission_time.is_used and stream.declaration.name == DEFAULT_STREAM:
+            return self._emission_time.stamps(stream.rows, None if self._emission_time.reads else stamps)
+        return stamps
 
     def _reject_rows(self, stream: int, roots: Any, error: Exception) -> None:
         name = self.plan.streams(self.component_id)[stream].name
@@ -290,6 +360,20 @@ class BoltTask(Task):
     def is_quiet(self) -> bool:
         """Whether nothing is in hand, no value is owed, and everything sent has been processed by its receivers."""
         return super().is_quiet and not self._acks and not self._fails
+
+    def _levels(self) -> dict[str, float]:
+        levels = super()._levels()
+        told = [edge.watermark for edge in self.inputs.values() if edge.watermark is not None and edge.watermark > MIN_WATERMARK]
+        watermark = self._time.last_watermark
+        if told and watermark < MAX_WATERMARK:
+            if watermark > MIN_WATERMARK:
+                levels |= {"watermark_ms": watermark, "watermark_lag_s": (self.ports.wall_ms() - watermark) / 1000}
+            else:
+                levels["watermark_ms"] = float(MIN_WATERMARK)
+            by = self._time.held_back_by
+            if isinstance(by, int):
+                levels["held_back_by"] = float(by)
+        return levels
 
     def _latencies(self) -> dict[str, Any]:
         return {"execute": self._execute_latency.snapshot()}

@@ -345,6 +345,9 @@ class MessageCollector(Emitter):
         default = self._by_name.get(DEFAULT_STREAM)
         self._messages: list[Any] = self.messages[default.index] if default is not None else []
         self.ended = False
+        self.watermark: int | None = None
+        """The last one that the user promised since the batch before."""
+        self.is_idle = False
 
     def emit(
         self, values: Sequence[Any], message_id: Any = None, stream: str = DEFAULT_STREAM, timestamp: int | None = None
@@ -366,6 +369,15 @@ class MessageCollector(Emitter):
     ) -> None:
         """Emit one tuple of a direct stream to the task with that id."""
         self.messages[self._append(values, stream, timestamp, task).index].append(message_id)
+
+    def emit_watermark(self, timestamp: int) -> None:
+        """Promise that no tuple with a timestamp <= `timestamp` follows."""
+        self.watermark = timestamp if self.watermark is None else max(self.watermark, timestamp)
+        self.is_idle = False
+
+    def mark_idle(self) -> None:
+        """Say that nobody is to wait for watermarks from here."""
+        self.is_idle = True
 
     def end_of_input(self) -> None:
         """Say that the source has no more."""

@@ -53,6 +53,7 @@ class Fates:
         spout: who is told.
         tell: sends a message to the master.
         report: takes an exception of user code, and raises it again where that ends the process.
+        trial_s: see `RetryBook`.
 
     Attributes:
         pending: the messages whose trees are open, by root.
@@ -72,6 +73,7 @@ class Fates:
         tell: Callable[[Any], None],
         report: Callable[[Exception, float], None],
         now: float,
+        trial_s: float | None = None,
     ) -> None:
         self.is_retrying = isinstance(spout, RetryingSpout)
         self.keeps_values = self.is_retrying or spout.wants_values
@@ -85,7 +87,7 @@ class Fates:
         self._counters = counters
         self._tell = tell
         self._report = report
-        self._book: RetryBook[Any, Emission] = RetryBook(config.attempts, Backoff(config.back_off_s))
+        self._book: RetryBook[Any, Emission] = RetryBook(config.attempts, Backoff(config.back_off_s), trial_s)
         self._tracker: PositionTracker[Any] = PositionTracker()
         self._letters: dict[int, tuple[DeadLetterMessage, DeadLetter[Any, Emission]]] = {}
         """Dead letters that are not known to be stored, by their number."""
@@ -113,6 +115,16 @@ class Fates:
     def holds_back(self) -> bool:
         """Whether nothing may be emitted but what `due` returns."""
         return self.is_retrying and self._book.holds_back
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether messages have to be emitted again and have not been yet."""
+        return self.is_retrying and self._book.is_waiting
+
+    def least_waiting_stamp(self) -> int | None:
+        """Return the least event time, in milliseconds, of what has to be emitted again; None if nothing has one."""
+        waiting = self._book.waiting() if self.is_waiting else ()
+        return min((emission.stamp for emission in waiting if emission.stamp is not None), default=None)
 
     def replay_at(self, now: float) -> float | None:
         """When `due` will return something, in monotonic seconds."""

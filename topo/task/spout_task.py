@@ -7,13 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from itertools import groupby, repeat
+from math import inf
 from typing import Any
 
 from topo.api.spout import Spout
-from topo.errors import EmitError, FrameworkBug
+from topo.api.streams import DEFAULT_STREAM
+from topo.errors import EmitError, FrameworkBug, SpoutStalled
 from topo.ids import ID_BYTES, Epoch, TaskId
+from topo.operators.clock import PausableClock
 from topo.task.base import Ports, Task, TaskSetup
 from topo.task.collectors import MessageCollector, StreamRows
+from topo.task.emission_time import EmissionTime, send_time
 from topo.task.events import RoutesChanged
 from topo.task.fates import Emission, Fates, Pending
 from topo.task.flow_control import InEdge
@@ -27,6 +31,10 @@ FIRST_WAIT_S = 0.000_25
 PATIENT_POLLS = 10
 """How often it is asked at that pace before the wait doubles each time."""
 LONGEST_WAIT_S = 0.02
+TRIAL_S = 0.05
+"""How long a suspect is watched whose verdict may take as long as a window."""
+STALL_S = 5.0
+"""How long a spout is out of room, without a verdict, before windows are taken to be the cause."""
 FIRST_ERROR_WAIT_S = 0.2
 LONGEST_ERROR_WAIT_S = 30.0
 
@@ -50,6 +58,7 @@ class SpoutTask(Task):
         self._router = make_router(setup, ports.ids, self.outbox, self._collector)
         self._ackers = self.plan.ackers
         self._limit = config.max_spout_pending or 1 << 60
+        self._feeds_windows = any(origin not in self.plan.spouts for origin in self.plan.origins)
         self.fates = Fates(
             self.id,
             self.component_id,
@@ -60,16 +69,22 @@ class SpoutTask(Task):
             self._tell,
             self._user_error,
             ports.clock(),
+            TRIAL_S if self._feeds_windows else None,
         )
         self.is_retrying = self.fates.is_retrying
         self._open_messages = self.fates.pending
         self._init_roots, self._init_values = bytearray(), bytearray()
         self._fails: list[int] = []
         self._pace = Pace(config.flush_interval_s, config.batch_size)
+        self._idle_clock = PausableClock(lambda: int(ports.clock() * 1000))
+        fields = next((s.declaration.fields for s in self._collector.streams if s.declaration.name == DEFAULT_STREAM), ())
+        self._emission_time = EmissionTime(setup.watermarks, fields, self._idle_clock.now_ms, config.watermark_interval_s)
         self._is_going = False
         self._is_wanted = True
         self._is_active = False
         self._end_told = False
+        self._stall_from: float | None = None
+        """Since when there is no room and no verdict, where windows hold messages; infinite once that is told."""
         self._poll_at = 0.0
         self._wait_s = FIRST_WAIT_S
         self._idle_polls = 0
@@ -87,11 +102,14 @@ class SpoutTask(Task):
         # The opening frames will say so.
         self._end_told = self._collector.ended
 
+    def _epoch_begins(self, now: float) -> None:
+        self._emission_time.reset(now, forget=False)
+
     def _reset(self, event: RoutesChanged, now: float) -> None:
         self._is_going = False
-        self._end_told = self._collector.ended
         self._init_roots, self._init_values, self._fails = bytearray(), bytearray(), []
         self.fates.reset(event.routes.suspects, event.routes.alone, now)
+        self._end_told = self._may_tell_end
         if event.routes.suspects:
             # Stored before they are tried: the next trial may take this process down as well.
             self.fates.commit(self.epoch, now, at_once=True)
@@ -179,14 +197,19 @@ class SpoutTask(Task):
     @property
     def _has_leftovers(self) -> bool:
         """Whether other callbacks than `next_tuple` have emitted something, such as a replay by `fail`, or ended the input."""
-        return bool(self._collector.count()) or (self._collector.ended and not self._end_told)
+        return bool(self._collector.count()) or (self._may_tell_end and not self._end_told)
+
+    @property
+    def _may_tell_end(self) -> bool:
+        """Whether the input has ended, for windows too: they are over with its end, so what comes again goes before it."""
+        return self._collector.ended and not (self._feeds_windows and (self.fates.is_waiting or self._collector.count()))
 
     @property
     def has_work(self) -> bool:
         """Whether a Turn would do something now."""
         if self.is_closed:
             return False
-        if self.queue or self.fates.has_local or (self._may_send and self._has_leftovers):
+        if self.queue or self.fates.has_local or self.mailbox.has_mail or (self._may_send and self._has_leftovers):
             return True
         now = self.ports.clock()
         return (self._may_emit and now >= self._poll_at) or self._replay_is_due(now)
@@ -203,11 +226,14 @@ class SpoutTask(Task):
             *self.fates.deadlines(),
             self._poll_at if self._may_emit else None,
             self.fates.replay_at(now) if self._may_send else None,
+            self._emission_time.next_probe if self._is_going else None,
+            None if self._stall_from is None else self._stall_from + STALL_S,
         ]
 
     # -- verdicts --------------------------------------------------------------------------------------------------------
 
     def _process(self, edge: InEdge, frame: Frame, now: float) -> bool:
+        self._stall_from = None
         if frame.kind is FrameKind.ACKED:
             self.fates.complete(frame.root_list(), now)
         elif frame.kind is FrameKind.FAILED:
@@ -239,7 +265,7 @@ class SpoutTask(Task):
             self._replay(now)
         elif self._may_emit and now >= self._poll_at:
             self._burst(now)
-        if self._collector.ended and not self._end_told and self._may_send:
+        if self._may_tell_end and not self._end_told and self._may_send:
             self._tell_end(now)
 
     def _replay(self, now: float) -> None:
@@ -295,6 +321,26 @@ class SpoutTask(Task):
             self._user_error(failure, later)
         elif size < limit:
             self._wait(later)
+        self._tell_time()
+
+    def _stamp_rows(self) -> None:
+        """Have the watermark strategy read the timestamps of the main stream, and learn from them."""
+        for stream in self._collector.streams:
+            if stream.rows and stream.declaration.name == DEFAULT_STREAM:
+                stamps = self._emission_time.stamps(stream.rows, self._stamps(stream))
+                stream.stamps = {row: stamp for row, stamp in enumerate(stamps or ()) if stamp is not None}
+
+    def _tell_time(self) -> None:
+        """Send what is new of event time behind the rows that were emitted before it, and below what comes again."""
+        collector, time = self._collector, self._emission_time
+        if collector.watermark is not None:
+            time.watermark(collector.watermark)
+            collector.watermark = None
+        if collector.is_idle:
+            time.mark_idle()
+            collector.is_idle = False
+        if time.has_news and not self._end_told:
+            send_time(self.outbox, self.consumers, time.take_news(self.fates.least_waiting_stamp()))
 
     def _wait(self, now: float) -> None:
         self._idle_polls += 1
@@ -311,11 +357,13 @@ class SpoutTask(Task):
     def _send(self, now: float, *, first_time: bool) -> None:
         """Route what is in the collector: in runs of tracked and of untracked rows, which usually is one."""
         collector = self._collector
+        if first_time:
+            self.counters.emitted += collector.count()
+            if self._emission_time.is_used:
+                self._stamp_rows()
         for stream, messages in zip(collector.streams, collector.messages, strict=True):
             if not stream.rows:
                 continue
-            if first_time:
-                self.counters.emitted += len(stream.rows)
             if None not in messages:
                 self._send_tracked(stream, messages, now, first_time)
             else:
@@ -440,6 +488,34 @@ class SpoutTask(Task):
         super()._run_due(now)
         self.fates.expire(now)
         self.fates.commit(self.epoch, now)
+        if self._emission_time.is_used and self._is_going:
+            # Idleness is about the source: while it is kept from emitting, its clock stands.
+            if self._may_emit:
+                self._idle_clock.resume()
+            else:
+                self._idle_clock.pause()
+            self._emission_time.probe(now)
+        if self._is_going:
+            self._tell_time()
+        if self._feeds_windows:
+            self._watch_stall(now)
+
+    def _watch_stall(self, now: float) -> None:
+        """Say it when windows wait for a watermark that is not coming, for the spout has no room to emit what would bring it."""
+        if self._collector.ended or not self._is_going or self._pending < self._limit:
+            self._stall_from = None
+        elif self._stall_from is None:
+            self._stall_from = now
+        elif now >= self._stall_from + STALL_S:
+            self._stall_from = inf
+            what = f"component {self.component_id!r} has {self._pending} messages in flight (max_spout_pending) and no verdict"
+            self._record_error(
+                SpoutStalled(
+                    f"{what} for {STALL_S:g} s: windows hold them, and wait for a watermark that only further messages bring; "
+                    "set max_spout_pending to more than the messages of all open windows, or make the windows shorter"
+                ),
+                now,
+            )
 
     def _levels(self) -> dict[str, float]:
         return {"pending": float(self._pending), **self.fates.count()}

@@ -47,6 +47,10 @@ class Counters:
     """Frames that came after others that were lost."""
     stale_tuples: int = 0
     """Inputs of an older epoch that user code acked or failed without effect."""
+    late: int = 0
+    """Inputs that came too late for all their windows."""
+    late_dropped: int = 0
+    """Those of them that no late stream has taken."""
     busy_s: float = 0.0
     blocked_s: float = 0.0
     """Time with input at hand and no room for output."""

@@ -18,13 +18,10 @@ _REFERENCES_OF_OURS = 2
 """What `getrefcount` says of an item of a list that nobody else refers to."""
 
 
-class TrackingBoltTask(BoltTask):
-    """A bolt that names its anchors and acks by itself."""
+class AnchoringTask(BoltTask):
+    """A bolt whose output names its anchors."""
 
     def __init__(self, setup: TaskSetup, ports: Ports) -> None:
-        if not isinstance(setup.component, Bolt):
-            raise FrameworkBug(f"{setup.component!r} is not a Bolt")
-        self._bolt = setup.component
         self._collector = BoltCollector(
             setup.context.component,
             setup.plan.streams(setup.context.component),
@@ -32,12 +29,69 @@ class TrackingBoltTask(BoltTask):
         )
         super().__init__(setup, ports)
 
+    def _emitter(self) -> Emitter:
+        return self._collector
+
+    def _run_untracked(self, call: Callable[[], object], now: float) -> None:
+        mark = self._collector.mark()
+        try:
+            call()
+            self._collector.check_emitted(self._collector.count() - mark.emitted, self.config.max_task_emit)
+        except Exception as error:
+            self._collector.roll_back(mark, None)
+            self._settle(now)
+            self._user_error(error, now)
+            return
+        self._settle(now)
+
+    def _settle(self, now: float) -> None:
+        """Route what was emitted, then fold what was acked."""
+        collector = self._collector
+        for stream, anchors in zip(collector.streams, collector.anchors, strict=True):
+            if stream.rows:
+                stamps = self._stamps(stream, None, [])
+
+                def reject(row: int, error: Exception, anchors: list[tuple[TrackedTuple, ...]] = anchors) -> None:
+                    for anchor in anchors[row]:
+                        if anchor.epoch == self.epoch:
+                            self._fails.update(dict.fromkeys(anchor.roots))
+                    self._record_error(error, now)
+
+                self.counters.emitted += len(stream.rows)
+                self.counters.transferred += self._router.anchored(stream, anchors, self.epoch, stamps, reject)
+        acks, epoch = self._acks, self.epoch
+        for tup in collector.acked:
+            if tup.epoch != epoch:
+                self.counters.stale_tuples += 1
+                continue
+            self.counters.acked += 1
+            for root, edge in zip(tup.roots, tup.edges, strict=True):
+                acks[root] = acks.get(root, 0) ^ edge ^ tup.out
+        for tup in collector.failed:
+            if tup.epoch != epoch:
+                self.counters.stale_tuples += 1
+                continue
+            assert tup.state == TupleState.FAILED
+            self.counters.failed += 1
+            self._fails.update(dict.fromkeys(tup.roots))
+        for tup in collector.touched:
+            if tup.epoch == epoch:
+                self._touches.update(dict.fromkeys(tup.roots))
+        collector.clear()
+
+
+class TrackingBoltTask(AnchoringTask):
+    """A bolt that names its anchors and acks by itself."""
+
+    def __init__(self, setup: TaskSetup, ports: Ports) -> None:
+        if not isinstance(setup.component, Bolt):
+            raise FrameworkBug(f"{setup.component!r} is not a Bolt")
+        self._bolt = setup.component
+        super().__init__(setup, ports)
+
     @property
     def _user(self) -> Bolt:
         return self._bolt
-
-    def _emitter(self) -> Emitter:
-        return self._collector
 
     def _user_prepare(self) -> None:
         self._bolt.prepare(self.context, self._collector)
@@ -79,50 +133,3 @@ class TrackingBoltTask(BoltTask):
             if getrefcount(undecided[-1]) == _REFERENCES_OF_OURS:
                 self._record_error(TupleStateError(_FORGOTTEN), now)
             undecided.pop()
-
-    def _run_untracked(self, call: Callable[[], object], now: float) -> None:
-        mark = self._collector.mark()
-        try:
-            call()
-            self._collector.check_emitted(self._collector.count() - mark.emitted, self.config.max_task_emit)
-        except Exception as error:
-            self._collector.roll_back(mark, None)
-            self._settle(now)
-            self._user_error(error, now)
-            return
-        self._settle(now)
-
-    def _settle(self, now: float) -> None:
-        """Route what was emitted, then fold what was acked."""
-        collector = self._collector
-        for stream, anchors in zip(collector.streams, collector.anchors, strict=True):
-            if stream.rows:
-                stamps = [stream.stamps.get(row) for row in range(len(stream.rows))] if stream.stamps else None
-
-                def reject(row: int, error: Exception, anchors: list[tuple[TrackedTuple, ...]] = anchors) -> None:
-                    for anchor in anchors[row]:
-                        if anchor.epoch == self.epoch:
-                            self._fails.update(dict.fromkeys(anchor.roots))
-                    self._record_error(error, now)
-
-                self.counters.emitted += len(stream.rows)
-                self.counters.transferred += self._router.anchored(stream, anchors, self.epoch, stamps, reject)
-        acks, epoch = self._acks, self.epoch
-        for tup in collector.acked:
-            if tup.epoch != epoch:
-                self.counters.stale_tuples += 1
-                continue
-            self.counters.acked += 1
-            for root, edge in zip(tup.roots, tup.edges, strict=True):
-                acks[root] = acks.get(root, 0) ^ edge ^ tup.out
-        for tup in collector.failed:
-            if tup.epoch != epoch:
-                self.counters.stale_tuples += 1
-                continue
-            assert tup.state == TupleState.FAILED
-            self.counters.failed += 1
-            self._fails.update(dict.fromkeys(tup.roots))
-        for tup in collector.touched:
-            if tup.epoch == epoch:
-                self._touches.update(dict.fromkeys(tup.roots))
-        collector.clear()

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 
 from topo.api.bolt import BasicBolt
 from topo.api.groupings import CustomGrouping, GroupingKind
+from topo.api.operator_bolts import OperatorBolt
 from topo.api.topology import ComponentKind
 from topo.errors import FrameworkBug
 from topo.ids import IdSource, TaskId
@@ -68,6 +69,7 @@ def task_class(plan: PhysicalPlan, task: TaskId, component: object) -> type[Task
     # Imported here since the kinds of task import this module.
     from topo.task.acker_task import AckerTask
     from topo.task.basic_bolt_task import BasicBoltTask
+    from topo.task.operator_task import operator_task_class
     from topo.task.spout_task import SpoutTask
     from topo.task.tracking_bolt_task import TrackingBoltTask
 
@@ -76,6 +78,8 @@ def task_class(plan: PhysicalPlan, task: TaskId, component: object) -> type[Task
         return AckerTask
     if kind is ComponentKind.SPOUT:
         return SpoutTask
+    if isinstance(component, OperatorBolt):
+        return operator_task_class(component)
     if kind is ComponentKind.BOLT:
         return BasicBoltTask if isinstance(component, BasicBolt) else TrackingBoltTask
     raise FrameworkBug(f"no task runs a component of kind {kind}")

@@ -10,7 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from topo.testing.bolt_run import TICK, BoltError, BoltRun, EmittedTuple, GivenTuple, run_bolt, tuple_of
 from topo.testing.clock import ManualClock
+from topo.testing.operator_harness import OperatorHarness
+from topo.testing.operator_output import Emitted, OnStream, Status, Watermark
 from topo.testing.script import ADVANCE, CRASH, END, FAIL_NEXT, PAUSE, Message, message
+from topo.testing.timer_harness import Fired, TimerHarness
 from topo.testing.topology_test import DeadLetter, TopologyTest
 from topo.testing.watched import RefusedInput
 
@@ -27,13 +30,20 @@ __all__ = [
     "BoltError",
     "BoltRun",
     "DeadLetter",
+    "Emitted",
     "EmittedTuple",
+    "Fired",
     "GivenTuple",
     "LocalCluster",
     "ManualClock",
     "Message",
+    "OnStream",
+    "OperatorHarness",
     "RefusedInput",
+    "Status",
+    "TimerHarness",
     "TopologyTest",
+    "Watermark",
     "message",
     "run_bolt",
     "tuple_of",

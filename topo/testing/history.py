@@ -24,8 +24,9 @@ from topo.task.collectors import TupleState
 from topo.task.events import Inbox
 from topo.task.fates import Pending
 from topo.task.flow_control import EdgeStatus, InEdge
+from topo.task.operator_task import WindowTask
 from topo.task.spout_task import SpoutTask
-from topo.task.tracking_bolt_task import TrackingBoltTask
+from topo.task.tracking_bolt_task import AnchoringTask
 from topo.wire import control
 from topo.wire.frames import Columns, Frame, FrameKind, unpack_words
 
@@ -142,7 +143,9 @@ class History:
                 self._watch_acker(process, task)
             elif isinstance(task, BasicBoltTask):
                 self._watch_basic_bolt(task)
-            elif isinstance(task, TrackingBoltTask):
+            elif isinstance(task, WindowTask):
+                self._watch_window_bolt(task)
+            elif isinstance(task, AnchoringTask):
                 self._watch_tracking_bolt(task)
 
     def _watch_outbox(self, task: Task) -> None:
@@ -184,7 +187,18 @@ class History:
 
         _replace(task, "_execute", watched_execute)
 
-    def _watch_tracking_bolt(self, task: TrackingBoltTask) -> None:
+    def _watch_window_bolt(self, task: WindowTask) -> None:
+        """Take inputs for acked when they are in their windows: whether they are acked too early, results will show."""
+        run = task._run
+
+        def watched_run(batch: Batch, first: int, last: int, now: float) -> None:
+            for index in range(first, last):
+                self._acked(*batch.ids_at(index))
+            run(batch, first, last, now)
+
+        _replace(task, "_run", watched_run)
+
+    def _watch_tracking_bolt(self, task: AnchoringTask) -> None:
         settle = task._settle
 
         def watched_settle(now: float) -> None:
@@ -386,7 +400,7 @@ class History:
                 self.violated(5, f"spout task {task.id} has {task._pending} messages pending of {config.max_spout_pending}")
 
     def _inspect_acker(self, task: AckerTask) -> None:
-        """What an acker holds open is open at a spout, too, or was until its timeout or a recovery: so spouts' limits bound it."""
+        """What an acker holds open is open at a spout, or was until a timeout or a recovery: so spouts' limits bound it."""
         for root, word in task.acker.ledger._words.items():
             tree = self.trees.get(root)
             if word >> 64 > 0 and (tree is None or tree.verdict in ("acked", "failed")):

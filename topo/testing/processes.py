@@ -151,7 +151,8 @@ class SimulatedProcess:
                 for number, declared in enumerate(reader.inputs)
                 if declared.source == spec.component and isinstance(declared.grouping, Custom)
             }
-            setup = TaskSetup(task, self.plan, config, component, context, groupings)
+            watermarks = None if component is None else built.component(spec.component).watermarks
+            setup = TaskSetup(task, self.plan, config, component, context, groupings, watermarks)
             ports = Ports(IdSource(self._simulation.draw_bytes()), self.clock, Codec(), self.hand)
             tasks.append(task_class(self.plan, task, component)(setup, ports))
         return tasks

@@ -9,6 +9,7 @@ from typing import Any
 
 from topo.api.bolt import BasicBolt, Bolt
 from topo.api.component import Component
+from topo.api.operator_bolts import OperatorBolt
 from topo.api.streams import DEFAULT_STREAM
 from topo.api.topology import ComponentKind, Topology
 from topo.config import format_duration, parse_duration
@@ -29,6 +30,7 @@ from topo.testing.components import Instances, context_of, groupings_of, watched
 from topo.testing.in_process import Host, InProcessCluster
 from topo.testing.script import Crash, Script, ScriptedSpout, Stage, scripts_of
 from topo.testing.watched import Record, Watch
+from topo.testing.watched_operators import watched_task
 from topo.testing.watched_spouts import WatchedRetryingSpout, WatchedSpout
 
 LONGEST_RUN = "10m"
@@ -128,14 +130,18 @@ class TopologyTest:
         script = self._scripts.get((task.component, task.index))
         component = self._instances.make(source, task) if script is None else ScriptedSpout(script, self._stage)
         carrier = Carrier(self._codec, task.component, plan.streams(task.component))
-        runs = watched(component, Watch(self._record, carrier, task.component, task.index, config.max_task_emit))
-        setup = TaskSetup(task_id, plan, config, runs, context, groupings_of(source, task.component))
+        watch = Watch(self._record, carrier, task.component, task.index, config.max_task_emit)
+        runs = component if isinstance(component, OperatorBolt) else watched(component, watch)
+        strategy = source.component(task.component).watermarks
+        setup = TaskSetup(task_id, plan, config, runs, context, groupings_of(source, task.component), strategy)
         self._lives[task.component, task.index] = component
         if isinstance(runs, WatchedSpout | WatchedRetryingSpout):
             spout_task = SpoutTask(setup, ports)
             # A retrying spout is not told of failures that are followed by a replay.
             spout_task.fates.on_failure = self._record.failed.setdefault(task.component, []).append
             host.hosts(spout_task, runs.state, component if isinstance(component, ScriptedSpout) else None)
+        elif isinstance(runs, OperatorBolt):
+            host.hosts(watched_task(runs, setup, ports, watch), None, None)
         else:
             host.hosts(task_class(plan, task_id, runs)(setup, ports), None, None)
 

@@ -68,6 +68,14 @@ class CheckedSpoutCollector(Checked):
         self.note(carried, stream)
         self._emitted(message_id)
 
+    def emit_watermark(self, timestamp: int) -> None:
+        """As `SpoutCollector.emit_watermark`."""
+        self._inner.emit_watermark(timestamp)
+
+    def mark_idle(self) -> None:
+        """As `SpoutCollector.mark_idle`."""
+        self._inner.mark_idle()
+
     def end_of_input(self) -> None:
         """As `SpoutCollector.end_of_input`."""
         self._inner.end_of_input()

@@ -117,3 +117,17 @@ def test_figures_of_tasks_that_the_worker_does_not_host_are_not_taken() -> None:
     play.says(1, forged)
     assert play.master.topology_status(play.now)["totals"]["acked"] == 0
     assert play.master.statistics().misdirected == 1
+
+
+def test_event_time_of_a_component_is_that_of_the_task_that_is_behind_and_status_names_whom_it_waits_for() -> None:
+    play = running()
+    ahead = {"watermark_ms": 2000.0, "watermark_lag_s": 1.0, "open_windows": 3.0}
+    behind = {"watermark_ms": 1000.0, "watermark_lag_s": 2.0, "held_back_by": float(LINES), "open_windows": 4.0}
+    figures = TopologyStatistics([TaskId(1), TaskId(2)])
+    figures.heard({TaskId(1): {"levels": ahead}, TaskId(2): {"levels": behind}}, 1.0)  # type: ignore[dict-item]
+    assert figures.together([TaskId(1), TaskId(2)]).levels == {**behind, "open_windows": 7.0}
+    play.says(1, Heartbeat(WorkerId(1), play.life(1), 1, play.epoch, "", {SINK: {"levels": behind}}))
+    status = play.master.topology_status(play.now)
+    (shown,) = [task for task in status["tasks"] if task["task"] == SINK]
+    assert shown["event_time"] == {"watermark_ms": 1000, "lag_s": 2.0, "held_back_by": "lines[0]"}
+    assert shown["levels"] == {"open_windows": 4.0}

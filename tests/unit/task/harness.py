@@ -36,6 +36,7 @@ from topo.wire.frames import (
     pack_words,
     parse,
     signal_frame,
+    watermark_frame,
 )
 
 M = TypeVar("M", bound=FromTask)
@@ -204,6 +205,37 @@ class Clock:
         return self.now
 
 
+class Calls:
+    """Takes the coroutines of async bolts. Nothing runs before the test says so; then each runs to its end at once."""
+
+    def __init__(self) -> None:
+        self.waiting: list[tuple[Any, Any, Any]] = []
+
+    def close(self) -> None:
+        """Give up what waits."""
+        for call, _, _ in self.waiting:
+            call.close()
+
+    def __call__(self, call: Any, done: Any, on_blocked: Any) -> None:
+        self.waiting.append((call, done, on_blocked))
+
+    def complete(self, place: int = 0) -> None:
+        """Run one of the coroutines that wait, which must not wait for anything itself."""
+        call, tell, _ = self.waiting.pop(place)
+        try:
+            call.send(None)
+        except StopIteration as end:
+            tell(end.value, None)
+        except Exception as error:
+            tell(None, error)
+        else:
+            raise AssertionError("the coroutine waits")
+
+    def complete_all(self) -> None:
+        while self.waiting:
+            self.complete()
+
+
 class Hand:
     """Remembers what was noted as in hand."""
 
@@ -220,7 +252,13 @@ class Hand:
 
 
 def make_task(
-    topology: Topology, plan: PhysicalPlan, task: TaskId, clock: Callable[[], float], hand: Any, seed: bytes = b"seed"
+    topology: Topology,
+    plan: PhysicalPlan,
+    task: TaskId,
+    clock: Callable[[], float],
+    hand: Any,
+    seed: bytes = b"seed",
+    calls: Any = None,
 ) -> Task:
     """A task as a worker process makes it."""
     spec = plan.task(task)
@@ -235,8 +273,9 @@ def make_task(
         for number, declared in enumerate(reader.inputs)
         if declared.source == spec.component and isinstance(declared.grouping, Custom)
     }
-    setup = TaskSetup(task, plan, config, component, context, customs)
-    ports = Ports(IdSource(seed + bytes([task])), clock, CODEC, hand, lambda: 1_700_000_000_000)
+    watermarks = None if task in plan.ackers else topology.component(spec.component).watermarks
+    setup = TaskSetup(task, plan, config, component, context, customs, watermarks)
+    ports = Ports(IdSource(seed + bytes([task])), clock, CODEC, hand, lambda: 1_700_000_000_000, run_async=calls)
     return task_class(plan, task, component)(setup, ports)
 
 
@@ -283,7 +322,8 @@ class Solo:
         self.clock = Clock()
         self.hand = Hand()
         ids = self.plan.tasks_of(component) if component else self.plan.ackers
-        self.task = make_task(topology, self.plan, ids[index], self.clock, self.hand)
+        self.calls = Calls()
+        self.task = make_task(topology, self.plan, ids[index], self.clock, self.hand, calls=self.calls)
         self.id = self.task.id
         self.local = frozenset(map(TaskId, local))
         self.epoch = Epoch(0)
@@ -378,6 +418,22 @@ class Solo:
         stamp = self.stamp(sender, epoch=epoch, incarnation=incarnation)
         self.deliver(data_frame(stamp, self.id, at, stream, columns, CODEC.pack_rows(rows)))
         return ids
+
+    def feed_time(self, news: int | FrameKind, sender: int | None = None) -> None:
+        """Deliver a watermark, or IDLE, ACTIVE or END, and run what comes of it."""
+        sender = sender if sender is not None else self.senders()[0]
+        number = self.next_number(sender)
+        if isinstance(news, FrameKind):
+            self.deliver(signal_frame(news, self.stamp(sender), self.id, number))
+        else:
+            self.deliver(watermark_frame(self.stamp(sender), self.id, number, news))
+        self.run()
+
+    def told_time(self) -> list[Any]:
+        """The event time that the task has sent to its first consumer: watermarks, and kinds of signals."""
+        kinds = (FrameKind.WATERMARK, FrameKind.IDLE, FrameKind.ACTIVE, FrameKind.END)
+        frames = self.frames(*kinds, to=self.task.consumers[0])
+        return [frame.mark if frame.kind is FrameKind.WATERMARK else frame.kind.name for frame in frames]
 
     def feed_ids(self, kind: FrameKind, roots: Sequence[int], values: Sequence[int] = (), sender: int | None = None) -> None:
         """Deliver ids to an acker, or verdicts to a spout."""
@@ -518,7 +574,8 @@ class Ring:
         self.topology = topology
         self.plan = physical_plan(topology)
         self.clock = Clock()
-        self.tasks = {t.id: make_task(topology, self.plan, t.id, self.clock, Hand(), seed) for t in self.plan.tasks}
+        self.calls = Calls()
+        self.tasks = {t.id: make_task(topology, self.plan, t.id, self.clock, Hand(), seed, self.calls) for t in self.plan.tasks}
         self.inboxes: dict[tuple[TaskId, Inbox], list[Any]] = {(t, i): [] for t in self.tasks for i in Inbox}
         self.told: list[FromTask] = []
         self.local = frozenset(self.tasks) if local else frozenset[TaskId]()

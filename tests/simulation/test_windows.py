@@ -1,0 +1,222 @@
+"""Windows in whole topologies, in virtual time: disorder, idleness and back-pressure, with faults and without, by a seed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+import pytest
+
+from topo.api.bolt import BasicBolt
+from topo.api.operator_bolts import WindowBolt
+from topo.api.spout import RetryingSpout
+from topo.api.topology import Topology, TopologyBuilder
+from topo.api.watermarks import WatermarkStrategy
+from topo.api.windows import (
+    EventTimeSessionWindows,
+    ProcessWindowFunction,
+    SlidingEventTimeWindows,
+    TumblingEventTimeWindows,
+)
+from topo.testing.faults import Fault, draw_faults
+from topo.testing.simulation import Simulation
+
+COUNT = 120
+STEP_MS = 10
+DISORDER_MS = 150
+
+
+@dataclass
+class World:
+    """What is outside of all processes, and so outlives them."""
+
+    seed: int
+    kind: str
+    bound_ms: int
+    quiet_s: float
+    spouts: int
+    work_s: float
+    simulation: Any = None
+    rows: list[tuple[str, int, int, tuple[int, ...]]] = field(default_factory=list)
+    late: list[int] = field(default_factory=list)
+    quiet_until: dict[int, float] = field(default_factory=dict)
+
+    @classmethod
+    def drawn(cls, seed: int) -> World:
+        chance = Random(seed)
+        return cls(
+            seed,
+            chance.choice(("tumbling", "tumbling", "sliding", "session")),
+            chance.choice((DISORDER_MS, DISORDER_MS, 40, 0)),
+            chance.choice((0.0, 0.0, 0.6)),
+            chance.choice((1, 2)),
+            chance.choice((0.0, 0.0, 0.002)),
+        )
+
+    def at(self, number: int) -> int:
+        return number // self.spouts * STEP_MS + Random(self.seed * 1_000_003 + number).randrange(DISORDER_MS)
+
+    def key(self, number: int) -> str:
+        return f"k{number % 3}"
+
+    @property
+    def seen(self) -> set[int]:
+        return {number for row in self.rows for number in row[3]} | set(self.late)
+
+    def topology(self) -> Topology:
+        builder = TopologyBuilder("windows").config(
+            max_spout_pending=400, batch_size=8, edge_window=3, outbox_limit=2, watermark_interval="20ms", heartbeat="200ms",
+            worker_timeout="1s", restart_back_off="20ms", back_off="50ms", master_timeout="20s",
+        )  # fmt: skip
+        strategy = WatermarkStrategy.bounded_out_of_orderness(f"{self.bound_ms}ms", timestamp="at")
+        if self.quiet_s:
+            strategy = strategy.with_idleness("200ms")
+        builder.set_spout("events", Events(self), parallelism=self.spouts, watermarks=strategy)
+        window: Any = {
+            "tumbling": TumblingEventTimeWindows.of("100ms"),
+            "sliding": SlidingEventTimeWindows.of("200ms", "100ms"),
+            "session": EventTimeSessionWindows.with_gap("35ms"),
+        }[self.kind]
+        builder.set_bolt(
+            "windows",
+            WindowBolt(
+                key="key", window=window, process=Members(), outputs=("key", "start", "end", "numbers"), late_stream="late"
+            ),
+            parallelism=2,
+        ).fields_grouping("events", "key")
+        builder.set_bolt("out", Out(self)).shuffle_grouping("windows")
+        builder.set_bolt("late", Late(self)).shuffle_grouping("windows", stream="late")
+        return builder.build()
+
+
+class Events(RetryingSpout):
+    """The events of one task: every `spouts`-th. One of two tasks falls silent for a while, if anything does."""
+
+    outputs = ("number", "key", "at")
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+
+    def open(self, context: Any, collector: Any) -> None:
+        self.collector = collector
+        self.index = context.task_index
+        done = context.committed_position
+        self.next = self.index if done is None else done + self.world.spouts
+
+    def next_tuple(self) -> None:
+        world = self.world
+        if self.next >= COUNT:
+            self.collector.end_of_input()
+            return
+        if world.quiet_s and self.index == world.spouts - 1 and self.next >= COUNT // 2:
+            until = world.quiet_until.setdefault(self.index, world.simulation.now + world.quiet_s)
+            if world.simulation.now < until:
+                return
+        number = self.next
+        self.next += world.spouts
+        self.collector.emit((number, world.key(number), world.at(number)), number)
+
+
+class Members(ProcessWindowFunction):
+    def process(self, key: Any, elements: Sequence[Any], context: Any, collector: Any) -> None:
+        collector.emit((key, context.window.start, context.window.end, tuple(sorted(row[0] for row in elements))))
+
+
+class Out(BasicBolt):
+    def __init__(self, world: World) -> None:
+        self.world = world
+
+    def execute(self, tup: Any, collector: Any) -> None:
+        if self.world.work_s:
+            self.world.simulation.work(self.world.work_s)
+        self.world.rows.append(tuple(tup.values))
+
+
+class Late(Out):
+    def execute(self, tup: Any, collector: Any) -> None:
+        self.world.late.append(tup["number"])
+
+
+def simulated(seed: int, faults: Sequence[Fault] = ()) -> World:
+    world = World.drawn(seed)
+    simulation = Simulation(world.topology, seed, faults, lambda: len(world.seen) / COUNT)
+    world.simulation = simulation
+    simulation.run()
+    assert simulation.violations == [], f"seed {seed}: {simulation.violations[0]}"
+    assert simulation.master.outcome is not None and simulation.master.outcome.exit_code == 0, simulation.master.outcome
+    return world
+
+
+def windows_of(world: World, numbers: Sequence[int]) -> dict[tuple[str, int, int], tuple[int, ...]]:
+    """The windows that these events make, worked out at once."""
+    found: dict[tuple[str, int, int], list[int]] = {}
+    for number in numbers:
+        key, at = world.key(number), world.at(number)
+        if world.kind == "tumbling":
+            found.setdefault((key, at // 100 * 100, at // 100 * 100 + 100), []).append(number)
+        elif world.kind == "sliding":
+            for start in (at // 100 * 100 - 100, at // 100 * 100):
+                found.setdefault((key, start, start + 200), []).append(number)
+    if world.kind == "session":
+        for key in {world.key(number) for number in numbers}:
+            start = end = None
+            held: list[int] = []
+            for at, number in sorted((world.at(number), number) for number in numbers if world.key(number) == key):
+                if end is not None and at > end:
+                    found[key, start, end] = held  # type: ignore[index]
+                    held, start = [], None
+                start = at if start is None else start
+                end = at + 35 if end is None or not held else max(end, at + 35)
+                held.append(number)
+            found[key, start, end] = held  # type: ignore[index]
+    return {window: tuple(sorted(members)) for window, members in found.items()}
+
+
+def check_without_faults(seed: int) -> World:
+    world = simulated(seed)
+    assert len({row[:3] for row in world.rows}) == len(world.rows), f"seed {seed}: a window has fired twice"
+    windowed = Counter(number for row in world.rows for number in row[3])
+    late = Counter(world.late)
+    if world.kind == "sliding":
+        # An element that is late for some of its windows only is in the others, and not on the late stream.
+        assert set(windowed) | set(late) == set(range(COUNT)) and not set(windowed) & set(late), f"seed {seed}"
+        assert max(windowed.values()) <= 2 and set(late.values()) <= {1}
+    else:
+        assert windowed + late == Counter(range(COUNT)), f"seed {seed}: in windows + late is not the input"
+    on_time = windows_of(world, sorted(set(range(COUNT)) - set(late)))
+    if world.kind == "tumbling":
+        assert {tuple(row[:3]): row[3] for row in world.rows} == on_time, f"seed {seed}"
+    if world.bound_ms == DISORDER_MS and not world.quiet_s:
+        assert not late, f"seed {seed}: late within the bound"
+        assert {tuple(row[:3]): row[3] for row in world.rows} == on_time, f"seed {seed}"
+    return world
+
+
+BATCHES = 8
+
+
+@pytest.mark.parametrize("batch", range(BATCHES))
+def test_every_window_is_right_and_windows_and_late_make_up_the_input_exactly(batch: int) -> None:
+    worlds = [check_without_faults(seed) for seed in range(batch, 120, BATCHES)]
+    assert any(world.late for world in worlds) and any(not world.late for world in worlds)
+
+
+@pytest.mark.parametrize("batch", range(BATCHES))
+def test_whatever_dies_every_input_reaches_a_window_or_the_late_stream(batch: int) -> None:
+    for seed in range(1000 + batch, 1120, BATCHES):
+        faults = draw_faults(Random(seed), has_links=True)
+        world = simulated(seed, faults)
+        missing = set(range(COUNT)) - world.seen
+        assert not missing, f"seed {seed}: {sorted(missing)} are in no window and not late; {[str(fault) for fault in faults]}"
+
+
+def test_the_same_seed_gives_the_same_run() -> None:
+    def trace(seed: int) -> str:
+        world = simulated(seed, draw_faults(Random(seed), has_links=True))
+        found: str = world.simulation.trace_hash
+        return found
+
+    assert trace(7) == trace(7)

@@ -1,0 +1,241 @@
+"""What is refused of window, process and async bolts when a topology is built."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from tests.unit.plan.parts import Lines
+from topo import aggregates
+from topo.api.operator_bolts import AsyncBolt, OperatorBolt, ProcessBolt, WindowBolt
+from topo.api.spout import Spout
+from topo.api.topology import BoltDeclarer, TopologyBuilder
+from topo.api.triggers import CountTrigger, DeltaTrigger
+from topo.api.windows import (
+    CountWindows,
+    EventTimeSessionWindows,
+    GlobalWindows,
+    ProcessWindowFunction,
+    SlidingEventTimeWindows,
+    TumblingEventTimeWindows,
+    TumblingProcessingTimeWindows,
+)
+from topo.errors import TopologyError
+from topo.plan.validation import problems_of
+
+
+class Events(Spout):
+    outputs: Any = ("user", "country", "value")
+
+    def next_tuple(self) -> None:
+        """Nothing."""
+
+
+class Others(Events):
+    outputs: Any = ("user", "amount")
+
+
+class Keep(ProcessBolt):
+    outputs = ("user",)
+
+    def process(self, tup: Any, context: Any, collector: Any) -> None:
+        """Nothing."""
+
+
+class Ask(AsyncBolt):
+    outputs = ("user",)
+
+    async def call(self, tup: Any) -> Any:
+        return None
+
+
+class Give(ProcessWindowFunction):
+    def process(self, key: Any, elements: Sequence[Any], context: Any, collector: Any) -> None:
+        """Nothing."""
+
+
+TEN_SECONDS = TumblingEventTimeWindows.of("10s")
+
+
+def sums(**more: Any) -> WindowBolt:
+    return WindowBolt(**{"key": "user", "window": TEN_SECONDS, "aggregate": aggregates.Sum("value"), **more})
+
+
+def builder(bolt: Any, by: Any = ("user",), parallelism: int = 1, spout: Spout | None = None, **settings: Any) -> TopologyBuilder:
+    made = TopologyBuilder("t")
+    made.set_spout("events", spout or Events())
+    declarer: BoltDeclarer = made.set_bolt("b", bolt, parallelism=parallelism, **settings)
+    if by is None:
+        declarer.global_grouping("events")
+    else:
+        declarer.fields_grouping("events", *by)
+    return made
+
+
+def problems(made: TopologyBuilder) -> list[str]:
+    with pytest.raises(TopologyError) as caught:
+        made.build()
+    return list(caught.value.problems)
+
+
+@pytest.mark.parametrize(
+    "bolt",
+    [
+        sums(),
+        sums(key=("user",)),
+        Keep("user"),
+        sums(late_stream="late", allowed_lateness="5s"),
+        sums(aggregate=None, reduce=lambda a, b: a),
+        sums(aggregate=None, process=Give(), outputs=("n",)),
+        sums(window=CountWindows.of(3)),
+        sums(window=EventTimeSessionWindows.with_gap("10s"), trigger=CountTrigger(5)),
+    ],
+)
+def test_a_good_bolt_is_built(bolt: OperatorBolt) -> None:
+    assert builder(bolt, parallelism=3).build().component("b").component is bolt
+
+
+@pytest.mark.parametrize("bolt", [sums(), Keep("user")])
+def test_a_key_that_is_not_the_groupings_is_refused_and_both_are_named(bolt: OperatorBolt) -> None:
+    (problem,) = problems(builder(bolt, by=("country",)))
+    assert problem == (
+        "bolt 'b': its key is 'user', but the tuples of 'events' come by fields 'country'; "
+        "use fields_grouping('events', 'user'), or change the key"
+    )
+
+
+def test_the_order_of_the_key_is_that_of_the_grouping() -> None:
+    (problem,) = problems(builder(sums(key=("user", "country")), by=("country", "user")))
+    assert "its key is 'user', 'country'" in problem and "by fields 'country', 'user'" in problem
+
+
+def test_a_keyed_bolt_needs_a_fields_grouping() -> None:
+    (problem,) = problems(builder(sums(), by=None))
+    assert "come by global grouping; use fields_grouping('events', 'user')" in problem
+
+
+def test_windows_over_everything_are_one_task() -> None:
+    assert builder(sums(key=None), by=None).build()
+    (problem,) = problems(builder(sums(key=None), by=None, parallelism=2))
+    assert "key=None takes everything in one task, but its parallelism is 2; set it to 1" in problem
+
+
+def test_a_key_field_that_does_not_exist_is_refused_once() -> None:
+    (problem,) = problems(builder(sums(key="usr"), by=("usr",)))
+    assert "the fields grouping names 'usr', which stream 'default' of 'events' does not have; did you mean 'user'?" in problem
+
+
+def test_a_field_to_aggregate_that_does_not_exist_is_refused() -> None:
+    (problem,) = problems(builder(sums(aggregate=aggregates.Sum("vale"))))
+    assert problem.startswith("bolt 'b': ") and "'vale'" in problem
+
+
+def test_a_window_bolt_is_given_as_an_instance() -> None:
+    made = builder(WindowBolt, kwargs={"key": "user", "window": TEN_SECONDS})
+    assert any("the class WindowBolt was given; give an instance" in problem for problem in problems(made))
+
+
+def test_inputs_of_a_window_bolt_have_the_same_fields() -> None:
+    made = TopologyBuilder("t")
+    made.set_spout("events", Events())
+    made.set_spout("others", Others())
+    made.set_bolt("b", sums()).fields_grouping("events", "user").fields_grouping("others", "user")
+    (problem,) = problems(made)
+    assert "different fields: 'events' with 'user', 'country', 'value' and 'others' with 'user', 'amount'" in problem
+
+
+@pytest.mark.parametrize(
+    ("bolt", "said"),
+    [
+        (
+            sums(window=EventTimeSessionWindows.with_gap("10s"), trigger=DeltaTrigger(1.0, lambda a, b: 0.0)),
+            "cannot merge windows, which session windows need",
+        ),
+        (sums(reduce=lambda a, b: a), "windows take reduce= or aggregate=, not both"),
+        (sums(aggregate=None), "windows need one of reduce=, aggregate= and process="),
+        (sums(window=CountWindows.of(3), trigger=CountTrigger(2)), "count windows have a trigger and an evictor of their own"),
+        (sums(allowed_lateness="-1s"), "allowed lateness is zero or more"),
+    ],
+)
+def test_parts_that_do_not_go_together_are_refused(bolt: WindowBolt, said: str) -> None:
+    (problem,) = problems(builder(bolt))
+    assert problem.startswith("bolt 'b': ") and said in problem
+
+
+@pytest.mark.parametrize(
+    ("window", "held"),
+    [
+        (TumblingEventTimeWindows.of("1h"), "1h"),
+        (TumblingProcessingTimeWindows.of("31s"), "31s"),
+        (SlidingEventTimeWindows.of("1m", "10s"), "1m"),
+        (EventTimeSessionWindows.with_gap("45s"), "45s"),
+    ],
+)
+def test_windows_that_message_timeout_cannot_cover_are_refused_with_the_remedy(window: Any, held: str) -> None:
+    (problem,) = problems(builder(sums(window=window)))
+    assert f"hold their inputs for {held}, but message_timeout of 'events' is 30s" in problem
+    assert f"set message_timeout to more than {held}" in problem and "held_for=" in problem
+
+
+def test_lateness_counts_for_event_time_alone() -> None:
+    (problem,) = problems(builder(sums(allowed_lateness="25s")))
+    assert "for 35s" in problem
+    assert builder(sums(window=TumblingProcessingTimeWindows.of("10s"), allowed_lateness="25s")).build()
+
+
+def test_the_least_message_timeout_of_the_spouts_above_decides() -> None:
+    made = TopologyBuilder("t").config(message_timeout="10m")
+    made.set_spout("events", Events())
+    made.set_spout("quick", Events(), message_timeout="5s")
+    made.set_spout("elsewhere", Events(), message_timeout="1s")
+    made.set_bolt("pass", Keep("user")).fields_grouping("quick", "user")
+    made.set_bolt("b", sums()).fields_grouping("events", "user")
+    made.build()
+    made.set_bolt("c", WindowBolt(key="user", window=TEN_SECONDS, aggregate=aggregates.Count())).fields_grouping("pass", "user")
+    (problem,) = problems(made)
+    assert "bolt 'c'" in problem and "message_timeout of 'quick' is 5s" in problem
+
+
+@pytest.mark.parametrize(
+    "settings", [{"message_timeout": "2h"}, {"message_timeout": None, "max_spout_pending": None}, {"delivery": "at_most_once"}]
+)
+def test_long_windows_are_built_where_the_settings_cover_them(settings: dict[str, Any]) -> None:
+    made = builder(sums(window=TumblingEventTimeWindows.of("1h")))
+    assert made.config(**settings).build()
+
+
+def test_long_windows_of_history_say_how_long_they_take_in_fact() -> None:
+    assert builder(sums(window=TumblingEventTimeWindows.of("1h"), held_for="10s")).build()
+    (problem,) = problems(builder(sums(held_for="31s")))
+    assert "for 31s" in problem
+
+
+def test_settings_from_outside_are_checked_with_the_windows() -> None:
+    topology = builder(sums()).build()
+    assert problems_of(topology) == []
+    (problem,) = problems_of(topology, topology.config.with_settings({"message_timeout": "5s"}))
+    assert "message_timeout of 'events' is 5s" in problem
+
+
+@pytest.mark.parametrize("window", [GlobalWindows.at_end_of_stream(), CountWindows.of(5)])
+def test_windows_without_a_length_are_built(window: Any) -> None:
+    assert builder(sums(window=window)).build()
+
+
+@pytest.mark.parametrize("bolt", [Keep("user"), Ask()])
+def test_ticks_are_refused_where_there_are_timers(bolt: OperatorBolt) -> None:
+    (problem,) = problems(builder(bolt, tick_interval="1s"))
+    assert "tick_interval is set, but a" in problem and "use timers" in problem
+
+
+def test_an_async_bolt_takes_any_grouping() -> None:
+    made = TopologyBuilder("t")
+    made.set_spout("lines", Lines())
+    made.set_bolt("b", Ask(), parallelism=2).shuffle_grouping("lines")
+    assert made.build()
+
+
+def test_exactly_once_is_refused_for_now() -> None:
+    assert any("exactly_once" in problem for problem in problems(builder(sums()).config(delivery="exactly_once")))

@@ -1,0 +1,148 @@
+"""Event time of what a task emits: timestamps, watermarks, idleness, and what of them is told."""
+
+from __future__ import annotations
+
+from topo.api.watermarks import WatermarkStrategy
+from topo.operators.watermarks import InputStatus
+from topo.task.emission_time import EmissionTime, timestamp_reader
+from topo.wire.frames import MIN_WATERMARK
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.ms = 0
+
+    def __call__(self) -> int:
+        return self.ms
+
+
+def made(strategy: WatermarkStrategy | None, clock: Clock | None = None) -> EmissionTime:
+    time = EmissionTime(strategy, ("at", "value"), clock or Clock(), 0.2)
+    time.reset(0.0, forget=True)
+    return time
+
+
+BOUNDED = WatermarkStrategy.bounded_out_of_orderness("5ms", timestamp="at")
+
+
+def test_a_timestamp_is_read_from_a_field_a_position_or_a_function() -> None:
+    for where in ("value", 1, lambda row: row[1]):
+        reader = timestamp_reader(where, ("at", "value"))
+        assert reader is not None and reader((1, 7)) == 7
+    assert timestamp_reader(None, ("at",)) is None
+
+
+def test_a_bounded_strategy_tells_one_less_than_the_bound_when_it_is_asked() -> None:
+    time = made(BOUNDED)
+    assert time.stamps([(100, "a"), (90, "b")], None) == [100, 90]
+    assert time.take_news() == []
+    time.probe(0.2)
+    assert time.take_news() == [94]
+    assert time.take_news() == []
+
+
+def test_a_strategy_is_asked_at_its_interval_and_not_before() -> None:
+    time = made(BOUNDED)
+    time.stamps([(100, "a")], None)
+    time.probe(0.1)
+    assert not time.has_news
+    time.probe(0.2)
+    assert time.has_news
+    assert time.next_probe == 0.4
+
+
+def test_what_was_given_stands_where_the_strategy_reads_nothing() -> None:
+    time = made(WatermarkStrategy.bounded_out_of_orderness("0s"))
+    assert time.stamps([(1, "a"), (2, "b")], [50, None]) == [50, None]
+    time.probe(1.0)
+    assert time.take_news() == [49]
+
+
+def test_a_punctuated_strategy_speaks_with_the_row_that_carries_a_watermark() -> None:
+    time = made(WatermarkStrategy.punctuated(lambda row, stamp: stamp if row[1] == "mark" else None, timestamp="at"))
+    time.stamps([(1, "a"), (5, "mark"), (6, "b")], None)
+    assert time.take_news() == [5]
+
+
+def test_timestamps_only_makes_no_watermark() -> None:
+    time = made(WatermarkStrategy.timestamps_only("at"))
+    assert time.stamps([(9, "a")], None) == [9]
+    time.probe(1.0)
+    assert time.take_news() == []
+
+
+def test_watermarks_only_rise() -> None:
+    time = made(None)
+    time.watermark(10)
+    time.watermark(7)
+    assert time.take_news() == [10]
+    time.watermark(9)
+    assert time.take_news() == []
+
+
+def test_watermarks_stay_below_what_has_to_be_emitted_again() -> None:
+    time = made(None)
+    time.watermark(100)
+    assert time.take_news(floor=50) == [49]
+    assert time.take_news(floor=50) == []
+    assert time.take_news() == [100]
+
+
+def test_a_silent_source_is_idle_and_says_so_once() -> None:
+    clock = Clock()
+    time = made(BOUNDED.with_idleness("1s"), clock)
+    time.stamps([(100, "a")], None)
+    time.probe(1.0)
+    assert time.take_news() == [94]
+    time.probe(2.0)
+    clock.ms = 1001
+    time.probe(3.0)
+    assert time.take_news() == [InputStatus.IDLE]
+    time.probe(4.0)
+    assert time.take_news() == []
+
+
+def test_activity_is_told_before_the_watermark_that_ends_the_idleness() -> None:
+    time = made(None)
+    time.mark_idle()
+    assert time.take_news() == [InputStatus.IDLE]
+    time.watermark(5)
+    assert time.take_news() == [InputStatus.ACTIVE, 5], "an idle input's watermark would not be heard"
+
+
+def test_the_last_watermark_is_told_before_the_idleness_that_follows_it() -> None:
+    time = made(None)
+    time.watermark(5)
+    time.mark_idle()
+    assert time.take_news() == [5, InputStatus.IDLE]
+
+
+def test_a_watermark_that_was_kept_back_waits_for_the_end_of_the_idleness() -> None:
+    time = made(None)
+    time.watermark(100)
+    time.mark_idle()
+    assert time.take_news(floor=50) == [49, InputStatus.IDLE]
+    assert time.take_news() == []
+    time.mark_active()
+    assert time.take_news() == [InputStatus.ACTIVE, 100]
+
+
+def test_a_source_tells_again_in_a_new_epoch_what_it_had_reached() -> None:
+    time = made(None)
+    time.watermark(100)
+    time.mark_idle()
+    time.take_news()
+    time.reset(5.0, forget=False)
+    assert time.take_news() == [100, InputStatus.IDLE]
+
+
+def test_a_bolt_forgets_with_its_epoch_what_its_strategy_has_seen() -> None:
+    time = made(BOUNDED)
+    time.stamps([(100, "a")], None)
+    time.probe(1.0)
+    assert time.take_news() == [94]
+    time.reset(2.0, forget=True)
+    assert time.latest == MIN_WATERMARK
+    time.stamps([(20, "a replay")], None)
+    time.probe(3.0)
+    assert time.take_news() == [14], "a replay must not be late by what came before the loss"

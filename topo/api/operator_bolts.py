@@ -1,0 +1,239 @@
+"""Bolts with event time, timers, keyed state and asynchronous calls: thin descriptions that the operator core carries out.
+
+They are added with `set_bolt` like every bolt. What they need to be told, they are told in `__init__`; what they do is decided in
+`topo.operators`, and who drives it in `topo.task`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import timedelta
+from typing import Any, Protocol
+
+from topo.api.aggregates import AggregateFunction
+from topo.api.async_io import AsyncMode, AsyncSettings, RetryStrategy
+from topo.api.component import Component
+from topo.api.context import TaskContext
+from topo.api.durations import duration_ms
+from topo.api.evictors import EvictorLike
+from topo.api.streams import DEFAULT_STREAM, Outputs, declared_streams
+from topo.api.triggers import TriggerLike
+from topo.api.tuples import Tuple
+from topo.api.windows import AssignerLike, ProcessWindowFunction, ReduceFunction
+from topo.errors import ConfigError, UserError
+
+Duration = str | timedelta
+Key = str | Sequence[str] | None
+"""The field or fields that a bolt's state goes by; None for none."""
+
+
+class OperatorBolt(Component):
+    """Base of the bolts that the operator core runs.
+
+    Attributes:
+        key: names of the key fields; empty when nothing is keyed. Its inputs are grouped by exactly these.
+    """
+
+    key: tuple[str, ...] = ()
+
+    def _set_key(self, key: Key) -> None:
+        self.key = () if key is None else (key,) if isinstance(key, str) else tuple(key)
+
+
+class WindowBolt(OperatorBolt):
+    """Puts tuples into windows and emits what each window gives.
+
+        builder.set_bolt("visits", WindowBolt(key="user", window=EventTimeSessionWindows.with_gap("30s"),
+                                              aggregate=aggregates.Count())).fields_grouping("clicks", "user")
+
+    It emits the key fields, `window_start`, `window_end` (milliseconds; the end is exclusive) and the fields of the result. With
+    `process` it emits what that function emits, under the fields that `outputs` names.
+
+    Args:
+        key: the field or fields to window by, the same as the grouping's; None for one window over everything (`window_all`),
+            which needs a parallelism of 1.
+        window: which windows.
+        trigger: when they fire; by default the assigner's own trigger.
+        evictor: what leaves a window before or after it fires.
+        aggregate: what tuples are added to.
+        reduce: or a function of two tuples' values that gives one.
+        process: a function over the contents, alone or after one of the two.
+        allowed_lateness: how long after its end a window of event time still takes tuples.
+        late_stream: where tuples go that are too late, under the fields of the input; without it they are dropped and counted.
+        result_fields: names of the result's fields, where they are not the aggregate's own.
+        outputs: declares the fields that `process` emits, or replaces the default ones.
+        held_for: how long an input waits for its windows at most, by the clock. By default as long as the windows; where event
+            time passes faster than the clock, as with history that is read from a file, say how long it takes in fact.
+            `message_timeout` has to cover it, since inputs are acked with their windows.
+    """
+
+    def __init__(
+        self,
+        *,
+        key: Key,
+        window: AssignerLike,
+        trigger: TriggerLike | None = None,
+        evictor: EvictorLike | None = None,
+        aggregate: AggregateFunction | None = None,
+        reduce: ReduceFunction | Callable[[Any, Any], Any] | None = None,
+        process: ProcessWindowFunction | None = None,
+        allowed_lateness: Duration = "0s",
+        late_stream: str | None = None,
+        result_fields: Sequence[str] | None = None,
+        outputs: Outputs | None = None,
+        held_for: Duration | None = None,
+    ) -> None:
+        self._set_key(key)
+        self.held_for_ms = None if held_for is None else duration_ms(held_for)
+        self.window = window
+        self.trigger = trigger
+        self.evictor = evictor
+        self.aggregate = aggregate
+        self.reduce = reduce
+        self.process = process
+        self.allowed_lateness_ms = duration_ms(allowed_lateness)
+        self.late_stream = late_stream
+        fields = tuple(result_fields) if result_fields is not None else aggregate.fields if aggregate is not None else ("result",)
+        self.result_width = len(fields)
+        self.outputs = outputs if outputs is not None else (*self.key, "window_start", "window_end", *fields)
+        if late_stream is not None:
+            if not isinstance(self.outputs, Mapping):
+                self.outputs = {DEFAULT_STREAM: self.outputs}
+            if late_stream in self.outputs:
+                raise UserError(f"late_stream={late_stream!r} is declared in outputs already; leave it out there")
+
+    def bind_input(self, fields: tuple[str, ...]) -> None:
+        """Take the fields of the input for the late stream. Called when the topology is built."""
+        if self.late_stream is not None and isinstance(self.outputs, Mapping):
+            self.outputs = {**self.outputs, self.late_stream: fields}
+
+
+class ProcessContext(Protocol):
+    """What a `ProcessBolt` knows and may do during a call; see `topo.operators.process.ProcessContext`."""
+
+    @property
+    def key(self) -> Any:
+        """The key of the tuple or of the timer."""
+
+    @property
+    def timestamp(self) -> int | None:
+        """Event time of the tuple, or the moment of the timer, in milliseconds."""
+
+    @property
+    def current_watermark(self) -> int:
+        """Milliseconds."""
+
+    @property
+    def current_processing_time(self) -> int:
+        """The clock, in milliseconds."""
+
+    @property
+    def state(self) -> Any:
+        """Keyed state: `state.value(name)`, `list`, `map`, `reducing`, `aggregating`. Ask for handles once, in `open`."""
+
+    def register_event_time_timer(self, timestamp: int) -> None:
+        """Have `on_timer` called for this key when the watermark is there."""
+
+    def register_processing_time_timer(self, timestamp: int) -> None:
+        """Have `on_timer` called for this key when the clock is there."""
+
+    def delete_event_time_timer(self, timestamp: int) -> None:
+        """Undo a registration."""
+
+    def delete_processing_time_timer(self, timestamp: int) -> None:
+        """Undo a registration."""
+
+
+class ProcessCollector(Protocol):
+    """What a `ProcessBolt` emits with."""
+
+    def emit(self, values: Any, stream: str | None = None) -> None:
+        """Emit one tuple with the timestamp of what the call is for."""
+
+
+class ProcessBolt(OperatorBolt, ABC):
+    """A function of each tuple and of timers, with keyed state: Flink's keyed process function.
+
+    What `process` emits is anchored on its tuple, which is acked when the call returns. What `on_timer` emits is not tracked.
+
+    Args:
+        key: the field or fields that state and timers go by, the same as the grouping's.
+    """
+
+    def __init__(self, key: Key) -> None:
+        self._set_key(key)
+
+    def open(self, context: ProcessContext) -> None:
+        """Called once before everything else: ask for state handles here."""
+
+    @abstractmethod
+    def process(self, tup: Tuple, context: ProcessContext, collector: ProcessCollector) -> None:
+        """Called for each tuple."""
+
+    def on_timer(self, timestamp: int, context: ProcessContext, collector: ProcessCollector) -> None:
+        """Called when a timer is due, with its moment and its key."""
+
+    def close(self) -> None:
+        """Called at an orderly end."""
+
+
+class AsyncBolt(OperatorBolt, ABC):
+    """An asynchronous call for each tuple, with a bound on how many are in flight.
+
+    `call` is an `async def` (or returns a future) that runs on an event loop beside the task's thread. It returns the tuples to
+    emit: a list of tuples of values, one such tuple, or None for nothing. They are anchored on the input, which is acked when
+    they have been emitted. A call that raises fails its input.
+
+    Args:
+        mode: results in the order of the inputs, or as they complete but never across a watermark.
+        capacity: how many tuples are in flight at most; a full bolt takes no further input.
+        timeout: for one tuple with all its attempts; None for none.
+        retry: when a call is made again.
+    """
+
+    def __init__(
+        self,
+        mode: AsyncMode = AsyncMode.ORDERED,
+        capacity: int = 100,
+        timeout: Duration | None = None,
+        retry: RetryStrategy | None = None,
+    ) -> None:
+        self.settings = AsyncSettings(mode, capacity, 0 if timeout is None else duration_ms(timeout), retry)
+
+    async def open(self, context: TaskContext) -> None:
+        """Awaited once, on the event loop, before the first call: make sessions and pools here."""
+
+    @abstractmethod
+    def call(self, tup: Tuple) -> Awaitable[Any]:
+        """Begin the call for one tuple, on the event loop. Must not block: what blocks goes to `asyncio.to_thread`."""
+
+    def on_timeout(self, tup: Tuple) -> Any:
+        """Return what to emit for a tuple whose call took too long; by default it fails. Called on the task's thread."""
+        raise TimeoutError(f"the call for {tup!r} took longer than {self.settings.timeout_ms} ms")
+
+    async def close(self) -> None:
+        """Awaited once at an orderly end."""
+
+
+class _Input(Protocol):
+    @property
+    def source(self) -> str: ...
+    @property
+    def stream(self) -> str: ...
+
+
+def bind_inputs(components: Mapping[str, Any], inputs: Mapping[str, Sequence[_Input]]) -> None:
+    """Tell window bolts the fields of their input, in the order in which they feed each other; faults are said elsewhere."""
+    waiting = {name: bolt for name, bolt in components.items() if isinstance(bolt, WindowBolt) and bolt.late_stream is not None}
+    for _ in range(len(waiting)):
+        for name, bolt in list(waiting.items()):
+            sources = {declared.source for declared in inputs[name]}
+            if sources.isdisjoint(waiting) and inputs[name]:
+                del waiting[name]
+                source = components.get(inputs[name][0].source)
+                try:
+                    streams = {stream.name: stream.fields for stream in declared_streams(getattr(source, "outputs", ()))}
+                except ConfigError:
+                    continue
+                bolt.bind_input(streams.get(inputs[name][0].stream, ()))

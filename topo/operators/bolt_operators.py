@@ -1,0 +1,93 @@
+"""From the bolts that users declare to the operators that run them; the same in a task and in a test."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
+
+from topo.api.operator_bolts import AsyncBolt, WindowBolt
+from topo.operators.assigners import Draw
+from topo.operators.async_wait import AsyncFunction, ResultHandle
+from topo.operators.window_builder import build_window_operator
+from topo.operators.windowing import PaneObserver, WindowOperator
+
+RunAsync = Callable[[Coroutine[Any, Any, Any], Callable[[Any, BaseException | None], None]], object]
+"""Runs a coroutine on an event loop; the function is called there with its result or its error."""
+
+
+def window_operator_of(
+    bolt: WindowBolt, fields: Sequence[str], draw: Draw | None = None, observer: PaneObserver | None = None
+) -> WindowOperator:
+    """Return the operator of a window bolt, which puts out rows: key fields, window start and end, result fields.
+
+    Args:
+        bolt: what the user declares.
+        fields: those of the input.
+        draw: as for `build_window_operator`.
+        observer: as for `build_window_operator`.
+
+    Raises:
+        UserError: the parts of the bolt do not go together, or an aggregate is of a field that the input does not have.
+    """
+    keys, width = len(bolt.key), bolt.result_width
+
+    def result_of(key: Any, window: Any, result: Any) -> tuple[Any, ...]:
+        bounds = (getattr(window, "start", None), getattr(window, "end", None))
+        values = (result,) if width == 1 else tuple(result)
+        return (*((key,) if keys == 1 else key if keys else ()), *bounds, *values)
+
+    return build_window_operator(
+        bolt.window,
+        trigger=bolt.trigger,
+        evictor=bolt.evictor,
+        reduce=bolt.reduce,
+        aggregate=None if bolt.aggregate is None else bolt.aggregate.bind(tuple(fields)),
+        process=bolt.process,
+        allowed_lateness_ms=bolt.allowed_lateness_ms,
+        late_stream=bolt.late_stream,
+        keyed=bool(bolt.key),
+        result_of=result_of,
+        draw=draw,
+        observer=observer,
+    )
+
+
+def as_rows(result: Any) -> list[Any]:
+    """Return what a call gave as a list of rows: None is none, a tuple is one."""
+    if result is None:
+        return []
+    return [result] if isinstance(result, tuple) else list(result)
+
+
+class BoltCalls(AsyncFunction):
+    """Begins the calls of an async bolt.
+
+    Args:
+        bolt: the user's.
+        run: runs a call on the event loop.
+    """
+
+    def __init__(self, bolt: AsyncBolt, run: RunAsync) -> None:
+        self._bolt = bolt
+        self._run = run
+
+    def invoke(self, value: Any, handle: ResultHandle) -> None:
+        """Begin the call for a tuple."""
+
+        async def call() -> list[Any]:
+            return as_rows(await self._bolt.call(value))
+
+        def done(rows: Any, error: BaseException | None) -> None:
+            if error is not None:
+                handle.complete_exceptionally(error)
+            else:
+                handle.complete(rows)
+
+        self._run(call(), done)
+
+    def timeout(self, value: Any, handle: ResultHandle) -> None:
+        """Ask the user what to emit instead."""
+        try:
+            handle.complete(as_rows(self._bolt.on_timeout(value)))
+        except Exception as error:
+            handle.complete_exceptionally(error)

@@ -1,0 +1,129 @@
+"""What is wrong with window, process and async bolts: their keys, their parts, and what tracking cannot cover."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from topo.api.groupings import Fields
+from topo.api.operator_bolts import AsyncBolt, OperatorBolt, WindowBolt
+from topo.api.streams import StreamDeclaration
+from topo.api.topology import ComponentKind, ComponentSpec
+from topo.api.windows import AssignerLike, SessionWindows, SlidingWindows, TumblingWindows
+from topo.config import TopologyConfig, format_duration
+from topo.errors import UserError
+from topo.operators.bolt_operators import window_operator_of
+
+Streams = Mapping[str, tuple[StreamDeclaration, ...] | None]
+
+
+def operator_problems(specs: Sequence[ComponentSpec], streams: Streams, config: TopologyConfig) -> list[str]:
+    """Return what is wrong with the bolts that the operator core runs: one sentence each, with the fix.
+
+    Args:
+        specs: all components.
+        streams: what each component emits; None where that is wrong and has been said.
+        config: the settings in force.
+    """
+    found: list[str] = []
+    for spec in specs:
+        if spec.kind is ComponentKind.BOLT and issubclass(spec.type, OperatorBolt):
+            where = f"bolt {spec.id!r}"
+            found += [f"{where}: {problem}" for problem in _bolt(spec)]
+            bolt = spec.component
+            if isinstance(bolt, WindowBolt):
+                found += [f"{where}: {problem}" for problem in _window(spec, bolt, streams)]
+                if config.delivery == "at_least_once":
+                    found += [f"{where}: {problem}" for problem in _timeout(spec, bolt, specs, config)]
+    return found
+
+
+def _bolt(spec: ComponentSpec) -> Iterator[str]:
+    if "tick_interval" in spec.settings:
+        yield f"tick_interval is set, but a {spec.type.__name__} gets no ticks; use timers, or leave it out"
+    if isinstance(spec.component, type):
+        if issubclass(spec.component, WindowBolt):
+            yield f"the class {spec.type.__name__} was given; give an instance, {spec.type.__name__}(key=..., window=...)"
+        return
+    bolt = spec.component
+    if not isinstance(bolt, OperatorBolt) or isinstance(bolt, AsyncBolt):
+        return
+    kind = spec.type.__name__
+    if not bolt.key:
+        if spec.parallelism != 1:
+            yield f"a {kind} with key=None takes everything in one task, but its parallelism is {spec.parallelism}; set it to 1"
+        return
+    for declared in spec.inputs:
+        fields = declared.grouping.fields if isinstance(declared.grouping, Fields) else ()
+        if fields != bolt.key:
+            by = f"fields {_names(fields)}" if fields else f"{declared.grouping.kind} grouping"
+            names = ", ".join(map(repr, bolt.key))
+            yield (
+                f"its key is {_names(bolt.key)}, but the tuples of {declared.source!r} come by {by}; "
+                f"use fields_grouping({declared.source!r}, {names}), or change the key"
+            )
+
+
+def _names(fields: Sequence[str]) -> str:
+    return ", ".join(map(repr, fields))
+
+
+def _window(spec: ComponentSpec, bolt: WindowBolt, streams: Streams) -> Iterator[str]:
+    inputs: dict[tuple[str, ...], str] = {}
+    for declared in spec.inputs:
+        outputs = streams.get(declared.source) or ()
+        stream = next((candidate for candidate in outputs if candidate.name == declared.stream), None)
+        if stream is None:
+            return  # said elsewhere
+        inputs.setdefault(stream.fields, f"{declared.source!r} with {_names(stream.fields)}")
+    if len(inputs) > 1:
+        yield f"its inputs have different fields: {' and '.join(inputs.values())}; give them the same, in the same order"
+    if not inputs:
+        return
+    try:
+        window_operator_of(bolt, next(iter(inputs)), lambda _size: 0)
+    except UserError as error:
+        yield str(error)
+
+
+def _timeout(spec: ComponentSpec, bolt: WindowBolt, specs: Sequence[ComponentSpec], config: TopologyConfig) -> Iterator[str]:
+    """Windows ack their inputs with their end. Event time is taken to pass as the clock does unless `held_for` says otherwise."""
+    held_ms = bolt.held_for_ms if bolt.held_for_ms is not None else _length_ms(bolt.window, bolt.allowed_lateness_ms)
+    timeouts: dict[str, float] = {}
+    for source in _spouts_above(spec, {one.id: one for one in specs}):
+        timeout_s = config.changed(source.settings, per_component=True)[0].message_timeout_s
+        if timeout_s is not None:
+            timeouts[source.id] = timeout_s
+    if held_ms is None or not timeouts:
+        return
+    spout, least_s = min(timeouts.items(), key=lambda pair: pair[1])
+    if held_ms > least_s * 1000:
+        held = format_duration(held_ms / 1000)
+        yield (
+            f"its windows hold their inputs for {held}, but message_timeout of {spout!r} is {format_duration(least_s)}: each "
+            f"message would fail before its window ends; set message_timeout to more than {held}, make the windows shorter, or, "
+            "where event time passes faster than the clock, say with held_for=... how long a window takes in fact"
+        )
+
+
+def _length_ms(window: AssignerLike, lateness_ms: int) -> int | None:
+    """How long an input of the window waits at most, as far as the declaration says; None where it says nothing."""
+    if isinstance(window, TumblingWindows | SlidingWindows):
+        return window.size_ms + (lateness_ms if window.is_event_time else 0)
+    if isinstance(window, SessionWindows) and isinstance(window.gap, int):
+        # A session is as long as its elements make it; the shortest one holds its element for the gap.
+        return window.gap + (lateness_ms if window.is_event_time else 0)
+    return None
+
+
+def _spouts_above(spec: ComponentSpec, by_id: Mapping[str, ComponentSpec]) -> list[ComponentSpec]:
+    found: dict[str, ComponentSpec] = {}
+    waiting, seen = [spec], {spec.id}
+    while waiting:
+        for declared in waiting.pop().inputs:
+            source = by_id.get(declared.source)
+            if source is not None and source.id not in seen:
+                seen.add(source.id)
+                waiting.append(source)
+                if source.kind is ComponentKind.SPOUT:
+                    found[source.id] = source
+    return list(found.values())

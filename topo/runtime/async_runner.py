@@ -1,0 +1,138 @@
+"""The event loop that asynchronous bolts' calls run on: a thread beside the one that owns the tasks, started when first needed.
+
+A call that blocks holds up all others. A watch on the loop notices, finds the call by the loop's current task, and tells its
+owner where it is: the error has the blocking frame as its traceback.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+import threading
+from collections.abc import Callable, Coroutine
+from types import FrameType, TracebackType
+from typing import Any
+
+from topo.errors import BlockingCall
+
+_LOG = logging.getLogger("topo.async")
+
+BLOCKED_S = 0.25
+"""How long the loop may fail to turn before that is said."""
+
+Done = Callable[[Any, BaseException | None], None]
+OnBlocked = Callable[[Exception], None]
+
+
+class AsyncRunner:
+    """Runs coroutines for the tasks of one worker.
+
+    Args:
+        blocked_s: how long the loop may fail to turn before that is said.
+
+    Attributes:
+        blocked: how often the loop was held up for longer.
+    """
+
+    def __init__(self, blocked_s: float = BLOCKED_S) -> None:
+        self.blocked = 0
+        self._blocked_s = blocked_s
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._closing = threading.Event()
+        self._running: dict[asyncio.Task[Any], OnBlocked] = {}
+
+    def run(self, call: Coroutine[Any, Any, Any], done: Done, on_blocked: OnBlocked) -> None:
+        """Run a coroutine on the loop's thread.
+
+        Args:
+            call: the coroutine.
+            done: called there with its result or its error.
+            on_blocked: called on another thread when this call holds up the loop.
+        """
+        loop = self._loop if self._loop is not None else self._start()
+        loop.call_soon_threadsafe(self._begin, call, done, on_blocked)
+
+    def close(self, linger_s: float = 1.0) -> None:
+        """Give what runs `linger_s` seconds to end, cancel the rest, and end the thread."""
+        if self._loop is None or self._thread is None:
+            return
+        asyncio.run_coroutine_threadsafe(self._end(linger_s), self._loop)
+        self._thread.join(timeout=linger_s + 2.0)
+        self._closing.set()
+
+    def _start(self) -> asyncio.AbstractEventLoop:
+        self._loop = loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._turn, args=(loop,), name="topo-async", daemon=True)
+        self._thread.start()
+        threading.Thread(target=self._watch, args=(loop,), name="topo-async-watch", daemon=True).start()
+        return loop
+
+    def _turn(self, loop: asyncio.AbstractEventLoop) -> None:
+        asyncio.set_event_loop(loop)
+        try:
+            loop.run_forever()
+        finally:
+            loop.close()
+
+    def _begin(self, call: Coroutine[Any, Any, Any], done: Done, on_blocked: OnBlocked) -> None:
+        assert self._loop is not None
+        task = self._loop.create_task(call)
+        self._running[task] = on_blocked
+        task.add_done_callback(lambda finished: self._finish(finished, done))
+
+    def _finish(self, task: asyncio.Task[Any], done: Done) -> None:
+        del self._running[task]
+        if task.cancelled():
+            done(None, asyncio.CancelledError("the call was cancelled"))
+        elif (error := task.exception()) is not None:
+            done(None, error)
+        else:
+            done(task.result(), None)
+
+    async def _end(self, linger_s: float) -> None:
+        if self._running:
+            _, late = await asyncio.wait(list(self._running), timeout=linger_s)
+            for task in late:
+                task.cancel()
+            if late:
+                await asyncio.wait(late, timeout=1.0)
+        asyncio.get_running_loop().call_soon(asyncio.get_running_loop().stop)
+
+    def _watch(self, loop: asyncio.AbstractEventLoop) -> None:
+        turned = threading.Event()
+        while not self._closing.wait(self._blocked_s):
+            turned.clear()
+            try:
+                loop.call_soon_threadsafe(turned.set)
+            except RuntimeError:
+                return
+            if turned.wait(self._blocked_s) or self._closing.is_set():
+                continue
+            self.blocked += 1
+            self._tell_blocked(loop)
+            while not turned.wait(self._blocked_s) and not self._closing.is_set():
+                pass
+
+    def _tell_blocked(self, loop: asyncio.AbstractEventLoop) -> None:
+        assert self._thread is not None
+        culprit = asyncio.current_task(loop)
+        frame = sys._current_frames().get(self._thread.ident or 0)
+        error = BlockingCall(
+            f"an asynchronous call has held up all others for more than {self._blocked_s:g} s; "
+            "await what takes time, and give what blocks to asyncio.to_thread"
+        ).with_traceback(_traceback_of(frame))
+        _LOG.warning("%s", error, exc_info=error)
+        on_blocked = None if culprit is None else self._running.get(culprit)
+        if on_blocked is not None:
+            on_blocked(error)
+
+
+def _traceback_of(frame: FrameType | None) -> TracebackType | None:
+    """Return the stack of a frame as the traceback of an error that was raised in it."""
+    trace: TracebackType | None = None
+    while frame is not None:
+        trace = TracebackType(trace, frame, frame.f_lasti, frame.f_lineno)
+        frame = frame.f_back
+    return trace

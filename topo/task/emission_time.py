@@ -1,0 +1,179 @@
+"""Event time of what a component emits: timestamps and watermarks by a `WatermarkStrategy`, or as the component says itself.
+
+Watermarks only ever rise within an epoch, and begin anew with each. `floor` keeps them below what has to be emitted again. A
+source goes on from where it was, for it knows what comes again; a bolt forgets, since replays of older rows come through it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from operator import itemgetter
+from typing import Any
+
+from topo.api.watermarks import TimestampOf, WatermarkStrategy
+from topo.ids import TaskId
+from topo.operators.watermarks import (
+    BoundedOutOfOrderness,
+    InputStatus,
+    NoWatermarks,
+    PunctuatedWatermarks,
+    WatermarkGenerator,
+    WatermarksWithIdleness,
+)
+from topo.task.outbox import Outbox
+from topo.wire.frames import MAX_WATERMARK, MIN_WATERMARK, FrameKind, signal_frame, watermark_frame
+
+Row = tuple[Any, ...]
+
+
+def build_generator(strategy: WatermarkStrategy, now_ms: Callable[[], int]) -> WatermarkGenerator:
+    """Return the generator that a strategy describes."""
+    generator: Any
+    if strategy.kind == "bounded":
+        generator = BoundedOutOfOrderness(strategy.bound_ms)
+    elif strategy.kind == "punctuated" and strategy.generator is not None:
+        generator = PunctuatedWatermarks(strategy.generator)
+    elif strategy.kind == "own" and strategy.generator is not None:
+        generator = strategy.generator()
+    else:
+        generator = NoWatermarks()
+    if strategy.idleness_ms is not None:
+        generator = WatermarksWithIdleness(generator, strategy.idleness_ms, now_ms)
+    return generator  # type: ignore[no-any-return]
+
+
+def timestamp_reader(timestamp: TimestampOf | None, fields: Sequence[str]) -> Callable[[Row], int | None] | None:
+    """Return what reads a row's timestamp; None when rows are given theirs otherwise."""
+    if timestamp is None or callable(timestamp):
+        return timestamp
+    return itemgetter(fields.index(timestamp) if isinstance(timestamp, str) else timestamp)
+
+
+def send_time(outbox: Outbox, consumers: Sequence[TaskId], news: Sequence[int | InputStatus]) -> None:
+    """Send event time to the consumers, behind the rows that were emitted before it.
+
+    The last watermark is not sent: it comes with the end of the input.
+    """
+    for one in news:
+        if isinstance(one, InputStatus):
+            kind = FrameKind.IDLE if one is InputStatus.IDLE else FrameKind.ACTIVE
+            for target in consumers:
+                outbox.signal(target, partial(signal_frame, kind))
+        elif one < MAX_WATERMARK:
+            for target in consumers:
+                outbox.signal(target, partial(watermark_frame, watermark=one))
+
+
+class EmissionTime:
+    """The event time of one task's output.
+
+    Attributes:
+        latest: the last watermark that was made; MIN_WATERMARK before the first.
+        is_idle: whether nobody is to wait for this task.
+    """
+
+    def __init__(
+        self, strategy: WatermarkStrategy | None, fields: Sequence[str], now_ms: Callable[[], int], interval_s: float
+    ) -> None:
+        self.strategy = strategy
+        self._reader = None if strategy is None else timestamp_reader(strategy.timestamp, fields)
+        self._now_ms = now_ms
+        self._interval_s = interval_s
+        self._generator = None if strategy is None else build_generator(strategy, now_ms)
+        self.next_probe: float | None = None
+        self.latest = MIN_WATERMARK
+        self.is_idle = False
+        self._told = MIN_WATERMARK
+        self._told_idle = False
+
+    @property
+    def is_used(self) -> bool:
+        """Whether this component makes watermarks of its own."""
+        return self._generator is not None
+
+    @property
+    def reads(self) -> bool:
+        """Whether the strategy finds timestamps in the rows by itself; inherited ones then do not count."""
+        return self._reader is not None
+
+    def reset(self, now: float, *, forget: bool) -> None:
+        """A new epoch: nothing has been told in it.
+
+        Args:
+            now: monotonic seconds.
+            forget: what was seen before does not count any more either.
+        """
+        self._told = MIN_WATERMARK
+        self._told_idle = False
+        if forget:
+            self.latest = MIN_WATERMARK
+            self.is_idle = False
+            if self.strategy is not None:
+                self._generator = build_generator(self.strategy, self._now_ms)
+        if self._generator is not None:
+            self.next_probe = now + self._interval_s
+
+    def stamps(self, rows: Sequence[Row], given: Sequence[int | None] | None) -> Sequence[int | None] | None:
+        """Return the rows' timestamps: those that were given, else what the strategy reads; show them to the generator."""
+        if self._generator is None:
+            return given
+        stamps: list[int | None]
+        if self._reader is None:
+            stamps = list(given) if given is not None else [None] * len(rows)
+        elif given is None:
+            stamps = list(map(self._reader, rows))
+        else:
+            stamps = [self._reader(row) if stamp is None else stamp for row, stamp in zip(rows, given, strict=True)]
+        if None not in stamps:
+            self._generator.on_events(rows, stamps, self)  # type: ignore[arg-type]
+        else:
+            for row, stamp in zip(rows, stamps, strict=True):
+                if stamp is not None:
+                    self._generator.on_event(row, stamp, self)
+        return stamps
+
+    def probe(self, now: float) -> None:
+        """Ask the generator, when it is time."""
+        if self._generator is not None and self.next_probe is not None and now >= self.next_probe:
+            self.next_probe = now + self._interval_s
+            self._generator.on_periodic_emit(self)
+
+    def mark_idle(self) -> None:
+        """Say that nobody is to wait for this task."""
+        self.is_idle = True
+
+    def mark_active(self) -> None:
+        """Take the idleness back."""
+        self.is_idle = False
+
+    def watermark(self, timestamp: int) -> None:
+        """Say that no row with a timestamp <= `timestamp` follows."""
+        self.is_idle = False
+        self.latest = max(self.latest, timestamp)
+
+    @property
+    def has_news(self) -> bool:
+        """Whether `take_news` may return something."""
+        return self.latest > self._told or self.is_idle != self._told_idle
+
+    def take_news(self, floor: int | None = None) -> list[int | InputStatus]:
+        """Return what is to be told now, in order: an end of idleness before a watermark, which idle inputs are not heard on.
+
+        Args:
+            floor: the least timestamp of what has to be emitted again; watermarks stay below it.
+        """
+        news: list[int | InputStatus] = []
+        if self._told_idle and not self.is_idle:
+            news.append(InputStatus.ACTIVE)
+        may_tell = self.latest if floor is None else min(self.latest, floor - 1)
+        if may_tell > self._told:
+            if self._told_idle and self.is_idle:
+                # Told while idle it would be lost: it waits for the end of the idleness.
+                return news
+            self._told = may_tell
+            news.append(may_tell)
+        if self.is_idle and not self._told_idle:
+            news.append(InputStatus.IDLE)
+        self._told_idle = self.is_idle
+        return news

@@ -1,0 +1,348 @@
+"""Which inputs a window bolt owes acks for, and when.
+
+An input is held by every pane (key and window) that it went into. It is acked when the last of them has been released *and*
+everything that those panes have put out has been processed downstream. Two ideas keep that cheap:
+
+Shares. An input's edge is split over its panes by XOR: each further pane gets a random share, which is acked at once and acked
+again when that pane is released. The tree closes when all shares have come, in any order; nobody counts.
+
+Pane roots. What a pane puts out in one firing is anchored on a root of its own, drawn here and followed by the ackers like a
+spout's message. So results carry one id, however many inputs the pane has; when the acker says that the firing is complete, or
+has failed, this bolt passes that on to the pane's inputs.
+
+    pane: roots and edges (columns, 16 bytes an input), open firings, released or not
+    input acked  = every pane released, all its firings complete
+    firing fails = every input that the pane holds fails; the replays come as new inputs
+
+A firing without a verdict for as long as a message may take has failed, since its messages have.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Iterable, Sequence
+from itertools import repeat
+from typing import Any
+
+from topo.api.tuples import Origin
+from topo.ids import IdSource
+from topo.task.collectors import TrackedTuple
+
+_FIRING = Origin("__pane", 0)
+
+
+class Pane:
+    """What one key holds in one window.
+
+    Attributes:
+        roots, edges: of its inputs, in the order in which it has taken them.
+        counts: by input, how many of the ids are its own; None while each has one.
+        open_firings: firings that wait for their fate.
+        released: it holds nothing any more, and waits for its firings.
+    """
+
+    __slots__ = ("counts", "edges", "open_firings", "released", "roots")
+
+    def __init__(self) -> None:
+        self.roots = array("Q")
+        self.edges = array("Q")
+        self.counts: array[int] | None = None
+        self.open_firings = 0
+        self.released = False
+
+    def input_counts(self) -> Iterable[int]:
+        """How many ids each input has."""
+        return repeat(1, len(self.roots)) if self.counts is None else self.counts
+
+    def count_inputs(self) -> array[int]:
+        """Count the ids of each input from now on."""
+        if self.counts is None:
+            self.counts = array("H", self.input_counts())
+        return self.counts
+
+    def forget(self) -> None:
+        """Drop the ids, keep the inputs' places."""
+        if self.counts is not None or len(self.roots):
+            self.counts = array("H", bytes(2 * sum(1 for _ in self.input_counts())))
+        self.roots, self.edges = array("Q"), array("Q")
+
+
+class Firing:
+    """One firing of a pane.
+
+    Attributes:
+        anchor: what its results are anchored on.
+        panes: the pane, and what evictors took out of it while this firing was open.
+        began: when its results were put out, in monotonic seconds.
+    """
+
+    __slots__ = ("anchor", "began", "panes", "root")
+
+    def __init__(self, pane: Pane, root: int, epoch: int) -> None:
+        self.panes = [pane]
+        self.root = root
+        self.began = 0.0
+        self.anchor = TrackedTuple.made((), _FIRING, None, epoch, (root,), (0,))
+
+
+class PaneLedger:
+    """The panes of one task; observes its window operator.
+
+    Args:
+        ids: draws shares and roots.
+        on_firing: told of the firing whose results are put out next; None: they are anchored on nothing.
+
+    Attributes:
+        acks: by root: what is owed and has not been taken yet.
+        fails: roots to fail.
+        current: the firing whose results are being put out.
+    """
+
+    def __init__(self, ids: IdSource, on_firing: Callable[[Firing | None], None] = lambda _firing: None) -> None:
+        self._ids = ids
+        self._on_firing = on_firing
+        self._panes: dict[tuple[Any, Any], Pane] = {}
+        self._open: dict[int, Firing] = {}
+        self._firings: list[Firing] = []
+        self._roots: Sequence[Any] = ()
+        self._edges: Sequence[Any] = ()
+        self._is_single = True
+        self._held_once: bytearray = bytearray()
+        self._epoch = 0
+        self.acks: dict[int, int] = {}
+        self.fails: dict[int, None] = {}
+        self.current: Firing | None = None
+
+    def reset(self, epoch: int) -> None:
+        """Forget everything: every input that was held comes again."""
+        self._epoch = epoch
+        self._panes.clear()
+        self._open.clear()
+        self._firings.clear()
+        self.acks.clear()
+        self.fails.clear()
+        self.current = None
+
+    @property
+    def open_firings(self) -> int:
+        """Firings whose fate is not known."""
+        return len(self._open) + len(self._firings)
+
+    @property
+    def open_panes(self) -> int:
+        """Panes that hold inputs."""
+        return len(self._panes)
+
+    def validate(self) -> None:
+        """Assert the invariants."""
+        waiting: dict[int, int] = {}
+        for firing in self._all_firings():
+            for pane in firing.panes:
+                waiting[id(pane)] = waiting.get(id(pane), 0) + 1
+        for pane in self._panes.values():
+            assert pane.open_firings == waiting.get(id(pane), 0), "a pane has lost count of its firings"
+            assert not pane.released and len(pane.roots) == len(pane.edges)
+            assert pane.counts is None or sum(pane.counts) == len(pane.roots), "ids that belong to no input"
+
+    # -- inputs ----------------------------------------------------------------------------------------------------------
+
+    def begin(self, roots: Sequence[Any], edges: Sequence[Any], *, is_single: bool) -> None:
+        """A batch begins.
+
+        Args:
+            roots: for each input its root, or a tuple of its roots.
+            edges: for each input its edge in the tree of its root, or of each.
+            is_single: each has exactly one.
+        """
+        self._roots, self._edges, self._is_single = roots, edges, is_single
+        self._held_once = bytearray(len(roots))
+        self.current = None
+
+    def unheld(self) -> list[int]:
+        """Return the inputs of the batch that no pane has taken."""
+        return [position for position, held in enumerate(self._held_once) if not held]
+
+    def held(self, position: int, key: Any, window: Any) -> None:
+        """An input went into a pane."""
+        pane = self._panes.get((key, window))
+        if pane is None:
+            pane = self._panes[key, window] = Pane()
+        if self._is_single and pane.counts is None and not self._held_once[position]:
+            self._held_once[position] = 1
+            pane.roots.append(self._roots[position])
+            pane.edges.append(self._edges[position])
+        else:
+            self._hold(pane, position)
+
+    def _hold(self, pane: Pane, position: int) -> None:
+        roots, edges = self._roots[position], self._edges[position]
+        if self._is_single:
+            roots, edges = (roots,), (edges,)
+        if pane.counts is not None or len(roots) != 1:
+            pane.count_inputs().append(len(roots))
+        pane.roots.extend(roots)
+        if not self._held_once[position]:
+            self._held_once[position] = 1
+            pane.edges.extend(edges)
+            return
+        shares = self._ids.roots(len(roots))
+        pane.edges.extend(shares)
+        for root, share in zip(roots, shares, strict=True):
+            self.acks[root] = self.acks.get(root, 0) ^ share
+
+    def moved(self, key: Any, target: Any, sources: Sequence[Any]) -> None:
+        """Panes were merged."""
+        into = self._panes.get((key, target))
+        if into is None:
+            into = self._panes[key, target] = Pane()
+        for source in sources:
+            pane = self._panes.pop((key, source), None)
+            if pane is not None:
+                if into.counts is not None or pane.counts is not None:
+                    into.count_inputs().extend(pane.input_counts())
+                into.roots.extend(pane.roots)
+                into.edges.extend(pane.edges)
+                self._adopt(into, pane)
+
+    def _adopt(self, into: Pane, pane: Pane) -> None:
+        """Let the firings of a pane that was merged away count for the other."""
+        for firing in self._all_firings() if pane.open_firings else ():
+            if pane in firing.panes:
+                firing.panes.remove(pane)
+                if into not in firing.panes:
+                    firing.panes.append(into)
+                    into.open_firings += 1
+
+    # -- firings ---------------------------------------------------------------------------------------------------------
+
+    def firing(self, key: Any, window: Any) -> None:
+        """What is put out next comes from this pane."""
+        pane = self._panes.get((key, window))
+        self.current = None
+        if pane is not None and len(pane.roots):
+            self.current = Firing(pane, self._ids.roots(1)[0], self._epoch)
+            pane.open_firings += 1
+            self._firings.append(self.current)
+        self._on_firing(self.current)
+
+    def evicted(self, key: Any, window: Any, positions: Sequence[int]) -> None:
+        """Inputs have left a pane; they are done when the firings are in which they took part, the one at hand being the last."""
+        pane = self._panes.get((key, window))
+        if pane is None:
+            return
+        gone = set(positions)
+        left, kept = Pane(), Pane()
+        kept.counts = None if pane.counts is None else array("H")
+        start = 0
+        for place, count in enumerate(pane.input_counts()):
+            end = start + count
+            side = left if place in gone else kept
+            side.roots.extend(pane.roots[start:end])
+            side.edges.extend(pane.edges[start:end])
+            if side.counts is not None:
+                side.counts.append(count)
+            start = end
+        pane.roots, pane.edges, pane.counts = kept.roots, kept.edges, kept.counts
+        left.released = True
+        for firing in self._all_firings() if pane.open_firings > 1 else [self.current] if self.current is not None else []:
+            if pane in firing.panes:
+                firing.panes.append(left)
+                left.open_firings += 1
+        self._release(left)
+
+    def released(self, key: Any, window: Any) -> None:
+        """A pane holds nothing any more."""
+        pane = self._panes.pop((key, window), None)
+        if pane is not None:
+            self._release(pane)
+
+    def release_all(self) -> None:
+        """The input has ended: what is still held will never fire."""
+        panes, self._panes = self._panes, {}
+        for pane in panes.values():
+            self._release(pane)
+
+    def fail_current(self) -> None:
+        """The function of the pane that fires has raised: what the pane holds fails."""
+        if self.current is not None:
+            self._fail(self.current)
+
+    def take_firings(self, now: float) -> list[tuple[int, int]]:
+        """Return root and XOR of what was put out, for each firing whose results went anywhere; the ackers follow them now.
+
+        Args:
+            now: monotonic seconds.
+        """
+        firings, self._firings = self._firings, []
+        self.current = None
+        started: list[tuple[int, int]] = []
+        for firing in firings:
+            if firing.anchor.out:
+                firing.began = now
+                self._open[firing.root] = firing
+                started.append((firing.root, firing.anchor.out))
+            else:
+                self._complete(firing)
+        return started
+
+    def completed(self, roots: Sequence[int]) -> None:
+        """Firings are through."""
+        for root in roots:
+            firing = self._open.pop(root, None)
+            if firing is not None:
+                self._complete(firing)
+
+    def failed(self, roots: Iterable[int]) -> None:
+        """Firings have failed: so have their inputs."""
+        for root in roots:
+            firing = self._open.pop(root, None)
+            if firing is not None:
+                self._fail(firing)
+                self._complete(firing)
+
+    def expire(self, now: float, timeout_s: float) -> int:
+        """Fail the firings that are open for as long as `timeout_s`; return how many."""
+        expired = []
+        for root, firing in self._open.items():
+            if firing.began + timeout_s > now:
+                break
+            expired.append(root)
+        self.failed(expired)
+        return len(expired)
+
+    def oldest_firing(self) -> float | None:
+        """When the oldest open firing began, in monotonic seconds."""
+        return next((firing.began for firing in self._open.values()), None)
+
+    def touched(self, roots: Sequence[int]) -> dict[int, None]:
+        """Return the roots of the inputs of firings whose results are still being worked on."""
+        found: dict[int, None] = {}
+        for root in roots:
+            firing = self._open.get(root)
+            if firing is not None:
+                for pane in firing.panes:
+                    found.update(dict.fromkeys(pane.roots))
+        return found
+
+    def _all_firings(self) -> list[Firing]:
+        return [*self._open.values(), *self._firings]
+
+    def _complete(self, firing: Firing) -> None:
+        for pane in firing.panes:
+            pane.open_firings -= 1
+            if pane.released:
+                self._release(pane)
+
+    def _release(self, pane: Pane) -> None:
+        pane.released = True
+        if pane.open_firings:
+            return
+        acks = self.acks
+        for root, edge in zip(pane.roots, pane.edges, strict=True):
+            acks[root] = acks.get(root, 0) ^ edge
+        pane.roots, pane.edges = array("Q"), array("Q")
+
+    def _fail(self, firing: Firing) -> None:
+        for pane in firing.panes:
+            self.fails.update(dict.fromkeys(pane.roots))
+            pane.forget()

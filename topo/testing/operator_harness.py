@@ -1,0 +1,497 @@
+"""One operator under test, on a manual clock: windows, process functions, asynchronous calls. docs/testing-operators.md.
+
+The operator is the one that a task runs, with the same mailbox, timers and state; only tracking is left out. Everything happens
+in the thread of the test, inside the call that causes it. The clock stands until it is moved, with one exception: where the
+operator itself has to wait (a full queue of an async bolt, the end of its input), time goes on to whatever is due next. Calls
+that use threads or sockets are waited for in real time, while the manual clock stands.
+"""
+
+from __future__ import annotations
+
+import copy
+import weakref
+from collections.abc import Callable, Iterable, Sequence
+from datetime import timedelta
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Final
+
+from topo.api.context import TaskContext
+from topo.api.durations import duration_ms
+from topo.api.operator_bolts import AsyncBolt, OperatorBolt, ProcessBolt, WindowBolt
+from topo.api.streams import DEFAULT_STREAM, declared_streams
+from topo.api.topology import CarriedType
+from topo.api.tuples import Origin, Tuple
+from topo.api.watermarks import WatermarkStrategy
+from topo.errors import FrameworkBug, UserError
+from topo.keys import DEFAULT_MAX_PARALLELISM, KeyGroupRange, key_group, range_of
+from topo.operators.async_wait import AsyncWaitOperator
+from topo.operators.base import KeyedOperator, Operator, OperatorContext, OperatorSnapshot
+from topo.operators.bolt_operators import BoltCalls, window_operator_of
+from topo.operators.clock import MAX_TIMESTAMP, ManualProcessingTime
+from topo.operators.mailbox import MIN_PRIORITY, MailboxExecutor, TaskMailbox
+from topo.operators.process import ProcessOperator
+from topo.operators.watermark_operators import TimestampsAndWatermarks
+from topo.operators.watermarks import InputStatus, WatermarkCombiner
+from topo.operators.windowing import WindowOperator
+from topo.task.collectors import BoltCollector
+from topo.task.emission_time import build_generator, timestamp_reader
+from topo.testing.carried import Carrier, codec_for
+from topo.testing.operator_output import Emitted, Event, OnStream, RecordedOutput, Watermark
+from topo.testing.operator_rows import InputRows
+
+if TYPE_CHECKING:
+    from topo.testing.manual_loop import ManualLoop
+
+PATIENCE_S: Final = 5.0
+"""Real seconds to wait for what other threads and sockets bring, before the clock goes on without them."""
+
+_SOURCE_TASK = 1001
+
+
+class _Clock(ManualProcessingTime):
+    @property
+    def next_due_ms(self) -> int | None:
+        return self._head()
+
+
+class _Failures:
+    """Follows the inputs of an async bolt; one that fails is written down."""
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[Any, BaseException]] = []
+
+    def emitting(self, value: Any) -> None:
+        """Nothing."""
+
+    def emitted(self, value: Any) -> None:
+        """Nothing."""
+
+    def failed(self, value: Any, error: BaseException) -> None:
+        """Write it down."""
+        self.seen.append((value.values, error))
+
+
+class OperatorHarness:
+    """Feeds one operator and shows what it puts out.
+
+    Args:
+        operator: a `WindowBolt`, `ProcessBolt` or `AsyncBolt`; or a `WatermarkStrategy`, asked every 200 ms of the clock; or a
+            function that returns an operator of `topo.operators`.
+        fields: names of the input's fields; for bolts and strategies.
+        now_ms: what the clock says at first, in milliseconds.
+        max_parallelism: number of key groups.
+        key_groups: those that this instance owns; by default all.
+        restore: the snapshot to go on from.
+        channels: how many input channels there are, each with its own watermark and idleness.
+        runs_mails: whether mails (results of asynchronous calls, above all) run after each call; else `run_mails` does it.
+        types: what tuples may carry besides the types that topo knows.
+
+    Attributes:
+        operator: the operator that runs.
+        bolt: the bolt; None for a bare operator.
+        clock: the processing time.
+        mailbox: the operator's mailbox.
+
+    Raises:
+        UserError: the parts of the bolt do not go together, or a field is missing.
+    """
+
+    def __init__(
+        self,
+        operator: OperatorBolt | WatermarkStrategy | Callable[[], Operator],
+        fields: Sequence[str] = (),
+        *,
+        now_ms: int = 0,
+        max_parallelism: int = DEFAULT_MAX_PARALLELISM,
+        key_groups: KeyGroupRange | None = None,
+        restore: OperatorSnapshot | None = None,
+        channels: int = 1,
+        runs_mails: bool = True,
+        types: Iterable[CarriedType] = (),
+    ) -> None:
+        self._again = copy.deepcopy(operator) if isinstance(operator, OperatorBolt) else operator
+        self._options: dict[str, Any] = {
+            "fields": tuple(fields),
+            "max_parallelism": max_parallelism,
+            "channels": channels,
+            "runs_mails": runs_mails,
+            "types": tuple(types),
+        }
+        self._codec = codec_for(self._options["types"])
+        self._origin = Origin("source", _SOURCE_TASK, DEFAULT_STREAM, fields)
+        self._max_parallelism = max_parallelism
+        self._key_groups = key_groups if key_groups is not None else KeyGroupRange(0, max_parallelism - 1)
+        self._runs_mails = runs_mails
+        self._combiner = WatermarkCombiner(range(channels)) if channels > 1 else None
+        self.clock = _Clock(now_ms)
+        self.mailbox = TaskMailbox(wait=self._wait)
+        self._failures = _Failures()
+        self._loop: ManualLoop | None = None
+        self._is_closed = False
+        self.bolt = operator if isinstance(operator, OperatorBolt) else None
+        takes_rows = isinstance(operator, OperatorBolt | WatermarkStrategy)
+        key_fields = () if self.bolt is None else self.bolt.key
+        self._rows = InputRows(self._origin.fields, key_fields, self._codec) if takes_rows else None
+        self.operator = self._make(operator)
+        self._output = RecordedOutput(self._checked() if self.bolt is not None else lambda _stream, values: values)
+        self._open(restore)
+
+    # -- feeding ---------------------------------------------------------------------------------------------------------
+
+    def process(self, values: Any, timestamp: int | None = None, *, key: Any = None) -> None:
+        """Feed one element.
+
+        Args:
+            values: for a bolt a row or a mapping of its fields; for a bare operator what it takes.
+            timestamp: event time in milliseconds; None: it has none.
+            key: for a bare operator; a bolt's key is in the values.
+
+        Raises:
+            UserError: the values are not those of the fields, or the key belongs to another instance.
+            Exception: what the user's code raises.
+        """
+        if self._rows is not None:
+            if key is not None:
+                raise UserError("the key is in the fields of the input; leave key= out")
+            row = self._rows.row(values)
+            key = self._rows.key(row)
+            values = Tuple(row, self._origin, timestamp) if isinstance(self.bolt, ProcessBolt | AsyncBolt) else row
+        if isinstance(self.operator, KeyedOperator) and self._is_keyed:
+            group = key_group(key, self._max_parallelism)
+            if group not in self._key_groups:
+                raise UserError(f"key {key!r} is in key group {group}; this instance has {self._key_groups}")
+        self.operator.process_element(key, values, timestamp)
+        self._settle()
+
+    def watermark(self, timestamp: int, channel: int = 0) -> None:
+        """Feed a watermark, in milliseconds; with several channels what they give together reaches the operator."""
+        self._take_in([timestamp] if self._combiner is None else self._combiner.watermark(channel, timestamp))
+
+    def idle(self, channel: int = 0) -> None:
+        """Say that a channel is idle."""
+        self._take_in([InputStatus.IDLE] if self._combiner is None else self._combiner.idle(channel))
+
+    def active(self, channel: int = 0) -> None:
+        """Say that a channel is active again."""
+        self._take_in([InputStatus.ACTIVE] if self._combiner is None else self._combiner.active(channel))
+
+    def end_of_input(self) -> None:
+        """End the input: the last watermark, then whatever the operator does at the end. Waits for its calls."""
+        self.operator.process_watermark(MAX_TIMESTAMP)
+        self.operator.end_of_input()
+        self._settle()
+
+    # -- time ------------------------------------------------------------------------------------------------------------
+
+    @property
+    def now_ms(self) -> int:
+        """What the clock says, in milliseconds."""
+        return self.clock.now_ms()
+
+    def advance_clock(self, by: int | str | timedelta) -> None:
+        """Move the clock on by milliseconds or a duration ("10s"), and run what becomes due.
+
+        Timers run in their order, each with its own timestamp, and see the clock at its new time. With an async bolt the clock
+        stops at everything that is due on the way, so that what a call does after a sleep comes at its moment.
+        """
+        self.set_clock(self.now_ms + (by if isinstance(by, int) else duration_ms(by)))
+
+    def set_clock(self, now_ms: int) -> None:
+        """Set the clock, as `advance_clock` does; backwards moves nothing but the clock."""
+        if self._loop is not None:
+            self._settle()
+            while (due := self._next_due()) is not None and due < now_ms:
+                self.clock.advance_to(max(due, self.now_ms))
+                self._settle()
+        self.clock.advance_to(now_ms)
+        self._settle()
+
+    def run(self) -> None:
+        """Let everything happen that can without the clock: what a test has done to a future or a handle takes effect."""
+        if self._loop is not None:
+            self._loop.turn()
+        while self.run_mails():
+            if self._loop is not None:
+                self._loop.turn()
+
+    def run_mails(self, most: int | None = None) -> int:
+        """Run the mails that wait, at most `most`; return how many ran."""
+        ran = 0
+        while (most is None or ran < most) and (mail := self.mailbox.try_take(MIN_PRIORITY)) is not None:
+            mail.run()
+            ran += 1
+        return ran
+
+    def settle(self, timeout: str | timedelta = "5s") -> None:
+        """Wait, in real time, until no asynchronous call is under way: for calls that use threads or sockets.
+
+        Raises:
+            TimeoutError: some still are.
+        """
+        until = monotonic() + duration_ms(timeout) / 1000
+        self._settle()
+        while self._loop is not None and self._loop.under_way:
+            if monotonic() > until:
+                raise TimeoutError(f"{self._loop.under_way} asynchronous calls have not ended within {timeout}")
+            self._loop.wait(0.05)
+            self._settle()
+
+    # -- what came out ---------------------------------------------------------------------------------------------------
+
+    @property
+    def events(self) -> list[Event]:
+        """All that was put out since the beginning or the last `clear`, in order."""
+        return self._output.events
+
+    @property
+    def outputs(self) -> list[Emitted]:
+        """The elements of the main stream, in order: (values, timestamp)."""
+        return [event for event in self.events if isinstance(event, Emitted)]
+
+    @property
+    def values(self) -> list[Any]:
+        """The values of the main stream, in order."""
+        return [event.values for event in self.outputs]
+
+    @property
+    def watermarks(self) -> list[int]:
+        """The watermarks that were passed on, in order."""
+        return [event.timestamp for event in self.events if isinstance(event, Watermark)]
+
+    def side(self, stream: str) -> list[Emitted]:
+        """The elements of another stream, in order: (values, timestamp)."""
+        return [Emitted(one.values, one.timestamp) for one in self.events if isinstance(one, OnStream) and one.stream == stream]
+
+    @property
+    def late(self) -> list[Emitted]:
+        """The elements of a window bolt's late stream, in order."""
+        stream = self.bolt.late_stream if isinstance(self.bolt, WindowBolt) else None
+        return [] if stream is None else self.side(stream)
+
+    @property
+    def failed(self) -> list[tuple[Any, BaseException]]:
+        """Of an async bolt: values and error of each input that failed, in order."""
+        return self._failures.seen
+
+    def clear(self) -> None:
+        """Forget what was put out so far."""
+        self._output.events.clear()
+
+    # -- what it holds ---------------------------------------------------------------------------------------------------
+
+    @property
+    def late_elements(self) -> int:
+        """How many elements were too late for all their windows."""
+        return self._windows.late_elements
+
+    @property
+    def late_dropped(self) -> int:
+        """How many of them went nowhere."""
+        return self._windows.late_dropped
+
+    @property
+    def open_windows(self) -> int:
+        """How many windows, over all keys, have contents."""
+        return self._windows.open_panes
+
+    @property
+    def timers(self) -> int:
+        """How many timers are registered, of both kinds."""
+        return self._keyed.timers.pending
+
+    @property
+    def state_entries(self) -> int:
+        """How many cells of state there are, over all keys and windows."""
+        return self._keyed.state.entries
+
+    @property
+    def in_flight(self) -> int:
+        """How many elements and watermarks an async bolt holds."""
+        if not isinstance(self.operator, AsyncWaitOperator):
+            raise UserError("only an async bolt has calls in flight")
+        return self.operator.in_flight
+
+    # -- snapshots -------------------------------------------------------------------------------------------------------
+
+    def snapshot(self) -> OperatorSnapshot:
+        """Return what the operator has to remember, as it comes back from where it was stored: lists are tuples.
+
+        Raises:
+            ValueNotCarried: something in it could not be stored.
+        """
+        taken = self.operator.snapshot()
+        own = [{**one, "value": one["value"].values} if isinstance(one.get("value"), Tuple) else one for one in taken.own]
+        keyed, restored = self._codec.unpack_value(self._codec.pack_value((taken.keyed, own)))
+        return OperatorSnapshot(keyed, list(restored))
+
+    def restore(self, snapshot: OperatorSnapshot, key_groups: KeyGroupRange | None = None) -> OperatorHarness:
+        """Return a harness of a new instance that goes on from a snapshot; its watermark is that of the beginning.
+
+        Args:
+            snapshot: of this operator, or several, `OperatorSnapshot.merged`.
+            key_groups: those that the new instance owns; by default those of this one.
+        """
+        groups = key_groups if key_groups is not None else self._key_groups
+        return OperatorHarness(
+            copy.deepcopy(self._again) if isinstance(self._again, OperatorBolt) else self._again,
+            now_ms=self.now_ms,
+            key_groups=groups,
+            restore=snapshot,
+            **self._options,
+        )
+
+    def split(self, parallelism: int) -> list[OperatorHarness]:
+        """Return harnesses of as many new instances, each with its range of key groups, that go on from this one together."""
+        snapshot = self.snapshot()
+        ranges = [range_of(index, self._max_parallelism, parallelism) for index in range(parallelism)]
+        return [self.restore(snapshot, key_groups) for key_groups in ranges]
+
+    def owner(self, harnesses: Sequence[OperatorHarness], key: Any) -> OperatorHarness:
+        """Return the one of several split harnesses that a key belongs to."""
+        group = key_group(key, self._max_parallelism)
+        return next(harness for harness in harnesses if group in harness._key_groups)
+
+    # -- life ------------------------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Close the operator, and cancel what is under way. Harmless when it is closed."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        self.operator.close()
+        if self._loop is not None:
+            if isinstance(self.bolt, AsyncBolt):
+                self._run_to_end(self.bolt.close())
+            self._loop.end()
+
+    def __enter__(self) -> OperatorHarness:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # -- the bolt's surroundings -----------------------------------------------------------------------------------------
+
+    def _make(self, operator: OperatorBolt | WatermarkStrategy | Callable[[], Operator]) -> Operator:
+        fields: tuple[str, ...] = self._options["fields"]
+        if isinstance(operator, WindowBolt):
+            operator.bind_input(fields)
+            return window_operator_of(operator, fields, lambda size: size // 2)
+        if isinstance(operator, ProcessBolt):
+            return ProcessOperator(operator)
+        if isinstance(operator, AsyncBolt):
+            from topo.testing.manual_loop import ManualLoop
+
+            self._loop = ManualLoop(self.clock.now_ms)
+            weakref.finalize(self, self._loop.end)
+            return AsyncWaitOperator(BoltCalls(operator, self._loop.run), operator.settings, self._failures)
+        if isinstance(operator, OperatorBolt):
+            raise FrameworkBug(f"no operator is known for {operator!r}")
+        if isinstance(operator, WatermarkStrategy):
+            read = timestamp_reader(operator.timestamp, fields)
+
+            def timestamp_of(row: Any, known: int) -> int:
+                found = None if read is None else read(row)
+                return known if found is None else found
+
+            return TimestampsAndWatermarks(build_generator(operator, self.clock.now_ms), timestamp_of)
+        return operator()
+
+    def _open(self, snapshot: OperatorSnapshot | None) -> None:
+        executor = MailboxExecutor(self.mailbox)
+        self.operator.setup(OperatorContext(self._output, self.clock, executor, self._max_parallelism, self._key_groups))
+        if snapshot is not None:
+            self.operator.restore(OperatorSnapshot(snapshot.keyed, [self._own_again(one) for one in snapshot.own]))
+        if isinstance(self.bolt, AsyncBolt):
+            self._run_to_end(self.bolt.open(TaskContext("test", "bolt", 1)))
+        self.operator.open()
+        self._settle()
+
+    def _own_again(self, one: Any) -> Any:
+        is_input = isinstance(self.bolt, AsyncBolt) and "value" in one
+        return {**one, "value": Tuple(one["value"], self._origin, one["timestamp"])} if is_input else one
+
+    @property
+    def _is_keyed(self) -> bool:
+        return self.bolt is None or bool(self.bolt.key)
+
+    def _checked(self) -> Callable[[str | None, Any], Any]:
+        assert self.bolt is not None
+        streams = declared_streams(self.bolt.outputs)
+        collector = BoltCollector("bolt", streams, lambda _error: None)
+        carrier = Carrier(self._codec, "bolt", streams)
+
+        def check(stream: str | None, values: Any) -> Any:
+            name = DEFAULT_STREAM if stream is None else stream
+            collector.stream(name, values, direct=False)
+            return carrier.carried(values, name)
+
+        return check
+
+    # -- going on --------------------------------------------------------------------------------------------------------
+
+    def _take_in(self, news: Iterable[int | InputStatus]) -> None:
+        for one in news:
+            if isinstance(one, InputStatus):
+                self.operator.process_idle(one is InputStatus.IDLE)
+            else:
+                self.operator.process_watermark(one)
+        self._settle()
+
+    def _settle(self) -> None:
+        if self._runs_mails:
+            self.run()
+        elif self._loop is not None:
+            self._loop.turn()
+
+    def _next_due(self) -> int | None:
+        due = [self.clock.next_due_ms, None if self._loop is None else self._loop.next_due_ms]
+        return min((one for one in due if one is not None), default=None)
+
+    def _wait(self) -> None:
+        """Have a mail come, for an operator that waits for one."""
+        if self._loop is not None:
+            self._loop.turn()
+        if not self.mailbox.has_mail and not self._go_on():
+            raise UserError("the operator waits for a call to complete, and nothing is due that could complete one")
+
+    def _go_on(self) -> bool:
+        """Let time pass until something happens; return whether anything did."""
+        loop = self._loop
+        until = monotonic() + PATIENCE_S
+        while loop is not None and loop.waits_outside and monotonic() < until:
+            before = loop.under_way
+            loop.wait(0.05)
+            if self.mailbox.has_mail or loop.under_way != before:
+                return True
+        due = self._next_due()
+        if due is None:
+            return False
+        self.clock.advance_to(max(due, self.now_ms))
+        if loop is not None:
+            loop.turn()
+        return True
+
+    def _run_to_end(self, call: Any) -> None:
+        """Run a coroutine of the bolt's own."""
+        assert self._loop is not None
+        ended: list[BaseException | None] = []
+        self._loop.run(call, lambda _result, error: ended.append(error))
+        self._loop.turn()
+        while not ended:
+            if not self._go_on():
+                raise UserError("`open` or `close` of the bolt waits for something that does not happen")
+        if ended[0] is not None:
+            raise ended[0]
+
+    @property
+    def _windows(self) -> WindowOperator:
+        if not isinstance(self.operator, WindowOperator):
+            raise UserError("only a window bolt has windows")
+        return self.operator
+
+    @property
+    def _keyed(self) -> KeyedOperator:
+        if not isinstance(self.operator, KeyedOperator):
+            raise UserError("only window and process bolts have state and timers")
+        return self.operator
