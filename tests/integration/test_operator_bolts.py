@@ -1,4 +1,4 @@
-"""Windows, timers and asynchronous calls over real processes: right results, nothing lost with a worker, errors with their line."""
+"""Windows, timers and asynchronous calls over real processes: right results, nothing lost with a worker, errors with lines."""
 
 from __future__ import annotations
 
