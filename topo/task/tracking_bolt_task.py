@@ -130,6 +130,7 @@ class TrackingBoltTask(AnchoringTask):
     def _look_for_forgotten(self, undecided: list[TrackedTuple], now: float) -> None:
         """Report inputs that user code holds no longer, so that it can neither ack nor fail them. Empties the list."""
         while undecided:
-            if getrefcount(undecided[-1]) == _REFERENCES_OF_OURS:
+            # One that was held and acked by a later call of the batch is held no longer, either.
+            if getrefcount(undecided[-1]) == _REFERENCES_OF_OURS and undecided[-1].state == TupleState.OPEN:
                 self._record_error(TupleStateError(_FORGOTTEN), now)
             undecided.pop()

@@ -49,6 +49,21 @@ def test_an_input_that_user_code_lets_go_undecided_is_reported_once_and_for_what
     assert task.frames(FrameKind.ACK, FrameKind.FAIL) == []
 
 
+def test_an_input_that_is_acked_by_the_next_call_of_its_batch_was_not_forgotten() -> None:
+    bolt, task = held()
+
+    def ack_two(tup: Any, collector: Any) -> None:
+        if len(bolt.tuples) == 2:
+            for held_back in bolt.tuples:
+                collector.ack(held_back)
+            bolt.tuples.clear()
+
+    bolt.run = ack_two
+    task.feed("held back", "the last one")
+    task.run()
+    assert task.errors() == []
+
+
 def test_an_input_can_be_acked_in_a_later_call() -> None:
     bolt, task = held()
     ids = task.feed("x")
