@@ -61,6 +61,12 @@ def piped(*arguments: object, **options: Any) -> Result:
     return Result(done.returncode, done.stdout, done.stderr)
 
 
+def _take_terminal() -> None:
+    """Make the terminal this process's own. A shell that started the tests in the background has them ignore Ctrl-C."""
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 class Terminal:
     """`topo` on a terminal of its own, as a person uses it."""
 
@@ -75,7 +81,7 @@ class Terminal:
             stderr=terminal,
             env={**known, "TERM": "xterm-256color", **environment},
             start_new_session=True,
-            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+            preexec_fn=_take_terminal,
         )
         os.close(terminal)
         self.raw = ""
