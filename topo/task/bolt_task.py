@@ -8,6 +8,7 @@ raises owes a FAIL instead, and what it emitted is discarded.
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable
 from typing import Any
 
 from topo.api.bolt import BasicBolt, Bolt
