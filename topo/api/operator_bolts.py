@@ -63,8 +63,8 @@ class WindowBolt(OperatorBolt):
         late_stream: where tuples go that are too late, under the fields of the input; without it they are dropped and counted.
         result_fields: names of the result's fields, where they are not the aggregate's own.
         outputs: declares the fields that `process` emits, or replaces the default ones.
-        held_for: how long an input waits for its windows at most, by the clock. By default as long as the windows; where event
-            time passes faster than the clock, as with history that is read from a file, say how long it takes in fact.
+        held_for: how long an input waits for its windows at most, by the clock. By default as long as the windows are; where
+            event time passes faster than the clock, as with history that is read from a file, say how long it takes in fact.
             `message_timeout` has to cover it, since inputs are acked with their windows.
     """
 
@@ -156,6 +156,7 @@ class ProcessBolt(OperatorBolt, ABC):
     """A function of each tuple and of timers, with keyed state: Flink's keyed process function.
 
     What `process` emits is anchored on its tuple, which is acked when the call returns. What `on_timer` emits is not tracked.
+    State and timers live in the memory of the task: they outlive a recovery of other processes, and die with their own.
 
     Args:
         key: the field or fields that state and timers go by, the same as the grouping's.
@@ -224,7 +225,7 @@ class _Input(Protocol):
 
 
 def bind_inputs(components: Mapping[str, Any], inputs: Mapping[str, Sequence[_Input]]) -> None:
-    """Tell window bolts the fields of their input, in the order in which they feed each other; faults are said elsewhere."""
+    """Tell window bolts the fields of their input, in the order in which they feed each other; validation says what is wrong."""
     waiting = {name: bolt for name, bolt in components.items() if isinstance(bolt, WindowBolt) and bolt.late_stream is not None}
     for _ in range(len(waiting)):
         for name, bolt in list(waiting.items()):

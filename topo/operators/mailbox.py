@@ -133,6 +133,11 @@ class TaskMailbox:
         self._check_owner()
         return bool(self._batch) or bool(self._queue)
 
+    @property
+    def may_have_mail(self) -> bool:
+        """The same without a look at who asks: cheap, and from another thread good for a guess only."""
+        return bool(self._batch) or bool(self._queue)
+
     def put(self, mail: Mail) -> None:
         """Put a mail behind all others.
 

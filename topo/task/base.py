@@ -47,6 +47,7 @@ from topo.task.events import (
     RoutesChanged,
     Turn,
 )
+from topo.task.executor import TaskExecutor
 from topo.task.flow_control import UNLIMITED_WINDOW, Arrival, EdgeStatus, InEdge, OutEdge
 from topo.task.outbox import Outbox
 from topo.task.statistics import Counters, TaskStatistics
@@ -135,6 +136,7 @@ class Task(ABC):
         self.is_closed = False
         self.mailbox = TaskMailbox(wake=ports.wake)
         self.processor = MailboxProcessor(lambda _processor: self._act(self._now), self.mailbox)
+        object.__setattr__(self.context, "executor", TaskExecutor(self.mailbox, self._run_user_mail))
         self._now = 0.0
         self._peers = frozenset([*self._edges_in(), *(target for target, _ in self._edges_out())])
         self._incarnations: Mapping[TaskId, Incarnation] = {}
@@ -203,7 +205,7 @@ class Task(ABC):
     @property
     def has_work(self) -> bool:
         """Whether a Turn would do something now, without an arrival and before the next deadline."""
-        return (bool(self.queue) and self._may_act) or self.mailbox.has_mail
+        return (bool(self.queue) and self._may_act) or self.mailbox.may_have_mail
 
     def next_deadline(self, now: float) -> float | None:
         """When the task wants a Turn if nothing arrives before, in monotonic seconds."""
@@ -282,6 +284,10 @@ class Task(ABC):
 
     def _edges_are_open(self, now: float) -> None:  # noqa: B027
         """The out-edges of a new epoch have their opening frames: rows may follow."""
+
+    def _run_user_mail(self, action: Callable[[], object]) -> None:
+        """Run what user code has posted to this task."""
+        action()
 
     def _act(self, now: float) -> None:
         """One default action."""
@@ -465,7 +471,10 @@ class Task(ABC):
             return
         self._now = now
         self._run_due(now)
-        self.processor.run_step()
+        if self.mailbox.may_have_mail:
+            self.processor.run_step()
+        else:
+            self._act(now)
 
     def _run_due(self, now: float) -> None:
         if self._confirm_at is not None and now >= self._confirm_at:

@@ -29,13 +29,14 @@ from topo.operators.async_wait import AsyncWaitOperator
 from topo.operators.base import Operator, OperatorContext
 from topo.operators.bolt_operators import BoltCalls, window_operator_of
 from topo.operators.clock import TaskProcessingTime
-from topo.operators.mailbox import MailboxExecutor, RejectedExecution, TaskMailbox
+from topo.operators.mailbox import RejectedExecution
 from topo.operators.process import ProcessOperator
 from topo.operators.windowing import WindowOperator
 from topo.task.base import AsyncDone, Ports, TaskSetup
 from topo.task.batch import Batch
 from topo.task.collectors import BoltCollector, Mark, TrackedTuple
 from topo.task.events import RoutesChanged
+from topo.task.executor import TaskExecutor
 from topo.task.flow_control import EdgeStatus, InEdge
 from topo.task.panes import Firing, PaneLedger
 from topo.task.tracking_bolt_task import AnchoringTask
@@ -74,18 +75,6 @@ class _Output:
         self._tell(None, False)
 
 
-class _OperatorExecutor(MailboxExecutor):
-    """Posts an operator's mails; what they raise goes to the task instead of ending it."""
-
-    def __init__(self, mailbox: TaskMailbox, run: Callable[[Callable[[], object]], None]) -> None:
-        super().__init__(mailbox)
-        self._run_action = run
-
-    def execute(self, action: Callable[[], object], description: str = "", *, deferrable: bool = False) -> None:
-        """Have `action` run on the task's thread. Raises as `MailboxExecutor.execute` does."""
-        super().execute(partial(self._run_action, action), description, deferrable=deferrable)
-
-
 class OperatorTask(AnchoringTask):
     """What the three kinds share."""
 
@@ -119,7 +108,7 @@ class OperatorTask(AnchoringTask):
 
     def _start_operator(self) -> None:
         component = self.plan.component(self.component_id)
-        executor = _OperatorExecutor(self.mailbox, partial(self._run_mail, self._operator))
+        executor = TaskExecutor(self.mailbox, partial(self._run_mail, self._operator))
         self._clock = TaskProcessingTime(self._processing_ms, executor.execute)
         self._operator.setup(
             OperatorContext(

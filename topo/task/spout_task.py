@@ -142,6 +142,9 @@ class SpoutTask(Task):
         except Exception as error:
             self._user_error(error, now)
 
+    def _run_user_mail(self, action: Callable[[], object]) -> None:
+        self._guard(action, self._now)
+
     def _user_error(self, error: Exception, now: float) -> None:
         self._record_error(error, now)
         if self.config.on_error == "crash":
@@ -209,7 +212,7 @@ class SpoutTask(Task):
         """Whether a Turn would do something now."""
         if self.is_closed:
             return False
-        if self.queue or self.fates.has_local or self.mailbox.has_mail or (self._may_send and self._has_leftovers):
+        if self.queue or self.fates.has_local or self.mailbox.may_have_mail or (self._may_send and self._has_leftovers):
             return True
         now = self.ports.clock()
         return (self._may_emit and now >= self._poll_at) or self._replay_is_due(now)
@@ -278,6 +281,7 @@ class SpoutTask(Task):
             stream.rows.append(values)
             self._collector.messages[index].append(message)
         self._send(now, first_time=False)
+        self._tell_time()
         if self.fates.holds_back:
             self._flush(now)
 
@@ -495,7 +499,6 @@ class SpoutTask(Task):
             else:
                 self._idle_clock.pause()
             self._emission_time.probe(now)
-        if self._is_going:
             self._tell_time()
         if self._feeds_windows:
             self._watch_stall(now)

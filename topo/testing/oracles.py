@@ -144,7 +144,8 @@ class Oracles:
         kinds = [fault.kind for _, fault, _ in simulation.strikes.struck]
         deaths = kinds.count(FaultKind.CRASH)
         masters = kinds.count(FaultKind.MASTER)
-        if deaths and not masters and "WorkerLost" not in rows:
+        # Who restarts a worker that has just died does not hear of its death.
+        if deaths and not masters and FaultKind.RESTART not in kinds and "WorkerLost" not in rows:
             history.violated(11, f"{deaths} processes died, and no row says so")
         if simulation.network.counts.repeated and not masters and not deaths:
             seen = sum(task.counters.duplicate_frames + task.counters.stale_frames + task.counters.fenced_frames
@@ -156,6 +157,8 @@ class Oracles:
         for (epoch, sender, target), count in simulation.network.counts.lost.items():
             if epoch == last_epoch and not self._is_over(sender, target):
                 history.violated(11, f"{count} frames {sender}->{target} of the last epoch were lost, and nobody noticed")
+        if "TupleStateError" in rows and not self._scenario.forgets:
+            history.violated(11, "no bolt forgets an input, and a row says that one does")
         harmless = {FaultKind.SLOW_LINK, FaultKind.SLOW_WORKER, FaultKind.PAUSE, FaultKind.REPEAT}
         if set(kinds) <= harmless and not self._scenario.poison and ("EdgeLost" in rows or "WorkerLost" in rows):
             history.violated(11, f"nothing was lost, and the rows say {sorted(set(rows))}")

@@ -53,11 +53,10 @@ class CrashPoint(Enum):
 
 @dataclass(slots=True)
 class Doom:
-    """How a process is to die: where, after how many calls or commands there, and after so many turns at the latest."""
+    """How a process is to die: where, and after how many calls or commands there."""
 
     point: CrashPoint
     countdown: int = 0
-    turns: int = 20
     has_come: bool = False
 
 
@@ -208,10 +207,6 @@ class SimulatedProcess:
         """
         self.time = max(self.time, now)
         self.turns += 1
-        if self.doom is not None:
-            self.doom.turns -= 1
-            if self.doom.turns < 0:
-                self._fall(self.doom)
         self._die_at(CrashPoint.BEFORE_TURN)
         has_read = self._read()
         self._die_at(CrashPoint.AFTER_READING)

@@ -55,6 +55,7 @@ class Scenario:
         faults: what goes wrong.
 
     Attributes:
+        forgets: some bolt forgets to ack.
         hopeless, poison: the keys of those that get as far as their component.
     """
 
@@ -80,6 +81,7 @@ class Scenario:
                 self._readers.setdefault((source, stream), []).append(part.name)
         outside = Outside()
         self._stages = {part.name: part.make(outside) for part in self.parts}
+        self.forgets = any(isinstance(stage, stages.Forward) and stage.forgets_one_in for stage in self._stages.values())
         self.hopeless = [key for component, key in hopeless if self._meets(key, component)]
         self.poison = [key for component, key in poison if self._meets(key, component)]
 

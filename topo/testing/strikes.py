@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 SLOWER = 6
 """How many times as long every turn of a slow worker takes."""
+PATIENCE_S = 0.02
+"""How long a process has to come to the point where it is to die; then it dies wherever it is."""
 _AGAIN_S = 0.0005
 _TRIES = 20_000
 
@@ -94,7 +96,14 @@ class Strikes:
             return None
         process.doom = Doom(fault.point, fault.countdown)
         self._dooms[process.incarnation] = fault
+        self._simulation.at(self._simulation.now + PATIENCE_S, lambda: self._end(process))
         return f"worker {process.id}"
+
+    def _end(self, process: SimulatedProcess) -> None:
+        if process.is_alive and process.doom is not None:
+            process.doom.has_come = True
+            self.fell(process)
+            self._simulation.died(process, "killed by a signal")
 
     def _stop(self, fault: Fault) -> str | None:
         process = self._pick_process(fault)

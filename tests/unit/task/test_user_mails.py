@@ -1,0 +1,99 @@
+"""What user code posts to its task's mailbox through `context.executor`."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+from tests.unit.task.harness import Manual, Plain, Replaying, Sink, Solo, chain
+from topo.wire.frames import FrameKind
+
+
+def test_an_action_runs_on_the_tasks_thread_between_slices_and_may_emit() -> None:
+    bolt = Plain()
+    solo = Solo(chain(Replaying(), bolt, Sink()), "b")
+    ran: list[int] = []
+
+    def action() -> None:
+        ran.append(threading.get_ident())
+        bolt.collector.emit(("from a mail",))
+
+    def keep(tup: Any, collector: Any) -> None:
+        bolt.collector = collector
+
+    bolt.run = keep
+    solo.feed(1)
+    solo.run()
+    other = threading.Thread(target=lambda: bolt.context.executor.execute(action))
+    other.start()
+    other.join()
+    assert ran == [] and solo.task.has_work
+    solo.run()
+    assert ran == [threading.get_ident()]
+    assert solo.values() == ["from a mail"] and solo.frames(FrameKind.DATA)[-1].root_list() == []
+
+
+def test_an_action_that_raises_is_an_error_of_the_component_and_ends_nothing() -> None:
+    bolt = Manual()
+    solo = Solo(chain(Replaying(), bolt, Sink()), "b")
+    bolt.context.executor.execute(lambda: 1 // 0)
+    solo.run()
+    assert [error.split(":")[0] for error in solo.errors()] == ["ZeroDivisionError"]
+    solo.feed(5)
+    solo.run()
+    assert solo.values() == [5]
+
+
+def test_a_call_may_wait_for_another_thread_by_yielding_and_what_it_is_told_belongs_to_its_input() -> None:
+    def ask(tup: Any, collector: Any) -> None:
+        answers: list[str] = []
+        answering = lambda: bolt.context.executor.execute(lambda: answers.append(f"answer to {tup['value']}"))  # noqa: E731
+        threading.Timer(0.01, answering).start()
+        while not answers:
+            bolt.context.executor.yield_()
+        collector.emit((answers[0],))
+
+    bolt = Plain(ask)
+    solo = Solo(chain(Replaying(), bolt, Sink()), "b")
+    ids = solo.feed(1, 2)
+    solo.run()
+    assert solo.values() == ["answer to 1", "answer to 2"]
+    (frame,) = solo.frames(FrameKind.DATA)
+    assert frame.root_list() == ids.roots
+
+
+def test_try_yield_runs_what_is_there_and_waits_for_nothing() -> None:
+    seen: list[Any] = []
+
+    def look(tup: Any, collector: Any) -> None:
+        executor = bolt.context.executor
+        seen.append(executor.try_yield())
+        executor.execute(lambda: seen.append("ran"))
+        seen.append(executor.try_yield())
+
+    bolt = Plain(look)
+    solo = Solo(chain(Replaying(), bolt, Sink()), "b")
+    solo.feed(1)
+    solo.run()
+    assert seen == [False, "ran", True]
+
+
+def test_a_failing_action_fails_the_input_that_yields_to_it() -> None:
+    def fail(tup: Any, collector: Any) -> None:
+        bolt.context.executor.execute(lambda: 1 // 0)
+        bolt.context.executor.yield_()
+
+    bolt = Plain(fail)
+    solo = Solo(chain(Replaying(), bolt, Sink()), "b")
+    ids = solo.feed(1)
+    solo.run()
+    assert solo.roots(FrameKind.FAIL) == ids.roots
+
+
+def test_a_spout_may_emit_in_an_action() -> None:
+    spout = Replaying([1], ends=False)
+    solo = Solo(chain(spout, Sink()), "a")
+    solo.run()
+    spout.context.executor.execute(lambda: spout.collector.emit((2,), message_id=2))
+    solo.run()
+    assert solo.values() == [1, 2] and len(solo.roots(FrameKind.INIT)) == 2
