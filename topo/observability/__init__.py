@@ -1,1 +1,1 @@
-"""TODO"""
+"""What a topology tells of itself: logs."""

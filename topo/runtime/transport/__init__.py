@@ -1,1 +1,1 @@
-"""TODO"""
+"""How frames travel between processes: one contract, over ZeroMQ and in memory."""
