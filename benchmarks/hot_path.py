@@ -103,11 +103,13 @@ class Round:
         self.tasks: dict[TaskId, Task] = {}
         self.told: dict[type, dict[TaskId, Any]] = {TaskReady: {}, Quiet: {}}
         for spec in plan.tasks:
-            component: Any = None if spec.id in plan.ackers else topology.component(spec.component).make()
+            declared = None if spec.id in plan.ackers else topology.component(spec.component)
+            component: Any = None if declared is None else declared.make()
             config = plan.config_of(spec.component)
             context = TaskContext(plan.name, spec.component, spec.id, spec.index, config=config, tasks=plan.task_ids)
-            setup = TaskSetup(spec.id, plan, config, component, context)
-            ports = Ports(IdSource(b"%d" % spec.id), time.perf_counter, Codec(), NoNote())
+            watermarks = None if declared is None else declared.watermarks
+            setup = TaskSetup(spec.id, plan, config, component, context, watermarks=watermarks)
+            ports = Ports(IdSource(b"%d" % spec.id), time.perf_counter, Codec(), NoNote(), lambda: int(time.time() * 1000))
             self.tasks[spec.id] = task_class(plan, spec.id, component)(setup, ports)
             self.spent[spec.id], self.inboxes[spec.id] = 0.0, []
         routes = [TaskRoute(task, plan.worker_of(task), Incarnation(1), "", "") for task in self.tasks]

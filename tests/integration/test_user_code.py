@@ -50,6 +50,13 @@ class Told(IterableSpout):
     assert (run.outcome.kind, run.outcome.exit_code) == (OutcomeKind.DEAD_LETTERS, 1)
     (letter,) = run.dead_letters
     assert (letter["component"], letter["message"], letter["values"], letter["attempts"]) == ("numbers", 13, [13], 3)
+    assert {name: letter["cause"][name] for name in ("kind", "message", "component", "file")} == {
+        "kind": "ValueError",
+        "message": "unlucky",
+        "component": "odd",
+        "file": file,
+    }
+    assert letter["errors"] == ["a task failed it", f"ValueError: unlucky (flow.py:{letter['cause']['line']}, component 'odd')"]
     assert sorted(scene.lines()) == [value for value in range(200) if value != 13], "what a failed call emitted is discarded"
     errors = [error for error in run.errors if error["kind"] == "ValueError"]
     assert sum(error["count"] for error in errors) == 3

@@ -29,6 +29,10 @@ class Panes:
     def held(self, position: int, key: Any, window: Any) -> None:
         self.log.append(("held", position, key, tuple(window)))
 
+    def held_run(self, positions: Any, keys: Any, window: Any) -> None:
+        for position in positions:
+            self.held(position, keys[position], window)
+
     def moved(self, key: Any, target: Any, sources: Any) -> None:
         raise AssertionError("tumbling windows do not merge")
 

@@ -8,12 +8,17 @@ spouts are allowed more than that many uncommitted messages, and costs a second 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
+import msgspec
+
 from topo.ids import Incarnation, TaskId, WorkerId
-from topo.wire.control import DeadLetter
+from topo.wire.control import Cause, DeadLetter
 
 REMEMBERED = 100_000
+CAUSES = 10_000
+"""Failed roots whose causes are remembered until their messages fail for good; most are processed at the next attempt."""
 WRITE_TIMEOUT_S = 5.0
 """A letter that is not on disk by then (the disk may be full) is to be written again."""
 
@@ -47,12 +52,26 @@ class DeadLetters:
     def __init__(self) -> None:
         self._stored: dict[_Key, None] = {}
         self._under_way: dict[_Key, _UnderWay] = {}
+        self._causes: dict[int, Cause] = {}
         self.count = 0
 
     @property
     def in_flight(self) -> int:
         """Letters that are to be written and are not yet."""
         return len(self._under_way)
+
+    def failed(self, causes: Iterable[tuple[Cause, list[int]]]) -> None:
+        """A task has failed these roots. What came first says why; the oldest causes are forgotten."""
+        for cause, roots in causes:
+            for root in roots:
+                self._causes.setdefault(root, cause)
+        while len(self._causes) > CAUSES:
+            del self._causes[next(iter(self._causes))]
+
+    def explained(self, letter: DeadLetter) -> DeadLetter:
+        """Return the letter with the cause of its last failure, if a task has told it."""
+        cause = self._causes.get(letter.root)
+        return letter if cause is None else msgspec.structs.replace(letter, errors=[*letter.errors, str(cause)], cause=cause)
 
     def is_stored(self, letter: DeadLetter) -> bool:
         """Whether the letter is on disk: it can be confirmed at once."""

@@ -159,6 +159,7 @@ class TopologyMaster:
             control.TaskReady: lambda _slot, message, _now: self.recovery.task_ready(message),
             control.EdgeLost: lambda slot, message, now: self.recovery.edge_lost(slot, message, now),
             control.ComponentError: self._on_component_error,
+            control.TuplesFailed: lambda _slot, message, _now: self.dead_letters.failed(message.causes),
             control.PositionReport: self._on_position,
             control.DeadLetter: self._on_dead_letter,
             control.Quiet: lambda _slot, message, now: self.quiescence.told(message, now),
@@ -334,6 +335,7 @@ class TopologyMaster:
     def _on_dead_letter(self, slot: Slot, message: control.DeadLetter, now: float) -> None:
         assert slot.incarnation is not None
         waiting = Waiting(slot.worker, slot.incarnation, message.task, message.id)
+        message = self.dead_letters.explained(message)
         if self.dead_letters.is_stored(message):
             self._confirm(waiting)
         elif self.dead_letters.is_new(waiting, message, now):

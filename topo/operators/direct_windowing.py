@@ -53,18 +53,20 @@ class DirectWindowOperator(WindowOperator):
         # Windows that the watermark has not reached, by start. What they hold may be changed without asking further.
         self._open: dict[int, MutableMapping[Any, Any]] = {}
         self._open_windows: dict[int, TimeWindow] = {}
+        self._taken: dict[int, list[int]] = {}
+        """By start: the positions of the batch that have gone into the window and are not known to the observer."""
 
     def process_batch(self, keys: Sequence[Any], values: Sequence[Any], timestamps: Sequence[int | None]) -> None:
         """Take several elements; most cost two look-ups and a call of the aggregate."""
         if not len(keys):
             return
         size, offset = self.assigner.size_ms, self.assigner.effective_offset(self._now_ms)
-        rows_of, more, observer, keyed = self._open.get, self._accumulated.more, self._observer, self._keyed
+        rows_of, more, taken = self._open.get, self._accumulated.more, self._taken
+        if not self._keyed:
+            keys = [None] * len(keys)
         position = 0
         try:
             for position, (key, value, timestamp) in enumerate(zip(keys, values, timestamps, strict=True)):
-                if not keyed:
-                    key = None
                 if timestamp is None or (rows := rows_of(start := timestamp - (timestamp - offset) % size)) is None:
                     self._take_into_unopened(position, key, value, timestamp)
                     continue
@@ -75,15 +77,25 @@ class DirectWindowOperator(WindowOperator):
                     rows[key] = kept = more(value, kept)
                     if kept is None:
                         self._forget(key, start)
-                if observer is not None:
-                    observer.held(position, key, self._open_windows[start])
+                taken[start].append(position)
         finally:
             self.position = position
+            self._tell_observer(keys)
+
+    def _tell_observer(self, keys: Sequence[Any]) -> None:
+        for start, positions in self._taken.items():
+            if positions:
+                if self._observer is not None:
+                    self._observer.held_run(positions, keys, self._open_windows[start])
+                positions.clear()
+        if len(self._taken) > len(self._open):
+            self._taken = {start: self._taken[start] for start in self._open}
 
     def on_event_time(self, key: Any, namespace: Any, timestamp: int) -> None:
         """Fire at the window's end, clear at its clean-up time."""
         self._open.clear()
         self._open_windows.clear()
+        self._taken.clear()
         last = namespace.end - 1
         try:
             if timestamp == last:
@@ -112,6 +124,7 @@ class DirectWindowOperator(WindowOperator):
         if window.max_timestamp > self._timers.current_watermark:
             self._open[window.start] = self._accumulated.handle.rows(window)
             self._open_windows[window.start] = window
+            self._taken.setdefault(window.start, [])
 
     def _take_first(self, rows: MutableMapping[Any, Any], key: Any, value: Any, start: int) -> None:
         first = self._accumulated.first(value)

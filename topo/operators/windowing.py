@@ -50,6 +50,15 @@ class PaneObserver(Protocol):
             window: the pane's window.
         """
 
+    def held_run(self, positions: Sequence[int], keys: Sequence[Any], window: Any) -> None:
+        """Elements went into panes of one window, and each into no other.
+
+        Args:
+            positions: of the elements in the batch at hand.
+            keys: of all elements of the batch.
+            window: the panes' window.
+        """
+
     def moved(self, key: Any, target: Any, sources: Sequence[Any]) -> None:
         """What the panes `sources` held is held by `target` now, behind what it held before."""
 

@@ -402,6 +402,9 @@ class MasterShell:
 
     def _letter_row(self, letter: control.DeadLetter) -> bytes:
         task = self._job.plan.task(letter.task)
+        cause = None if letter.cause is None else msgspec.structs.asdict(letter.cause)
+        if cause is not None:
+            cause = {name: self._of_the_original(text) if isinstance(text, str) else text for name, text in cause.items()}
         row = {
             "at_ms": int(time.time() * 1000),
             "component": task.component,
@@ -409,15 +412,22 @@ class MasterShell:
             "message": self._codec.unpack_value(letter.position),
             "values": self._codec.unpack_value(letter.values),
             "attempts": letter.attempts,
-            "errors": letter.errors,
+            "errors": [self._of_the_original(error) for error in letter.errors],
+            "cause": cause,
         }
         return json.dumps(row, default=repr).encode()
 
+    def _of_the_original(self, text: str) -> str:
+        """Say of the user's own file what is said of the copy that runs."""
+        return text if self._copied_from is None else text.replace(*self._copied_from)
+
     def _record(self, error: RecordError) -> None:
-        if self._copied_from is not None:
-            # What is said of the copy that runs is said of the user's own file.
-            texts = {name: getattr(error, name).replace(*self._copied_from) for name in ("file", "message", "traceback")}
-            error = replace(error, **texts)
+        error = replace(
+            error,
+            file=self._of_the_original(error.file),
+            message=self._of_the_original(error.message),
+            traceback=self._of_the_original(error.traceback),
+        )
         row = {
             "at_ms": error.at_ms or int(time.time() * 1000),
             "kind": error.kind,

@@ -32,6 +32,7 @@ from topo.ids import Epoch, IdSource, Incarnation, TaskId
 from topo.operators.mailbox import TaskMailbox
 from topo.operators.mailbox_processor import MailboxProcessor
 from topo.plan.physical import PhysicalPlan
+from topo.task.causes import Causes
 from topo.task.commands import Command, SendFrame, TellMaster
 from topo.task.events import (
     Activate,
@@ -154,6 +155,7 @@ class Task(ABC):
         self._is_open = False
         self._commands: list[Command] = []
         self._errors = ErrorBook(self._tell_error)
+        self._causes = Causes(self.id, self.component_id)
         self.outbox = Outbox(
             ports.codec,
             self._commands,
@@ -195,6 +197,7 @@ class Task(ABC):
         self._commands.clear()
         self._record_error(error, now)
         self._errors.flush(now, all_of_them=True)
+        self._tell_causes()
         return self._commands[:]
 
     @property
@@ -562,6 +565,11 @@ class Task(ABC):
 
     def _tell(self, message: Any) -> None:
         self._commands.append(TellMaster(message))
+
+    def _tell_causes(self) -> None:
+        """Tell why roots have failed; to be called before their FAIL leaves."""
+        if (told := self._causes.take()) is not None:
+            self._tell(told)
 
     def _record_error(self, error: BaseException, now: float) -> None:
         self.counters.errors += 1

@@ -121,7 +121,7 @@ class BasicBoltTask(BoltTask):
                     self.counters.transferred += self._router.untracked(stream, stamps, self._report_row)
         self._clear()
         for index, error in failures.items():
-            self._fails.update(dict.fromkeys(batch.ids_at(first + index)[0]))
+            self._fail(batch.ids_at(first + index)[0], error)
             self._user_error(error, now)
         self.counters.failed += len(failures)
         self.counters.acked += last - first - len(failures)
@@ -168,7 +168,7 @@ class BasicBoltTask(BoltTask):
                     self._acks[root] = self._acks.get(root, 0) ^ edge ^ tup.out
 
     def _reject_row(self, root: int, error: Exception) -> None:
-        self._fails[root] = None
+        self._fail((root,), error)
         self._record_error(error, self.ports.clock())
 
     def _clear(self) -> None:

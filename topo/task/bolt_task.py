@@ -8,7 +8,7 @@ raises owes a FAIL instead, and what it emitted is discarded.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from topo.api.bolt import BasicBolt, Bolt
@@ -123,6 +123,7 @@ class BoltTask(Task):
         self._batch = None
         self._acks.clear()
         self._fails.clear()
+        self._causes.clear()
         self._touches.clear()
         self._owing_since = None
         self._ended_in_epoch = self._end_told = False
@@ -242,7 +243,7 @@ class BoltTask(Task):
                 origin, rows = self._origin(frame), frame.decode_rows(self.ports.codec)
             except FrameError as error:
                 self.counters.malformed_frames += 1
-                self._fails.update(dict.fromkeys(frame.root_list()))
+                self._fail(frame.root_list(), error)
                 self._record_error(error, now)
                 self._flush_when_due(now)
                 return True
@@ -317,9 +318,15 @@ class BoltTask(Task):
 
     def _reject_rows(self, stream: int, roots: Any, error: Exception) -> None:
         name = self.plan.streams(self.component_id)[stream].name
-        self._fails.update(dict.fromkeys(roots))
         wrapped = type(error)(f"component {self.component_id!r}, stream {name!r}: {error}")
+        self._fail(roots, wrapped)
         self._record_error(wrapped, self.ports.clock())
+
+    def _fail(self, roots: Iterable[int], error: Exception) -> None:
+        """Have the ackers told that roots have failed, and the master why."""
+        roots = list(roots)
+        self._fails.update(dict.fromkeys(roots))
+        self._causes.note(roots, error)
 
     def _report_row(self, _row: int, error: Exception) -> None:
         self._record_error(error, self.ports.clock())
@@ -343,8 +350,10 @@ class BoltTask(Task):
         self._owing_since = None
         if not ackers:
             self._fails.clear()
+            self._causes.clear()
             return
         if self._acks or self._fails or self._touches:
+            self._tell_causes()
             acks, fails, touches = self._acks, self._fails, self._touches
             self._acks, self._fails, self._touches = {}, {}, {}
             if len(ackers) == 1:

@@ -221,12 +221,24 @@ class BoltCollector(Emitter):
         self.acked: list[TrackedTuple] = []
         self.failed: list[TrackedTuple] = []
         self.touched: list[TrackedTuple] = []
+        self._main: Any = self._by_name.get(DEFAULT_STREAM)
 
     def emit(
         self, values: Sequence[Any], anchors: Anchors = None, stream: str = DEFAULT_STREAM, timestamp: int | None = None
     ) -> None:
         """Emit one tuple, anchored on the given inputs."""
         self._emit(values, anchors, stream, timestamp, None)
+
+    def emit_stamped(self, values: Sequence[Any], anchors: tuple[TrackedTuple, ...], timestamp: int | None) -> None:
+        """Emit one tuple on the main stream, as `emit` does; for anchors that the engine has chosen, which are all open."""
+        main = self._main
+        is_plain = type(values) is tuple and len(values) == self._width
+        if is_plain and type(timestamp) is int and NO_TIMESTAMP < timestamp <= MAX_WATERMARK:
+            main.stamps[len(main.rows)] = timestamp
+            main.rows.append(values)
+            self.anchors[main.index].append(anchors)
+        else:
+            self.emit(values, anchors, timestamp=timestamp)
 
     def emit_direct(
         self,

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 from topo.acking.pending import SpoutPending
@@ -38,12 +39,9 @@ class Emission(NamedTuple):
     target: int | None
 
 
-class Pending(NamedTuple):
-    """A message whose tree is open: who it is, when its batch was emitted, and what it was where somebody wants to know."""
-
-    message: Any
-    emitted_at: float
-    emission: Emission | None
+Pending = tuple[Any, float, Emission | None]
+"""A message whose tree is open: who it is, when its batch was emitted, and what it was where somebody wants to know. A plain
+tuple, which the garbage collector stops looking at: there may be hundreds of thousands."""
 
 
 class Fates:
@@ -238,10 +236,10 @@ class Fates:
 
     def fail(self, roots: Sequence[int], now: float) -> None:
         """The acker has found these trees failed."""
-        failed = self.pending.take(roots)
-        self._counters.failed += len(failed)
-        for record in failed:
-            self._failed(record, "a task failed it", now)
+        for root in roots:
+            for record in self.pending.take((root,)):
+                self._counters.failed += 1
+                self._failed(record, "a task failed it", now, root)
 
     def expire(self, now: float) -> None:
         """Fail what had no verdict for `message_timeout`."""
@@ -252,28 +250,29 @@ class Fates:
     def _completed(self, complete: list[Pending], now: float) -> None:
         if not complete:
             return
-        messages, emitted, emissions = zip(*complete, strict=True)
         self._counters.acked += len(complete)
-        for emitted_at, times in Counter(emitted).items():
+        for emitted_at, times in Counter(map(itemgetter(1), complete)).items():
             self._latency.record(now - emitted_at, times)
         if self.is_retrying:
+            messages = [record[0] for record in complete]
             self._book.done(messages)
             self._tracker.done(messages)
         ack = self._spout.ack
         # Most spouts leave `ack` as it is, and then there is nobody to tell.
         if getattr(ack, "__func__", None) is not Spout.ack:
-            for message, emission in zip(messages, emissions, strict=True):
+            for message, _, emission in complete:
                 self._call(ack, message, emission, now)
 
-    def _failed(self, record: Pending, why: str, now: float) -> None:
+    def _failed(self, record: Pending, why: str, now: float, root: int = 0) -> None:
+        message, _, emission = record
         if not self.is_retrying:
-            self._unresolved[record.message] = None
-            self._call(self._spout.fail, record.message, record.emission, now)
+            self._unresolved[message] = None
+            self._call(self._spout.fail, message, emission, now)
             return
-        self.on_failure(record.message)
-        outcome = self._book.failed(record.message, why, now)
+        self.on_failure(message)
+        outcome = self._book.failed(message, why, now)
         if isinstance(outcome, DeadLetter):
-            self._give_up(outcome)
+            self._give_up(outcome, root)
 
     def _call(self, callback: Callable[..., None], message: Any, emission: Emission | None, now: float) -> None:
         try:
@@ -300,22 +299,23 @@ class Fates:
             alone: nothing else was in hand there.
             now: monotonic seconds.
         """
-        in_hand = [record.message for record in self.pending.find(suspects)] if suspects else []
+        in_hand = [message for message, _, _ in self.pending.find(suspects)] if suspects else []
         lost = self.pending.drain()
         self._counters.reset += len(lost)
         if not self.is_retrying:
-            for record in lost:
-                self._unresolved[record.message] = None
-                self._call(self._spout.fail, record.message, record.emission, now)
+            for message, _, emission in lost:
+                self._unresolved[message] = None
+                self._call(self._spout.fail, message, emission, now)
             return
-        for message, _ in self._letters.values():
-            self._tell(message)
-        self._book.lost([record.message for record in lost])
-        for letter in self._book.suspect(in_hand, alone and len(suspects) == len(in_hand) == 1):
-            self._give_up(letter)
+        for letter_message, _ in self._letters.values():
+            self._tell(letter_message)
+        self._book.lost([message for message, _, _ in lost])
+        alone = alone and len(suspects) == len(in_hand) == 1
+        for letter in self._book.suspect(in_hand, alone):
+            self._give_up(letter, suspects[0])
 
-    def _give_up(self, letter: DeadLetter[Any, Emission]) -> None:
-        """Have the dead letter stored; the message is done when it is."""
+    def _give_up(self, letter: DeadLetter[Any, Emission], root: int = 0) -> None:
+        """Have the dead letter stored; the message is done when it is. `root` is that of its last attempt, if known."""
         self._letter_count += 1
         message = DeadLetterMessage(
             task=self._task,
@@ -324,6 +324,7 @@ class Fates:
             values=self._packed(letter.message.values),
             errors=[letter.why],
             attempts=letter.attempts,
+            root=root,
         )
         self._letters[self._letter_count] = message, letter
         self._tell(message)
@@ -342,7 +343,7 @@ class Fates:
 
     def positions_of(self, roots: Iterable[int]) -> list[bytes]:
         """Return, packed, the positions of those of the roots that are pending here."""
-        return [self._packed(record.message) for record in self.pending.find(roots)]
+        return [self._packed(message) for message, _, _ in self.pending.find(roots)]
 
     def _packed(self, value: Any) -> bytes:
         try:

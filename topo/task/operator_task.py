@@ -56,7 +56,7 @@ class _Output:
 
     def emit(self, value: Any, timestamp: int | None) -> None:
         """Put out one element."""
-        self._collector.emit(value, self.anchors, timestamp=timestamp)
+        self._collector.emit_stamped(value, self.anchors, timestamp)
 
     def side(self, stream: str, value: Any, timestamp: int | None) -> None:
         """Put out one element on another stream."""
@@ -251,7 +251,7 @@ class ProcessTask(OperatorTask):
         try:
             call()
         except Exception as error:
-            self._collector.roll_back(mark, None)
+            self._roll_back(mark, None, error)
             self._user_error(error, self._now)
 
     def _run(self, batch: Batch, first: int, last: int, now: float) -> None:
@@ -266,7 +266,7 @@ class ProcessTask(OperatorTask):
             try:
                 operator.process_element(key, tup, stamp)
             except Exception as error:
-                collector.roll_back(mark, tup)
+                self._roll_back(mark, tup, error)
                 errors.append(error)
             else:
                 collector.ack(tup)
@@ -356,11 +356,11 @@ class WindowTask(OperatorTask):
                 raise
             except Exception as raised:
                 taken, error = operator.position, raised
-                self._discard_firing()
+                self._discard_firing(raised)
             self._ack_unheld(batch, first, taken, now)
             first += taken
             if error is not None:
-                self._fails.update(dict.fromkeys(batch.ids_at(first)[0]))
+                self._fail(batch.ids_at(first)[0], error)
                 self.counters.failed += 1
                 first += 1
                 self._user_error(error, now)
@@ -398,14 +398,15 @@ class WindowTask(OperatorTask):
         return (late,)
 
     def _call_raised(self, error: Exception, now: float) -> None:
-        self._discard_firing()
+        self._discard_firing(error)
         super()._call_raised(error, now)
 
-    def _discard_firing(self) -> None:
+    def _discard_firing(self, error: Exception) -> None:
         """The firing at hand has raised: what it has put out is discarded, and its inputs fail."""
         if self.ledger.current is not None and self._firing_mark is not None:
-            self._collector.roll_back(self._firing_mark, None)
+            self._roll_back(self._firing_mark, None, error)
             self.ledger.fail_current()
+            self._causes.note(self.ledger.fails, error)
 
     def _user_end(self) -> None:
         super()._user_end()
@@ -418,7 +419,9 @@ class WindowTask(OperatorTask):
         self._firing_mark = None
         ledger = self.ledger
         self._inits += ledger.take_firings(now)
-        if ledger.acks:
+        if not self._acks:
+            self._acks, ledger.acks = ledger.acks, self._acks
+        elif ledger.acks:
             acks = self._acks
             for root, value in ledger.acks.items():
                 acks[root] = acks.get(root, 0) ^ value
@@ -578,6 +581,7 @@ class AsyncTask(OperatorTask):
     def failed(self, value: Any, error: BaseException) -> None:
         """The call for this input has failed."""
         if value.epoch == self.epoch:
+            self._causes.note(value.roots, error)
             self._collector.fail(value)
             if not isinstance(error, Exception):
                 raise error
@@ -587,7 +591,7 @@ class AsyncTask(OperatorTask):
         """A mail has raised: what it was putting out is discarded, and the input fails."""
         if self._mark is not None:
             (value,) = self._output.anchors
-            self._collector.roll_back(self._mark, value)
+            self._roll_back(self._mark, value, error)
             self._output.anchors, self._mark = (), None
         super()._call_raised(error, now)
 

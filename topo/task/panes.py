@@ -29,6 +29,7 @@ from topo.ids import IdSource
 from topo.task.collectors import TrackedTuple
 
 _FIRING = Origin("__pane", 0)
+_ROOTS_AT_ONCE = 256
 
 
 class Pane:
@@ -101,7 +102,9 @@ class PaneLedger:
     def __init__(self, ids: IdSource, on_firing: Callable[[Firing | None], None] = lambda _firing: None) -> None:
         self._ids = ids
         self._on_firing = on_firing
-        self._panes: dict[tuple[Any, Any], Pane] = {}
+        self._panes: dict[Any, dict[Any, Pane]] = {}
+        """By window, then by key."""
+        self._fresh_roots: list[int] = []
         self._open: dict[int, Firing] = {}
         self._firings: list[Firing] = []
         self._roots: Sequence[Any] = ()
@@ -131,7 +134,7 @@ class PaneLedger:
     @property
     def open_panes(self) -> int:
         """Panes that hold inputs."""
-        return len(self._panes)
+        return sum(map(len, self._panes.values()))
 
     def validate(self) -> None:
         """Assert the invariants."""
@@ -139,7 +142,8 @@ class PaneLedger:
         for firing in self._all_firings():
             for pane in firing.panes:
                 waiting[id(pane)] = waiting.get(id(pane), 0) + 1
-        for pane in self._panes.values():
+        assert all(self._panes.values()), "a window without panes"
+        for pane in (pane for panes in self._panes.values() for pane in panes.values()):
             assert pane.open_firings == waiting.get(id(pane), 0), "a pane has lost count of its firings"
             assert not pane.released and len(pane.roots) == len(pane.edges)
             assert pane.counts is None or sum(pane.counts) == len(pane.roots), "ids that belong to no input"
@@ -160,19 +164,58 @@ class PaneLedger:
 
     def unheld(self) -> list[int]:
         """Return the inputs of the batch that no pane has taken."""
+        if 0 not in self._held_once:
+            return []
         return [position for position, held in enumerate(self._held_once) if not held]
 
     def held(self, position: int, key: Any, window: Any) -> None:
         """An input went into a pane."""
-        pane = self._panes.get((key, window))
-        if pane is None:
-            pane = self._panes[key, window] = Pane()
+        pane = self._pane(key, window)
         if self._is_single and pane.counts is None and not self._held_once[position]:
             self._held_once[position] = 1
             pane.roots.append(self._roots[position])
             pane.edges.append(self._edges[position])
         else:
             self._hold(pane, position)
+
+    def held_run(self, positions: Sequence[int], keys: Sequence[Any], window: Any) -> None:
+        """Inputs went into panes of one window, and each into no other."""
+        if not self._is_single:
+            for position in positions:
+                self.held(position, keys[position], window)
+            return
+        panes = self._panes.setdefault(window, {})
+        roots, edges, held_once, pane_of = self._roots, self._edges, self._held_once, panes.get
+        for position in positions:
+            key = keys[position]
+            pane = pane_of(key)
+            if pane is None:
+                pane = panes[key] = Pane()
+            held_once[position] = 1
+            pane.roots.append(roots[position])
+            pane.edges.append(edges[position])
+            if pane.counts is not None:
+                pane.counts.append(1)
+
+    def _pane(self, key: Any, window: Any) -> Pane:
+        panes = self._panes.get(window)
+        if panes is None:
+            panes = self._panes[window] = {}
+        pane = panes.get(key)
+        if pane is None:
+            pane = panes[key] = Pane()
+        return pane
+
+    def _find(self, key: Any, window: Any) -> Pane | None:
+        panes = self._panes.get(window)
+        return None if panes is None else panes.get(key)
+
+    def _take_out(self, key: Any, window: Any) -> Pane | None:
+        panes = self._panes.get(window)
+        pane = None if panes is None else panes.pop(key, None)
+        if panes is not None and not panes:
+            del self._panes[window]
+        return pane
 
     def _hold(self, pane: Pane, position: int) -> None:
         roots, edges = self._roots[position], self._edges[position]
@@ -192,11 +235,9 @@ class PaneLedger:
 
     def moved(self, key: Any, target: Any, sources: Sequence[Any]) -> None:
         """Panes were merged."""
-        into = self._panes.get((key, target))
-        if into is None:
-            into = self._panes[key, target] = Pane()
+        into = self._pane(key, target)
         for source in sources:
-            pane = self._panes.pop((key, source), None)
+            pane = self._take_out(key, source)
             if pane is not None:
                 if into.counts is not None or pane.counts is not None:
                     into.count_inputs().extend(pane.input_counts())
@@ -217,17 +258,19 @@ class PaneLedger:
 
     def firing(self, key: Any, window: Any) -> None:
         """What is put out next comes from this pane."""
-        pane = self._panes.get((key, window))
+        pane = self._find(key, window)
         self.current = None
         if pane is not None and len(pane.roots):
-            self.current = Firing(pane, self._ids.roots(1)[0], self._epoch)
+            if not self._fresh_roots:
+                self._fresh_roots = self._ids.roots(_ROOTS_AT_ONCE)
+            self.current = Firing(pane, self._fresh_roots.pop(), self._epoch)
             pane.open_firings += 1
             self._firings.append(self.current)
         self._on_firing(self.current)
 
     def evicted(self, key: Any, window: Any, positions: Sequence[int]) -> None:
         """Inputs have left a pane; they are done when the firings are in which they took part, the one at hand being the last."""
-        pane = self._panes.get((key, window))
+        pane = self._find(key, window)
         if pane is None:
             return
         gone = set(positions)
@@ -252,15 +295,16 @@ class PaneLedger:
 
     def released(self, key: Any, window: Any) -> None:
         """A pane holds nothing any more."""
-        pane = self._panes.pop((key, window), None)
+        pane = self._take_out(key, window)
         if pane is not None:
             self._release(pane)
 
     def release_all(self) -> None:
         """The input has ended: what is still held will never fire."""
         panes, self._panes = self._panes, {}
-        for pane in panes.values():
-            self._release(pane)
+        for of_window in panes.values():
+            for pane in of_window.values():
+                self._release(pane)
 
     def fail_current(self) -> None:
         """The function of the pane that fires has raised: what the pane holds fails."""

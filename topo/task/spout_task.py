@@ -108,6 +108,7 @@ class SpoutTask(Task):
     def _reset(self, event: RoutesChanged, now: float) -> None:
         self._is_going = False
         self._init_roots, self._init_values, self._fails = bytearray(), bytearray(), []
+        self._causes.clear()
         self.fates.reset(event.routes.suspects, event.routes.alone, now)
         self._end_told = self._may_tell_end
         if event.routes.suspects:
@@ -420,7 +421,7 @@ class SpoutTask(Task):
                 if not messages:
                     return
         kept: Iterable[Emission | None] = emissions or repeat(None)
-        records: Iterable[Pending] = map(tuple.__new__, repeat(Pending), zip(messages, repeat(now), kept))
+        records: Iterable[Pending] = zip(messages, repeat(now), kept)
         if not self._ackers or not self._router.has_targets(stream.index):
             self._send_untracked(stream)
             self.fates.complete_unsent(records)
@@ -433,6 +434,7 @@ class SpoutTask(Task):
 
         def reject(row: int, error: Exception) -> None:
             self._fails.append(roots[row])
+            self._causes.note((roots[row],), error)
             self._record_error(error, now)
 
         self.counters.transferred += self._router.single(stream, packed, owed, None, self._stamps(stream), reject)
@@ -454,8 +456,10 @@ class SpoutTask(Task):
 
     def _reject_rows(self, stream: int, roots: Any, error: Exception) -> None:
         name = self.plan.streams(self.component_id)[stream].name
-        self._record_error(type(error)(f"component {self.component_id!r}, stream {name!r}: {error}"), self.ports.clock())
+        wrapped = type(error)(f"component {self.component_id!r}, stream {name!r}: {error}")
+        self._record_error(wrapped, self.ports.clock())
         self._fails.extend(roots)
+        self._causes.note(roots, wrapped)
 
     def _flush(self, now: float) -> None:
         super()._flush(now)
@@ -466,6 +470,7 @@ class SpoutTask(Task):
         ackers = self._ackers
         # The init of a message that no task got would complete its tree; that it has failed must be known before.
         if self._fails and ackers:
+            self._tell_causes()
             fails, self._fails = self._fails, []
             for share, acker in enumerate(ackers):
                 mine = [root for root in fails if root % len(ackers) == share]

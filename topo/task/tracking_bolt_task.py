@@ -11,7 +11,7 @@ from topo.errors import FrameworkBug, TupleStateError
 from topo.task.base import Ports, TaskSetup
 from topo.task.batch import Batch
 from topo.task.bolt_task import BoltTask
-from topo.task.collectors import BoltCollector, Emitter, TrackedTuple, TupleState
+from topo.task.collectors import BoltCollector, Emitter, Mark, TrackedTuple, TupleState
 
 _FORGOTTEN = "execute() has neither acked nor failed its input, and kept no reference to it; it fails after message_timeout"
 _REFERENCES_OF_OURS = 2
@@ -38,11 +38,19 @@ class AnchoringTask(BoltTask):
             call()
             self._collector.check_emitted(self._collector.count() - mark.emitted, self.config.max_task_emit)
         except Exception as error:
-            self._collector.roll_back(mark, None)
+            self._roll_back(mark, None, error)
             self._settle(now)
             self._user_error(error, now)
             return
         self._settle(now)
+
+    def _roll_back(self, mark: Mark, culprit: TrackedTuple | None, error: Exception) -> None:
+        """A call has raised: discard what it emitted, and fail the inputs it acked together with its own input."""
+        failed = self._collector.failed
+        before = len(failed)
+        self._collector.roll_back(mark, culprit)
+        for tup in failed[before:]:
+            self._causes.note(tup.roots, error)
 
     def _settle(self, now: float) -> None:
         """Route what was emitted, then fold what was acked."""
@@ -54,7 +62,7 @@ class AnchoringTask(BoltTask):
                 def reject(row: int, error: Exception, anchors: list[tuple[TrackedTuple, ...]] = anchors) -> None:
                     for anchor in anchors[row]:
                         if anchor.epoch == self.epoch:
-                            self._fails.update(dict.fromkeys(anchor.roots))
+                            self._fail(anchor.roots, error)
                     self._record_error(error, now)
 
                 self.counters.emitted += len(stream.rows)
@@ -74,6 +82,7 @@ class AnchoringTask(BoltTask):
             assert tup.state == TupleState.FAILED
             self.counters.failed += 1
             self._fails.update(dict.fromkeys(tup.roots))
+            self._causes.note(tup.roots, None)
         for tup in collector.touched:
             if tup.epoch == epoch:
                 self._touches.update(dict.fromkeys(tup.roots))
@@ -117,7 +126,7 @@ class TrackingBoltTask(AnchoringTask):
                 execute(tup)
                 collector.check_emitted(collector.count() - mark.emitted, self.config.max_task_emit)
             except Exception as error:
-                collector.roll_back(mark, tup)
+                self._roll_back(mark, tup, error)
                 errors.append(error)
             if tup.state == TupleState.OPEN and tup.roots:
                 undecided.append(tup)

@@ -69,10 +69,11 @@ def describe(error: BaseException, place: tuple[str, int] | None = None) -> Caug
     if len(text) > MAX_TRACEBACK:
         half = MAX_TRACEBACK // 2
         text = f"{text[:half]}\n  ... {len(text) - MAX_TRACEBACK} characters left out ...\n{text[-half:]}"
-    return CaughtError(type(error).__name__, _message(error), file, line, text)
+    return CaughtError(type(error).__name__, message_of(error), file, line, text)
 
 
-def _message(error: BaseException) -> str:
+def message_of(error: BaseException) -> str:
+    """Return an exception's own text, also of one that cannot say it."""
     try:
         return str(error)[:MAX_MESSAGE]
     except Exception as broken:

@@ -118,8 +118,8 @@ class History:
         self.count("suspect", len(message.suspects))
         for task in process.tasks:
             if isinstance(task, SpoutTask):
-                for root, pending in task._open_messages.items():
-                    self.violated(2, f"{pending.message!r} is pending under root {root:x} of an epoch before {message.epoch}")
+                for root, (message_id, _, _) in task._open_messages.items():
+                    self.violated(2, f"{message_id!r} is pending under root {root:x} of an epoch before {message.epoch}")
                     return
 
     def stored_positions(self, progress: Mapping[TaskId, SpoutProgress]) -> None:
@@ -284,7 +284,8 @@ class History:
             self.roots += len(kept)
             for root, record in zip(roots, kept, strict=True):
                 tree = self.trees.setdefault(root, Tree())
-                tree.epoch, tree.emitted_at, tree.message, tree.owner = task.epoch, record.emitted_at, record.message, process
+                tree.message, tree.emitted_at, _ = record
+                tree.epoch, tree.owner = task.epoch, process
             add(roots, kept)
 
         def watched_take(roots: list[int]) -> list[Pending]:
@@ -302,15 +303,15 @@ class History:
                 return expire(now)
             before = list(book.items())
             expired = expire(now)
-            for root, record in before:
+            for root, (message, emitted_at, _) in before:
                 tree = self.trees[root]
-                age = now - record.emitted_at
+                age = now - emitted_at
                 if root not in book._map:
                     self._verdict(task, root, "timed out")
                     if timeout is not None and age < timeout - _SLACK_S:
-                        self.violated(2, f"{record.message!r} timed out after {age:.3f} s, before its timeout of {timeout:g} s")
+                        self.violated(2, f"{message!r} timed out after {age:.3f} s, before its timeout of {timeout:g} s")
                 elif timeout is not None and age > timeout * 1.1 + _SLACK_S and not tree.touched:
-                    self.violated(2, f"{record.message!r} has had no verdict for {age:.3f} s; its timeout is {timeout:g} s")
+                    self.violated(2, f"{message!r} has had no verdict for {age:.3f} s; its timeout is {timeout:g} s")
             return expired
 
         def watched_drain() -> list[Pending]:

@@ -116,6 +116,28 @@ class ComponentError(Message, frozen=True):
     at_ms: int = 0
 
 
+class Cause(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """Why a tuple failed: an exception in user code with the user's file and line, or, with an empty `kind`, words alone."""
+
+    kind: str
+    message: str
+    component: str
+    file: str = ""
+    line: int = 0
+
+    def __str__(self) -> str:
+        what = f"{self.kind}: {self.message}" if self.kind else self.message
+        place = f"{self.file.rpartition('/')[2]}:{self.line}, " if self.file else ""
+        return f"{what} ({place}component {self.component!r})"
+
+
+class TuplesFailed(Message, frozen=True):
+    """Why a task has failed roots: for each cause the roots."""
+
+    task: TaskId
+    causes: list[tuple[Cause, list[int]]]
+
+
 class PositionReport(Message, frozen=True):
     """Everything a spout task emitted before `position` is done. `attempts` is packed, empty when there is nothing to note."""
 
@@ -126,7 +148,8 @@ class PositionReport(Message, frozen=True):
 
 
 class DeadLetter(Message, frozen=True):
-    """A message that has failed as often as it may. `position` and `values` are packed."""
+    """A message that has failed as often as it may. `position` and `values` are packed; `root` is that of the last attempt, 0
+    when that is not known. The master adds the `cause`."""
 
     task: TaskId
     id: int
@@ -134,6 +157,8 @@ class DeadLetter(Message, frozen=True):
     values: bytes
     errors: list[str]
     attempts: int
+    root: int = 0
+    cause: Cause | None = None
 
 
 class Quiet(Message, frozen=True):
@@ -245,7 +270,7 @@ class Reply(Message, frozen=True):
     error: str = ""
 
 
-FromTask = TaskReady | EdgeLost | ComponentError | PositionReport | DeadLetter | Quiet | Closed
+FromTask = TaskReady | EdgeLost | ComponentError | TuplesFailed | PositionReport | DeadLetter | Quiet | Closed
 FromWorker = Register | Heartbeat | Stuck | FromTask
 FromMaster = Routes | Go | Activate | Deactivate | Drain | Probe | DeadLettersStored | Close | Alive | Stop
 

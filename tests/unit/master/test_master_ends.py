@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from tests.unit.master.playbook import ACKER, LINES, SINK, Play, messages_in, running, small_plan
 from topo.ids import Epoch, Incarnation, WorkerId
 from topo.master.commands import (
@@ -14,11 +16,12 @@ from topo.master.commands import (
     StoreDeadLetters,
     StorePositions,
 )
+from topo.master.dead_letters import CAUSES, DeadLetters
 from topo.master.events import DeadLettersWritten, DrainAsked, KillAsked, Started
 from topo.master.outcome import Outcome, OutcomeKind
 from topo.master.positions import SpoutProgress
 from topo.wire.codec import Codec
-from topo.wire.control import Close, Closed, DeadLetter, DeadLettersStored, Drain, PositionReport, Probe
+from topo.wire.control import Cause, Close, Closed, DeadLetter, DeadLettersStored, Drain, PositionReport, Probe, TuplesFailed
 
 pack = Codec().pack_value
 LETTER = DeadLetter(LINES, 1, pack(17), pack(("x",)), ["boom"], 3)
@@ -135,6 +138,23 @@ def test_a_dead_letter_is_confirmed_when_it_is_stored_and_makes_the_outcome() ->
     play.answer_probe(2)
     reason = "1 message was given up; see `topo dead-letters`"
     assert close(play) == [Finished(Outcome(OutcomeKind.DEAD_LETTERS, reason, dead_letters=1))]
+
+
+def test_a_letter_says_why_its_last_attempt_failed_if_a_task_has_told() -> None:
+    play = running()
+    cause = Cause("ValueError", "no", "count", "/home/a.py", 3)
+    play.says(1, TuplesFailed(SINK, [(cause, [7, 8])]))
+    letter = msgspec.structs.replace(LETTER, root=8)
+    explained = msgspec.structs.replace(letter, errors=["boom", "ValueError: no (a.py:3, component 'count')"], cause=cause)
+    assert play.says(0, letter) == [StoreDeadLetters(WorkerId(0), Incarnation(101), (explained,))]
+
+
+def test_of_the_causes_the_latest_are_remembered() -> None:
+    letters = DeadLetters()
+    cause = Cause("ValueError", "no", "count")
+    letters.failed([(cause, list(range(1, CAUSES + 2)))])
+    assert letters.explained(msgspec.structs.replace(LETTER, root=1)).cause is None
+    assert letters.explained(msgspec.structs.replace(LETTER, root=2)).cause == cause
 
 
 def test_a_letter_that_is_told_again_is_stored_once() -> None:

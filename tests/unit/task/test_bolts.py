@@ -8,9 +8,11 @@ import pytest
 
 from tests.unit.task.harness import Ids, Manual, Plain, Scripted, Sink, Solo, chain, fan
 from topo.api.topology import Topology, TopologyBuilder
-from topo.ids import Epoch
+from topo.ids import Epoch, TaskId
+from topo.task.causes import MAX_ROOTS, MAX_TEXT, Causes
+from topo.task.commands import TellMaster
 from topo.task.events import Close, Go
-from topo.wire.control import Closed, ComponentError
+from topo.wire.control import Cause, Closed, ComponentError, TuplesFailed
 from topo.wire.frames import Anchoring, FrameKind, SenderStatus
 
 KINDS = pytest.mark.parametrize("kind", [Plain, Manual])
@@ -280,6 +282,37 @@ def test_an_emit_error_is_an_exception_like_any_other(kind: Any) -> None:
     assert task.errors() == ["EmitError: component 'b' emitted 2 values on stream 'default', which has 1 fields: ('value',)"]
 
 
+def cause_of(run: Any, text: str) -> Cause:
+    """The ValueError of the first line of `run`."""
+    return Cause("ValueError", text, "b", __file__, run.__code__.co_firstlineno + 1)
+
+
+@KINDS
+def test_the_master_is_told_why_roots_have_failed(kind: Any) -> None:
+    def run(tup: Any, collector: Any) -> None:
+        raise ValueError(tup[0])
+
+    _, task = relay(kind, run)
+    ids = task.feed("no", "never", "no")
+    task.turn()
+    (told,) = task.messages(TuplesFailed)
+    first, second, third = ids.roots
+    assert told.causes == [(cause_of(run, "no"), [first, third]), (cause_of(run, "never"), [second])]
+    task.turn()
+    assert task.messages(TuplesFailed) == [told], "once"
+
+
+def test_causes_are_bounded() -> None:
+    causes = Causes(TaskId(1), "b")
+    for root in range(1, 3 * MAX_ROOTS):
+        causes.note((root,), ValueError("x" * 10_000))
+    told = causes.take()
+    assert told is not None
+    ((cause, roots),) = told.causes
+    assert (len(roots), len(cause.message)) == (MAX_ROOTS, MAX_TEXT)
+    assert causes.take() is None
+
+
 @KINDS
 def test_with_on_error_crash_an_exception_ends_the_task_and_the_note_of_what_was_in_hand_stays(kind: Any) -> None:
     def run(tup: Any, collector: Any) -> None:
@@ -290,7 +323,8 @@ def test_with_on_error_crash_an_exception_ends_the_task_and_the_note_of_what_was
     with pytest.raises(ValueError, match="fatal") as caught:
         task.turn()
     assert task.hand.holds and task.hand.noted == [ids.roots]
-    (told,) = task.task.crashed(caught.value, task.clock.now)
+    told, why = task.task.crashed(caught.value, task.clock.now)
+    assert why == TellMaster(TuplesFailed(task.task.id, [(cause_of(run, "fatal"), ids.roots)]))
     assert (told.message.kind, told.message.message, told.message.file) == ("ValueError", "fatal", __file__)  # type: ignore[union-attr]
 
 

@@ -204,6 +204,7 @@ def test_a_dead_letter_carries_the_message_and_why() -> None:
     verdict(task, FrameKind.FAILED, "x")
     (letter,) = task.messages(DeadLetter)
     assert (letter.task, letter.id, letter.errors, letter.attempts) == (1, 1, ["a task failed it"], 1)
+    assert letter.root, "by which the master finds why"
     assert (CODEC.unpack_value(letter.position), CODEC.unpack_value(letter.values)) == ("x", ("x",))
 
 

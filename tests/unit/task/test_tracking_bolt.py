@@ -6,7 +6,7 @@ from typing import Any
 
 from tests.unit.task.harness import Ids, Manual, Scripted, Sink, Solo, chain
 from topo.task.events import Probe
-from topo.wire.control import Quiet
+from topo.wire.control import Quiet, TuplesFailed
 from topo.wire.frames import Anchoring, FrameKind
 
 
@@ -119,6 +119,8 @@ def test_an_input_that_fails_fails_its_roots_only() -> None:
     then(task, bolt, lambda collector: collector.fail(bolt.tuples[1]))
     assert task.roots(FrameKind.FAIL) == [ids.roots[1]]
     assert task.acks() == {}
+    (told,) = task.messages(TuplesFailed)
+    assert [str(cause) for cause, _ in told.causes] == ["the bolt called fail (component 'b')"]
     assert task.task.counters.failed == 1
 
 

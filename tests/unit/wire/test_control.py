@@ -11,6 +11,7 @@ from topo.wire import control
 from topo.wire.control import (
     Activate,
     Alive,
+    Cause,
     Close,
     Closed,
     ComponentError,
@@ -35,6 +36,7 @@ from topo.wire.control import (
     Stuck,
     TaskReady,
     TaskRoute,
+    TuplesFailed,
     encode,
     shortened,
 )
@@ -50,8 +52,9 @@ FROM_WORKER = [
     TaskReady(3, 2),
     EdgeLost(3, 2, 1, "frame 7 came where 5 was due"),
     ComponentError(3, "count", "ValueError", "no", "Traceback", "a.py", 3, 12, 1_700_000_000_000),
+    TuplesFailed(3, [(Cause("ValueError", "no", "count", "a.py", 3), [1, BIGGEST])]),
     PositionReport(3, 2, b"\x01", b"\x80"),
-    DeadLetter(3, 8, b"\x01", b"\x91\x01", ["ValueError: no"], 3),
+    DeadLetter(3, 8, b"\x01", b"\x91\x01", ["ValueError: no"], 3, BIGGEST, Cause("ValueError", "no", "count")),
     Quiet(3, 2, 5, True, False, BIGGEST, 10, 2, "2 messages pending"),
 ]
 FROM_MASTER = [
@@ -153,3 +156,8 @@ def test_every_truncation_and_every_flipped_byte_is_a_message_or_a_frame_error()
                     assert isinstance(control.decode_from_worker(bytes(mutated)), msgspec.Struct)
                 except FrameError as error:
                     assert str(error).startswith("not a control message")
+
+
+def test_a_cause_in_words_names_the_exception_the_place_and_the_component():
+    assert str(Cause("ValueError", "no", "count", "/home/a/b.py", 3)) == "ValueError: no (b.py:3, component 'count')"
+    assert str(Cause("", "the bolt called fail", "count")) == "the bolt called fail (component 'count')"
