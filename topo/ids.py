@@ -1,9 +1,10 @@
-"""The numbers that identify tasks, epochs and tuples, and the source they are drawn from."""
+"""What identifies topologies, tasks, epochs and tuples, and the source that the numbers are drawn from."""
 
 from __future__ import annotations
 
 import os
 import random
+import re
 from array import array
 from typing import NewType
 
@@ -20,6 +21,7 @@ Incarnation = NewType("Incarnation", int)
 """One life of a worker: a random 63-bit number drawn when it is launched, never used again."""
 
 ID_BYTES = 8
+_TOPOLOGY_NAME = re.compile(r"[a-z0-9-]{1,63}")
 _ZERO = bytes(ID_BYTES)
 
 
@@ -64,3 +66,11 @@ class IdSource:
             edges = (head ^ tail).to_bytes(ID_BYTES * count, "little")
             if _ZERO not in edges:
                 return array("Q", column), edges
+
+
+def topology_name_problem(name: object) -> str | None:
+    """Return what is wrong with the name of a topology, with the fix; None if it may be used. It names a folder as well."""
+    if isinstance(name, str) and _TOPOLOGY_NAME.fullmatch(name):
+        return None
+    near = re.sub(r"[^a-z0-9]+", "-", str(name).lower()).strip("-")[:63]
+    return f"topology name {name!r} is not allowed; use 1 to 63 of a-z, 0-9 and '-'" + (f", such as {near!r}" if near else "")

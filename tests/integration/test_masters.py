@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 import sys
@@ -125,6 +126,46 @@ def test_without_its_master_a_submitted_topology_flows_on_and_a_resumed_one_cont
     assert set(lines) == set(range(max(lines) + 1))
     assert 0 not in repeated(lines), "it went on from a stored position, not from the beginning"
     assert list((scene.home / "run").iterdir()) == []
+
+
+def test_what_was_given_up_before_a_resume_still_makes_the_run_fail(scene: Scene) -> None:
+    odd = """
+class Odd(BasicBolt):
+    outputs = ("value",)
+
+    def execute(self, tup, collector):
+        if tup["value"] == 13:
+            raise ValueError("unlucky")
+        collector.emit(tup.values)
+"""
+    file = scene.file(ENDLESS + odd + flow(SPOUT, 'builder.set_bolt("odd", Odd()).shuffle_grouping("numbers")'))
+    running = scene.submit_background(file, attempts=1)
+    running.wait_until(lambda status: acked(status) > 100 and len(running.dead_letters()) == 1)
+    running.drain(20.0)
+    assert running.wait(timeout_s=30).exit_code == 1
+    resumed = scene.resume("flow")
+    resumed.wait_until(lambda status: acked(status) > 100)
+    scene.touch("stop")
+    outcome = resumed.wait(timeout_s=30)
+    assert (outcome.kind, outcome.dead_letters, outcome.exit_code) == (OutcomeKind.DEAD_LETTERS, 1, 1)
+
+
+def test_the_sockets_of_a_killed_run_are_gone_when_any_topology_starts_and_those_of_a_running_one_stay(scene: Scene) -> None:
+    def sockets(name: str) -> Path:
+        endpoint = json.loads(StateFolder(scene.home).find(name).master.read_bytes())["client_endpoint"]
+        return Path(endpoint.removeprefix("ipc://")).parent
+
+    with foreground_process(scene, scene.file(FLOW)) as command:
+        status = running_of(scene).wait_until(lambda status: acked(status) > 50)
+        kill(command.pid)
+        eventually(lambda: all(is_gone(worker["pid"]) for worker in status["workers"]))
+    left = sockets("flow")
+    assert left.is_dir()
+    scene.submit(scene.file(FLOW, "second"), "second").wait_until(lambda status: acked(status) > 50)
+    assert not left.exists()
+    third = scene.submit(scene.file(FLOW, "third"), "third")
+    third.wait_until(lambda status: acked(status) > 50)
+    assert sockets("second").is_dir() and sockets("third").is_dir()
 
 
 def test_a_drained_topology_that_is_resumed_repeats_nothing(scene: Scene) -> None:

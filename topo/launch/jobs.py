@@ -65,7 +65,8 @@ def new_job(
     config = original.config.with_settings(settings)
     if problems := problems_of(original, config):
         raise TopologyError(problems)
-    folder = open_home(home).create(name or original.name)
+    state = open_home(home)
+    folder = state.create(name or original.name)
     with folder.lock():
         copy = pickle_topology(original, folder.code) if reference is None else copy_code(reference, folder.code)
         facts = {
@@ -82,6 +83,7 @@ def new_job(
         job = _job(folder, facts, load_topology(copy.reference, facts["parameters"]).topology)
         facts["plan"] = json.loads(job.plan.to_json())
         end_leftovers(folder)
+        sweep_sockets(state)
         _forget(folder)
         write_atomically(folder.topology, json.dumps(facts).encode())
     return job
@@ -136,10 +138,37 @@ def end_leftovers(folder: TopologyFolder) -> int:
     for path in folder.workers.iterdir():
         with contextlib.suppress(OSError):
             path.unlink()
+    if (sockets := _sockets_of(folder)) is not None:
+        remove_socket_folder(sockets)
+    return len(left)
+
+
+def sweep_sockets(state: StateFolder) -> int:
+    """Remove the socket folders of masters that were killed, of any topology that has neither a master nor workers any more.
+
+    Returns:
+        How many there were.
+    """
+    swept = 0
+    for name in state.names():
+        folder = state.find(name)
+        sockets = _sockets_of(folder)
+        # Read before the look at the lock: a master that starts meanwhile has a folder of another name.
+        if sockets is None or not sockets.is_dir() or folder.is_running():
+            continue
+        start_files = {str(path) for path in folder.workers.glob("*.json")}
+        if not start_files or not _workers_of(start_files):
+            remove_socket_folder(sockets)
+            swept += 1
+    return swept
+
+
+def _sockets_of(folder: TopologyFolder) -> Path | None:
     with contextlib.suppress(OSError, ValueError, KeyError):
         endpoint = json.loads(folder.master.read_bytes())["client_endpoint"]
-        remove_socket_folder(Path(endpoint.removeprefix("ipc://")).parent)
-    return len(left)
+        if endpoint.startswith("ipc://"):
+            return Path(endpoint.removeprefix("ipc://")).parent
+    return None
 
 
 def _workers_of(start_files: set[str]) -> list[Process]:

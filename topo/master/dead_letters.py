@@ -43,17 +43,20 @@ class _UnderWay:
 
 
 class DeadLetters:
-    """Letters of one topology, since this master started.
+    """Letters of one topology.
+
+    Args:
+        count: letters that were on disk when this master started.
 
     Attributes:
         count: letters on disk.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, count: int = 0) -> None:
         self._stored: dict[_Key, None] = {}
         self._under_way: dict[_Key, _UnderWay] = {}
         self._causes: dict[int, Cause] = {}
-        self.count = 0
+        self.count = count
 
     @property
     def in_flight(self) -> int:

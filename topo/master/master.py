@@ -119,6 +119,7 @@ class TopologyMaster:
         previous: MasterRecord | None = None,
         progress: Mapping[TaskId, SpoutProgress] | None = None,
         codec: Codec | None = None,
+        dead_letters: int = 0,
     ) -> None:
         tasks = frozenset(task.id for task in plan.tasks)
         self.plan = plan
@@ -132,7 +133,7 @@ class TopologyMaster:
         self.membership = self.recovery.membership
         self.quiescence = Quiescence(tasks)
         self.ending = Ending(plan.config.drain_timeout_s)
-        self.dead_letters = DeadLetters()
+        self.dead_letters = DeadLetters(dead_letters)
         self._persisted = previous
         self._fenced = self._misdirected = 0
         self._deadline: float | None = None

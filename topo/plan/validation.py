@@ -19,11 +19,12 @@ from topo.api.streams import RESERVED_PREFIX, StreamDeclaration, declared_stream
 from topo.api.topology import ComponentKind, ComponentSpec, Input, Topology
 from topo.config import MAX_PARALLELISM_LIMIT, TopologyConfig
 from topo.errors import ConfigError, TopologyError
+from topo.ids import topology_name_problem
 from topo.keys import default_max_parallelism
 from topo.plan.logical import find_cycle
 from topo.plan.operator_validation import operator_problems
 
-_NAME = re.compile(r"[A-Za-z0-9_-]{1,63}")
+_COMPONENT_NAME = re.compile(r"[A-Za-z0-9_-]{1,63}")
 _NAME_RULE = "1 to 63 letters, digits, '-' and '_'"
 _TYPE_CODES = range(32, 128)
 _BASES: dict[ComponentKind, tuple[type[Component], ...]] = {
@@ -71,10 +72,10 @@ def problems_of(topology: Topology, config: TopologyConfig | None = None) -> lis
 
 
 def _names(topology: Topology) -> Iterator[str]:
-    if not isinstance(topology.name, str) or not _NAME.fullmatch(topology.name):
-        yield f"topology name {topology.name!r} is not allowed; use {_NAME_RULE}"
+    if problem := topology_name_problem(topology.name):
+        yield problem
     for spec in topology.components:
-        if not isinstance(spec.id, str) or not _NAME.fullmatch(spec.id):
+        if not isinstance(spec.id, str) or not _COMPONENT_NAME.fullmatch(spec.id):
             yield f"component id {spec.id!r} is not allowed; use {_NAME_RULE}"
         elif spec.id.startswith(RESERVED_PREFIX):
             yield f"component id {spec.id!r} begins with {RESERVED_PREFIX!r}, which is reserved; choose another"

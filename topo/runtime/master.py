@@ -57,7 +57,14 @@ from topo.plan.physical import PhysicalPlan
 from topo.runtime.code_copy import origin_of_copy
 from topo.runtime.control_link import ControlLink
 from topo.runtime.crash_notes import read_note
-from topo.runtime.state_folder import TopologyFolder, append_lines, make_socket_folder, remove_socket_folder, write_atomically
+from topo.runtime.state_folder import (
+    TopologyFolder,
+    append_lines,
+    make_socket_folder,
+    read_json_lines,
+    remove_socket_folder,
+    write_atomically,
+)
 from topo.runtime.transport.base import MAX_LINK_MESSAGE
 from topo.runtime.transport.security import KeyPair
 from topo.runtime.transport.zmq import new_key_pair
@@ -164,7 +171,13 @@ class MasterShell:
         self._progress: dict[TaskId, SpoutProgress] = _read_progress(job.folder.positions)
         self.digest = job.plan.digest(job.code_hash)
         self.master = TopologyMaster(
-            job.plan, self.digest, new_incarnation, _read_record(job.folder.master), self._progress, self._codec
+            job.plan,
+            self.digest,
+            new_incarnation,
+            _read_record(job.folder.master),
+            self._progress,
+            self._codec,
+            len(read_json_lines(job.folder.dead_letters)),
         )
         self._asked: list[Event] = [] if asked is None else asked
         self._outcome: Outcome | None = None

@@ -16,11 +16,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from topo.api.context import TaskContext
-from topo.api.groupings import Custom, CustomGrouping
 from topo.api.spout import BlockingSpout
 from topo.api.topology import Topology
-from topo.config import TopologyConfig
 from topo.errors import TopoError
 from topo.ids import IdSource, TaskId
 from topo.observability.logs import TaskLog, start_logging
@@ -36,7 +33,7 @@ from topo.runtime.transport.zmq import IpcPlace, TcpPlace, ZmqTransport
 from topo.runtime.watchdog import Watchdog
 from topo.runtime.worker_spec import WorkerSpec, read_spec
 from topo.task.base import Ports, RunAsync, Task, TaskSetup
-from topo.task.wiring import task_class
+from topo.task.wiring import custom_groupings, make_context, task_class
 from topo.task.worker import EXIT_DONE, Exit, HandNote, Worker, busy_component
 from topo.wire import control
 from topo.wire.codec import Codec
@@ -189,7 +186,7 @@ def make_tasks(
             plan=plan,
             config=config,
             component=component,
-            context=make_context(plan, task_id, config),
+            context=make_context(plan, task_id),
             watermarks=watermarks,
             groupings=custom_groupings(source, spec.component),
         )
@@ -197,30 +194,6 @@ def make_tasks(
         ports = Ports(IdSource(), time.monotonic, codec, hand, lambda: int(time.time() * 1000), wake, run_async)
         tasks.append(task_class(plan, task_id, component)(setup, ports))
     return tasks
-
-
-def make_context(plan: PhysicalPlan, task_id: TaskId, config: TopologyConfig) -> TaskContext:
-    """Return what the task's component is told about itself."""
-    task = plan.task(task_id)
-    return TaskContext(
-        topology=plan.name,
-        component=task.component,
-        task=task_id,
-        task_index=task.index,
-        parallelism=plan.component(task.component).parallelism,
-        config=config,
-        tasks=plan.task_ids,
-    )
-
-
-def custom_groupings(topology: Topology, component: str) -> dict[tuple[str, int], CustomGrouping]:
-    """Return the user's own groupings on what a component emits, by reader and number of its input."""
-    return {
-        (spec.id, number): declared.grouping.grouping
-        for spec in topology.components
-        for number, declared in enumerate(spec.inputs)
-        if declared.source == component and isinstance(declared.grouping, Custom)
-    }
 
 
 def die_with(parent: int) -> None:

@@ -14,7 +14,6 @@ import difflib
 import fcntl
 import json
 import os
-import re
 import shutil
 import tempfile
 import time
@@ -25,8 +24,8 @@ from pathlib import Path
 from typing import Any
 
 from topo.errors import ConfigError, EnvironmentFault, NotFound, UserError
+from topo.ids import topology_name_problem
 
-_NAME = re.compile(r"[a-z0-9-]{1,63}")
 _LOOK_S = 0.05
 
 
@@ -48,8 +47,8 @@ def check_name(name: str) -> str:
     Raises:
         ConfigError: it may not; the message says what a name is made of.
     """
-    if not _NAME.fullmatch(name):
-        raise ConfigError(f"{name!r} cannot name a topology: use 1 to 63 of a-z, 0-9 and '-'")
+    if problem := topology_name_problem(name):
+        raise ConfigError(problem)
     return name
 
 
@@ -268,7 +267,8 @@ class StateFolder:
 
     def names(self) -> list[str]:
         """The topologies that are known, by name."""
-        return sorted(entry.name for entry in self._topologies.iterdir() if entry.is_dir() and _NAME.fullmatch(entry.name))
+        names = [entry.name for entry in self._topologies.iterdir() if entry.is_dir()]
+        return sorted(name for name in names if not topology_name_problem(name))
 
     def create(self, name: str) -> TopologyFolder:
         """Open the folder of a topology, making what is missing."""
@@ -287,7 +287,7 @@ class StateFolder:
             NotFound: it is not; carries near misses.
         """
         folder = TopologyFolder(self._topologies / name)
-        if not _NAME.fullmatch(name) or not folder.path.is_dir():
+        if topology_name_problem(name) or not folder.path.is_dir():
             raise NotFound(f"no topology is called {name!r}.", near_misses(name, self.names()))
         return folder
 

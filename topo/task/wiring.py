@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from copy import deepcopy
 
 from topo.api.bolt import BasicBolt
-from topo.api.groupings import CustomGrouping, GroupingKind
+from topo.api.context import TaskContext
+from topo.api.groupings import Custom, CustomGrouping, GroupingKind
 from topo.api.operator_bolts import OperatorBolt
-from topo.api.topology import ComponentKind
+from topo.api.topology import ComponentKind, Topology
 from topo.errors import FrameworkBug
 from topo.ids import IdSource, TaskId
 from topo.plan.logical import Subscription as Declared
@@ -62,6 +64,30 @@ def _grouper(setup: TaskSetup, declared: Declared, targets: tuple[TaskId, ...], 
         here = plan.worker_of(setup.task)
         positions = [position for position in positions if plan.worker_of(targets[position]) == here] or positions
     return ShuffleGrouper(positions, has_room)
+
+
+def make_context(plan: PhysicalPlan, task: TaskId) -> TaskContext:
+    """Return what the task's component is told about itself."""
+    spec = plan.task(task)
+    return TaskContext(
+        topology=plan.name,
+        component=spec.component,
+        task=task,
+        task_index=spec.index,
+        parallelism=plan.component(spec.component).parallelism,
+        config=plan.config_of(spec.component),
+        tasks=plan.task_ids,
+    )
+
+
+def custom_groupings(topology: Topology, component: str) -> dict[tuple[str, int], CustomGrouping]:
+    """Return the user's own groupings on what a component emits, by reader and number of its input; copies for each sender."""
+    return {
+        (spec.id, number): deepcopy(declared.grouping.grouping)
+        for spec in topology.components
+        for number, declared in enumerate(spec.inputs)
+        if declared.source == component and isinstance(declared.grouping, Custom)
+    }
 
 
 def task_class(plan: PhysicalPlan, task: TaskId, component: object) -> type[Task]:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from copy import deepcopy
 
 from topo.api.bolt import BasicBolt, Bolt
 from topo.api.component import Component
-from topo.api.context import TaskContext
-from topo.api.groupings import Custom, CustomGrouping
 from topo.api.spout import BlockingSpout, RetryingSpout, Spout
 from topo.api.topology import ComponentSpec, Topology
 from topo.errors import UserError
-from topo.plan.physical import PhysicalPlan, Task
+from topo.plan.physical import Task
 from topo.testing.watched import Watch, WatchedBasicBolt, WatchedBolt
 from topo.testing.watched_spouts import WatchedRetryingSpout, WatchedSpout
 
@@ -85,26 +83,3 @@ def watched(component: Component, watch: Watch) -> WatchedBolt | WatchedBasicBol
     if isinstance(component, Bolt):
         return WatchedBolt(component, watch)
     raise UserError(f"component {watch.component!r} is a {type(component).__name__}, which the test kit cannot run")
-
-
-def context_of(plan: PhysicalPlan, task: Task) -> TaskContext:
-    """Return what a task's component is told about itself."""
-    return TaskContext(
-        topology=plan.name,
-        component=task.component,
-        task=task.id,
-        task_index=task.index,
-        parallelism=plan.component(task.component).parallelism,
-        config=plan.config_of(task.component),
-        tasks=plan.task_ids,
-    )
-
-
-def groupings_of(source: Topology, component: str) -> Mapping[tuple[str, int], CustomGrouping]:
-    """Return the user's own groupings on what a component emits, an instance for each sender."""
-    return {
-        (spec.id, number): deepcopy(declared.grouping.grouping)
-        for spec in source.components
-        for number, declared in enumerate(spec.inputs)
-        if declared.source == component and isinstance(declared.grouping, Custom)
-    }

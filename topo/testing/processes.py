@@ -13,8 +13,6 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from topo.api.context import TaskContext
-from topo.api.groupings import Custom
 from topo.api.topology import Topology
 from topo.ids import IdSource, Incarnation, TaskId, WorkerId
 from topo.master.events import InHand
@@ -22,7 +20,7 @@ from topo.plan.physical import PhysicalPlan
 from topo.task.base import Ports, Task, TaskSetup
 from topo.task.commands import SendFrame
 from topo.task.events import Inbox
-from topo.task.wiring import task_class
+from topo.task.wiring import custom_groupings, make_context, task_class
 from topo.task.worker import EXIT_ORPHANED, Exit, HandNote, Worker
 from topo.wire import control
 from topo.wire.codec import Codec
@@ -135,21 +133,7 @@ class SimulatedProcess:
             spec = self.plan.task(task)
             component: Any = None if task in self.plan.ackers else built.component(spec.component).make()
             config = self.plan.config_of(spec.component)
-            context = TaskContext(
-                topology=self.plan.name,
-                component=spec.component,
-                task=task,
-                task_index=spec.index,
-                parallelism=self.plan.component(spec.component).parallelism,
-                config=config,
-                tasks=self.plan.task_ids,
-            )
-            groupings = {
-                (reader.id, number): declared.grouping.grouping
-                for reader in built.components
-                for number, declared in enumerate(reader.inputs)
-                if declared.source == spec.component and isinstance(declared.grouping, Custom)
-            }
+            context, groupings = make_context(self.plan, task), custom_groupings(built, spec.component)
             watermarks = None if component is None else built.component(spec.component).watermarks
             setup = TaskSetup(task, self.plan, config, component, context, groupings, watermarks)
             ports = Ports(IdSource(self._simulation.draw_bytes()), self.clock, Codec(), self.hand)

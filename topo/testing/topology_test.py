@@ -22,11 +22,11 @@ from topo.plan.physical import physical_plan
 from topo.plan.validation import validate
 from topo.task.base import Ports, TaskSetup
 from topo.task.spout_task import SpoutTask
-from topo.task.wiring import task_class
+from topo.task.wiring import custom_groupings, make_context, task_class
 from topo.testing.carried import Carrier, Row, as_row, codec_for
 from topo.testing.clock import Duration, ManualClock
 from topo.testing.comparing import difference
-from topo.testing.components import Instances, context_of, groupings_of, watched
+from topo.testing.components import Instances, watched
 from topo.testing.in_process import Host, InProcessCluster
 from topo.testing.script import Crash, Script, ScriptedSpout, Stage, scripts_of
 from topo.testing.watched import Record, Watch
@@ -122,7 +122,7 @@ class TopologyTest:
         plan, task = self.plan, self.plan.task(task_id)
         chance = self._cluster.chance
         ports = Ports(IdSource(chance.randbytes(32)), self.clock, self._codec, host.hand, lambda: self.clock.now_ms)
-        config, context = plan.config_of(task.component), context_of(plan, task)
+        config, context = plan.config_of(task.component), make_context(plan, task_id)
         if task_id in plan.ackers:
             host.hosts(task_class(plan, task_id, None)(TaskSetup(task_id, plan, config, None, context), ports), None, None)
             return
@@ -133,7 +133,7 @@ class TopologyTest:
         watch = Watch(self._record, carrier, task.component, task.index, config.max_task_emit)
         runs = component if isinstance(component, OperatorBolt) else watched(component, watch)
         strategy = source.component(task.component).watermarks
-        setup = TaskSetup(task_id, plan, config, runs, context, groupings_of(source, task.component), strategy)
+        setup = TaskSetup(task_id, plan, config, runs, context, custom_groupings(source, task.component), strategy)
         self._lives[task.component, task.index] = component
         if isinstance(runs, WatchedSpout | WatchedRetryingSpout):
             spout_task = SpoutTask(setup, ports)

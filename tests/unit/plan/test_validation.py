@@ -176,11 +176,17 @@ def test_a_topology_without_a_spout_is_refused() -> None:
     assert found == ["topology 'empty' has no spout, so nothing would ever happen; add one with set_spout(...)"]
 
 
-@pytest.mark.parametrize("name", ["", "word count", "a/b", "x" * 64, "grüße"])
+@pytest.mark.parametrize("name", ["", "word count", "a/b", "x" * 64, "grüße", "Words", "word_count"])
 def test_a_name_that_cannot_name_a_folder_is_refused(name: str) -> None:
     builder = TopologyBuilder(name)
     builder.set_spout("lines", Lines())
-    assert "use 1 to 63 letters, digits" in problems(lambda b: None, builder)[0]
+    assert "use 1 to 63 of a-z, 0-9 and '-'" in problems(lambda b: None, builder)[0]
+
+
+def test_a_name_that_is_refused_comes_with_one_that_is_not() -> None:
+    builder = TopologyBuilder("Word_Count 2")
+    builder.set_spout("lines", Lines())
+    assert problems(lambda b: None, builder)[0].endswith(", such as 'word-count-2'")
 
 
 def test_cycles_are_named_with_their_path_and_all_of_them() -> None:

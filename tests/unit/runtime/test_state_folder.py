@@ -69,7 +69,7 @@ def test_a_home_that_cannot_be_made_is_the_environments_fault(tmp_path: Path) ->
 
 @pytest.mark.parametrize("name", ["", "Words", "a_b", "../evil", "a" * 64, "a/b", "words\n", "."])
 def test_names_are_checked(tmp_path: Path, name: str) -> None:
-    with pytest.raises(ConfigError, match="cannot name a topology"):
+    with pytest.raises(ConfigError, match="is not allowed; use 1 to 63 of a-z, 0-9"):
         StateFolder(tmp_path).create(name)
     with pytest.raises(NotFound):
         StateFolder(tmp_path).find(name)

@@ -1,0 +1,43 @@
+"""What tasks are given: their context, and the groupings that are the user's own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from topo import BasicBolt, CustomGrouping, IterableSpout, TopologyBuilder
+from topo.ids import TaskId
+from topo.plan.physical import physical_plan
+from topo.task.wiring import custom_groupings, make_context
+
+
+class First(CustomGrouping):
+    def choose(self, values: Sequence[Any]) -> Sequence[int]:
+        return [0]
+
+
+class Sink(BasicBolt):
+    def execute(self, tup: Any, collector: Any) -> None: ...
+
+
+def test_two_senders_never_share_a_grouping_of_the_users_own() -> None:
+    builder = TopologyBuilder("t")
+    builder.set_spout("numbers", IterableSpout(range(3)))
+    builder.set_bolt("sink", Sink()).custom_grouping("numbers", First())
+    built = builder.build()
+    one, other = custom_groupings(built, "numbers"), custom_groupings(built, "numbers")
+    assert list(one) == list(other) == [("sink", 0)]
+    assert one["sink", 0] is not other["sink", 0]
+    assert custom_groupings(built, "sink") == {}
+
+
+def test_a_task_is_told_its_place_among_the_tasks_of_its_component() -> None:
+    builder = TopologyBuilder("t")
+    builder.set_spout("numbers", IterableSpout(range(3)))
+    builder.set_bolt("sink", Sink, 2, tick_interval="3s").shuffle_grouping("numbers")
+    plan = physical_plan(builder.build())
+    second = plan.tasks_of("sink")[1]
+    context = make_context(plan, TaskId(second))
+    assert (context.topology, context.component, context.task) == ("t", "sink", second)
+    assert (context.task_index, context.parallelism) == (1, 2)
+    assert (context.config.tick_interval_s, context.tasks_of("sink")) == (3.0, plan.tasks_of("sink"))
