@@ -5,8 +5,8 @@ keeps one queue for each domain and has at most one timer of the clock armed, fo
 
 The queue is a heap of distinct timestamps over a dict of buckets. Most buckets hold one timer and are that timer's (key,
 namespace) itself; windows put thousands of keys on one timestamp, which then cost one heap entry. Deleting the last timer of a
-bucket leaves its timestamp in the heap, to be skipped; the head of the heap is never such a leftover, and the heap is rebuilt
-when half of it is.
+bucket leaves its timestamp in the heap, to be skipped; the head of the heap is never such a leftover. A heap that has doubled
+since it was last looked at is rebuilt if half of it is leftovers, so deleting never has to look.
 
 Among timers of equal timestamp no order is promised.
 """
@@ -33,18 +33,20 @@ _Bucket = tuple[Any, Any] | dict[tuple[Any, Any], None]
 class TimerQueue:
     """A set of (timestamp, key, namespace), ordered by timestamp alone.
 
-    Invariant: heap[0] is a timestamp of `buckets`; no bucket is empty.
+    Invariant: heap[0] is a timestamp of `buckets`; no bucket is empty. `more` counts the timers but for the first of each bucket.
     """
 
-    __slots__ = ("_buckets", "_heap", "_size")
+    __slots__ = ("_buckets", "_heap", "_look_at", "_more")
 
     def __init__(self) -> None:
         self._heap: list[int] = []
         self._buckets: dict[int, _Bucket] = {}
-        self._size = 0
+        self._more = 0
+        self._look_at = _SLACK
+        """The length at which the heap is looked at for leftovers."""
 
     def __len__(self) -> int:
-        return self._size
+        return len(self._buckets) + self._more
 
     def __iter__(self) -> Iterator[tuple[int, Any, Any]]:
         """Yield (timestamp, key, namespace) in no order."""
@@ -71,16 +73,23 @@ class TimerQueue:
             # A timestamp that is still in the heap as a leftover gets a second place there; the later one is skipped.
             is_head = not heap or timestamp < heap[0]
             heappush(heap, timestamp)
-            self._size += 1
+            if len(heap) > self._look_at:
+                self._tidy()
             return is_head
         if type(bucket) is tuple:
             if bucket != entry:
                 buckets[timestamp] = {bucket: None, entry: None}
-                self._size += 1
+                self._more += 1
         elif entry not in bucket:
             bucket[entry] = None  # type: ignore[index]
-            self._size += 1
+            self._more += 1
         return False
+
+    def _tidy(self) -> None:
+        if len(self._heap) > 2 * len(self._buckets):
+            self._heap[:] = self._buckets
+            heapify(self._heap)
+        self._look_at = 2 * len(self._heap) + _SLACK
 
     def remove(self, timestamp: int, key: Hashable, namespace: Hashable) -> bool:
         """Take a timer out if it is there; return whether the earliest timestamp went with it."""
@@ -88,25 +97,19 @@ class TimerQueue:
         bucket = buckets.get(timestamp)
         if bucket is None:
             return False
-        entry = (key, namespace)
         if type(bucket) is tuple:
-            if bucket != entry:
+            if bucket != (key, namespace):
                 return False
         else:
-            if bucket.pop(entry, _ABSENT) is _ABSENT:  # type: ignore[union-attr]
+            if bucket.pop((key, namespace), _ABSENT) is _ABSENT:  # type: ignore[union-attr]
                 return False
             if bucket:
-                self._size -= 1
+                self._more -= 1
                 return False
         del buckets[timestamp]
-        self._size -= 1
-        heap = self._heap
-        if heap[0] == timestamp:
+        if self._heap[0] == timestamp:
             self._drop_leftovers()
             return True
-        if len(heap) > 2 * len(buckets) + _SLACK:
-            self._heap[:] = buckets
-            heapify(self._heap)
         return False
 
     def take(self, last: int) -> tuple[int, Any, Any] | None:
@@ -115,7 +118,6 @@ class TimerQueue:
         if not heap or (timestamp := heap[0]) > last:
             return None
         bucket = self._buckets[timestamp]
-        self._size -= 1
         if type(bucket) is tuple:
             del self._buckets[timestamp]
             self._drop_leftovers()
@@ -123,7 +125,9 @@ class TimerQueue:
         if type(bucket) is dict:
             bucket = self._buckets[timestamp] = _Draining(reversed(bucket.items()))
         (key, namespace), _ = bucket.popitem()  # type: ignore[union-attr]
-        if not bucket:
+        if bucket:
+            self._more -= 1
+        else:
             del self._buckets[timestamp]
             self._drop_leftovers()
         return timestamp, key, namespace
