@@ -379,6 +379,7 @@ class WindowTask(OperatorTask):
         operator.late_elements = operator.late_dropped = 0
         for position in self.ledger.unheld():
             if position < taken:
+                self.counters.acked += 1
                 late = self._at_hand.get(position)
                 out = 0 if late is None else late.out
                 for root, edge in zip(*batch.ids_at(first + position), strict=True):
@@ -419,6 +420,8 @@ class WindowTask(OperatorTask):
         self._firing_mark = None
         ledger = self.ledger
         self._inits += ledger.take_firings(now)
+        self.counters.acked += ledger.acked
+        ledger.acked = 0
         if not self._acks:
             self._acks, ledger.acks = ledger.acks, self._acks
         elif ledger.acks:

@@ -97,6 +97,8 @@ class PaneLedger:
         acks: by root: what is owed and has not been taken yet.
         fails: roots to fail.
         current: the firing whose results are being put out.
+        acked: inputs of which nothing is left, since the owner last set it to 0. It lags while an input of several panes has lost some of
+            them, and never exceeds the truth.
     """
 
     def __init__(self, ids: IdSource, on_firing: Callable[[Firing | None], None] = lambda _firing: None) -> None:
@@ -115,6 +117,9 @@ class PaneLedger:
         self.acks: dict[int, int] = {}
         self.fails: dict[int, None] = {}
         self.current: Firing | None = None
+        self.acked = 0
+        self._repeats = 0
+        """How often inputs were put into a further pane, less the releases that this has been set off against."""
 
     def reset(self, epoch: int) -> None:
         """Forget everything: every input that was held comes again."""
@@ -125,6 +130,7 @@ class PaneLedger:
         self.acks.clear()
         self.fails.clear()
         self.current = None
+        self.acked = self._repeats = 0
 
     @property
     def open_firings(self) -> int:
@@ -228,6 +234,7 @@ class PaneLedger:
             self._held_once[position] = 1
             pane.edges.extend(edges)
             return
+        self._repeats += 1
         shares = self._ids.roots(len(roots))
         pane.edges.extend(shares)
         for root, share in zip(roots, shares, strict=True):
@@ -275,7 +282,8 @@ class PaneLedger:
             return
         gone = set(positions)
         left, kept = Pane(), Pane()
-        kept.counts = None if pane.counts is None else array("H")
+        if pane.counts is not None:
+            left.counts, kept.counts = array("H"), array("H")
         start = 0
         for place, count in enumerate(pane.input_counts()):
             end = start + count
@@ -381,10 +389,14 @@ class PaneLedger:
         pane.released = True
         if pane.open_firings:
             return
+        inputs = len(pane.roots) if pane.counts is None else sum(map(bool, pane.counts))
+        repeats = min(inputs, self._repeats)
+        self._repeats -= repeats
+        self.acked += inputs - repeats
         acks = self.acks
         for root, edge in zip(pane.roots, pane.edges, strict=True):
             acks[root] = acks.get(root, 0) ^ edge
-        pane.roots, pane.edges = array("Q"), array("Q")
+        pane.roots, pane.edges, pane.counts = array("Q"), array("Q"), None
 
     def _fail(self, firing: Firing) -> None:
         for pane in firing.panes:

@@ -76,6 +76,16 @@ def test_an_input_of_several_panes_is_acked_when_the_last_is_released() -> None:
     assert book.done() == {1}
 
 
+def test_inputs_are_counted_as_acked_once_however_many_panes_held_them() -> None:
+    book = Book()
+    book.put(1, "w", "x")
+    book.put(2, "w")
+    book.release("x")
+    assert book.ledger.acked == 0
+    book.release("w")
+    assert book.ledger.acked == 2 and book.done() == {1, 2}
+
+
 def test_an_input_waits_for_the_verdict_on_what_its_pane_has_put_out() -> None:
     book = Book()
     book.put(1, "w")
