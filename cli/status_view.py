@@ -23,6 +23,8 @@ STYLES = {
     "FAILED": "red",
     "LOST": "red",
 }
+_OF_OPERATORS = ("open_windows", "timers", "async_in_flight", "state_entries")
+"""Levels that only windows, process functions and asynchronous calls have."""
 _HOT = 0.8
 """Capacity above which a component holds the topology back."""
 
@@ -97,6 +99,50 @@ def user_metrics_table(console: Console, status: Status) -> RenderableType | Non
     return fitted_table(console, rows, columns)
 
 
+def event_time_table(console: Console, status: Status, *, tasks: bool = False) -> RenderableType | None:
+    """Return a table of event time, windows, timers and calls; None when there are none."""
+    rows = [row for row in status["tasks" if tasks else "components"] if _has_event_time(row)]
+    if not rows:
+        return None
+
+    def level(name: str) -> Callable[[Any], str]:
+        return lambda row: count(row["levels"][name]) if name in row["levels"] else ""
+
+    def late(name: str) -> Callable[[Any], str]:
+        return lambda row: count(row["counters"].get(name, 0)) if _keeps_windows(row) else ""
+
+    def name_of(row: Any) -> str:
+        return f"{row['task']} {row['component']}[{row['index']}]" if tasks else str(row["component"])
+
+    columns = [
+        Column("task" if tasks else "component", name_of, 100, is_text=True),
+        Column("watermark lag", _watermark_lag, 90),
+        Column("held back by", lambda row: (row["event_time"] or {}).get("held_back_by") or "", 85, is_text=True),
+        Column("late", late("late"), 80),
+        Column("dropped", late("late_dropped"), 75),
+        Column("windows", level("open_windows"), 70),
+        Column("timers", level("timers"), 50),
+        Column("in flight", level("async_in_flight"), 60),
+        Column("state", level("state_entries"), 40),
+    ]
+    return fitted_table(console, rows, columns)
+
+
+def _has_event_time(row: Status) -> bool:
+    return row["event_time"] is not None or any(name in row["levels"] for name in _OF_OPERATORS)
+
+
+def _keeps_windows(row: Status) -> bool:
+    return "open_windows" in row["levels"] or bool(row["counters"].get("late", 0))
+
+
+def _watermark_lag(row: Status) -> str:
+    time = row["event_time"]
+    if time is None:
+        return ""
+    return "none yet" if time["lag_s"] is None else seconds(time["lag_s"])
+
+
 def status_view(console: Console, status: Status, *, tasks: bool = False) -> Group:
     """Return all that `topo status` shows."""
     if not status["totals"]:
@@ -106,6 +152,9 @@ def status_view(console: Console, status: Status, *, tasks: bool = False) -> Gro
     if latency:
         parts.append(Text(f"complete latency  p50 {seconds(latency['p50'])}  p99 {seconds(latency['p99'])}"))
     parts += [Text(), tasks_table(console, status) if tasks else components_table(console, status)]
+    event_time = event_time_table(console, status, tasks=tasks)
+    if event_time is not None:
+        parts += [Text(), event_time]
     if tasks or any(worker["losses"] or worker["state"] in ("waiting", "starting") for worker in status["workers"]):
         parts += [Text(), workers_table(console, status)]
     user = user_metrics_table(console, status)

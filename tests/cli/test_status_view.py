@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+import io
+from typing import Any
+
+from rich.console import Console
+
+from topo_cli.status_view import event_time_table, status_view
+
+
+def row(component: str, kind: str = "bolt", **given: Any) -> dict[str, Any]:
+    figures = {"executed_per_s": 0.0, "emitted_per_s": 0.0, "capacity": 0.0, "busy": 0.0, "backpressured": 0.0}
+    user: dict[str, Any] = {"counters": {}, "gauges": {}, "histograms": {}}
+    empty: dict[str, Any] = {"counters": {}, "levels": {}, "event_time": None, "latencies_s": {}, "user": user}
+    return {"component": component, "kind": kind, "parallelism": 1, **figures, **empty, **given}
+
+
+def status(*rows: dict[str, Any]) -> dict[str, Any]:
+    totals = {"emitted": 0, "acked": 0, "acked_per_s": 0.0, "pending": 0, "complete_latency_s": None}
+    totals |= dict.fromkeys(("failed", "timed_out", "replayed", "dead_lettered"), 0)
+    about = {"topology": "sums", "status": "RUNNING", "uptime_s": 1.0, "restarts": 0, "reason": ""}
+    return {**about, "totals": totals, "components": list(rows), "tasks": [], "workers": []}
+
+
+def shown(console_width: int, given: dict[str, Any]) -> list[list[str]]:
+    console = Console(file=io.StringIO(), width=console_width)
+    console.print(status_view(console, given))
+    lines: list[str] = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
+    return [line.split() for line in lines]
+
+
+WINDOWS = row(
+    "sum",
+    counters={"late": 1200, "late_dropped": 7},
+    levels={"open_windows": 42.0, "timers": 43.0, "state_entries": 44.0},
+    event_time={"watermark_ms": 5, "lag_s": 12.5, "held_back_by": "parse[1]"},
+)
+
+
+def test_a_topology_of_windows_shows_its_event_time() -> None:
+    calls = row("look-up", levels={"async_in_flight": 9.0})
+    lines = shown(200, status(row("source", "spout"), WINDOWS, calls))
+    head = next(line for line in lines if line[:3] == ["component", "watermark", "lag"])
+    assert head[3:] == ["held", "back", "by", "late", "dropped", "windows", "timers", "in", "flight", "state"]
+    at = lines.index(head)
+    assert lines[at + 1] == ["sum", "12.5s", "parse[1]", "1,200", "7", "42", "43", "44"]
+    assert lines[at + 2] == ["look-up", "9"]
+    assert len(lines) == at + 3, "the spout has no event time"
+
+
+def test_before_the_first_watermark_the_lag_is_none_yet() -> None:
+    lines = shown(200, status(row("parse", event_time={"watermark_ms": None, "lag_s": None, "held_back_by": "source[0]"})))
+    assert lines[-1] == ["parse", "none", "yet", "source[0]"]
+
+
+def test_a_narrow_terminal_keeps_the_lag_and_who_is_to_blame() -> None:
+    head = next(line for line in shown(50, status(WINDOWS)) if line[:3] == ["component", "watermark", "lag"])
+    assert head[3:6] == ["held", "back", "by"] and "state" not in head
+
+
+def test_tasks_are_shown_one_by_one_when_asked_for() -> None:
+    console = Console(file=io.StringIO(), width=200)
+    given = status() | {"tasks": [WINDOWS | {"task": 4, "index": 1}]}
+    console.print(event_time_table(console, given, tasks=True))
+    text = console.file.getvalue()  # type: ignore[attr-defined]
+    assert "4 sum[1]" in text and "12.5s" in text
+
+
+def test_a_topology_without_event_time_shows_nothing_of_it() -> None:
+    plain = status(row("source", "spout"), row("count"))
+    assert event_time_table(Console(file=io.StringIO()), plain) is None
+    assert not any("watermark" in line for line in shown(200, plain))
