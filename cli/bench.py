@@ -81,6 +81,9 @@ def command(
     sums up JSON events by key in windows of ten seconds of event time; what windows and late events add up to must be what was
     emitted. It has no --rate: an event is acked when its window is over.
     """
+    from topo.errors import NotFound
+    from topo.runtime.code_copy import find_file, parse_reference
+    from topo.runtime.state_folder import near_misses
     from topo_cli import workloads
     from topo_cli.exits import Failed
     from topo_cli.output import print_json
@@ -96,6 +99,11 @@ def command(
     if rate and name not in _PACED:
         raise click.UsageError(f"--rate is for {' and '.join(_PACED)} alone: only they know when a message was due")
     reference = name
+    if name not in BUILT_IN and (meant := near_misses(name, BUILT_IN)):
+        try:
+            find_file(parse_reference(name))
+        except NotFound:
+            raise NotFound(f"there is no workload {name!r}.", meant) from None
     if name in BUILT_IN:
         reference = f"{Path(workloads.__file__).absolute()}:{BUILT_IN[name]}"
         arguments |= tasks | {"seconds": warm_up + seconds + SLACK_S}

@@ -34,6 +34,14 @@ def test_options_that_a_workload_does_not_have_are_refused(capsys: pytest.Captur
     assert (wrong.code, "only they know when a message was due" in wrong.err) == (2, True)
 
 
+@pytest.mark.parametrize(("name", "meant"), [("wrd-count", "word-count"), ("wordcount", "word-count"), ("pipee", "pipe")])
+def test_a_misspelt_workload_is_answered_with_the_one_that_was_meant(
+    capsys: pytest.CaptureFixture[str], name: str, meant: str
+) -> None:
+    wrong = call(capsys, "bench", name)
+    assert (wrong.code, wrong.err) == (2, f"Error: there is no workload {name!r}. Did you mean {meant!r}?\n")
+
+
 @pytest.mark.integration
 def test_the_word_count_is_measured_and_every_word_counted(capsys: pytest.CaptureFixture[str]) -> None:
     done = call(capsys, "bench", "word-count", "--counts", 2, "--workers", 2, "--seconds", "1s", "--warm-up", "100ms", "--json")

@@ -153,8 +153,10 @@ def find_file(reference: TopologyReference) -> Path:
         path = Path(reference.target).expanduser().absolute()
         if path.is_file():
             return path
+        _refuse_folder(path, reference.target)
         siblings = [entry.name for entry in path.parent.glob("*.py")] if path.parent.is_dir() else []
         raise NotFound(f"there is no file {reference.target}.", near_misses(path.name, siblings))
+    _refuse_folder(Path(reference.target), reference.target, but="__init__.py")
     search = [os.getcwd(), *sys.path]
     names = reference.target.split(".")
     for depth, name in enumerate(names):
@@ -165,6 +167,13 @@ def find_file(reference: TopologyReference) -> Path:
     if spec is None or spec.origin is None or not spec.origin.endswith(".py"):
         raise NotFound(f"module {reference.target} is not a Python file.")
     return Path(spec.origin)
+
+
+def _refuse_folder(path: Path, name: str, but: str | None = None) -> None:
+    """Raise NotFound, with what can be meant, for a folder that is no package."""
+    if path.is_dir() and not (but and (path / but).is_file()):
+        inside = sorted(str(entry.relative_to(path.parent)) for entry in path.glob("*.py"))
+        raise NotFound(f"{name} is a folder; name a file in it.", tuple(inside[:3]))
 
 
 def _modules_in(folders: Sequence[str]) -> list[str]:

@@ -175,6 +175,15 @@ def test_loading_again_builds_another_topology(state: Path) -> None:
         assert load_topology(reference).topology is not load_topology(reference).topology
 
 
+def test_a_folder_is_answered_with_the_files_in_it(state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (state / "shelf").mkdir()
+    (state / "shelf" / "words.py").write_text("")
+    monkeypatch.chdir(state)
+    for reference in ("shelf", "./shelf", str(state / "shelf")):
+        with pytest.raises(NotFound, match=r"is a folder; name a file in it. Did you mean 'shelf/words\.py'\?"):
+            load_topology(reference)
+
+
 def test_what_is_not_there_brings_near_misses(state: Path) -> None:
     write("words.py")
     write("shop/__init__.py", source="")
