@@ -1,6 +1,7 @@
 """Runs a `BlockingSpout`: its `run` loops in a thread of its own, and hands over to the task through a bounded queue.
 
-To the task it is a spout like any other, whose `next_tuple` takes from the queue what the thread has put there.
+To the task it is a spout like any other, whose `next_tuple` takes from the queue what the thread has put there, as far as the
+pending limit allows. That there is something is a mail: the thread enters the task through its mailbox alone.
 """
 
 from __future__ import annotations
@@ -11,9 +12,11 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from topo.api.context import TaskContext
+from topo.api.context import Executor, TaskContext
 from topo.api.spout import BlockingSpout, Spout, SpoutCollector
 from topo.api.streams import DEFAULT_STREAM
+from topo.errors import FrameworkBug
+from topo.operators.mailbox import RejectedExecution
 
 _MOST_WAITING = 1024
 _PAUSE_AFTER_ERROR_S = 1.0
@@ -23,11 +26,15 @@ class _Stopped(BaseException):
     """Leaves `run` when the worker closes while it waits for room."""
 
 
+def _look_again() -> None:
+    """Nothing: after a mail the task asks its spout, which takes what is in the queue."""
+
+
 class _ThreadCollector:
     """What `run` emits with. A call that finds the queue full waits."""
 
-    def __init__(self, wake: Callable[[], None]) -> None:
-        self._wake = wake
+    def __init__(self, executor: Executor) -> None:
+        self._executor = executor
         self._condition = threading.Condition()
         self._calls: deque[Callable[[SpoutCollector], None]] = deque()
         self._is_paused = True
@@ -75,7 +82,10 @@ class _ThreadCollector:
             was_empty = not self._calls
             self._calls.append(call)
         if was_empty:
-            self._wake()
+            try:
+                self._executor.execute(_look_again, "a blocking spout has emitted")
+            except RejectedExecution:
+                raise _Stopped from None
 
     def take(self) -> Callable[[SpoutCollector], None] | None:
         """Return the next call to be made on the task's thread."""
@@ -103,12 +113,11 @@ class BlockingSpoutRunner(Spout):
 
     Args:
         spout: the user's.
-        wake: wakes the worker's loop; called by the spout's thread.
     """
 
-    def __init__(self, spout: BlockingSpout, wake: Callable[[], None]) -> None:
+    def __init__(self, spout: BlockingSpout) -> None:
         self._spout = spout
-        self._thread_collector = _ThreadCollector(wake)
+        self._thread_collector: _ThreadCollector
         self._collector: SpoutCollector
         self._thread: threading.Thread | None = None
         self._closing = threading.Event()
@@ -117,7 +126,10 @@ class BlockingSpoutRunner(Spout):
 
     def open(self, context: TaskContext, collector: SpoutCollector) -> None:
         """Open the user's spout with a collector that its thread may use."""
+        if context.executor is None:
+            raise FrameworkBug("a task without a mailbox")
         self._collector = collector
+        self._thread_collector = _ThreadCollector(context.executor)
         self._spout.open(context, self._thread_collector)
 
     def next_tuple(self) -> None:

@@ -179,7 +179,7 @@ def make_tasks(
             used.add(id(component))
             watermarks = source.component(spec.component).watermarks
             if isinstance(component, BlockingSpout):
-                component = BlockingSpoutRunner(component, wake)
+                component = BlockingSpoutRunner(component)
         config = plan.config_of(spec.component)
         setup = TaskSetup(
             task=task_id,

@@ -97,8 +97,8 @@ class PaneLedger:
         acks: by root: what is owed and has not been taken yet.
         fails: roots to fail.
         current: the firing whose results are being put out.
-        acked: inputs of which nothing is left, since the owner last set it to 0. It lags while an input of several panes has lost some of
-            them, and never exceeds the truth.
+        acked: inputs of which nothing is left, since the owner last set it to 0. It lags while an input of several panes has lost
+            some of them, and never exceeds the truth.
     """
 
     def __init__(self, ids: IdSource, on_firing: Callable[[Firing | None], None] = lambda _firing: None) -> None:

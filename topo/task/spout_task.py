@@ -145,6 +145,9 @@ class SpoutTask(Task):
 
     def _run_user_mail(self, action: Callable[[], object]) -> None:
         self._guard(action, self._now)
+        if self._error_wait_s == FIRST_ERROR_WAIT_S:
+            # It may have brought what `next_tuple` is waiting for.
+            self._poll_at = min(self._poll_at, self._now)
 
     def _user_error(self, error: Exception, now: float) -> None:
         self._record_error(error, now)

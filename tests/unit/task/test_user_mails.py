@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import threading
+from itertools import count
 from typing import Any
 
-from tests.unit.task.harness import Manual, Plain, Replaying, Sink, Solo, chain
+from tests.unit.task.harness import Manual, Plain, Replaying, Scripted, Sink, Solo, chain
+from topo.api.spout import BlockingSpout
+from topo.runtime.blocking import BlockingSpoutRunner
 from topo.wire.frames import FrameKind
 
 
@@ -97,3 +100,54 @@ def test_a_spout_may_emit_in_an_action() -> None:
     spout.context.executor.execute(lambda: spout.collector.emit((2,), message_id=2))
     solo.run()
     assert solo.values() == [1, 2] and len(solo.roots(FrameKind.INIT)) == 2
+
+
+def test_a_spout_that_waits_is_asked_again_after_an_action() -> None:
+    spout = Scripted(ends=False)
+    solo = Solo(chain(spout, Sink()), "a")
+    solo.run()
+    assert not solo.task.has_work, "nothing came, so it waits"
+    spout.steps = [1]
+    spout.context.executor.execute(lambda: None)
+    solo.run()
+    assert solo.values() == [1]
+
+
+def test_a_spout_that_has_raised_is_not_asked_sooner_for_an_action() -> None:
+    spout = Scripted([ValueError("no connection"), 1], ends=False)
+    solo = Solo(chain(spout, Sink()), "a")
+    solo.run()
+    spout.context.executor.execute(lambda: None)
+    solo.run()
+    assert solo.values() == [] and len(solo.errors()) == 1
+
+
+def test_the_thread_of_a_blocking_spout_enters_through_the_mailbox_and_ends_with_it() -> None:
+    ended = threading.Event()
+
+    class Source(BlockingSpout):
+        outputs = ("value",)
+
+        def open(self, context: Any, collector: Any) -> None:
+            self.collector = collector
+
+        def run(self) -> None:
+            try:
+                for number in count():
+                    self.collector.emit((number,), message_id=number)
+            finally:
+                ended.set()
+
+        def cancel(self) -> None:
+            pass
+
+    runner = BlockingSpoutRunner(Source())
+    solo = Solo(chain(runner, Sink(), max_spout_pending=5), "a")
+    while not solo.task.has_work:
+        threading.Event().wait(0.001)
+    while len(solo.values()) < 5:
+        solo.run()
+    assert solo.values() == [0, 1, 2, 3, 4], "as many as may be pending"
+    solo.task.mailbox.quiesce()
+    runner.close()
+    assert ended.wait(10)
