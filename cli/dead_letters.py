@@ -46,6 +46,6 @@ def _print(rows: list[dict[str, Any]]) -> None:
         Column("message", lambda row: repr(row["message"]), 90, is_text=True),
         Column("attempts", lambda row: str(row["attempts"]), 40),
         Column("values", lambda row: ", ".join(map(repr, row["values"])), 100, is_text=True),
-        Column("last error", lambda row: row["errors"][-1] if row["errors"] else "", 80, is_text=True),
+        Column("last error", lambda row: row["errors"][-1] if row["errors"] else "", 80, is_text=True, content_with=30),
     ]
     console.print(fitted_table(console, rows, columns))

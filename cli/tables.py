@@ -21,33 +21,39 @@ class Column:
         cell: what a row has in it.
         keep: how long it stays when there is no room: the lowest goes first.
         is_text: whether it is aligned left, and wrapped where need be; else it is a number.
+        content_with: the width that a text has to have; one that is longer is wrapped rather than columns left out. None: all.
     """
 
     title: str
     cell: Callable[[Any], str | Text]
     keep: int = 0
     is_text: bool = False
+    content_with: int | None = None
 
 
 def fitted_table(console: Console, rows: Iterable[Any], columns: Sequence[Column]) -> Table:
     """Return a table of as many columns as the console has room for, at least the two that are kept longest."""
     rows = list(rows)
     shown = list(columns)
-    table = _table(rows, shown)
-    while len(shown) > 2 and _needed(console, table) > console.width:
+    while len(shown) > 2 and _needed(console, _table(rows, shown, narrow=True)) > console.width:
         shown.remove(min(shown, key=lambda column: column.keep))
-        table = _table(rows, shown)
-    return table
+    return _table(rows, shown)
 
 
 def _needed(console: Console, table: Table) -> int:
     return Measurement.get(console, console.options.update(max_width=100_000), table).maximum
 
 
-def _table(rows: Sequence[Any], columns: Sequence[Column]) -> Table:
+def _table(rows: Sequence[Any], columns: Sequence[Column], *, narrow: bool = False) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     for column in columns:
-        table.add_column(column.title, justify="left" if column.is_text else "right", no_wrap=not column.is_text, overflow="fold")
+        table.add_column(
+            column.title,
+            justify="left" if column.is_text else "right",
+            no_wrap=not column.is_text,
+            overflow="fold",
+            max_width=column.content_with if narrow else None,
+        )
     for row in rows:
         table.add_row(*(_text(column.cell(row)) for column in columns))
     return table

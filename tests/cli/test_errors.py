@@ -71,6 +71,20 @@ def test_no_errors_is_said_and_empty_json(capsys: pytest.CaptureFixture[str], to
     assert json.loads(call(capsys, "errors", "calm", "--json").out) == []
 
 
+@pytest.mark.parametrize("columns", [60, 80, 100])
+def test_why_a_letter_was_given_up_is_shown_on_a_narrow_terminal_too(
+    capsys: pytest.CaptureFixture[str], topo_home: Path, monkeypatch: pytest.MonkeyPatch, columns: int
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    folder = StateFolder(topo_home).create("flow")
+    letter = {"at_ms": 1, "component": "lines", "task": 1, "message": 13, "values": ["poison"], "attempts": 3}
+    why = "ZeroDivisionError: division by zero (enrichment.py:12, component 'enrich')"
+    append_lines(folder.dead_letters, [json.dumps(letter | {"errors": ["a task failed it", why]}).encode()])
+    out = call(capsys, "dead-letters", "flow").out
+    assert "ZeroDivisionError:" in out and "enrichment.py:12" in out.replace("\n", "") and "'poison'" in out
+    assert max(map(len, out.splitlines())) <= columns
+
+
 def test_dead_letters_are_shown_with_their_last_error(capsys: pytest.CaptureFixture[str], topo_home: Path) -> None:
     folder = StateFolder(topo_home).create("flow")
     letter = {"at_ms": 1, "component": "lines", "task": 1, "message": [3, 40], "values": ["poison"], "attempts": 3}
