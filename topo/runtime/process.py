@@ -16,6 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from topo.api.groupings import CustomGrouping
 from topo.api.spout import BlockingSpout
 from topo.api.topology import Topology
 from topo.errors import TopoError
@@ -160,7 +161,11 @@ def make_tasks(
     wake: Callable[[], None],
     run_async: RunAsync | None = None,
 ) -> list[Task]:
-    """Make the tasks of a worker. The first task of a component takes the instance; for each further one the code runs again."""
+    """Make the tasks of a worker.
+
+    The first task takes an instance that is given with the topology, a component or a grouping; for each further one the code
+    runs again.
+    """
     registry = SerializerRegistry()
     for carried in topology.carried_types:
         registry.register(carried.cls, carried.code, carried.encode, carried.decode)
@@ -170,6 +175,7 @@ def make_tasks(
         spec = plan.task(task_id)
         component: Any = None
         watermarks = None
+        groupings: dict[tuple[str, int], CustomGrouping] = {}
         source = topology
         if task_id not in plan.ackers:
             component = source.component(spec.component).make()
@@ -177,6 +183,10 @@ def make_tasks(
                 source = rebuild()
                 component = source.component(spec.component).make()
             used.add(id(component))
+            groupings = custom_groupings(source, spec.component)
+            if not used.isdisjoint(map(id, groupings.values())):
+                groupings = custom_groupings(rebuild(), spec.component)
+            used.update(map(id, groupings.values()))
             watermarks = source.component(spec.component).watermarks
             if isinstance(component, BlockingSpout):
                 component = BlockingSpoutRunner(component)
@@ -188,7 +198,7 @@ def make_tasks(
             component=component,
             context=make_context(plan, task_id),
             watermarks=watermarks,
-            groupings=custom_groupings(source, spec.component),
+            groupings=groupings,
         )
         codec = Codec(registry, config.max_frame_bytes - ROW_OVERHEAD)
         ports = Ports(IdSource(), time.monotonic, codec, hand, lambda: int(time.time() * 1000), wake, run_async)

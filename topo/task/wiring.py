@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from copy import deepcopy
 
 from topo.api.bolt import BasicBolt
 from topo.api.context import TaskContext
@@ -81,9 +80,12 @@ def make_context(plan: PhysicalPlan, task: TaskId) -> TaskContext:
 
 
 def custom_groupings(topology: Topology, component: str) -> dict[tuple[str, int], CustomGrouping]:
-    """Return the user's own groupings on what a component emits, by reader and number of its input; copies for each sender."""
+    """Return the user's own groupings on what a component emits, by reader and number of its input.
+
+    `prepare` is called for each sender, so no two senders may share them: build the topology anew for another one.
+    """
     return {
-        (spec.id, number): deepcopy(declared.grouping.grouping)
+        (spec.id, number): declared.grouping.grouping
         for spec in topology.components
         for number, declared in enumerate(spec.inputs)
         if declared.source == component and isinstance(declared.grouping, Custom)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from copy import deepcopy
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
@@ -133,7 +134,8 @@ class TopologyTest:
         watch = Watch(self._record, carrier, task.component, task.index, config.max_task_emit)
         runs = component if isinstance(component, OperatorBolt) else watched(component, watch)
         strategy = source.component(task.component).watermarks
-        setup = TaskSetup(task_id, plan, config, runs, context, custom_groupings(source, task.component), strategy)
+        groupings = deepcopy(custom_groupings(source, task.component))
+        setup = TaskSetup(task_id, plan, config, runs, context, groupings, strategy)
         self._lives[task.component, task.index] = component
         if isinstance(runs, WatchedSpout | WatchedRetryingSpout):
             spout_task = SpoutTask(setup, ports)
