@@ -335,3 +335,34 @@ def test_a_paused_topology_emits_nothing_new_and_finishes_what_is_in_flight(scen
     assert running.status()["totals"]["emitted"] == still["totals"]["emitted"] == lines
     running.activate()
     running.wait_until(lambda status: acked(status) > lines)
+
+
+def test_senders_in_one_worker_have_groupings_of_their_own(scene: Scene) -> None:
+    parts = """
+import threading
+
+class Once(CustomGrouping):
+    def __init__(self):
+        self.task, self.lock = None, threading.Lock()
+
+    def prepare(self, context, stream, target_tasks):
+        assert self.task is None, "prepared for another sender already"
+        self.task = context.task
+
+    def choose(self, values):
+        return [0]
+
+class Relay(BasicBolt):
+    outputs = ("value",)
+
+    def execute(self, tup, collector):
+        collector.emit(tup.values)
+"""
+    declared = flow(
+        'builder.set_spout("numbers", IterableSpout(range(60)))',
+        'builder.set_bolt("relay", Relay, 3).shuffle_grouping("numbers")',
+        f'{SINK}.custom_grouping("relay", Once())',
+    )
+    run = scene.run(scene.file(parts + declared), workers=1)
+    assert run.outcome.kind is OutcomeKind.DONE, run.errors
+    assert sorted(scene.lines()) == list(range(60))
