@@ -142,6 +142,16 @@ class TopologyConfig:
         optional=True, per_component=True, least=1,
     )  # fmt: skip
 
+    checkpoint_interval_s: float = _setting(
+        "duration", 10.0, "How often a checkpoint is taken; only with `delivery=exactly_once`, as all settings of checkpoints."
+    )
+    checkpoint_pause_s: float = _setting("duration", 0.5, "The shortest time between the end of a checkpoint and the next one.")
+    checkpoint_timeout_s: float = _setting("duration", 60.0, "A checkpoint that takes longer is given up.")
+    checkpoint_keep: int = _setting("count", 3, "Complete checkpoints that are kept.", least=1)
+    checkpoint_folder: str = _setting(
+        "text", "", "Where checkpoints are stored: a path, or a URL that all workers reach; by default with the topology's state."
+    )
+
     workers: int | None = _setting(
         "count", None, "Worker processes that the tasks are packed into; off: each task has its own.", optional=True, least=1
     )
