@@ -216,6 +216,14 @@ def decode_snapshot(
     return TaskSnapshot(header.component, header.task, header.index, header.parallelism, found, own)
 
 
+def verify_part(read: Callable[[int, int], bytes], name: PartName) -> None:
+    """Look at every byte of a part, without keeping it. Arguments and errors as of `decode_snapshot`."""
+    header, checksum, start = _read_header(read, read(0, _PROBE_BYTES), name.file)
+    _compare(header, checksum, start, name)
+    for what, section in (("the values", header.values), *((f"key group {group}", it) for group, it in header.groups.items())):
+        _section(read(start + section.start, section.length), section, section.start, what, name.file)
+
+
 def _read_header(read: Callable[[int, int], bytes], begun: bytes, file: str) -> tuple[_Header, str, int]:
     """Return the header, the part's checksum, and where the sections start."""
     if len(begun) < _START.size:
