@@ -212,6 +212,15 @@ class SnapshotFailed(Message, frozen=True):
     why: str
 
 
+class RestoreFailed(Message, frozen=True):
+    """A part of the checkpoint that the Routes name is not what was written; the task waits for other Routes."""
+
+    task: TaskId
+    epoch: Epoch
+    checkpoint: int
+    why: str
+
+
 class BarrierAcked(Message, frozen=True):
     """The tuple tree of the barrier that a spout task emitted is done."""
 
@@ -362,6 +371,7 @@ FromTask = (
     | Closed
     | SnapshotTaken
     | SnapshotFailed
+    | RestoreFailed
     | BarrierAcked
     | CheckpointWanted
     | CheckpointPublished
