@@ -13,7 +13,7 @@ import os
 import shutil
 import signal
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -47,6 +47,8 @@ def new_job(
     home: Path | None,
     *,
     foreground: bool,
+    start_from: str = "",
+    drop_state: Sequence[str] = (),
 ) -> Job:
     """Check a topology, copy its code, and write down what is to run.
 
@@ -55,6 +57,8 @@ def new_job(
         name: to run under; by default the topology's own.
         parameters: of the topology function.
         settings: that replace the topology's own, by public name.
+        start_from: path or URL of a savepoint, or of a folder of checkpoints, to go on from; "" for none.
+        drop_state: components of the savepoint whose state nobody is to take.
 
     Raises:
         TopoError: anything that is wrong with it; nothing has been started.
@@ -78,6 +82,8 @@ def new_job(
             "submitted_ms": int(time.time() * 1000),
             "submitted_from": os.getcwd(),
             "foreground": foreground,
+            "start_from": start_from if "://" in start_from or not start_from else os.path.abspath(start_from),
+            "drop_state": list(drop_state),
         }
         job = _job(folder, facts, load_topology(copy.reference, facts["parameters"]).topology)
         facts["plan"] = json.loads(job.plan.to_json())
@@ -170,7 +176,18 @@ def _job(folder: TopologyFolder, facts: Mapping[str, Any], topology: Topology) -
         parameters=facts["parameters"],
         settings=facts["settings"],
         foreground=facts["foreground"],
+        checkpoints=_checkpoints_url(folder, config.checkpoint_folder, facts) if config.delivery == "exactly_once" else "",
+        start_from=facts.get("start_from", ""),
+        drop_state=tuple(facts.get("drop_state", ())),
     )
+
+
+def _checkpoints_url(folder: TopologyFolder, place: str, facts: Mapping[str, Any]) -> str:
+    """Return where a run has its checkpoints: a folder of its own, so that it never takes those of an earlier run for its own."""
+    if not place:
+        return str(folder.checkpoints)
+    own = f"{folder.name}/{facts['submitted_ms']}"
+    return f"{place.rstrip('/')}/{own}" if "://" in place else str(Path(facts["submitted_from"], place, own))
 
 
 def _forget(folder: TopologyFolder) -> None:
@@ -178,12 +195,13 @@ def _forget(folder: TopologyFolder) -> None:
     for path in (folder.positions, folder.dead_letters, folder.errors, folder.summary):
         with contextlib.suppress(FileNotFoundError):
             path.unlink()
+    shutil.rmtree(folder.checkpoints, ignore_errors=True)
     for path in folder.logs.iterdir():
         with contextlib.suppress(OSError):
             path.unlink()
     with contextlib.suppress(FileNotFoundError):
         kept = json.loads(folder.master.read_bytes())
-        write_atomically(folder.master, json.dumps({**kept, "active": True}).encode())
+        write_atomically(folder.master, json.dumps({**kept, "active": True, "completed": 0}).encode())
 
 
 def remove(folder: TopologyFolder) -> None:

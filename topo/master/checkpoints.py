@@ -230,6 +230,12 @@ class CheckpointCoordinator:
         """Whether no epoch may begin, since it is open which checkpoint it would go on from."""
         return self.phase in (Phase.COMMITTING, Phase.SEARCHING) or bool(self.lost)
 
+    @property
+    def problem(self) -> str:
+        """Why the latest checkpoint failed, in words; "" when it did not."""
+        row = self._rows[-1] if self._rows else None
+        return f"checkpoint {row.checkpoint} failed: {row.why}" if row is not None and row.state == "failed" else ""
+
     # -- what the store answers ------------------------------------------------------------------------------------------
 
     def stored(self, event: CheckpointStored, now: float) -> None:

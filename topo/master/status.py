@@ -69,6 +69,7 @@ def describe(master: TopologyMaster, now: float) -> dict[str, Any]:
         "misdirected": counts.misdirected,
         "unreadable": master.figures.unreadable,
         "dead_letters": master.dead_letters.count,
+        "checkpoints": None if master.checkpoints is None else master.checkpoints.describe(now),
     }
 
 
@@ -88,7 +89,8 @@ def status_of(master: TopologyMaster, now: float) -> tuple[Status, str]:
         return Status.STARTING, problem or _handshake(master)
     if problem or master.recovery.epochs.state is not EpochState.RUNNING:
         return Status.DEGRADED, problem or _handshake(master)
-    return (Status.RUNNING, "") if master.is_active else (Status.INACTIVE, "deactivated")
+    failing = "" if master.checkpoints is None else master.checkpoints.problem
+    return (Status.RUNNING, failing) if master.is_active else (Status.INACTIVE, failing or "deactivated")
 
 
 def _handshake(master: TopologyMaster) -> str:

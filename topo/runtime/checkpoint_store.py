@@ -225,30 +225,33 @@ def open_store(url: str, topology: str, keep: int = 3) -> CheckpointStore:
     return CheckpointStore(open_files(url), topology, keep)
 
 
-def topology_of(url: str) -> tuple[str, str, int | None]:
-    """Return what a path of `state show` or `--from` names: root of the store, topology, and the one checkpoint if it is one.
+def locate(url: str) -> tuple[str, int | None]:
+    """Return what a path that a user names stands for: the root of a store, and the number if it is the folder of one."""
+    url = url.rstrip("/")
+    head, _, name = url.rpartition("/")
+    return (head, int(name)) if name.isdecimal() and MANIFEST in open_files(url).names() else (url, None)
+
+
+def topology_of(root: str) -> str:
+    """Return the name of the topology whose checkpoints are there.
 
     Raises:
         CheckpointMissing: there is no complete checkpoint.
         CheckpointDamaged: no manifest can be read.
         CheckpointRefused: a newer topo has written it.
     """
-    files = open_files(url)
-    names = files.names()
-    if MANIFEST in names:
-        manifest = decode_manifest(files.read(MANIFEST), MANIFEST)
-        return url.rstrip("/").rpartition("/")[0], manifest.topology, manifest.checkpoint
+    files = open_files(root)
     damage: CheckpointDamaged | None = None
-    for number in sorted((int(name) for name in names if name.isdecimal()), reverse=True):
+    for number in sorted((int(name) for name in files.names() if name.isdecimal()), reverse=True):
         try:
-            return url, decode_manifest(files.read(_manifest(number)), _manifest(number)).topology, None
+            return decode_manifest(files.read(_manifest(number)), _manifest(number)).topology
         except FileNotFoundError:
             continue
         except CheckpointDamaged as error:
             damage = damage or error
     if damage is not None:
         raise damage
-    raise CheckpointMissing(f"there is no complete checkpoint in {url}")
+    raise CheckpointMissing(f"there is no complete checkpoint in {root}")
 
 
 def _folder(checkpoint: int) -> str:
