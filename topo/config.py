@@ -148,9 +148,10 @@ class TopologyConfig:
     checkpoint_pause_s: float = _setting("duration", 0.5, "The shortest time between the end of a checkpoint and the next one.")
     checkpoint_timeout_s: float = _setting("duration", 60.0, "A checkpoint that takes longer is given up.")
     checkpoint_keep: int = _setting("count", 3, "Complete checkpoints that are kept.", least=1)
-    checkpoint_folder: str = _setting(
-        "text", "", "Where checkpoints are stored: a path, or a URL that all workers reach; by default with the topology's state."
-    )
+    checkpoint_folder: str | None = _setting(
+        "text", None, "Where checkpoints are stored: a path, or a URL that all workers reach; off: with the topology's state.",
+        optional=True,
+    )  # fmt: skip
 
     workers: int | None = _setting(
         "count", None, "Worker processes that the tasks are packed into; off: each task has its own.", optional=True, least=1

@@ -182,7 +182,7 @@ def _job(folder: TopologyFolder, facts: Mapping[str, Any], topology: Topology) -
     )
 
 
-def _checkpoints_url(folder: TopologyFolder, place: str, facts: Mapping[str, Any]) -> str:
+def _checkpoints_url(folder: TopologyFolder, place: str | None, facts: Mapping[str, Any]) -> str:
     """Return where a run has its checkpoints: a folder of its own, so that it never takes those of an earlier run for its own."""
     if not place:
         return str(folder.checkpoints)
