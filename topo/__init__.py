@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from topo.api import aggregates, windows
 from topo.api.async_io import AsyncMode, AsyncTimeout, ExponentialBackoffRetry, FixedDelayRetry
-from topo.api.bolt import BasicBolt, BasicCollector, Bolt, Collector
+from topo.api.bolt import BasicBolt, BasicCollector, Bolt, Collector, StatefulBolt
 from topo.api.context import TaskContext
 from topo.api.groupings import CustomGrouping
 from topo.api.metrics import Counter, Gauge, Histogram, Metrics
@@ -79,6 +79,7 @@ __all__ = [
     "ProcessContext",
     "RetryingSpout",
     "Spout",
+    "StatefulBolt",
     "SpoutCollector",
     "TaskContext",
     "TextFileSpout",

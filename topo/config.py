@@ -234,8 +234,6 @@ class TopologyConfig:
                 "message_timeout is off while max_spout_pending is set: messages that are lost would fill it and stop the spout "
                 "for good; set a message_timeout, or max_spout_pending=None as well"
             )
-        if self.delivery == "exactly_once":
-            found.append("delivery='exactly_once' is not available yet; use delivery='at_least_once'")
         if (self.delivery == "at_most_once") != (self.ackers == 0):
             found.append(f"delivery={self.delivery!r} does not go with ackers={self.ackers}; leave one of them out")
         if self.transport == "tcp" and self.host in ("", "*", "0.0.0.0", "::"):

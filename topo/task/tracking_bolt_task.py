@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from sys import getrefcount
 
 from topo.api.bolt import Bolt
@@ -11,7 +12,7 @@ from topo.errors import FrameworkBug, TupleStateError
 from topo.task.base import Ports, TaskSetup
 from topo.task.batch import Batch
 from topo.task.bolt_task import BoltTask
-from topo.task.collectors import BoltCollector, Emitter, TrackedTuple, TupleState
+from topo.task.collectors import BoltCollector, Emitter, Mark, TrackedTuple, TupleState
 
 _FORGOTTEN = "execute() has neither acked nor failed its input, and kept no reference to it; it fails after message_timeout"
 _REFERENCES_OF_OURS = 2
@@ -44,6 +45,20 @@ class AnchoringTask(BoltTask):
             return
         self._settle(now)
 
+    def _try_tuple_again(self, call: Callable[[], object], mark: Mark, tup: TrackedTuple, error: Exception) -> Exception | None:
+        """Repeat a call for a tuple that has raised, from where it began, and give the tuple up if that does not help."""
+
+        def undo() -> None:
+            self._collector.rewind(mark)
+
+        undo()
+        final = self._try_again(call, undo, error)
+        if final is not None:
+            tup.state = TupleState.FAILED
+            self.counters.failed += 1
+            self._give_up(tup.values, final)
+        return final
+
     def _settle(self, now: float) -> None:
         """Route what was emitted, then fold what was acked."""
         collector = self._collector
@@ -58,7 +73,10 @@ class AnchoringTask(BoltTask):
                     self._record_error(error, now)
 
                 self.counters.emitted += len(stream.rows)
-                self.counters.transferred += self._router.anchored(stream, anchors, self.epoch, stamps, reject)
+                if self.is_checkpointed:
+                    self.counters.transferred += self._router.untracked(stream, stamps, self._report_row)
+                else:
+                    self.counters.transferred += self._router.anchored(stream, anchors, self.epoch, stamps, reject)
         acks, epoch = self._acks, self.epoch
         for tup in collector.acked:
             if tup.epoch != epoch:
@@ -74,6 +92,8 @@ class AnchoringTask(BoltTask):
             assert tup.state == TupleState.FAILED
             self.counters.failed += 1
             self._fails.update(dict.fromkeys(tup.roots))
+            if self.is_checkpointed:
+                self._letters.add(tup.values, f"component {self.component_id!r} failed it", 1)
         for tup in collector.touched:
             if tup.epoch == epoch:
                 self._touches.update(dict.fromkeys(tup.roots))
@@ -117,8 +137,11 @@ class TrackingBoltTask(AnchoringTask):
                 execute(tup)
                 collector.check_emitted(collector.count() - mark.emitted, self.config.max_task_emit)
             except Exception as error:
-                collector.roll_back(mark, tup)
-                errors.append(error)
+                if not self.is_checkpointed:
+                    collector.roll_back(mark, tup)
+                    errors.append(error)
+                elif (final := self._try_tuple_again(partial(execute, tup), mark, tup, error)) is not None:
+                    errors.append(final)
             if tup.state == TupleState.OPEN and tup.roots:
                 undecided.append(tup)
         del tup
