@@ -243,7 +243,7 @@ def _read_header(read: Callable[[int, int], bytes], begun: bytes, file: str) -> 
         raise CheckpointDamaged(file, "the checksum of its header is wrong")
     try:
         header = msgspec.msgpack.decode(head[_START.size :], type=_Header)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, ValueError) as error:
         raise CheckpointDamaged(file, f"its header cannot be read: {error}") from error
     return header, digest.hex(), start
 

@@ -128,7 +128,7 @@ def decode_manifest(data: bytes, file: str) -> Manifest:
                 f"topo {__version__} (schema {SCHEMA_VERSION}); update topo"
             )
         return msgspec.json.decode(body, type=Manifest)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise CheckpointDamaged(file, str(error)) from error
 
 
