@@ -18,6 +18,7 @@ from topo.api.spout import BlockingSpout, RetryingSpout, Spout, SpoutCollector
 from topo.api.streams import direct
 from topo.api.topology import BoltDeclarer, Topology, TopologyBuilder
 from topo.api.tuples import Tuple
+from topo.api.two_phase import TwoPhaseSink
 from topo.api.watermarks import WatermarkGenerator, WatermarkStrategy
 from topo.config import TopologyConfig
 from topo.errors import (
@@ -39,12 +40,14 @@ if TYPE_CHECKING:
     from topo.components.iterable_spout import IterableSpout
     from topo.components.json_lines_sink import JsonLinesSink
     from topo.components.print_bolt import PrintBolt
+    from topo.components.sqlite_sink import SqliteSink
     from topo.components.text_file_spout import TextFileSpout
 
 _LAZY = {
     "IterableSpout": "topo.components.iterable_spout",
     "JsonLinesSink": "topo.components.json_lines_sink",
     "PrintBolt": "topo.components.print_bolt",
+    "SqliteSink": "topo.components.sqlite_sink",
     "TextFileSpout": "topo.components.text_file_spout",
 }
 
@@ -81,6 +84,7 @@ __all__ = [
     "Spout",
     "StatefulBolt",
     "SpoutCollector",
+    "SqliteSink",
     "TaskContext",
     "TextFileSpout",
     "TopoError",
@@ -90,6 +94,7 @@ __all__ = [
     "TopologyError",
     "Tuple",
     "TupleStateError",
+    "TwoPhaseSink",
     "UserError",
     "ValueNotCarried",
     "WatermarkGenerator",
