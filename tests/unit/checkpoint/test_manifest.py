@@ -7,7 +7,7 @@ from collections import Counter
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from topo.checkpoint.encoding import SCHEMA_VERSION
@@ -150,9 +150,10 @@ def test_a_component_that_the_checkpoint_does_not_know_takes_nothing() -> None:
     assert shares_for(manifest(), "more", 0, 3) == []
 
 
+@settings(max_examples=40, deadline=None)
 @given(st.integers(1, 40), st.lists(st.integers(1, 40), min_size=1, max_size=4), st.sampled_from([40, 128, 129]))
 def test_rescaled_again_and_again_every_key_is_with_its_task_once(first: int, steps: list[int], max_parallelism: int) -> None:
-    keys = [f"key {number}" for number in range(200)]
+    keys = [f"key {number}" for number in range(40)]
     holding = {index: {key for key in keys if route_of(key, max_parallelism, first) == index} for index in range(first)}
     values = {index: [f"values of {index}"] for index in range(first)}
     before = first
@@ -177,6 +178,7 @@ def test_rescaled_again_and_again_every_key_is_with_its_task_once(first: int, st
     assert Counter(value for found in values.values() for value in found) == Counter(f"values of {i}" for i in range(first))
 
 
+@settings(max_examples=40, deadline=None)
 @given(st.integers(1, 130), st.integers(1, 130))
 def test_no_key_group_is_read_twice_or_left_out(before: int, now: int) -> None:
     taken = manifest(before, 130)
