@@ -106,9 +106,11 @@ class TopologyConfig:
     Make it with `TopologyConfig.from_settings({"message_timeout": "10s"})`. `TopologyConfig()` holds the defaults.
     """
 
-    delivery: Literal["at_least_once", "at_most_once", "exactly_once"] = _setting(
-        "choice", "at_least_once", "What is promised for each message. `at_most_once` is the same as `ackers=0`.",
-        choices=("at_least_once", "at_most_once", "exactly_once"),
+    delivery: Literal["auto", "at_least_once", "at_most_once", "exactly_once"] = _setting(
+        "choice", "auto",
+        "What is promised for each message. `auto` is `exactly_once` where the engine keeps state, else `at_least_once`; "
+        "`at_most_once` is the same as `ackers=0`.",
+        choices=("auto", "at_least_once", "at_most_once", "exactly_once"),
     )  # fmt: skip
     ackers: int = _setting("count", 1, "Acker tasks that follow the tuple trees; 0 switches tracking off.")
     message_timeout_s: float | None = _setting(
@@ -220,11 +222,16 @@ class TopologyConfig:
         # One says the same as the other, so whichever was set decides.
         if changes.get("delivery") == "at_most_once":
             changes.setdefault("ackers", 0)
-        elif "ackers" in changes and "delivery" not in changes and self.delivery != "exactly_once":
-            changes["delivery"] = "at_least_once" if changes["ackers"] else "at_most_once"
+        elif "ackers" in changes and "delivery" not in changes:
+            changes["delivery"] = "at_most_once" if not changes["ackers"] else self._tracked
         elif "delivery" in changes and not self.ackers:
             changes.setdefault("ackers", TopologyConfig().ackers)
         return dataclasses.replace(self, **changes), problems
+
+    @property
+    def _tracked(self) -> Literal["auto", "at_least_once", "exactly_once"]:
+        """The mode with ackers: the one that was chosen, if it has any."""
+        return "auto" if self.delivery == "at_most_once" else self.delivery
 
     def problems(self) -> list[str]:
         """Return what is wrong with settings that do not go together, a sentence with its fix each."""

@@ -144,8 +144,11 @@ class JsonLinesSink(TwoPhaseSink):
         self._size += len(batch)
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the files."""
         os.close(self._file)
+        if self._staged is not None:
+            os.close(self._staged)
+            self._staged = None
 
     @property
     def _staged_path(self) -> Path:
