@@ -166,7 +166,7 @@ def test_delivery_and_ackers_say_the_same() -> None:
     assert TopologyConfig.from_settings({"ackers": 0}).delivery == "at_most_once"
     untracked = TopologyConfig.from_settings({"delivery": "at_most_once"})
     assert untracked.ackers == 0
-    assert untracked.with_settings({"ackers": 2}).delivery == "at_least_once"
+    assert untracked.with_settings({"ackers": 2}).delivery == "auto"
     assert untracked.with_settings({"delivery": "at_least_once"}).ackers == 1
     with pytest.raises(ConfigError, match="does not go with"):
         TopologyConfig.from_settings({"delivery": "at_most_once", "ackers": 1})

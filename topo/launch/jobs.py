@@ -176,7 +176,7 @@ def _job(folder: TopologyFolder, facts: Mapping[str, Any], topology: Topology) -
         parameters=facts["parameters"],
         settings=facts["settings"],
         foreground=facts["foreground"],
-        checkpoints=_checkpoints_url(folder, config.checkpoint_folder, facts) if config.delivery == "exactly_once" else "",
+        checkpoints=_checkpoints_url(folder, config.checkpoint_folder, facts) if plan.config.delivery == "exactly_once" else "",
         start_from=facts.get("start_from", ""),
         drop_state=tuple(facts.get("drop_state", ())),
     )
