@@ -133,6 +133,8 @@ class BoltTask(Task):
         self._user_prepare()
         if self.is_checkpointed and self.restored:
             self._restore_user(self.restored)
+        elif self.is_checkpointed:
+            self._begin_user()
 
     def _reset(self, event: RoutesChanged, now: float) -> None:
         self._batch = None
@@ -313,6 +315,9 @@ class BoltTask(Task):
                 f"{len(states)}; leave its parallelism as it was, or set key and return a dict by key from snapshot()"
             )
         user.restore(states[0] if states else None)
+
+    def _begin_user(self) -> None:
+        """The user's component begins with nothing."""
 
     def _publish(self, checkpoint: int, now: float) -> None:
         self._letters.publish(checkpoint)

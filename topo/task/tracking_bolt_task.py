@@ -8,11 +8,14 @@ from sys import getrefcount
 
 from topo.api.bolt import Bolt
 from topo.api.tuples import Tuple
+from topo.api.two_phase import TwoPhaseSink
 from topo.errors import FrameworkBug, TupleStateError
 from topo.task.base import Ports, TaskSetup
 from topo.task.batch import Batch
 from topo.task.bolt_task import BoltTask
 from topo.task.collectors import BoltCollector, Emitter, Mark, TrackedTuple, TupleState
+from topo.task.snapshots import Snapshot
+from topo.task.staged_output import StagedOutput, merged
 
 _FORGOTTEN = "execute() has neither acked nor failed its input, and kept no reference to it; it fails after message_timeout"
 _REFERENCES_OF_OURS = 2
@@ -108,6 +111,8 @@ class TrackingBoltTask(AnchoringTask):
             raise FrameworkBug(f"{setup.component!r} is not a Bolt")
         self._bolt = setup.component
         super().__init__(setup, ports)
+        is_staged = self.is_checkpointed and isinstance(self._bolt, TwoPhaseSink)
+        self._staged = StagedOutput(self._bolt) if is_staged else None  # type: ignore[arg-type]
 
     @property
     def _user(self) -> Bolt:
@@ -115,6 +120,27 @@ class TrackingBoltTask(AnchoringTask):
 
     def _user_prepare(self) -> None:
         self._bolt.prepare(self.context, self._collector)
+
+    def _snapshot(self, checkpoint: int) -> Snapshot:
+        snapshot = super()._snapshot(checkpoint)
+        if self._staged is not None:
+            snapshot.values["staged"] = self._staged.snapshot(checkpoint)
+        return snapshot
+
+    def _begin_user(self) -> None:
+        if self._staged is not None:
+            self._staged.restore(None)
+
+    def _restore_user(self, parts: list[Snapshot]) -> None:
+        super()._restore_user(parts)
+        if self._staged is not None:
+            states = [part.values["staged"] for part in parts if "staged" in part.values]
+            self._staged.restore(merged(states) if parts else None)
+
+    def _publish(self, checkpoint: int, now: float) -> None:
+        super()._publish(checkpoint, now)
+        if self._staged is not None:
+            self._staged.complete(checkpoint)
 
     def _edges_are_open(self, now: float) -> None:
         # What prepare or on_reset has emitted.
