@@ -20,6 +20,8 @@ COMMANDS = {
     "status": "Show how a topology is doing.",
     "logs": "Show what the tasks of a topology print and log.",
     "errors": "Show what went wrong in a topology.",
+    "checkpoints": "Show the checkpoints of a topology.",
+    "state": "Look into a checkpoint.",
     "dead-letters": "Show the messages that were given up.",
     "activate": "Let a paused topology's spouts emit again.",
     "deactivate": "Pause a topology's spouts.",

@@ -105,7 +105,7 @@ class Share:
 
 def encode_manifest(manifest: Manifest) -> bytes:
     """Return the bytes of a manifest's file."""
-    body = msgspec.json.encode(manifest, order="deterministic")
+    body = msgspec.json.encode(manifest)
     return msgspec.json.encode(_Stored(_checksum(body), msgspec.Raw(body)))
 
 

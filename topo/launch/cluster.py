@@ -14,7 +14,7 @@ from typing import Any
 
 from topo.api.topology import Topology
 from topo.errors import EnvironmentFault, UserError
-from topo.launch.jobs import end_leftovers, new_job, open_home, stored_job, working_folder
+from topo.launch.jobs import begin_anew, end_leftovers, new_job, open_home, stored_job, working_folder
 from topo.launch.local import LocalLauncher
 from topo.launch.signals import ending_on_signals
 from topo.master.commands import RecordError
@@ -75,8 +75,8 @@ def submit_background(
     return _start_master(job.folder, attached)
 
 
-def resume_background(name: str, home: Path | None = None) -> RunningTopology:
-    """Start a new master for a topology that has none, where the old one left off.
+def resume_background(name: str, home: Path | None = None, *, from_beginning: bool = False) -> RunningTopology:
+    """Start a new master for a topology that has none, where the old one left off or at the beginning.
 
     Raises:
         NotFound: no topology of that name is known.
@@ -85,6 +85,8 @@ def resume_background(name: str, home: Path | None = None) -> RunningTopology:
     folder = open_home(home).find(name)
     folder.lock().release()
     stored_job(folder)
+    if from_beginning:
+        begin_anew(folder)
     return _start_master(folder, attached=False)
 
 
@@ -261,4 +263,3 @@ class LocalCluster:
             with contextlib.suppress(TimeoutError, EnvironmentFault):
                 running.wait(timeout_s=10.0)
         self._running.clear()
-

@@ -80,6 +80,7 @@ def new_job(
             "parameters": json.loads(json.dumps(dict(parameters), default=str)),
             "settings": {key: config.settings()[key] for key in settings},
             "submitted_ms": int(time.time() * 1000),
+            "run_ms": int(time.time() * 1000),
             "submitted_from": os.getcwd(),
             "foreground": foreground,
             "start_from": start_from if "://" in start_from or not start_from else os.path.abspath(start_from),
@@ -115,6 +116,16 @@ def working_folder(folder: TopologyFolder) -> Path:
     except (OSError, ValueError, KeyError):
         return Path("/")
     return path if path.is_dir() else Path("/")
+
+
+def checkpoints_of(folder: TopologyFolder) -> str:
+    """Return the path or URL of the last run's checkpoints; "" when it takes none, or was never submitted."""
+    try:
+        facts = json.loads(folder.topology.read_bytes())
+        config = facts["plan"]["config"]
+        return _checkpoints_url(folder, config["checkpoint_folder"], facts) if config["delivery"] == "exactly_once" else ""
+    except (OSError, ValueError, KeyError):
+        return ""
 
 
 def has_ended(folder: TopologyFolder) -> bool:
@@ -184,9 +195,10 @@ def _job(folder: TopologyFolder, facts: Mapping[str, Any], topology: Topology) -
 
 def _checkpoints_url(folder: TopologyFolder, place: str | None, facts: Mapping[str, Any]) -> str:
     """Return where a run has its checkpoints: a folder of its own, so that it never takes those of an earlier run for its own."""
+    run = str(facts["run_ms"])
     if not place:
-        return str(folder.checkpoints)
-    own = f"{folder.name}/{facts['submitted_ms']}"
+        return str(folder.checkpoints / run)
+    own = f"{folder.name}/{run}"
     return f"{place.rstrip('/')}/{own}" if "://" in place else str(Path(facts["submitted_from"], place, own))
 
 
@@ -202,6 +214,18 @@ def _forget(folder: TopologyFolder) -> None:
     with contextlib.suppress(FileNotFoundError):
         kept = json.loads(folder.master.read_bytes())
         write_atomically(folder.master, json.dumps({**kept, "active": True, "completed": 0}).encode())
+
+
+def begin_anew(folder: TopologyFolder) -> None:
+    """Have the next master of a topology begin at the beginning; its checkpoints stay, and nobody looks for them."""
+    facts = json.loads(folder.topology.read_bytes())
+    with folder.lock():
+        folder.positions.unlink(missing_ok=True)
+        with contextlib.suppress(FileNotFoundError):
+            kept = json.loads(folder.master.read_bytes())
+            write_atomically(folder.master, json.dumps({**kept, "completed": 0}).encode())
+        facts |= {"run_ms": int(time.time() * 1000), "start_from": ""}
+        write_atomically(folder.topology, json.dumps(facts).encode())
 
 
 def remove(folder: TopologyFolder) -> None:

@@ -126,7 +126,6 @@ class Job:
         checkpoints: path or URL of this run's own folder of checkpoints; empty where none are taken.
         start_from: path or URL of a savepoint that it begins from, while it has no checkpoint of its own.
         drop_state: components of that savepoint whose state nobody takes.
-        begins_anew: begin at the beginning even if checkpoints were complete and are gone.
     """
 
     folder: TopologyFolder
@@ -139,7 +138,6 @@ class Job:
     checkpoints: str = ""
     start_from: str = ""
     drop_state: tuple[str, ...] = ()
-    begins_anew: bool = False
 
 
 Watcher = Callable[[dict[str, Any]], None]
@@ -184,7 +182,7 @@ class MasterShell:
         self._restored = Restored(None)
         if job.checkpoints:
             store = open_store(job.checkpoints, job.plan.name, config.checkpoint_keep)
-            expected = 0 if record is None or job.begins_anew else record.completed
+            expected = 0 if record is None else record.completed
             self._restored = checkpoint_to_restore(
                 store, job.plan, expected=expected, start_from=job.start_from, drop=job.drop_state
             )

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from topo.checkpoint.manifest import Manifest, misfits
-from topo.errors import CheckpointRefused
+from topo.errors import CheckpointMissing, CheckpointRefused
 from topo.master.checkpoint_plan import shapes_of
 from topo.plan.physical import PhysicalPlan
 from topo.runtime.checkpoint_store import CheckpointStore, locate, open_store
@@ -59,7 +59,9 @@ def _named(url: str, topology: str) -> Restored:
     root, number = locate(url)
     source = open_store(root, topology)
     if number is None:
-        found = source.latest(expected=source.highest())
+        found = source.latest()
+        if found.manifest is None:
+            raise CheckpointMissing(f"there is no checkpoint to go on from in {url}")
         return Restored(found.manifest, source.url, found.problems)
     manifest = source.load(number)
     source.verify(manifest)
