@@ -17,7 +17,7 @@ runs mails until one of them made room. An exception leaves the operator and rea
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -26,6 +26,7 @@ from topo.operators.clock import ProcessingTimeService
 from topo.operators.mailbox import MailboxExecutor
 from topo.operators.state import KeyContext, KeyedState
 from topo.operators.timers import TimerServices
+from topo.operators.undo import UndoableTable, UndoLog
 
 
 class Output(Protocol):
@@ -86,6 +87,8 @@ class OperatorContext:
         executor: the operator's way to its mailbox.
         max_parallelism: number of key groups; the same for the whole life of the topology.
         key_groups: those this task owns.
+        can_undo: whether what a failed call has changed in state and timers is to be taken back.
+        on_call: told of each such call before it begins.
     """
 
     output: Output
@@ -93,6 +96,8 @@ class OperatorContext:
     executor: MailboxExecutor
     max_parallelism: int = 128
     key_groups: KeyGroupRange = field(default_factory=lambda: KeyGroupRange(0, 127))
+    can_undo: bool = False
+    on_call: Callable[[], None] | None = None
 
 
 class Operator(ABC):
@@ -161,13 +166,30 @@ class KeyedOperator(Operator):
     keys: KeyContext
     state: KeyedState
     timers: TimerServices
+    undo_log: UndoLog | None
 
     def setup(self, context: OperatorContext) -> None:
         """Take the surroundings; make state and timers that are empty."""
         super().setup(context)
         self.keys = KeyContext(context.max_parallelism)
-        self.state = KeyedState(self.keys, context.clock.now_ms)
-        self.timers = TimerServices(self.keys, context.clock)
+        log = self.undo_log = UndoLog() if context.can_undo else None
+        if log is None:
+            self.state = KeyedState(self.keys, context.clock.now_ms)
+        else:
+            self.state = KeyedState(self.keys, context.clock.now_ms, lambda _name: UndoableTable(log))
+        self.timers = TimerServices(self.keys, context.clock, log)
+
+    def begin_call(self) -> None:
+        """User code is called for one element or timer: `undo` goes back to here."""
+        if self.undo_log is not None:
+            self.undo_log.begin()
+            if self.context.on_call is not None:
+                self.context.on_call()
+
+    def undo(self) -> None:
+        """Take back what the call at hand has changed in state and timers, where the context says so."""
+        if self.undo_log is not None:
+            self.undo_log.undo()
 
     def restore(self, snapshot: OperatorSnapshot) -> None:
         """Take over the state and the timers of this task's key groups."""

@@ -181,6 +181,7 @@ class WindowOperator(KeyedOperator):
         return min(last + self._lateness_ms, MAX_TIMESTAMP) if self.assigner.is_event_time else last
 
     def _take(self, key: Any, value: Any, timestamp: int | None) -> None:
+        self.begin_call()
         self.keys.key = key
         time = MIN_TIMESTAMP if timestamp is None else timestamp
         merging = self._load_merging(key)

@@ -118,11 +118,16 @@ class OperatorTask(AnchoringTask):
                 executor=executor,
                 max_parallelism=component.max_parallelism,
                 key_groups=self.plan.key_groups(self.id),
+                can_undo=self.is_checkpointed,
+                on_call=self._on_call,
             )
         )
         if snapshot is not None:
             self._operator.restore(snapshot)
         self._operator.open()
+
+    def _on_call(self) -> None:
+        """The operator calls user code for one element or timer; told only where what it changes can be undone."""
 
     def _renew_operator(self) -> None:
         """Begin anew: what the operator held comes again."""
@@ -261,15 +266,25 @@ class ProcessTask(OperatorTask):
 
     def _on_timer(self, call: Callable[[], None]) -> None:
         """Call the user for one timer. If it raises, what it has emitted is discarded."""
+        operator = self._operator
+        assert isinstance(operator, ProcessOperator)
         mark = self._collector.mark()
+
+        def undo() -> None:
+            operator.undo()
+            self._collector.roll_back(mark, None)
+
         try:
             call()
         except Exception as error:
-            self._collector.roll_back(mark, None)
-            self._user_error(error, self._now)
+            undo()
+            final = self._try_again(call, undo, error) if self.is_checkpointed else error
+            if final is not None:
+                self._user_error(final, self._now)
 
     def _run(self, batch: Batch, first: int, last: int, now: float) -> None:
         collector, operator, output = self._collector, self._operator, self._output
+        assert isinstance(operator, ProcessOperator)
         keys = self._keys(batch, first, last)
         errors: list[Exception] = []
         for index, key in zip(range(first, last), keys, strict=True):
@@ -284,7 +299,7 @@ class ProcessTask(OperatorTask):
                     collector.roll_back(mark, tup)
                     errors.append(error)
                     continue
-                final = self._try_tuple_again(partial(operator.process_element, key, tup, stamp), mark, tup, error)
+                final = self._try_tuple_again(partial(operator.process_element, key, tup, stamp), mark, tup, error, operator.undo)
                 if final is not None:
                     errors.append(final)
                     continue
@@ -309,6 +324,23 @@ class ProcessTask(OperatorTask):
 class CheckpointedWindowTask(OperatorTask):
     """Runs a `WindowBolt` whose windows are in the checkpoints: no input is tracked."""
 
+    _call: tuple[int, Mark] | None = None
+    """Which element of the batch the last call was for, and what had been emitted before it."""
+
+    def _on_call(self) -> None:
+        operator = self._operator
+        assert isinstance(operator, WindowOperator)
+        self._call = operator.position, self._collector.mark()
+
+    def _undo_call(self, place: int) -> None:
+        """Take back what the call for an element has done before it raised."""
+        operator = self._operator
+        assert isinstance(operator, WindowOperator)
+        operator.undo()
+        # Without a call for it, the element has been taken the short way, which changes nothing when it raises.
+        if self._call is not None and self._call[0] == place:
+            self._collector.rewind(self._call[1])
+
     def _make_operator(self) -> Operator:
         bolt = self.component
         assert isinstance(bolt, WindowBolt)
@@ -321,6 +353,7 @@ class CheckpointedWindowTask(OperatorTask):
         count = last - first
         while first < last:
             keys, stamps, rows = self._keys(batch, first, last), self._stamps_of(batch, first, last), batch.rows[first:last]
+            self._call = None
             try:
                 operator.process_batch(keys, rows, stamps)
                 taken = last - first
@@ -329,7 +362,9 @@ class CheckpointedWindowTask(OperatorTask):
             except Exception as error:
                 place = operator.position
                 one = slice(place, place + 1)
-                final = self._try_again(partial(operator.process_batch, keys[one], rows[one], stamps[one]), lambda: None, error)
+                undo = partial(self._undo_call, place)
+                undo()
+                final = self._try_again(partial(operator.process_batch, keys[one], rows[one], stamps[one]), undo, error)
                 if final is not None:
                     errors.append(final)
                     self.counters.failed += 1

@@ -48,10 +48,18 @@ class AnchoringTask(BoltTask):
             return
         self._settle(now)
 
-    def _try_tuple_again(self, call: Callable[[], object], mark: Mark, tup: TrackedTuple, error: Exception) -> Exception | None:
+    def _try_tuple_again(
+        self,
+        call: Callable[[], object],
+        mark: Mark,
+        tup: TrackedTuple,
+        error: Exception,
+        undo_state: Callable[[], object] = lambda: None,
+    ) -> Exception | None:
         """Repeat a call for a tuple that has raised, from where it began, and give the tuple up if that does not help."""
 
         def undo() -> None:
+            undo_state()
             self._collector.rewind(mark)
 
         undo()
