@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +37,8 @@ def run_foreground(
     on_progress: Callable[[Status], None] | None = None,
     on_incident: Callable[[RecordError], None] | None = None,
     on_start: Callable[[TopologyFolder], None] | None = None,
+    start_from: str = "",
+    drop_state: Sequence[str] = (),
 ) -> Outcome:
     """Run a topology in worker processes and wait until it has ended; its master runs in this thread, the main one.
 
@@ -45,7 +47,9 @@ def run_foreground(
     Raises:
         TopoError: it cannot be started; the message says why.
     """
-    job = new_job(topology, name, parameters or {}, settings or {}, home, foreground=True)
+    job = new_job(
+        topology, name, parameters or {}, settings or {}, home, foreground=True, start_from=start_from, drop_state=drop_state
+    )
     with job.folder.lock():
         end_leftovers(job.folder)
         if on_start is not None:
@@ -62,16 +66,29 @@ def submit_background(
     home: Path | None = None,
     *,
     attached: bool = False,
+    start_from: str = "",
+    drop_state: Sequence[str] = (),
 ) -> RunningTopology:
     """Start a topology whose master goes on in the background.
 
     Args:
         attached: it ends with this process.
+        start_from: path or URL of a savepoint to go on from, or of a folder of checkpoints.
+        drop_state: components of it whose state nobody is to take.
 
     Raises:
         TopoError: it cannot be started; nothing runs then.
     """
-    job = new_job(topology, name, parameters or {}, settings or {}, home, foreground=attached)
+    job = new_job(
+        topology,
+        name,
+        parameters or {},
+        settings or {},
+        home,
+        foreground=attached,
+        start_from=start_from,
+        drop_state=drop_state,
+    )
     return _start_master(job.folder, attached)
 
 

@@ -22,9 +22,11 @@ from topo.errors import EnvironmentFault, NotFound, TopologyError, UserError
 from topo.launch.local import WORKER_MODULE
 from topo.plan.physical import physical_plan
 from topo.plan.validation import problems_of
+from topo.runtime.checkpoint_store import open_store
 from topo.runtime.code import load_topology
 from topo.runtime.code_copy import copy_code, parse_reference, pickle_topology
 from topo.runtime.master import Job
+from topo.runtime.restoring import checkpoint_to_restore
 from topo.runtime.state_folder import StateFolder, TopologyFolder, home_folder, remove_socket_folder, write_atomically
 
 if TYPE_CHECKING:
@@ -88,8 +90,9 @@ def new_job(
         }
         job = _job(folder, facts, load_topology(copy.reference, facts["parameters"]).topology)
         facts["plan"] = json.loads(job.plan.to_json())
+        _check_start(job)
         end_leftovers(folder)
-        _forget(folder)
+        _forget(folder, job.start_from)
         write_atomically(folder.topology, json.dumps(facts).encode())
     return job
 
@@ -202,12 +205,25 @@ def _checkpoints_url(folder: TopologyFolder, place: str | None, facts: Mapping[s
     return f"{place.rstrip('/')}/{own}" if "://" in place else str(Path(facts["submitted_from"], place, own))
 
 
-def _forget(folder: TopologyFolder) -> None:
-    """Remove what an earlier run under this name has left, except for the master's record."""
+def _check_start(job: Job) -> None:
+    """Check that the job can begin where it is told to, before anything is forgotten."""
+    if not job.start_from:
+        return
+    if not job.checkpoints:
+        raise UserError(f"{job.plan.name} takes no checkpoints, so it cannot go on from one; set delivery=exactly_once")
+    store = open_store(job.checkpoints, job.plan.name)
+    checkpoint_to_restore(store, job.plan, start_from=job.start_from, drop=job.drop_state)
+
+
+def _forget(folder: TopologyFolder, start_from: str) -> None:
+    """Remove what an earlier run under this name has left, except for the master's record, and what the next one begins from."""
     for path in (folder.positions, folder.dead_letters, folder.errors, folder.summary):
         with contextlib.suppress(FileNotFoundError):
             path.unlink()
-    shutil.rmtree(folder.checkpoints, ignore_errors=True)
+    with contextlib.suppress(FileNotFoundError):
+        for run in folder.checkpoints.iterdir():
+            if not Path(start_from).is_relative_to(run):
+                shutil.rmtree(run, ignore_errors=True)
     for path in folder.logs.iterdir():
         with contextlib.suppress(OSError):
             path.unlink()
