@@ -162,6 +162,13 @@ def test_an_orderly_end_keeps_what_may_still_count_and_nothing_else(kind: SinkKi
     assert kind.staged(tmp_path) == []
 
 
+def test_an_orderly_end_removes_what_no_checkpoint_covers(kind: SinkKind, tmp_path: Path) -> None:
+    task = SinkTask(kind, tmp_path)
+    task.write(1, 2, 3, 4, 5)
+    task.sink.cleanup()
+    assert kind.staged(tmp_path) == []
+
+
 def test_after_a_change_of_parallelism_each_row_is_there_once(kind: SinkKind, tmp_path: Path) -> None:
     written: set[int] = set()
     states: list[object] = []
