@@ -96,6 +96,8 @@ def status_of(master: TopologyMaster, now: float) -> tuple[Status, str]:
 def _handshake(master: TopologyMaster) -> str:
     if master.recovery.epochs.state is EpochState.FORMING:
         waiting = [slot.worker for slot in master.recovery.membership.slots.values() if slot.state is not SlotState.LIVE]
+        if not waiting and master.checkpoints is not None and master.checkpoints.holds_epoch:
+            return "waiting for the store of checkpoints"
         return f"waiting for workers {', '.join(map(str, waiting))}" if waiting else "an edge was lost"
     waiting_for = ", ".join(map(str, master.recovery.epochs.waiting_for()))
     return f"waiting for tasks {waiting_for} to open"

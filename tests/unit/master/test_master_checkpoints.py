@@ -140,6 +140,8 @@ def test_no_routes_go_out_before_the_commit_is_decided() -> None:
     assert len(taken(play, 1)) == 1
     assert routes_in(play.replace(1)) == {}
     assert routes_in(play.until(20.0)) == {}
+    status = play.master.topology_status(play.now)
+    assert (status["status"], status["reason"]) == ("DEGRADED", "waiting for the store of checkpoints")
     told = routes_in(stored(play, 1))
     assert [told[worker].checkpoint for worker in range(3)] == [1, 1, 1]
 
