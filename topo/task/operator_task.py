@@ -631,7 +631,7 @@ class AsyncTask(OperatorTask):
     def _snapshot(self, checkpoint: int) -> Snapshot:
         snapshot = super()._snapshot(checkpoint)
         snapshot.values["own"] = [
-            one if "watermark" in one else {**one, "value": (one["value"].values, *one["value"].origin)}
+            one if "watermark" in one else {**one, "value": _stored_tuple(one["value"])}
             for one in [*snapshot.values["own"], *self._to_restore]
         ]
         return snapshot
@@ -759,6 +759,11 @@ class AsyncTask(OperatorTask):
 
     def _levels(self) -> dict[str, float]:
         return {**super()._levels(), "async_in_flight": float(self._wait.in_flight)}
+
+
+def _stored_tuple(tup: TrackedTuple) -> tuple[Any, ...]:
+    origin = tup.origin
+    return (tup.values, origin.component, origin.task, origin.stream, origin.fields)
 
 
 def operator_task_class(component: OperatorBolt, is_checkpointed: bool) -> type[OperatorTask]:
