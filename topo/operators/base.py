@@ -48,19 +48,21 @@ class Output(Protocol):
         """Take the idleness back."""
 
 
+Keyed = dict[int, dict[str, Any]]
+
+
 @dataclass(frozen=True, slots=True)
 class OperatorSnapshot:
     """Everything an operator has to remember, as plain data.
 
-    The containers belong to the snapshot; the users' values in them are shared with the operator. Whoever keeps a snapshot
-    encodes it before the operator gets its next call.
+    It is a copy: what the operator does afterwards does not change it.
 
     Attributes:
         keyed: by key group, what belongs to keys of that group: state and timers. This part can be handed to other tasks.
         own: what belongs to no key, in order, such as the inputs of an async queue.
     """
 
-    keyed: dict[int, dict[str, Any]] = field(default_factory=dict)
+    keyed: Keyed = field(default_factory=dict)
     own: list[Any] = field(default_factory=list)
 
     def within(self, groups: KeyGroupRange) -> OperatorSnapshot:
@@ -148,7 +150,19 @@ class Operator(ABC):
 
     def snapshot(self) -> OperatorSnapshot:
         """Return everything that `restore` needs; must not emit or change anything."""
-        return OperatorSnapshot()
+        return OperatorSnapshot(self.freeze()(), self.own())
+
+    def freeze(self) -> Callable[[], Keyed]:
+        """Copy what belongs to keys, as fast as that can be done.
+
+        Returns:
+            What makes the keyed part of a snapshot of the copy: once, at any later time, on any thread.
+        """
+        return dict
+
+    def own(self) -> list[Any]:
+        """Return a copy of what belongs to no key."""
+        return []
 
     def close(self) -> None:  # noqa: B027
         """Let go of everything. Nothing is emitted any more; results that were not put out are dropped."""
@@ -206,9 +220,14 @@ class KeyedOperator(Operator):
         self.timers.advance_watermark(timestamp)
         self.output.watermark(timestamp)
 
-    def snapshot(self) -> OperatorSnapshot:
-        """Return state and timers by key group."""
-        state, timers = self.state.snapshot(), self.timers.snapshot()
-        return OperatorSnapshot(
-            {group: {"state": state.get(group, {}), "timers": timers.get(group, {})} for group in sorted({*state, *timers})}
-        )
+    def freeze(self) -> Callable[[], Keyed]:
+        """Copy state and timers; they are sorted by key group later."""
+        frozen_state, frozen_timers = self.state.freeze(), self.timers.freeze()
+
+        def sort() -> Keyed:
+            state, timers = frozen_state(), frozen_timers()
+            return {
+                group: {"state": state.get(group, {}), "timers": timers.get(group, {})} for group in sorted({*state, *timers})
+            }
+
+        return sort

@@ -13,8 +13,8 @@ from typing import Any
 from topo.api.aggregates import AggregateFunction
 from topo.errors import UserError
 from topo.keys import DEFAULT_MAX_PARALLELISM, key_group
+from topo.operators.independent import independent
 from topo.operators.state_table import StateTable
-from topo.operators.undo import independent
 
 _SWEPT_PER_WRITE = 2
 _REMEMBERED_GROUPS = 1 << 20

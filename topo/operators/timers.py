@@ -56,6 +56,10 @@ class TimerQueue:
                 for key, namespace in bucket:
                     yield timestamp, key, namespace
 
+    def copied(self) -> dict[int, _Bucket]:
+        """Return a copy of the timers: by timestamp, one (key, namespace) or several."""
+        return {timestamp: bucket if type(bucket) is tuple else dict(bucket) for timestamp, bucket in self._buckets.items()}  # type: ignore[arg-type]
+
     @property
     def head(self) -> int | None:
         """The earliest timestamp; None when empty."""
@@ -325,16 +329,26 @@ class TimerServices:
 
     def snapshot(self) -> dict[int, _GroupTimers]:
         """Return all timers by key group. What was restored for a service that nobody asked for goes on being remembered."""
+        return self.freeze()()
+
+    def freeze(self) -> Callable[[], dict[int, _GroupTimers]]:
+        """Copy all timers, as fast as that can be done; what is returned makes the snapshot of it, later and on any thread."""
         groups: dict[int, _GroupTimers] = {group: dict(timers) for group, timers in self._unclaimed.items() if timers}
         group_of = self._keys.group_of
-        for name, service in self._services.items():
-            for domain, queue in enumerate(service.queues()):
-                found: dict[int, list[tuple[Any, Any, int]]] = {}
-                for timestamp, key, namespace in queue:
-                    found.setdefault(group_of[key], []).append((key, namespace, timestamp))
-                for group, timers in found.items():
-                    groups.setdefault(group, {}).setdefault(name, ([], []))[domain].extend(timers)
-        return groups
+        copied = [(name, [queue.copied() for queue in service.queues()]) for name, service in self._services.items()]
+
+        def sort() -> dict[int, _GroupTimers]:
+            for name, domains in copied:
+                for domain, buckets in enumerate(domains):
+                    found: dict[int, list[tuple[Any, Any, int]]] = {}
+                    for timestamp, bucket in buckets.items():
+                        for key, namespace in (bucket,) if type(bucket) is tuple else bucket:
+                            found.setdefault(group_of[key], []).append((key, namespace, timestamp))
+                    for group, timers in found.items():
+                        groups.setdefault(group, {}).setdefault(name, ([], []))[domain].extend(timers)
+            return groups
+
+        return sort
 
     def restore(
         self, groups: Mapping[int, Mapping[str, Any]], decode_namespace: Callable[[Any], Any] = lambda encoded: encoded

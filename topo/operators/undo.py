@@ -6,30 +6,11 @@ for each cell touched, so only operators have one whose calls are repeated in pl
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Hashable
-from datetime import date, datetime, time, timedelta
-from decimal import Decimal
 from typing import Any
-from uuid import UUID
 
+from topo.operators.independent import ATOMS, independent
 from topo.operators.state_table import MemoryTable
-
-_ATOMS = frozenset((int, float, str, bytes, bool, type(None), date, datetime, time, timedelta, Decimal, UUID))
-
-
-def independent(value: Any) -> Any:
-    """Return a value that does not change when this one is changed in place; itself, if it cannot be."""
-    kind = type(value)
-    if kind in _ATOMS:
-        return value
-    if kind is tuple:
-        return value if all(type(one) in _ATOMS for one in value) else tuple([independent(one) for one in value])
-    if kind is list:
-        return [independent(one) for one in value]
-    if kind is dict:
-        return {key: independent(one) for key, one in value.items()}
-    return copy.deepcopy(value)
 
 
 class UndoLog:
@@ -77,7 +58,7 @@ class UndoableTable(MemoryTable):
     def get(self, namespace: Hashable, key: Hashable) -> Any:
         cell = super().get(namespace, key)
         # Whoever gets it may change it in place, and put it back then.
-        if cell is not None and type(cell) not in _ATOMS:
+        if cell is not None and type(cell) not in ATOMS:
             self._note(namespace, key, cell)
         return cell
 

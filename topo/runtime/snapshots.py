@@ -84,7 +84,7 @@ class TaskSnapshots:
                 task=self._task,
                 index=spec.index,
                 parallelism=self._plan.component(spec.component).parallelism,
-                key_groups={group: pack(data, self._types) for group, data in snapshot.keyed.items()},
+                key_groups={group: pack(data, self._types) for group, data in snapshot.keyed().items()},
                 values=snapshot.values,
             ),
             self._plan.name,
@@ -105,4 +105,4 @@ class TaskSnapshots:
         name = PartName(part.file, self._plan.name, checkpoint, part.component, part.task, part.length, part.checksum)
         found = store.read_part(name, self._types, groups, values=part.takes_values)
         keyed = {} if groups is None else {group: unpack(data, self._types) for group, data in found.key_groups.items()}
-        return Snapshot(keyed, found.values)
+        return Snapshot(lambda: keyed, found.values)

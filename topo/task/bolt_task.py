@@ -17,7 +17,8 @@ from topo.api.streams import DEFAULT_STREAM, SYSTEM_COMPONENT, TICK_STREAM
 from topo.api.tuples import Origin, Tuple
 from topo.errors import FrameError, UserError
 from topo.ids import TaskId
-from topo.keys import key_group
+from topo.operators.independent import independent_rows
+from topo.operators.state_handles import KeyContext
 from topo.operators.watermarks import InputStatus, WatermarkCombiner
 from topo.task.base import Ports, Task, TaskSetup
 from topo.task.batch import Batch
@@ -75,8 +76,7 @@ class BoltTask(Task):
         self._tick = Origin(SYSTEM_COMPONENT, 0, TICK_STREAM)
         self._execute_latency = Histogram()
         self._alignment = Alignment()
-        self._key_groups: dict[Any, int] = {}
-        self._max_parallelism = self.plan.component(self.component_id).max_parallelism
+        self._key_groups = KeyContext(self.plan.component(self.component_id).max_parallelism).group_of
         self._letters = HeldLetters(self.id, ports.codec, self._tell)
         self._time = WatermarkCombiner(())
         self._emission_time = EmissionTime(
@@ -273,7 +273,7 @@ class BoltTask(Task):
 
     def _snapshot(self, checkpoint: int) -> Snapshot:
         values = {"watermark": self._emission_time.latest, "letters": self._letters.snapshot(checkpoint)}
-        keyed: dict[int, Any] = {}
+        keyed: Callable[[], dict[int, Any]] = dict
         user = self._user
         if isinstance(user, StatefulBolt):
             state = user.snapshot()
@@ -283,21 +283,22 @@ class BoltTask(Task):
                 keyed = self._by_key_group(state)
         return Snapshot(keyed, values)
 
-    def _by_key_group(self, state: Any) -> dict[int, Any]:
-        """Split the state of a bolt by key groups, each packed: the bolt may go on changing what is in it."""
+    def _by_key_group(self, state: Any) -> Callable[[], dict[int, Any]]:
+        """Copy the state of a bolt; it is split by key groups later."""
         if not isinstance(state, dict):
             kind = type(state).__name__
             raise UserError(
                 f"component {self.component_id!r}: snapshot() of a StatefulBolt with a key returns a dict by key; got a {kind}"
             )
-        groups: dict[int, list[tuple[Any, Any]]] = {}
-        group_of = self._key_groups
-        for key, value in state.items():
-            group = group_of.get(key)
-            if group is None:
-                group = group_of[key] = key_group(key, self._max_parallelism)
-            groups.setdefault(group, []).append((key, value))
-        return {group: self._store.pack(entries) for group, entries in groups.items()}
+        copied, group_of, pack = independent_rows(state), self._key_groups, self._store.pack
+
+        def sort() -> dict[int, bytes]:
+            groups: dict[int, list[tuple[Any, Any]]] = {}
+            for key, value in copied.items():
+                groups.setdefault(group_of[key], []).append((key, value))
+            return {group: pack(entries) for group, entries in groups.items()}
+
+        return sort
 
     def _restore_user(self, parts: list[Snapshot]) -> None:
         """Bring the user's component to where the checkpoint has it; without one, to the beginning."""
@@ -305,7 +306,9 @@ class BoltTask(Task):
         if not isinstance(user, StatefulBolt):
             return
         if user.key is not None:
-            keyed = {key: value for part in parts for packed in part.keyed.values() for key, value in self._store.unpack(packed)}
+            keyed = {
+                key: value for part in parts for packed in part.keyed().values() for key, value in self._store.unpack(packed)
+            }
             user.restore(keyed if parts else None)
             return
         states = [self._store.unpack(part.values["user"]) for part in parts if "user" in part.values]

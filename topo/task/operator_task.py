@@ -154,13 +154,12 @@ class OperatorTask(AnchoringTask):
 
     def _snapshot(self, checkpoint: int) -> Snapshot:
         snapshot = super()._snapshot(checkpoint)
-        taken = self._operator.snapshot()
-        return Snapshot(taken.keyed, {**snapshot.values, "own": taken.own})
+        return Snapshot(self._operator.freeze(), {**snapshot.values, "own": self._operator.own()})
 
     def _restore_user(self, parts: list[Snapshot]) -> None:
         self._operator.close()
         self._operator = self._make_operator()
-        whole = OperatorSnapshot.merged(OperatorSnapshot(dict(part.keyed), list(part.values.get("own", ()))) for part in parts)
+        whole = OperatorSnapshot.merged(OperatorSnapshot(dict(part.keyed()), list(part.values.get("own", ()))) for part in parts)
         self._start_operator(whole if parts else None)
 
     @property

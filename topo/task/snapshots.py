@@ -27,11 +27,11 @@ class Snapshot:
     """What a task has to remember, as plain data.
 
     Attributes:
-        keyed: state and timers by key group. The containers are the snapshot's own.
+        keyed: makes what belongs to keys, by key group: once, at any later time, on any thread.
         values: what belongs to no key, by name.
     """
 
-    keyed: Mapping[int, Any] = field(default_factory=dict)
+    keyed: Callable[[], Mapping[int, Any]] = dict
     values: dict[str, Any] = field(default_factory=dict)
 
 

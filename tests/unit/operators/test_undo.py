@@ -11,7 +11,7 @@ from topo.keys import DEFAULT_MAX_PARALLELISM, KeyGroupRange
 from topo.operators.base import KeyedOperator, OperatorContext
 from topo.operators.clock import ManualProcessingTime
 from topo.operators.mailbox import MailboxExecutor, TaskMailbox
-from topo.operators.undo import independent
+from topo.operators.independent import independent
 
 
 class Nowhere:
