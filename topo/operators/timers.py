@@ -58,7 +58,7 @@ class TimerQueue:
 
     def copied(self) -> dict[int, _Bucket]:
         """Return a copy of the timers: by timestamp, one (key, namespace) or several."""
-        return {timestamp: bucket if type(bucket) is tuple else dict(bucket) for timestamp, bucket in self._buckets.items()}  # type: ignore[arg-type]
+        return {timestamp: bucket if type(bucket) is tuple else dict(bucket) for timestamp, bucket in self._buckets.items()}
 
     @property
     def head(self) -> int | None:

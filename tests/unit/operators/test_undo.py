@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from topo.keys import DEFAULT_MAX_PARALLELISM, KeyGroupRange
 from topo.operators.base import KeyedOperator, OperatorContext
 from topo.operators.clock import ManualProcessingTime
-from topo.operators.mailbox import MailboxExecutor, TaskMailbox
 from topo.operators.independent import independent
+from topo.operators.mailbox import MailboxExecutor, TaskMailbox
 
 
 class Nowhere:
