@@ -14,6 +14,7 @@ from topo.task.base import Ports, TaskSetup
 from topo.task.batch import Batch
 from topo.task.bolt_task import BoltTask
 from topo.task.collectors import BoltCollector, Emitter, Mark, TrackedTuple, TupleState
+from topo.task.snapshots import Aligned
 from topo.task.snapshots import Snapshot
 from topo.task.staged_output import StagedOutput, merged
 
@@ -69,6 +70,11 @@ class AnchoringTask(BoltTask):
             self.counters.failed += 1
             self._give_up(tup.values, final)
         return final
+
+    def _pass_barrier(self, aligned: Aligned, now: float) -> None:
+        # What a mail before this frame has emitted is in no snapshot any more.
+        self._settle(now)
+        super()._pass_barrier(aligned, now)
 
     def _settle(self, now: float) -> None:
         """Route what was emitted, then fold what was acked."""
