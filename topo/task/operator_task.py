@@ -740,21 +740,25 @@ class AsyncTask(OperatorTask):
         """Nothing: the calls in flight keep their attempts, and the end is told when the last one is done."""
 
     def _tell_end(self, now: float) -> None:
-        if not self._wait.in_flight:
+        if not self._has_calls:
             super()._tell_end(now)
         else:
             self._end_waits = True
 
     def _turn(self, now: float) -> None:
         super()._turn(now)
-        if self._end_waits and not self._wait.in_flight:
+        if self._end_waits and not self._has_calls:
             self._end_waits = False
             super()._tell_end(now)
 
     @property
     def is_quiet(self) -> bool:
-        """Whether no call is under way."""
-        return super().is_quiet and not self._wait.in_flight
+        """Whether no call is under way, and none of a checkpoint has to be made again."""
+        return super().is_quiet and not self._has_calls
+
+    @property
+    def _has_calls(self) -> bool:
+        return bool(self._wait.in_flight or self._to_restore)
 
     def _levels(self) -> dict[str, float]:
         return {**super()._levels(), "async_in_flight": float(self._wait.in_flight)}
