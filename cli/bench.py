@@ -50,6 +50,11 @@ _SETTINGS = {"ackers": "ackers", "workers": "workers", "batch": "batch_size", "m
 @click.option("--workers", type=click.IntRange(min=1), help="Pack the tasks into so many processes.")
 @click.option("--batch", type=click.IntRange(min=1), help="Tuples of a full batch.")
 @click.option("--max-pending", type=click.IntRange(min=1), help="Messages that the spout may have in flight.")
+@click.option(
+    "--delivery",
+    type=click.Choice(["at_least_once", "at_most_once", "exactly_once"]),
+    help="The mode, for word-count and windowed-sum.",
+)
 @click.option("--transport", type=click.Choice(["ipc", "tcp"]), help="How workers reach each other.")
 @click.option("-s", "--setting", "settings", type=Assignment(), multiple=True, help="Any other setting.")
 @parameter_option
@@ -61,6 +66,7 @@ def command(
     rate: float | None,
     splits: int | None,
     counts: int | None,
+    delivery: str | None,
     settings: tuple[tuple[str, str], ...],
     parameters: tuple[tuple[str, str], ...],
     as_json: bool,
@@ -96,6 +102,8 @@ def command(
     tasks = {option: number for option, number in (("splits", splits), ("counts", counts)) if number is not None}
     if tasks and name not in _STAGED:
         raise click.UsageError(f"--{next(iter(tasks))} is for {' and '.join(_STAGED)} alone")
+    if delivery and name not in _STAGED:
+        raise click.UsageError(f"--delivery is for {' and '.join(_STAGED)} alone; elsewhere the topology says it")
     if rate and name not in _PACED:
         raise click.UsageError(f"--rate is for {' and '.join(_PACED)} alone: only they know when a message was due")
     reference = name
@@ -106,7 +114,7 @@ def command(
             raise NotFound(f"there is no workload {name!r}.", meant) from None
     if name in BUILT_IN:
         reference = f"{Path(workloads.__file__).absolute()}:{BUILT_IN[name]}"
-        arguments |= tasks | {"seconds": warm_up + seconds + SLACK_S}
+        arguments |= tasks | {"seconds": warm_up + seconds + SLACK_S} | ({"delivery": delivery} if delivery else {})
         if name in _PACED:
             arguments["rate"] = rate or 0.0
     with TemporaryDirectory(prefix="topo-bench-", ignore_cleanup_errors=True) as scratch:

@@ -84,6 +84,20 @@ def topology_options(function: F) -> F:
                 "-s", "--setting", "settings", type=Assignment(), multiple=True, help="A setting: -s message_timeout=5s."
             ),
             click.option("--workers", type=click.IntRange(min=1), help="Pack the tasks into so many processes."),
+            click.option(
+                "--from",
+                "start_from",
+                default="",
+                metavar="PATH",
+                help="Go on from a savepoint, or from a topology's checkpoints.",
+            ),
+            click.option(
+                "--drop-state",
+                "drop_state",
+                multiple=True,
+                metavar="COMPONENT",
+                help="With --from: nobody takes the state of this component.",
+            ),
             click.option("--name", help="Run it under this name instead of its own."),
             home_option,
             no_color_option,

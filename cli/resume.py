@@ -11,16 +11,19 @@ from topo_cli.options import Duration, examples, home_option, json_option, name_
 
 @click.command(epilog=examples("topo resume word-count", "topo resume word-count --wait"))
 @name_argument
+@click.option("--from-beginning", is_flag=True, help="Forget positions and checkpoints, and begin anew.")
 @click.option("--wait", is_flag=True, help="Return when all tasks run.")
 @click.option("--deadline", type=Duration(), default="60s", show_default=True, help="How long --wait waits.")
 @home_option
 @json_option
-def command(name: str, wait: bool, deadline: float, home: Path, as_json: bool) -> None:
-    """Start a new master for topology NAME in the background; its spouts continue after the last message that was done.
+def command(name: str, from_beginning: bool, wait: bool, deadline: float, home: Path, as_json: bool) -> None:
+    """Start a new master for topology NAME in the background; its spouts continue after the last message that was done, or the
+    whole topology at its last checkpoint.
 
     It runs the code, the parameters and the settings that it was submitted with.
     """
     from topo.launch.cluster import resume_background
     from topo_cli.starting import report_started
 
-    report_started(resume_background(name, home).folder, wait_s=deadline if wait else None, as_json=as_json)
+    running = resume_background(name, home, from_beginning=from_beginning)
+    report_started(running.folder, wait_s=deadline if wait else None, as_json=as_json)

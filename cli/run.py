@@ -38,6 +38,8 @@ def command(
     parameters: tuple[tuple[str, str], ...],
     settings: tuple[tuple[str, str], ...],
     workers: int | None,
+    start_from: str,
+    drop_state: tuple[str, ...],
     name: str | None,
     home: Path,
     quiet: bool,
@@ -63,6 +65,8 @@ def command(
             on_progress=show.progress,
             on_incident=show.incident,
             on_start=show.started,
+            start_from=start_from,
+            drop_state=drop_state,
         )
         show.close()
     was_interrupted = outcome.kind in (OutcomeKind.DRAINED, OutcomeKind.CUT_SHORT, OutcomeKind.KILLED)

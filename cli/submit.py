@@ -13,6 +13,7 @@ from topo_cli.options import Duration, collect_settings, examples, json_option, 
 @click.command(
     epilog=examples(
         "topo submit topologies/top_n.py -p seconds=600",
+        "topo submit flights.py --from ~/savepoints/flights",
         "topo submit package.module --name nightly --workers 4 --wait",
     )
 )
@@ -25,6 +26,8 @@ def command(
     parameters: tuple[tuple[str, str], ...],
     settings: tuple[tuple[str, str], ...],
     workers: int | None,
+    start_from: str,
+    drop_state: tuple[str, ...],
     name: str | None,
     home: Path,
     wait: bool,
@@ -38,5 +41,13 @@ def command(
     from topo.launch.cluster import submit_background
     from topo_cli.starting import report_started
 
-    running = submit_background(topology, name, dict(parameters), collect_settings(settings, workers, os.environ), home)
+    running = submit_background(
+        topology,
+        name,
+        dict(parameters),
+        collect_settings(settings, workers, os.environ),
+        home,
+        start_from=start_from,
+        drop_state=drop_state,
+    )
     report_started(running.folder, wait_s=deadline if wait else None, as_json=as_json)

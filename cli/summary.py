@@ -58,7 +58,11 @@ def notes(status: Mapping[str, Any]) -> list[str]:
         for component in dict.fromkeys(hosted[task] for task in worker["tasks"])
         if components[component] == "bolt"
     ]
-    if lost:
+    restores = (status.get("checkpoints") or {}).get("restores", 0)
+    if restores:
+        kept = "what bolts keep in attributes that no snapshot has began again from zero"
+        found.append(f"Went on from a checkpoint {plural(restores, 'time')}; {kept}.")
+    elif lost:
         found.append(f"Lost with their processes: what {', '.join(lost)} kept in attributes; counts there began again from zero.")
     again = status["totals"]["replayed"]
     if again:

@@ -16,8 +16,10 @@ from typing import Any
 from topo import (
     BasicBolt,
     BasicCollector,
+    RetryingSpout,
     Spout,
     SpoutCollector,
+    StatefulBolt,
     TaskContext,
     Topology,
     TopologyBuilder,
@@ -178,6 +180,15 @@ class PacedSentences(OpenLoop):
         return self.sentences[number % _SENTENCES], due
 
 
+class ReadableSentences(Sentences, RetryingSpout):
+    """Sentences that can be read again from any place: what checkpoints need."""
+
+    def open(self, context: TaskContext, collector: SpoutCollector) -> None:
+        super().open(context, collector)
+        done = context.committed_position
+        self.number = 0 if done is None else done + 1
+
+
 class Split(BasicBolt):
     outputs = ("word",)
 
@@ -210,6 +221,18 @@ class Count(BasicBolt):
 
     def cleanup(self) -> None:
         self.words.add(sum(self.counts.values()))
+
+
+class CheckpointedCount(Count, StatefulBolt):
+    """Counts words; the counts are in the checkpoints."""
+
+    key = "word"
+
+    def snapshot(self) -> dict[str, int]:
+        return self.counts
+
+    def restore(self, state: dict[str, int] | None) -> None:
+        self.counts = dict(state or {})
 
 
 class PacedCount(Count):
@@ -263,7 +286,9 @@ class PacedSink(BasicBolt):
         self.arrived.write()
 
 
-def word_count(splits: int = 1, counts: int = 1, seconds: float = 0.0, rate: float = 0.0, samples: str = "") -> Topology:
+def word_count(
+    splits: int = 1, counts: int = 1, seconds: float = 0.0, rate: float = 0.0, samples: str = "", delivery: str = "at_least_once"
+) -> Topology:
     """Count words: spout, split, count.
 
     Args:
@@ -272,9 +297,15 @@ def word_count(splits: int = 1, counts: int = 1, seconds: float = 0.0, rate: flo
         seconds: how long the spout emits; 0: for ever.
         rate: sentences a second; 0: as fast as they are taken.
         samples: with a rate, the folder where latencies are left.
+        delivery: the mode; with `exactly_once` the counts are in the checkpoints.
     """
     builder = TopologyBuilder("word-count")
-    if rate:
+    builder.config(delivery=delivery)
+    if delivery == "exactly_once" and not rate:
+        builder.set_spout("spout", ReadableSentences(seconds))
+        builder.set_bolt("split", Split(), splits).shuffle_grouping("spout")
+        builder.set_bolt("count", CheckpointedCount(), counts).fields_grouping("split", "word")
+    elif rate:
         builder.set_spout("spout", PacedSentences(seconds, rate, samples))
         builder.set_bolt("split", PacedSplit(), splits).shuffle_grouping("spout")
         builder.set_bolt("count", PacedCount(samples), counts).fields_grouping("split", "word")
@@ -325,6 +356,15 @@ class Events(ClosedLoop):
         self.sum.add(rounds * sum(event[3] for event in self.events) + sum(event[3] for event in self.events[:rest]))
 
 
+class ReadableEvents(Events, RetryingSpout):
+    """Events that can be read again from any place."""
+
+    def open(self, context: TaskContext, collector: SpoutCollector) -> None:
+        super().open(context, collector)
+        done = context.committed_position
+        self.number = 0 if done is None else done + 1
+
+
 class Parse(BasicBolt):
     outputs = ("key", "ts", "value")
 
@@ -349,17 +389,18 @@ class Total(BasicBolt):
         self.metrics.counter("sum").add(self.sum)
 
 
-def windowed_sum(splits: int = 1, counts: int = 1, seconds: float = 0.0) -> Topology:
+def windowed_sum(splits: int = 1, counts: int = 1, seconds: float = 0.0, delivery: str = "at_least_once") -> Topology:
     """Sum up events by key in windows of ten seconds of event time: spout, parse, sum, sink; and a sink for what is late.
 
     Args:
         splits: tasks that parse.
         counts: tasks that keep windows.
         seconds: how long the spout emits; 0: for ever.
+        delivery: the mode; with `exactly_once` the windows are in the checkpoints.
     """
     builder = TopologyBuilder("windowed-sum")
-    builder.config(max_spout_pending=_WINDOWED_PENDING)
-    builder.set_spout("spout", Events(seconds))
+    builder.config(max_spout_pending=_WINDOWED_PENDING, delivery=delivery)
+    builder.set_spout("spout", ReadableEvents(seconds) if delivery == "exactly_once" else Events(seconds))
     watermarks = WatermarkStrategy.bounded_out_of_orderness(f"{_DISORDER_MS}ms", timestamp="ts")
     builder.set_bolt("parse", Parse(), splits, watermarks=watermarks).shuffle_grouping("spout")
     window = WindowBolt(

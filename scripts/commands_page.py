@@ -23,7 +23,15 @@ def commands() -> dict[str, click.Command]:
 
 def reference() -> str:
     """Return what follows the mark: a section for each command."""
-    return "\n".join([MARK, *(line for name, command in commands().items() for line in _section(name, command))])
+    return "\n".join([MARK, *(line for name, command in _with_subcommands() for line in _section(name, command))])
+
+
+def _with_subcommands() -> Iterator[tuple[str, click.Command]]:
+    for name, command in commands().items():
+        if isinstance(command, click.Group):
+            yield from ((f"{name} {part}", found) for part, found in command.commands.items())
+        else:
+            yield name, command
 
 
 def page(text: str) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from topo.api import aggregates, windows
 from topo.api.async_io import AsyncMode, AsyncTimeout, ExponentialBackoffRetry, FixedDelayRetry
-from topo.api.bolt import BasicBolt, BasicCollector, Bolt, Collector
+from topo.api.bolt import BasicBolt, BasicCollector, Bolt, Collector, StatefulBolt
 from topo.api.context import TaskContext
 from topo.api.groupings import CustomGrouping
 from topo.api.metrics import Counter, Gauge, Histogram, Metrics
@@ -18,6 +18,7 @@ from topo.api.spout import BlockingSpout, RetryingSpout, Spout, SpoutCollector
 from topo.api.streams import direct
 from topo.api.topology import BoltDeclarer, Topology, TopologyBuilder
 from topo.api.tuples import Tuple
+from topo.api.two_phase import TwoPhaseSink
 from topo.api.watermarks import WatermarkGenerator, WatermarkStrategy
 from topo.config import TopologyConfig
 from topo.errors import (
@@ -39,12 +40,14 @@ if TYPE_CHECKING:
     from topo.components.iterable_spout import IterableSpout
     from topo.components.json_lines_sink import JsonLinesSink
     from topo.components.print_bolt import PrintBolt
+    from topo.components.sqlite_sink import SqliteSink
     from topo.components.text_file_spout import TextFileSpout
 
 _LAZY = {
     "IterableSpout": "topo.components.iterable_spout",
     "JsonLinesSink": "topo.components.json_lines_sink",
     "PrintBolt": "topo.components.print_bolt",
+    "SqliteSink": "topo.components.sqlite_sink",
     "TextFileSpout": "topo.components.text_file_spout",
 }
 
@@ -80,6 +83,8 @@ __all__ = [
     "RetryingSpout",
     "Spout",
     "SpoutCollector",
+    "SqliteSink",
+    "StatefulBolt",
     "TaskContext",
     "TextFileSpout",
     "TopoError",
@@ -89,6 +94,7 @@ __all__ = [
     "TopologyError",
     "Tuple",
     "TupleStateError",
+    "TwoPhaseSink",
     "UserError",
     "ValueNotCarried",
     "WatermarkGenerator",

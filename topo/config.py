@@ -106,9 +106,11 @@ class TopologyConfig:
     Make it with `TopologyConfig.from_settings({"message_timeout": "10s"})`. `TopologyConfig()` holds the defaults.
     """
 
-    delivery: Literal["at_least_once", "at_most_once", "exactly_once"] = _setting(
-        "choice", "at_least_once", "What is promised for each message. `at_most_once` is the same as `ackers=0`.",
-        choices=("at_least_once", "at_most_once", "exactly_once"),
+    delivery: Literal["auto", "at_least_once", "at_most_once", "exactly_once"] = _setting(
+        "choice", "auto",
+        "What is promised for each message. `auto` is `exactly_once` where the engine keeps state, else `at_least_once`; "
+        "`at_most_once` is the same as `ackers=0`.",
+        choices=("auto", "at_least_once", "at_most_once", "exactly_once"),
     )  # fmt: skip
     ackers: int = _setting("count", 1, "Acker tasks that follow the tuple trees; 0 switches tracking off.")
     message_timeout_s: float | None = _setting(
@@ -140,6 +142,17 @@ class TopologyConfig:
     max_parallelism: int | None = _setting(
         "count", None, "Key groups of a component; off: 128, or more where its parallelism needs it. At most 32768.",
         optional=True, per_component=True, least=1,
+    )  # fmt: skip
+
+    checkpoint_interval_s: float = _setting(
+        "duration", 10.0, "How often a checkpoint is taken; only with `delivery=exactly_once`, as all settings of checkpoints."
+    )
+    checkpoint_pause_s: float = _setting("duration", 0.5, "The shortest time between the end of a checkpoint and the next one.")
+    checkpoint_timeout_s: float = _setting("duration", 60.0, "A checkpoint that takes longer is given up.")
+    checkpoint_keep: int = _setting("count", 3, "Complete checkpoints that are kept.", least=1)
+    checkpoint_folder: str | None = _setting(
+        "text", None, "Where checkpoints are stored: a path, or a URL that all workers reach; off: with the topology's state.",
+        optional=True,
     )  # fmt: skip
 
     workers: int | None = _setting(
@@ -209,11 +222,16 @@ class TopologyConfig:
         # One says the same as the other, so whichever was set decides.
         if changes.get("delivery") == "at_most_once":
             changes.setdefault("ackers", 0)
-        elif "ackers" in changes and "delivery" not in changes and self.delivery != "exactly_once":
-            changes["delivery"] = "at_least_once" if changes["ackers"] else "at_most_once"
+        elif "ackers" in changes and "delivery" not in changes:
+            changes["delivery"] = "at_most_once" if not changes["ackers"] else self._tracked
         elif "delivery" in changes and not self.ackers:
             changes.setdefault("ackers", TopologyConfig().ackers)
         return dataclasses.replace(self, **changes), problems
+
+    @property
+    def _tracked(self) -> Literal["auto", "at_least_once", "exactly_once"]:
+        """The mode with ackers: the one that was chosen, if it has any."""
+        return "auto" if self.delivery == "at_most_once" else self.delivery
 
     def problems(self) -> list[str]:
         """Return what is wrong with settings that do not go together, a sentence with its fix each."""
@@ -223,8 +241,6 @@ class TopologyConfig:
                 "message_timeout is off while max_spout_pending is set: messages that are lost would fill it and stop the spout "
                 "for good; set a message_timeout, or max_spout_pending=None as well"
             )
-        if self.delivery == "exactly_once":
-            found.append("delivery='exactly_once' is not available yet; use delivery='at_least_once'")
         if (self.delivery == "at_most_once") != (self.ackers == 0):
             found.append(f"delivery={self.delivery!r} does not go with ackers={self.ackers}; leave one of them out")
         if self.transport == "tcp" and self.host in ("", "*", "0.0.0.0", "::"):

@@ -79,3 +79,28 @@ class NotFound(UserError):
 
 class FrameworkBug(TopoError):
     """An invariant of topo itself is broken. Please report it."""
+
+
+class CheckpointDamaged(EnvironmentFault):
+    """A file of a checkpoint is not what was written.
+
+    Attributes:
+        file: which one.
+        reason: what is wrong with it.
+    """
+
+    def __init__(self, file: str, reason: str) -> None:
+        self.file = file
+        self.reason = reason
+        super().__init__(file, reason)
+
+    def __str__(self) -> str:
+        return f"{self.file} is damaged: {self.reason}"
+
+
+class CheckpointRefused(UserError):
+    """A checkpoint is whole, but of another topology, or of a newer version, or does not fit what it is to be restored into."""
+
+
+class CheckpointMissing(UserError):
+    """There is no complete checkpoint where one was expected."""

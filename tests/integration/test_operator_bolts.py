@@ -74,7 +74,7 @@ WINDOWS = (
     EVENTS
     + """
 def topology(count=3000, pace=0.0):
-    builder = TopologyBuilder("flow").config(max_spout_pending=2000)
+    builder = TopologyBuilder("flow").config(max_spout_pending=2000, delivery="at_least_once")
     builder.set_spout("events", Events(int(count), float(pace)), watermarks=BOUND)
     builder.set_bolt("windows", WindowBolt(key="key", window=TumblingEventTimeWindows.of("1s"), process=Numbers(),
                                            outputs=("key", "start", "numbers"), late_stream="late"), parallelism=2) \\
@@ -114,7 +114,7 @@ class Late(Events):
     '''The watermark follows each event closely, so many come late.'''
 
 def topology(count=4000):
-    builder = TopologyBuilder("flow").config(max_spout_pending=2000)
+    builder = TopologyBuilder("flow").config(max_spout_pending=2000, delivery="at_least_once")
     strategy = WatermarkStrategy.punctuated(lambda row, stamp: stamp - 250, timestamp="at")
     builder.set_spout("events", Late(int(count)), watermarks=strategy)
     builder.set_bolt("windows", WindowBolt(key="key", window=TumblingEventTimeWindows.of("100ms"), process=Numbers(),
@@ -172,7 +172,7 @@ class Steady(Events):
             self.collector.end_of_input()
 
 def topology():
-    builder = TopologyBuilder("flow").config(watermark_interval="20ms")
+    builder = TopologyBuilder("flow").config(watermark_interval="20ms", delivery="at_least_once")
     builder.set_spout("events", Steady(500), watermarks=BOUND)
     builder.set_spout("quiet", Quiet(), watermarks=BOUND.with_idleness("200ms"))
     builder.set_bolt("windows", WindowBolt(key="key", window=TumblingEventTimeWindows.of("1s"), process=Numbers(),

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from topo import BasicBolt, BasicCollector, IterableSpout, TopologyBuilder, Tuple
+from topo import BasicBolt, BasicCollector, IterableSpout, Topology, TopologyBuilder, Tuple
+from topo.master.checkpoints import Row, Savepoint
 from topo.task.statistics import Counters
 from topo.testing import TopologyTest
 
@@ -27,12 +28,16 @@ def names_in(section: str) -> set[str]:
     return {name for row in rows for name in re.findall(r"`(\w+)`", row)}
 
 
-def status() -> dict[str, Any]:
-    """The status of a topology that runs and has sent heartbeats."""
-    builder = TopologyBuilder("figures")
+def small(delivery: str = "at_least_once") -> Topology:
+    builder = TopologyBuilder("figures").config(delivery=delivery)
     builder.set_spout("numbers", IterableSpout([1, 2]))
     builder.set_bolt("pass", Pass()).shuffle_grouping("numbers")
-    test = TopologyTest(builder.build(), sources={"numbers": [1, 2]})
+    return builder.build()
+
+
+def status() -> dict[str, Any]:
+    """The status of a topology that runs and has sent heartbeats."""
+    test = TopologyTest(small(), sources={"numbers": [1, 2]})
     test.advance("3s")
     return test.status()
 
@@ -51,3 +56,12 @@ def test_every_key_of_the_status_is_on_the_page() -> None:
     keys = {*shown, *shown["totals"], *shown["components"][0], *shown["tasks"][0], *shown["workers"][0]}
 
     assert {key for key in keys if f"`{key}`" not in PAGE} - {"component", "kind", "parallelism", "task", "index"} == set()
+
+
+def test_every_figure_of_checkpoints_is_defined_and_no_other() -> None:
+    test = TopologyTest(small("exactly_once"), sources={"numbers": [1, 2]})
+    shown = test.status()["checkpoints"]
+    rows = {name for row in (Row, Savepoint) for name in row.__slots__}
+
+    assert names_in("Checkpoints") - {"folder"} == set(shown)
+    assert {name for name in rows if f"`{name}`" not in PAGE} == set()

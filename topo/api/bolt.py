@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from topo.api.component import Component
 from topo.api.context import TaskContext
@@ -145,3 +145,30 @@ class BasicBolt(Component, ABC):
 
     def cleanup(self) -> None:
         """Called at an orderly end: release what `prepare` took."""
+
+
+class StatefulBolt(BasicBolt):
+    """A `BasicBolt` whose state is part of the checkpoints of an `exactly_once` topology.
+
+    After a recovery `restore` brings it back to the last checkpoint, and the inputs since then come again: each has changed the
+    state once. With another mode of delivery neither method is called, and the state dies with its process.
+
+    Attributes:
+        key: fields that the state goes by, those of its fields grouping. With it `snapshot` returns a dict by key (by tuple of
+            keys for several), which is split by key groups, so that the parallelism can be changed. None: the state of a task
+            is one thing, and the parallelism has to stay.
+    """
+
+    key: ClassVar[str | tuple[str, ...] | None] = None
+
+    @abstractmethod
+    def snapshot(self) -> Any:
+        """Return all that has to be remembered, as values that a tuple could carry. It is encoded before the next call."""
+
+    @abstractmethod
+    def restore(self, state: Any) -> None:
+        """Take the state that `snapshot` returned, sequences as tuples; None: begin with nothing.
+
+        Called after `prepare`, when there is something to restore; and in a process that goes on, at every recovery, before
+        `on_reset`.
+        """

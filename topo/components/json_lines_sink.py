@@ -1,27 +1,34 @@
-"""A sink that writes tuples as lines of JSON, and acks them when they are on the disk."""
+"""A sink that writes tuples as lines of JSON."""
 
 from __future__ import annotations
 
-import json
 import os
+from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
-from topo.api.bolt import Bolt, Collector
 from topo.api.context import TaskContext
 from topo.api.tuples import Tuple
-from topo.errors import ConfigError
+from topo.api.two_phase import TwoPhaseSink
+from topo.components.line_files import mend, move_lines, remove_staged, size_of, sync_folder, write_at
+from topo.errors import EnvironmentFault
 
-_TAIL_BYTES = 1 << 16
+_SPILL_LINES = 1000
+"""Lines of a transaction that wait in memory before they go to its file."""
 
 
-class JsonLinesSink(Bolt):
-    """Appends one line of JSON for each tuple, an object of its fields, and acks the tuple after `fsync`.
+class JsonLinesSink(TwoPhaseSink):
+    """Appends one line of JSON for each tuple, an object of its fields.
 
-    Nothing that was acked is lost, whatever is killed; after a recovery lines may repeat (at least once). One task writes to
-    `path`; of several, task n writes to `path.n`.
+    One task writes to `path`; of several, task n writes to `path.n`.
+
+    With `exactly_once` lines are staged in hidden files beside it, `.NAME.staged.TASK.PROCESS.NUMBER`, and appended when their
+    checkpoint is complete: the file has each line once, and none that may be taken back. The folder must be one that every
+    worker sees. With the other modes lines are appended in batches, and acked after `fsync`: nothing that was acked is lost,
+    whatever is killed, and after a recovery lines may repeat.
     """
 
     def __init__(
@@ -31,104 +38,129 @@ class JsonLinesSink(Bolt):
 
         Args:
             path: the file; its folder is made if need be.
-            max_batch: tuples that are written and synced together.
-            flush_interval: the longest that a tuple waits for others. Must be well below `message_timeout`.
+            max_batch: tuples that are written and synced together, but with `exactly_once`.
+            flush_interval: the longest that a tuple waits for others, but with `exactly_once`. Must be well below
+                `message_timeout`.
         """
-        if max_batch < 1:
-            raise ConfigError(f"max_batch={max_batch!r} must be at least 1")
-        self.component_settings = {"tick_interval": flush_interval}
+        super().__init__(max_batch=max_batch, flush_interval=flush_interval)
         self._path = Path(path)
-        self._max_batch = max_batch
         self._encode = msgspec.json.Encoder(decimal_format="string").encode
 
-    def prepare(self, context: TaskContext, collector: Collector) -> None:
-        """Open the file; take away a line that a killed process has left half written."""
-        self._collector = collector
-        path = self._path
-        if context.parallelism > 1:
-            path = path.with_name(f"{path.name}.{context.task_index}")
+    def open(self, context: TaskContext) -> None:
+        """Make the file; take away a line that a killed process has left half written."""
+        path = self._path.absolute()
+        self._task, self._tasks = context.task_index, context.parallelism
+        self._output = path.with_name(f"{path.name}.{self._task}") if self._tasks > 1 else path
+        self._staged_names = f".{path.name}.staged."
+        # A replacement must never name a file as its predecessor did, which may be alive still.
+        self._process = os.urandom(6).hex()
+        self._number = 0
+        self._staged: int | None = None
         path.parent.mkdir(parents=True, exist_ok=True)
-        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
-        self._size = _mend(self._file)
-        _sync_folder(path.parent)
+        self._file = os.open(self._output, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
+        self._size = mend(self._file)
+        sync_folder(path.parent)
+
+    def begin(self) -> None:
+        """Start with no lines."""
         self._lines: list[bytes] = []
-        self._held: list[Tuple] = []
-        self._has_ended = False
+        self._staged_size = 0
+        self._failure: OSError | None = None
 
-    def execute(self, tup: Tuple) -> None:
-        """Hold the tuple back until its batch is full, or a tick comes."""
-        if not tup.is_tick:
-            self._lines.append(self._encode(tup.as_dict()))
-            self._held.append(tup)
-            if len(self._held) < self._max_batch and not self._has_ended:
-                return
-        self._flush()
+    def write(self, tup: Tuple) -> None:
+        """Add a line. Raises TypeError for a value that JSON cannot carry."""
+        line = self._encode(tup.as_dict())
+        if self._is_staged and len(self._lines) >= _SPILL_LINES:
+            self._spill()
+        self._lines.append(line)
 
-    def end_of_input(self) -> None:
-        """Write what is held back; replays after the end are written at once."""
-        self._has_ended = True
-        self._flush()
-
-    def on_reset(self) -> None:
-        """Forget what is held back: it comes again."""
-        self._lines.clear()
-        self._held.clear()
-        self._has_ended = False
-
-    def cleanup(self) -> None:
-        """Close the file. What is held back has not been acked."""
-        os.close(self._file)
-
-    def _flush(self) -> None:
-        if not self._held:
-            return
-        batch = b"\n".join(self._lines) + b"\n"
-        held = self._held
-        self._lines, self._held = [], []
+    def pre_commit(self) -> Any:
+        """Sync the staged file. The token: it, its length, the output, and the least size that the output has with it."""
+        if self._failure is not None:
+            # What a failed sync has dropped, a second one does not report.
+            raise self._failure
+        self._spill()
+        if self._staged is None:
+            return None
         try:
-            _write_all(self._file, batch)
+            os.fsync(self._staged)
+        except OSError as error:
+            self._failure = error
+            raise
+        path = self._staged_path
+        sync_folder(path.parent)
+        os.close(self._staged)
+        self._staged = None
+        least = size_of(self._output) + self._staged_size
+        self._number += 1
+        return [str(path), self._staged_size, str(self._output), least]
+
+    def commit(self, token: Any) -> None:
+        """Append the staged file to its output, once."""
+        staged, length, output, least = Path(token[0]), token[1], Path(token[2]), token[3]
+        if not move_lines(staged, length, output):
+            size = size_of(output)
+            if size < least:
+                self._collector.report_error(
+                    EnvironmentFault(
+                        f"{output} has {size} bytes, and had at least {least} with the lines of {staged.name}. Either somebody "
+                        "has changed it, or the folder is not the one that an earlier worker has written to."
+                    )
+                )
+
+    def abort(self, token: Any) -> None:
+        """Remove what is staged."""
+        if token is not None:
+            remove_staged(Path(token[0]))
+            return
+        if self._staged is not None:
+            os.close(self._staged)
+            self._staged = None
+            self._staged_path.unlink(missing_ok=True)
+            self._number += 1
+
+    def recover(self, tokens: Sequence[Any]) -> None:
+        """Append what counts; remove the other files that this task, or one that is no more, has staged."""
+        if not self._is_staged:
+            return
+        self._size = mend(self._file)
+        super().recover(tokens)
+        for name in os.listdir(self._output.parent):
+            if name.startswith(self._staged_names):
+                task = name.removeprefix(self._staged_names).partition(".")[0]
+                if task.isdecimal() and int(task) % self._tasks == self._task:
+                    self._output.with_name(name).unlink(missing_ok=True)
+
+    def publish(self) -> None:
+        """Append the lines and sync them."""
+        batch = b"\n".join(self._lines) + b"\n"
+        try:
+            write_at(self._file, batch)
             os.fsync(self._file)
         except OSError:
             # Half a batch must not stay before the lines of the next one.
             os.ftruncate(self._file, self._size)
-            for tup in held:
-                self._collector.fail(tup)
             raise
         self._size += len(batch)
-        for tup in held:
-            self._collector.ack(tup)
 
+    def close(self) -> None:
+        """Close the files."""
+        os.close(self._file)
+        if self._staged is not None:
+            os.close(self._staged)
+            self._staged = None
 
-def _write_all(file: int, data: bytes) -> None:
-    rest = memoryview(data)
-    while rest:
-        rest = rest[os.write(file, rest) :]
+    @property
+    def _staged_path(self) -> Path:
+        return self._output.with_name(f"{self._staged_names}{self._task}.{self._process}.{self._number}")
 
-
-def _mend(file: int) -> int:
-    """Make the file end with a whole line, and return its size."""
-    size = os.fstat(file).st_size
-    start = size
-    tail = b""
-    while start > 0 and b"\n" not in tail:
-        step = min(_TAIL_BYTES, start)
-        start -= step
-        tail = os.pread(file, step, start) + tail
-    torn = tail[tail.rfind(b"\n") + 1 :]
-    if not torn:
-        return size
-    try:
-        json.loads(torn)
-    except ValueError:
-        os.ftruncate(file, size - len(torn))
-        return size - len(torn)
-    _write_all(file, b"\n")
-    return size + 1
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    def _spill(self) -> None:
+        """Move the lines from memory to the staged file. If it fails they stay, and a repetition writes over the rest."""
+        if not self._lines:
+            return
+        if self._staged is None:
+            self._staged = os.open(self._staged_path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+        data = b"\n".join(self._lines) + b"\n"
+        write_at(self._staged, data, self._staged_size)
+        self._staged_size += len(data)
+        self._lines = []

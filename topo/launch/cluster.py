@@ -8,13 +8,13 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from topo.api.topology import Topology
 from topo.errors import EnvironmentFault, UserError
-from topo.launch.jobs import end_leftovers, new_job, open_home, stored_job, working_folder
+from topo.launch.jobs import begin_anew, end_leftovers, new_job, open_home, stored_job, working_folder
 from topo.launch.local import LocalLauncher
 from topo.launch.signals import ending_on_signals
 from topo.master.commands import RecordError
@@ -37,6 +37,8 @@ def run_foreground(
     on_progress: Callable[[Status], None] | None = None,
     on_incident: Callable[[RecordError], None] | None = None,
     on_start: Callable[[TopologyFolder], None] | None = None,
+    start_from: str = "",
+    drop_state: Sequence[str] = (),
 ) -> Outcome:
     """Run a topology in worker processes and wait until it has ended; its master runs in this thread, the main one.
 
@@ -45,7 +47,9 @@ def run_foreground(
     Raises:
         TopoError: it cannot be started; the message says why.
     """
-    job = new_job(topology, name, parameters or {}, settings or {}, home, foreground=True)
+    job = new_job(
+        topology, name, parameters or {}, settings or {}, home, foreground=True, start_from=start_from, drop_state=drop_state
+    )
     with job.folder.lock():
         end_leftovers(job.folder)
         if on_start is not None:
@@ -62,21 +66,34 @@ def submit_background(
     home: Path | None = None,
     *,
     attached: bool = False,
+    start_from: str = "",
+    drop_state: Sequence[str] = (),
 ) -> RunningTopology:
     """Start a topology whose master goes on in the background.
 
     Args:
         attached: it ends with this process.
+        start_from: path or URL of a savepoint to go on from, or of a folder of checkpoints.
+        drop_state: components of it whose state nobody is to take.
 
     Raises:
         TopoError: it cannot be started; nothing runs then.
     """
-    job = new_job(topology, name, parameters or {}, settings or {}, home, foreground=attached)
+    job = new_job(
+        topology,
+        name,
+        parameters or {},
+        settings or {},
+        home,
+        foreground=attached,
+        start_from=start_from,
+        drop_state=drop_state,
+    )
     return _start_master(job.folder, attached)
 
 
-def resume_background(name: str, home: Path | None = None) -> RunningTopology:
-    """Start a new master for a topology that has none, where the old one left off.
+def resume_background(name: str, home: Path | None = None, *, from_beginning: bool = False) -> RunningTopology:
+    """Start a new master for a topology that has none, where the old one left off or at the beginning.
 
     Raises:
         NotFound: no topology of that name is known.
@@ -85,6 +102,8 @@ def resume_background(name: str, home: Path | None = None) -> RunningTopology:
     folder = open_home(home).find(name)
     folder.lock().release()
     stored_job(folder)
+    if from_beginning:
+        begin_anew(folder)
     return _start_master(folder, attached=False)
 
 
@@ -261,4 +280,3 @@ class LocalCluster:
             with contextlib.suppress(TimeoutError, EnvironmentFault):
                 running.wait(timeout_s=10.0)
         self._running.clear()
-

@@ -13,7 +13,7 @@ import os
 import shutil
 import signal
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,9 +22,11 @@ from topo.errors import EnvironmentFault, NotFound, TopologyError, UserError
 from topo.launch.local import WORKER_MODULE
 from topo.plan.physical import physical_plan
 from topo.plan.validation import problems_of
+from topo.runtime.checkpoint_store import open_store
 from topo.runtime.code import load_topology
 from topo.runtime.code_copy import copy_code, parse_reference, pickle_topology
 from topo.runtime.master import Job
+from topo.runtime.restoring import checkpoint_to_restore
 from topo.runtime.state_folder import StateFolder, TopologyFolder, home_folder, remove_socket_folder, write_atomically
 
 if TYPE_CHECKING:
@@ -47,6 +49,8 @@ def new_job(
     home: Path | None,
     *,
     foreground: bool,
+    start_from: str = "",
+    drop_state: Sequence[str] = (),
 ) -> Job:
     """Check a topology, copy its code, and write down what is to run.
 
@@ -55,6 +59,8 @@ def new_job(
         name: to run under; by default the topology's own.
         parameters: of the topology function.
         settings: that replace the topology's own, by public name.
+        start_from: path or URL of a savepoint, or of a folder of checkpoints, to go on from; "" for none.
+        drop_state: components of the savepoint whose state nobody is to take.
 
     Raises:
         TopoError: anything that is wrong with it; nothing has been started.
@@ -77,14 +83,18 @@ def new_job(
             "parameters": json.loads(json.dumps(dict(parameters), default=str)),
             "settings": {key: config.settings()[key] for key in settings},
             "submitted_ms": int(time.time() * 1000),
+            "run_ms": int(time.time() * 1000),
             "submitted_from": os.getcwd(),
             "foreground": foreground,
+            "start_from": start_from if "://" in start_from or not start_from else os.path.abspath(start_from),
+            "drop_state": list(drop_state),
         }
         job = _job(folder, facts, load_topology(copy.reference, facts["parameters"]).topology)
         facts["plan"] = json.loads(job.plan.to_json())
+        _check_start(job)
         end_leftovers(folder)
         sweep_sockets(state)
-        _forget(folder)
+        _forget(folder, job.start_from)
         write_atomically(folder.topology, json.dumps(facts).encode())
     return job
 
@@ -111,6 +121,16 @@ def working_folder(folder: TopologyFolder) -> Path:
     except (OSError, ValueError, KeyError):
         return Path("/")
     return path if path.is_dir() else Path("/")
+
+
+def checkpoints_of(folder: TopologyFolder) -> str:
+    """Return the path or URL of the last run's checkpoints; "" when it takes none, or was never submitted."""
+    try:
+        facts = json.loads(folder.topology.read_bytes())
+        config = facts["plan"]["config"]
+        return _checkpoints_url(folder, config["checkpoint_folder"], facts) if config["delivery"] == "exactly_once" else ""
+    except (OSError, ValueError, KeyError):
+        return ""
 
 
 def has_ended(folder: TopologyFolder) -> bool:
@@ -199,20 +219,58 @@ def _job(folder: TopologyFolder, facts: Mapping[str, Any], topology: Topology) -
         parameters=facts["parameters"],
         settings=facts["settings"],
         foreground=facts["foreground"],
+        checkpoints=_checkpoints_url(folder, config.checkpoint_folder, facts) if plan.config.delivery == "exactly_once" else "",
+        start_from=facts.get("start_from", ""),
+        drop_state=tuple(facts.get("drop_state", ())),
     )
 
 
-def _forget(folder: TopologyFolder) -> None:
-    """Remove what an earlier run under this name has left, except for the master's record."""
+def _checkpoints_url(folder: TopologyFolder, place: str | None, facts: Mapping[str, Any]) -> str:
+    """Return where a run has its checkpoints: a folder of its own, so that it never takes those of an earlier run for its own."""
+    run = str(facts["run_ms"])
+    if not place:
+        return str(folder.checkpoints / run)
+    own = f"{folder.name}/{run}"
+    return f"{place.rstrip('/')}/{own}" if "://" in place else str(Path(facts["submitted_from"], place, own))
+
+
+def _check_start(job: Job) -> None:
+    """Check that the job can begin where it is told to, before anything is forgotten."""
+    if not job.start_from:
+        return
+    if not job.checkpoints:
+        raise UserError(f"{job.plan.name} takes no checkpoints, so it cannot go on from one; set delivery=exactly_once")
+    store = open_store(job.checkpoints, job.plan.name)
+    checkpoint_to_restore(store, job.plan, start_from=job.start_from, drop=job.drop_state)
+
+
+def _forget(folder: TopologyFolder, start_from: str) -> None:
+    """Remove what an earlier run under this name has left, except for the master's record, and what the next one begins from."""
     for path in (folder.positions, folder.dead_letters, folder.errors, folder.summary):
         with contextlib.suppress(FileNotFoundError):
             path.unlink()
+    with contextlib.suppress(FileNotFoundError):
+        for run in folder.checkpoints.iterdir():
+            if not Path(start_from).is_relative_to(run):
+                shutil.rmtree(run, ignore_errors=True)
     for path in folder.logs.iterdir():
         with contextlib.suppress(OSError):
             path.unlink()
     with contextlib.suppress(FileNotFoundError):
         kept = json.loads(folder.master.read_bytes())
-        write_atomically(folder.master, json.dumps({**kept, "active": True}).encode())
+        write_atomically(folder.master, json.dumps({**kept, "active": True, "completed": 0}).encode())
+
+
+def begin_anew(folder: TopologyFolder) -> None:
+    """Have the next master of a topology begin at the beginning; its checkpoints stay, and nobody looks for them."""
+    facts = json.loads(folder.topology.read_bytes())
+    with folder.lock():
+        folder.positions.unlink(missing_ok=True)
+        with contextlib.suppress(FileNotFoundError):
+            kept = json.loads(folder.master.read_bytes())
+            write_atomically(folder.master, json.dumps({**kept, "completed": 0}).encode())
+        facts |= {"run_ms": int(time.time() * 1000), "start_from": ""}
+        write_atomically(folder.topology, json.dumps(facts).encode())
 
 
 def remove(folder: TopologyFolder) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from topo.checkpoint.manifest import Manifest
 from topo.ids import Epoch, Incarnation, TaskId, WorkerId
 from topo.master.outcome import Outcome
 from topo.master.positions import SpoutProgress
@@ -23,12 +24,16 @@ class MasterRecord:
         epoch: the highest epoch that may be in use; 0 before the first.
         incarnations: the latest life of each worker slot that ever had one.
         active: whether the operator wants the spouts to emit.
+        checkpoint: the highest number that a checkpoint may have; 0 before the first.
+        completed: the last checkpoint that is known to be complete; 0 when none is.
     """
 
     term: int
     epoch: Epoch
     incarnations: Mapping[WorkerId, Incarnation]
     active: bool = True
+    checkpoint: int = 0
+    completed: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,12 +86,44 @@ class StoreDeadLetters:
 
 
 @dataclass(frozen=True, slots=True)
+class CommitCheckpoint:
+    """Store a manifest, durably; its parts are stored already. The shell notes when that was.
+
+    Answered by CheckpointStored once it is known whether it is there. Earlier checkpoints that are not needed may then go.
+    """
+
+    manifest: Manifest
+
+
+@dataclass(frozen=True, slots=True)
+class DiscardCheckpoint:
+    """Throw away what is stored of a checkpoint that will never be complete. Not answered."""
+
+    checkpoint: int
+
+
+@dataclass(frozen=True, slots=True)
+class CopyCheckpoint:
+    """Copy a complete checkpoint to another folder, as a savepoint. Answered by SavepointStored."""
+
+    checkpoint: int
+    folder: str
+
+
+@dataclass(frozen=True, slots=True)
+class FindCheckpoint:
+    """Look for the last whole checkpoint with a lower number than `below`. Answered by CheckpointFound."""
+
+    below: int
+
+
+@dataclass(frozen=True, slots=True)
 class RecordError:
     """Keep and show a row of `topo errors`: an exception of user code, or something the master saw happen.
 
     Attributes:
         kind: class name of the exception; for what the master saw, one of WorkerLost, TaskStuck, EdgeLost, TasksNotReady,
-            CloseTimeout.
+            CloseTimeout, CheckpointFailed, CheckpointDamaged, SavepointFailed.
         component: at fault or affected; "" when it is no single one.
         worker: where, None when nowhere in particular.
         count: how many alike since the last such row.
@@ -112,4 +149,17 @@ class Finished:
     outcome: Outcome
 
 
-Command = Persist | StartWorker | StopWorker | SendTo | StorePositions | StoreDeadLetters | RecordError | Finished
+Command = (
+    Persist
+    | StartWorker
+    | StopWorker
+    | SendTo
+    | StorePositions
+    | StoreDeadLetters
+    | CommitCheckpoint
+    | DiscardCheckpoint
+    | CopyCheckpoint
+    | FindCheckpoint
+    | RecordError
+    | Finished
+)

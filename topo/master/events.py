@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from topo.checkpoint.manifest import Manifest
 from topo.ids import Incarnation, TaskId, WorkerId
 from topo.wire import control
 
@@ -82,6 +83,42 @@ class DeadLettersWritten:
 
 
 @dataclass(frozen=True, slots=True)
+class CheckpointStored:
+    """The answer to a CommitCheckpoint.
+
+    Attributes:
+        manifest: as it was stored, with the moment.
+        problem: why it was not; it is certain then that it is not there. "" when it was.
+    """
+
+    manifest: Manifest
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SavepointStored:
+    """The answer to a CopyCheckpoint. `problem` says why there is no savepoint; "" when there is."""
+
+    folder: str
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointFound:
+    """The answer to a FindCheckpoint. `problem` says why there is none."""
+
+    manifest: Manifest | None
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SavepointAsked:
+    """The operator wants a savepoint in a folder."""
+
+    folder: str
+
+
+@dataclass(frozen=True, slots=True)
 class ActivateAsked:
     """The operator wants the spouts to emit again."""
 
@@ -97,9 +134,11 @@ class DrainAsked:
 
     Attributes:
         timeout_s: how long it may take; what is still pending then is left to the next run.
+        savepoint: folder of a savepoint to be taken before the end; "" for none.
     """
 
     timeout_s: float
+    savepoint: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +161,10 @@ Event = (
     | WorkerExited
     | FromWorker
     | DeadLettersWritten
+    | CheckpointStored
+    | SavepointStored
+    | CheckpointFound
+    | SavepointAsked
     | ActivateAsked
     | DeactivateAsked
     | DrainAsked

@@ -12,8 +12,8 @@ Rules that hold whatever happens:
   worker is replaced.
 - Finished is the last command.
 
-The parts: `recovery` (workers, epochs), `quiescence` and `ending` (when it is over), `positions` and `dead_letters` (what is
-stored for spouts), `statistics` and `status` (what is shown).
+The parts: `recovery` (workers, epochs), `checkpoints` (what tasks go on from, in mode exactly_once), `quiescence` and `ending`
+(when it is over), `positions` and `dead_letters` (what is stored for spouts), `statistics` and `status` (what is shown).
 """
 
 from __future__ import annotations
@@ -22,8 +22,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from topo.checkpoint.manifest import Manifest
 from topo.ids import Incarnation, TaskId
 from topo.master import status
+from topo.master.checkpoints import CheckpointCoordinator, Step, ToAll, ToSpouts
 from topo.master.commands import (
     Command,
     Finished,
@@ -40,6 +42,8 @@ from topo.master.ending import Ending, Stage
 from topo.master.epochs import EpochState
 from topo.master.events import (
     ActivateAsked,
+    CheckpointFound,
+    CheckpointStored,
     DeactivateAsked,
     DeadLettersWritten,
     DrainAsked,
@@ -48,6 +52,8 @@ from topo.master.events import (
     KillAsked,
     LaunchFailed,
     RestartAsked,
+    SavepointAsked,
+    SavepointStored,
     Started,
     Tick,
     WorkerExited,
@@ -103,12 +109,15 @@ class TopologyMaster:
         previous: what the last master persisted; None for a topology that has never run.
         progress: what its spout tasks resume from.
         codec: reads positions and writes records of kills.
+        completed: the checkpoint to go on from, which fits the plan; None: from the beginning.
+        completed_in: the folder that its parts are in; empty: that of this topology's checkpoints.
 
     Attributes:
         term: one higher than the previous master's.
         is_active: whether the operator wants the spouts to emit.
         started_at: when Started came; None before.
         membership: worker slots and who lives in them, to be read only.
+        checkpoints: None unless delivery is exactly_once.
     """
 
     def __init__(
@@ -120,6 +129,8 @@ class TopologyMaster:
         progress: Mapping[TaskId, SpoutProgress] | None = None,
         codec: Codec | None = None,
         dead_letters: int = 0,
+        completed: Manifest | None = None,
+        completed_in: str = "",
     ) -> None:
         tasks = frozenset(task.id for task in plan.tasks)
         self.plan = plan
@@ -129,7 +140,15 @@ class TopologyMaster:
         self._commands: list[Command] = []
         self.positions = Positions(codec or Codec(), progress or {})
         self.figures = TopologyStatistics(tasks)
-        self.recovery = Recovery(plan, digest, new_incarnation, previous, self.positions, self.figures, self._commands)
+        self.checkpoints: CheckpointCoordinator | None = None
+        if plan.config.delivery == "exactly_once":
+            last = 0 if previous is None else previous.checkpoint
+            # A later master must not give a number again that the restored one has, wherever that came from.
+            last = max(last, 0 if completed is None else completed.checkpoint)
+            self.checkpoints = CheckpointCoordinator(plan, last, completed, completed_in)
+        self.recovery = Recovery(
+            plan, digest, new_incarnation, previous, self.positions, self.figures, self._commands, self.checkpoints
+        )
         self.membership = self.recovery.membership
         self.quiescence = Quiescence(tasks)
         self.ending = Ending(plan.config.drain_timeout_s)
@@ -152,6 +171,10 @@ class TopologyMaster:
             DrainAsked: self._on_drain,
             KillAsked: lambda _event, now: self._stop(Outcome(OutcomeKind.KILLED, "killed by the operator"), now),
             RestartAsked: self._on_restart,
+            CheckpointStored: lambda event, now: self._with_checkpoints(lambda it: it.stored(event, now)),
+            SavepointStored: lambda event, _now: self._with_checkpoints(lambda it: it.savepoint_stored(event)),
+            CheckpointFound: self._on_checkpoint_found,
+            SavepointAsked: lambda event, _now: self._with_checkpoints(lambda it: it.want_savepoint(event.folder)),
         }
         self._message_handlers: dict[type, Callable[[Slot, Any, float], None]] = {
             control.Register: lambda slot, message, now: self.recovery.registered(slot, message, now),
@@ -165,6 +188,12 @@ class TopologyMaster:
             control.DeadLetter: self._on_dead_letter,
             control.Quiet: lambda _slot, message, now: self.quiescence.told(message, now),
             control.Closed: self._on_closed,
+            control.SnapshotTaken: self._about_checkpoint(lambda it, message, now: it.snapshot_taken(message, now)),
+            control.SnapshotFailed: self._about_checkpoint(lambda it, message, now: it.snapshot_failed(message, now)),
+            control.RestoreFailed: self._about_checkpoint(lambda it, message, now: it.restore_failed(message, now)),
+            control.BarrierAcked: self._about_checkpoint(lambda it, message, now: it.barrier_acked(message, now)),
+            control.CheckpointWanted: self._about_checkpoint(lambda it, message, _now: it.wanted(message)),
+            control.CheckpointPublished: self._about_checkpoint(lambda it, message, _now: it.published(message)),
         }
 
     # -- the only way in -------------------------------------------------------------------------------------------------
@@ -180,7 +209,7 @@ class TopologyMaster:
             self.membership.forgive(now - self._called_at)
         self._handlers[type(event)](event, now)
         self._advance(now)
-        record = MasterRecord(self.term, self.recovery.epochs.epoch, dict(self.recovery.lives), self.is_active)
+        record = self._record()
         if record != self._persisted:
             self._persisted = record
             self._commands.insert(0, Persist(record))
@@ -196,6 +225,8 @@ class TopologyMaster:
         deadlines = [self.ending.next_deadline(), self.positions.next_deadline(), self.dead_letters.next_deadline()]
         if self.ending.stage is Stage.SERVING:
             deadlines.append(self.recovery.next_deadline())
+            if self.checkpoints is not None:
+                deadlines.append(self.checkpoints.next_deadline())
             if self._may_probe:
                 deadlines.append(self.quiescence.next_deadline())
         elif self.ending.stage is Stage.CLOSING:
@@ -204,8 +235,9 @@ class TopologyMaster:
 
     def validate(self) -> None:
         """Assert the invariants."""
-        for part in (self.recovery, self.quiescence, self.ending):
-            part.validate()
+        for part in (self.recovery, self.quiescence, self.ending, self.checkpoints):
+            if part is not None:
+                part.validate()
         assert not self._commands, "commands were left behind"
         if self.ending.stage is Stage.SERVING and self.recovery.epochs.state is not EpochState.FORMING:
             assert self.membership.is_complete, "an epoch goes on without all its workers"
@@ -233,9 +265,10 @@ class TopologyMaster:
     def _advance(self, now: float) -> None:
         if self.ending.stage is Stage.SERVING:
             self.recovery.serve(self._mode, now)
+            self._checkpoint(now)
             self.quiescence.follow(self.recovery.epochs.epoch, self.recovery.epochs.breaks)
-            if self.recovery.given_up:
-                self._stop(Outcome(OutcomeKind.CRASHED, self.recovery.given_up), now)
+            if hopeless := self.recovery.given_up or (self.checkpoints.lost if self.checkpoints is not None else ""):
+                self._stop(Outcome(OutcomeKind.CRASHED, hopeless), now)
             elif self._may_probe:
                 self._probe(now)
             if self.ending.stage is Stage.SERVING and self.ending.is_out_of_time(now):
@@ -261,11 +294,69 @@ class TopologyMaster:
 
     def _probe(self, now: float) -> None:
         if self.quiescence.is_still:
+            if not self._has_final_checkpoint(now):
+                return
             drained = Outcome(OutcomeKind.DRAINED, "drained; nothing was left in flight")
             self._close(drained if self.ending.is_draining else None, now)
         elif (number := self.quiescence.begin_due(now)) is not None:
             for slot in self.membership.live():
                 self.recovery.send(slot, control.Probe(number, self.recovery.epochs.epoch))
+
+    # -- checkpoints -----------------------------------------------------------------------------------------------------
+
+    def _record(self) -> MasterRecord:
+        checkpoints = self.checkpoints
+        return MasterRecord(
+            term=self.term,
+            epoch=self.recovery.epochs.epoch,
+            incarnations=dict(self.recovery.lives),
+            active=self.is_active,
+            checkpoint=0 if checkpoints is None else checkpoints.last,
+            completed=0 if checkpoints is None or checkpoints.completed is None else checkpoints.completed.checkpoint,
+        )
+
+    def _checkpoint(self, now: float) -> None:
+        checkpoints = self.checkpoints
+        if checkpoints is None:
+            return
+        epochs = self.recovery.epochs
+        if epochs.state is EpochState.RUNNING:
+            checkpoints.epoch_runs(epochs.epoch, now)
+        else:
+            checkpoints.epoch_broken(now)
+        checkpoints.advance(now)
+        for step in checkpoints.take_steps():
+            self._take(step)
+
+    def _take(self, step: Step) -> None:
+        if isinstance(step, ToSpouts):
+            for slot in self.recovery.live_spouts():
+                self.recovery.send(slot, step.message)
+        elif isinstance(step, ToAll):
+            for slot in self.membership.live():
+                self.recovery.send(slot, step.message)
+        else:
+            self._commands.append(step)
+
+    def _has_final_checkpoint(self, now: float) -> bool:
+        """Whether what was computed is stored and published; asks for it."""
+        checkpoints = self.checkpoints
+        if checkpoints is None or checkpoints.may_close:
+            return True
+        checkpoints.want_final()
+        self._checkpoint(now)
+        return False
+
+    def _with_checkpoints(self, do: Callable[[CheckpointCoordinator], object]) -> None:
+        if self.checkpoints is not None and self.ending.stage is Stage.SERVING:
+            do(self.checkpoints)
+
+    def _about_checkpoint(self, take: Callable[[CheckpointCoordinator, Any, float], None]) -> Callable[[Slot, Any, float], None]:
+        return lambda _slot, message, now: self._with_checkpoints(lambda it: take(it, message, now))
+
+    def _on_checkpoint_found(self, event: CheckpointFound, _now: float) -> None:
+        if self.checkpoints is not None and self.checkpoints.found(event):
+            self.recovery.begin_anew()
 
     # -- lives of workers ------------------------------------------------------------------------------------------------
 
@@ -369,6 +460,8 @@ class TopologyMaster:
         if not self.ending.is_draining:
             self.quiescence.drain()
             self._tell_spouts(control.Drain())
+        if event.savepoint:
+            self._with_checkpoints(lambda it: it.want_savepoint(event.savepoint))
         self.ending.drain(event.timeout_s, now)
 
     def _tell_spouts(self, message: control.Activate | control.Deactivate | control.Drain) -> None:

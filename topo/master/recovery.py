@@ -15,6 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from topo.ids import Epoch, Incarnation, TaskId, WorkerId
+from topo.master.checkpoints import CheckpointCoordinator
 from topo.master.commands import Command, MasterRecord, RecordError, SendTo, StartWorker, StopWorker
 from topo.master.edge_losses import EdgeLosses
 from topo.master.epochs import Epochs, EpochState
@@ -54,6 +55,7 @@ class Recovery:
         positions: what spout tasks resume from.
         figures: told which tasks' counts begin anew.
         commands: where commands are appended.
+        checkpoints: tells which one tasks go on from; None where none are taken.
 
     Attributes:
         lives: the latest life of each slot that ever had one.
@@ -69,6 +71,7 @@ class Recovery:
         positions: Positions,
         figures: TopologyStatistics,
         commands: list[Command],
+        checkpoints: CheckpointCoordinator | None = None,
     ) -> None:
         self.membership = Membership(plan.workers, plan.config)
         last_epoch = Epoch(0) if previous is None else previous.epoch
@@ -83,6 +86,7 @@ class Recovery:
         self._positions = positions
         self._figures = figures
         self._commands = commands
+        self._checkpoints = checkpoints
         self._spouts = frozenset(plan.spouts)
         self._edge_losses = EdgeLosses()
         self._suspects = Suspects()
@@ -110,7 +114,8 @@ class Recovery:
             names = ", ".join(f"{task} ({self._plan.task(task).component})" for task in waiting_for)
             self.record("TasksNotReady", f"epoch {self.epochs.epoch} is opened again: not ready in time: {names}")
             self._break_epoch()
-        if self.epochs.state is EpochState.FORMING and self.membership.is_complete:
+        is_held = self._checkpoints is not None and self._checkpoints.holds_epoch
+        if self.epochs.state is EpochState.FORMING and self.membership.is_complete and not is_held:
             self._raise_epoch(mode, now)
 
     def next_deadline(self) -> float | None:
@@ -185,6 +190,10 @@ class Recovery:
             who = ", ".join(self._components(slot.tasks))
             self.given_up = f"worker {slot.worker} ({who}) could not be started, tried {GIVE_UP_AFTER} times: {why}"
 
+    def begin_anew(self) -> None:
+        """What the present epoch's tasks go on from cannot be used: another epoch is to follow."""
+        self._break_epoch()
+
     def live_spouts(self) -> list[Slot]:
         """Return the slots that host spouts and whose workers have registered."""
         return [slot for slot in self.membership.live() if not self._spouts.isdisjoint(slot.tasks)]
@@ -215,7 +224,10 @@ class Recovery:
         slots = self.membership.live()
         table, accused = routing_table(slots), self._suspects.take()
         for slot in slots:
-            self.send(slot, routes_for(slot, table, self._term, epoch, accused, self._positions))
+            routes = routes_for(slot, table, self._term, epoch, accused, self._positions, self._plan, self._checkpoints)
+            self.send(slot, routes)
+        if self._checkpoints is not None:
+            self._checkpoints.restored()
         if mode is not None:
             for slot in self.live_spouts():
                 self.send(slot, mode)

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from topo.ids import Epoch
+from topo.master.checkpoint_plan import parts_to_read
+from topo.master.checkpoints import CheckpointCoordinator
 from topo.master.membership import Slot
 from topo.master.positions import Positions
 from topo.master.suspects import Accused
+from topo.plan.physical import PhysicalPlan
 from topo.wire.control import Routes, TaskRoute
 
 
@@ -22,9 +25,19 @@ def routing_table(slots: Iterable[Slot]) -> list[TaskRoute]:
     return sorted(routes, key=lambda route: route.task)
 
 
-def routes_for(slot: Slot, table: list[TaskRoute], term: int, epoch: Epoch, accused: Accused, positions: Positions) -> Routes:
-    """Return what one worker adopts. A spout task that is open already ignores what it would resume from."""
+def routes_for(
+    slot: Slot,
+    table: list[TaskRoute],
+    term: int,
+    epoch: Epoch,
+    accused: Accused,
+    positions: Positions,
+    plan: PhysicalPlan,
+    checkpoints: CheckpointCoordinator | None,
+) -> Routes:
+    """Return what one worker adopts. A spout task that is open already ignores which position it would resume from."""
     progress = {task: found for task in slot.tasks if (found := positions.of(task)) is not None}
+    completed = None if checkpoints is None else checkpoints.completed
     return Routes(
         term=term,
         epoch=epoch,
@@ -33,4 +46,7 @@ def routes_for(slot: Slot, table: list[TaskRoute], term: int, epoch: Epoch, accu
         alone=accused.alone,
         positions={task: found.position for task, found in progress.items() if found.position},
         attempts={task: found.attempts for task, found in progress.items() if found.attempts},
+        checkpoint=0 if completed is None else completed.checkpoint,
+        folder="" if checkpoints is None else checkpoints.folder,
+        restore={} if completed is None else parts_to_read(plan, completed, slot.tasks),
     )

@@ -69,6 +69,7 @@ def describe(master: TopologyMaster, now: float) -> dict[str, Any]:
         "misdirected": counts.misdirected,
         "unreadable": master.figures.unreadable,
         "dead_letters": master.dead_letters.count,
+        "checkpoints": None if master.checkpoints is None else master.checkpoints.describe(now),
     }
 
 
@@ -88,12 +89,15 @@ def status_of(master: TopologyMaster, now: float) -> tuple[Status, str]:
         return Status.STARTING, problem or _handshake(master)
     if problem or master.recovery.epochs.state is not EpochState.RUNNING:
         return Status.DEGRADED, problem or _handshake(master)
-    return (Status.RUNNING, "") if master.is_active else (Status.INACTIVE, "deactivated")
+    failing = "" if master.checkpoints is None else master.checkpoints.problem
+    return (Status.RUNNING, failing) if master.is_active else (Status.INACTIVE, failing or "deactivated")
 
 
 def _handshake(master: TopologyMaster) -> str:
     if master.recovery.epochs.state is EpochState.FORMING:
         waiting = [slot.worker for slot in master.recovery.membership.slots.values() if slot.state is not SlotState.LIVE]
+        if not waiting and master.checkpoints is not None and master.checkpoints.holds_epoch:
+            return "waiting for the store of checkpoints"
         return f"waiting for workers {', '.join(map(str, waiting))}" if waiting else "an edge was lost"
     waiting_for = ", ".join(map(str, master.recovery.epochs.waiting_for()))
     return f"waiting for tasks {waiting_for} to open"

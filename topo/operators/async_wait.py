@@ -263,11 +263,11 @@ class AsyncWaitOperator(Operator):
         while len(self._queue):
             self.context.executor.yield_()
 
-    def snapshot(self) -> OperatorSnapshot:
+    def own(self) -> list[Any]:
         """The inputs of all entries in the order of the queue, results that were not put out yet included."""
         entering = () if self._entering is None else (self._entering,)
         inputs = [entry.as_input() for entry in (*self._queue.entries(), *entering)]
-        return OperatorSnapshot(own=[*inputs, *self._to_restore])
+        return [*inputs, *self._to_restore]
 
     def close(self) -> None:
         """Drop what is in flight, completed or not."""

@@ -17,7 +17,7 @@ runs mails until one of them made room. An exception leaves the operator and rea
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -26,6 +26,7 @@ from topo.operators.clock import ProcessingTimeService
 from topo.operators.mailbox import MailboxExecutor
 from topo.operators.state import KeyContext, KeyedState
 from topo.operators.timers import TimerServices
+from topo.operators.undo import UndoableTable, UndoLog
 
 
 class Output(Protocol):
@@ -47,19 +48,21 @@ class Output(Protocol):
         """Take the idleness back."""
 
 
+Keyed = dict[int, dict[str, Any]]
+
+
 @dataclass(frozen=True, slots=True)
 class OperatorSnapshot:
     """Everything an operator has to remember, as plain data.
 
-    The containers belong to the snapshot; the users' values in them are shared with the operator. Whoever keeps a snapshot
-    encodes it before the operator gets its next call.
+    It is a copy: what the operator does afterwards does not change it.
 
     Attributes:
         keyed: by key group, what belongs to keys of that group: state and timers. This part can be handed to other tasks.
         own: what belongs to no key, in order, such as the inputs of an async queue.
     """
 
-    keyed: dict[int, dict[str, Any]] = field(default_factory=dict)
+    keyed: Keyed = field(default_factory=dict)
     own: list[Any] = field(default_factory=list)
 
     def within(self, groups: KeyGroupRange) -> OperatorSnapshot:
@@ -86,6 +89,8 @@ class OperatorContext:
         executor: the operator's way to its mailbox.
         max_parallelism: number of key groups; the same for the whole life of the topology.
         key_groups: those this task owns.
+        can_undo: whether what a failed call has changed in state and timers is to be taken back.
+        on_call: told of each such call before it begins.
     """
 
     output: Output
@@ -93,6 +98,8 @@ class OperatorContext:
     executor: MailboxExecutor
     max_parallelism: int = 128
     key_groups: KeyGroupRange = field(default_factory=lambda: KeyGroupRange(0, 127))
+    can_undo: bool = False
+    on_call: Callable[[], None] | None = None
 
 
 class Operator(ABC):
@@ -143,7 +150,19 @@ class Operator(ABC):
 
     def snapshot(self) -> OperatorSnapshot:
         """Return everything that `restore` needs; must not emit or change anything."""
-        return OperatorSnapshot()
+        return OperatorSnapshot(self.freeze()(), self.own())
+
+    def freeze(self) -> Callable[[], Keyed]:
+        """Copy what belongs to keys, as fast as that can be done.
+
+        Returns:
+            What makes the keyed part of a snapshot of the copy: once, at any later time, on any thread.
+        """
+        return dict
+
+    def own(self) -> list[Any]:
+        """Return a copy of what belongs to no key."""
+        return []
 
     def close(self) -> None:  # noqa: B027
         """Let go of everything. Nothing is emitted any more; results that were not put out are dropped."""
@@ -161,13 +180,30 @@ class KeyedOperator(Operator):
     keys: KeyContext
     state: KeyedState
     timers: TimerServices
+    undo_log: UndoLog | None
 
     def setup(self, context: OperatorContext) -> None:
         """Take the surroundings; make state and timers that are empty."""
         super().setup(context)
         self.keys = KeyContext(context.max_parallelism)
-        self.state = KeyedState(self.keys, context.clock.now_ms)
-        self.timers = TimerServices(self.keys, context.clock)
+        log = self.undo_log = UndoLog() if context.can_undo else None
+        if log is None:
+            self.state = KeyedState(self.keys, context.clock.now_ms)
+        else:
+            self.state = KeyedState(self.keys, context.clock.now_ms, lambda _name: UndoableTable(log))
+        self.timers = TimerServices(self.keys, context.clock, log)
+
+    def begin_call(self) -> None:
+        """User code is called for one element or timer: `undo` goes back to here."""
+        if self.undo_log is not None:
+            self.undo_log.begin()
+            if self.context.on_call is not None:
+                self.context.on_call()
+
+    def undo(self) -> None:
+        """Take back what the call at hand has changed in state and timers, where the context says so."""
+        if self.undo_log is not None:
+            self.undo_log.undo()
 
     def restore(self, snapshot: OperatorSnapshot) -> None:
         """Take over the state and the timers of this task's key groups."""
@@ -184,9 +220,14 @@ class KeyedOperator(Operator):
         self.timers.advance_watermark(timestamp)
         self.output.watermark(timestamp)
 
-    def snapshot(self) -> OperatorSnapshot:
-        """Return state and timers by key group."""
-        state, timers = self.state.snapshot(), self.timers.snapshot()
-        return OperatorSnapshot(
-            {group: {"state": state.get(group, {}), "timers": timers.get(group, {})} for group in sorted({*state, *timers})}
-        )
+    def freeze(self) -> Callable[[], Keyed]:
+        """Copy state and timers; they are sorted by key group later."""
+        frozen_state, frozen_timers = self.state.freeze(), self.timers.freeze()
+
+        def sort() -> Keyed:
+            state, timers = frozen_state(), frozen_timers()
+            return {
+                group: {"state": state.get(group, {}), "timers": timers.get(group, {})} for group in sorted({*state, *timers})
+            }
+
+        return sort

@@ -153,6 +153,7 @@ class ProcessOperator(KeyedOperator):
 
     def process_element(self, key: Any, value: Any, timestamp: int | None) -> None:
         """Call the function for one element."""
+        self.begin_call()
         self.keys.key = key
         self.timestamp = self.called_for = timestamp
         self.domain = None
@@ -160,12 +161,14 @@ class ProcessOperator(KeyedOperator):
 
     def on_event_time(self, key: Any, namespace: Any, timestamp: int) -> None:
         """Call the function for a timer; output carries the timer's timestamp."""
+        self.begin_call()
         self.timestamp = self.called_for = timestamp
         self.domain = TimeDomain.EVENT_TIME
         self._function.on_timer(timestamp, self._process_context, self._collector)
 
     def on_processing_time(self, key: Any, namespace: Any, timestamp: int) -> None:
         """Call the function for a timer; output carries no timestamp."""
+        self.begin_call()
         self.timestamp, self.called_for = None, timestamp
         self.domain = TimeDomain.PROCESSING_TIME
         self._function.on_timer(timestamp, self._process_context, self._collector)

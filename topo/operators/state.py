@@ -119,18 +119,28 @@ class KeyedState:
 
     def snapshot(self) -> dict[int, dict[str, Any]]:
         """Return all state: by key group, by name. What was restored for a state that nobody asked for stays in it."""
+        return self.freeze()()
+
+    def freeze(self) -> Callable[[], dict[int, dict[str, Any]]]:
+        """Copy all state, as fast as that can be done; what is returned makes the snapshot of it, later and on any thread."""
         groups: dict[int, dict[str, Any]] = {group: dict(states) for group, states in self._unclaimed.items() if states}
-        group_of = self._keys.group_of
-        for name, state in self._states.items():
-            copy, live, now_ms = state.kind.copy, state.kind.live, self._now_ms()
-            rows: dict[int, list[tuple[Any, Any, Any]]] = {}
-            for namespace, key, cell in state.table.items():
-                if state.ageing is not None and (cell := live(cell, now_ms)) is None:
-                    continue
-                rows.setdefault(group_of[key], []).append((key, namespace, copy(cell)))
-            for group, found in rows.items():
-                groups.setdefault(group, {})[name] = {"kind": state.kind.name, "ttl": state.ageing is not None, "rows": found}
-        return groups
+        group_of, now_ms = self._keys.group_of, self._now_ms()
+        copied = [(name, state, state.table.copied()) for name, state in self._states.items()]
+
+        def sort() -> dict[int, dict[str, Any]]:
+            for name, state, namespaces in copied:
+                live, ages = state.kind.live, state.ageing is not None
+                rows: dict[int, list[tuple[Any, Any, Any]]] = {}
+                for namespace, cells in namespaces.items():
+                    for key, cell in cells.items():
+                        if ages and (cell := live(cell, now_ms)) is None:
+                            continue
+                        rows.setdefault(group_of[key], []).append((key, namespace, cell))
+                for group, found in rows.items():
+                    groups.setdefault(group, {})[name] = {"kind": state.kind.name, "ttl": ages, "rows": found}
+            return groups
+
+        return sort
 
     def restore(
         self, groups: Mapping[int, Mapping[str, Any]], decode_namespace: Callable[[Any], Any] = lambda encoded: encoded

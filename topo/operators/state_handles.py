@@ -13,6 +13,7 @@ from typing import Any
 from topo.api.aggregates import AggregateFunction
 from topo.errors import UserError
 from topo.keys import DEFAULT_MAX_PARALLELISM, key_group
+from topo.operators.independent import independent
 from topo.operators.state_table import StateTable
 
 _SWEPT_PER_WRITE = 2
@@ -58,7 +59,7 @@ class Kind:
 
     def copy(self, cell: Any) -> Any:
         """Return a cell that does not change when this one does."""
-        return cell
+        return independent(cell)
 
 
 class ListKind(Kind):
@@ -70,7 +71,7 @@ class ListKind(Kind):
         return [stamped for stamped in cell if stamped[1] > now_ms] or None
 
     def copy(self, cell: Any) -> Any:
-        return list(cell)
+        return [independent(element) for element in cell]
 
 
 class MapKind(Kind):
@@ -82,7 +83,7 @@ class MapKind(Kind):
         return {entry: stamped for entry, stamped in cell.items() if stamped[1] > now_ms} or None
 
     def copy(self, cell: Any) -> Any:
-        return dict(cell)
+        return {entry: independent(value) for entry, value in cell.items()}
 
 
 class ReducingKind(Kind):

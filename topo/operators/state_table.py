@@ -10,6 +10,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterator, MutableMapping
 from typing import Any
 
+from topo.operators.independent import independent_rows
+
 
 class StateTable(ABC):
     """The cells of one state. No cell is None. Owner thread only."""
@@ -36,6 +38,10 @@ class StateTable(ABC):
     @abstractmethod
     def items(self) -> Iterator[tuple[Any, Any, Any]]:
         """Yield (namespace, key, cell) of every cell; the table must not be changed meanwhile."""
+
+    @abstractmethod
+    def copied(self) -> dict[Any, dict[Any, Any]]:
+        """Return all cells, by namespace and key, as they are now and stay, whatever is changed in place."""
 
     @abstractmethod
     def __len__(self) -> int:
@@ -75,6 +81,9 @@ class MemoryTable(StateTable):
         for namespace, rows in self._namespaces.items():
             for key, cell in rows.items():
                 yield namespace, key, cell
+
+    def copied(self) -> dict[Any, dict[Any, Any]]:
+        return {namespace: independent_rows(rows) for namespace, rows in self._namespaces.items()}
 
     def __len__(self) -> int:
         return sum(map(len, self._namespaces.values()))

@@ -19,6 +19,7 @@ from typing import Any, Protocol
 
 from topo.operators.clock import MIN_TIMESTAMP, ClockTimer, ProcessingTimeService
 from topo.operators.state import KeyContext
+from topo.operators.undo import UndoLog
 
 _SLACK = 64
 
@@ -57,6 +58,10 @@ class TimerQueue:
                 for key, namespace in bucket:
                     yield timestamp, key, namespace
 
+    def copied(self) -> dict[int, _Bucket]:
+        """Return a copy of the timers: by timestamp, one (key, namespace) or several."""
+        return {timestamp: bucket if type(bucket) is tuple else dict(bucket) for timestamp, bucket in self._buckets.items()}
+
     @property
     def head(self) -> int | None:
         """The earliest timestamp; None when empty."""
@@ -90,6 +95,11 @@ class TimerQueue:
             self._heap[:] = self._buckets
             heapify(self._heap)
         self._look_at = 2 * len(self._heap) + _SLACK
+
+    def has(self, timestamp: int, key: Hashable, namespace: Hashable) -> bool:
+        """Whether a timer is there."""
+        bucket = self._buckets.get(timestamp)
+        return bucket is not None and (bucket == (key, namespace) if type(bucket) is tuple else (key, namespace) in bucket)
 
     def remove(self, timestamp: int, key: Hashable, namespace: Hashable) -> bool:
         """Take a timer out if it is there; return whether the earliest timestamp went with it."""
@@ -160,7 +170,9 @@ class TimerService:
         current_watermark: the last one given to `advance_watermark`; MIN_TIMESTAMP before the first.
     """
 
-    def __init__(self, keys: KeyContext, clock: ProcessingTimeService, handler: TimerHandler) -> None:
+    def __init__(
+        self, keys: KeyContext, clock: ProcessingTimeService, handler: TimerHandler, undo_log: UndoLog | None = None
+    ) -> None:
         self.current_watermark = MIN_TIMESTAMP
         self._keys = keys
         self._clock = clock
@@ -168,6 +180,7 @@ class TimerService:
         self._event = TimerQueue()
         self._processing = TimerQueue()
         self._armed: ClockTimer | None = None
+        self._undo_log = undo_log
 
     @property
     def current_processing_time(self) -> int:
@@ -186,20 +199,41 @@ class TimerService:
 
     def register_event_timer(self, namespace: Hashable, timestamp: int) -> None:
         """Have `on_event_time` called when the watermark reaches `timestamp`; at the *next* watermark if it is there already."""
+        if self._undo_log is not None:
+            self._note(self._undo_log, self._event, timestamp, namespace)
         self._event.add(timestamp, self._keys.key, namespace)
 
     def delete_event_timer(self, namespace: Hashable, timestamp: int) -> None:
         """Undo a registration of the current key; nothing happens when there is none."""
+        if self._undo_log is not None:
+            self._note(self._undo_log, self._event, timestamp, namespace)
         self._event.remove(timestamp, self._keys.key, namespace)
 
     def register_processing_timer(self, namespace: Hashable, timestamp: int) -> None:
         """Have `on_processing_time` called when the clock reaches `timestamp`."""
+        if self._undo_log is not None:
+            self._note(self._undo_log, self._processing, timestamp, namespace)
         if self._processing.add(timestamp, self._keys.key, namespace):
             self._arm(timestamp)
 
     def delete_processing_timer(self, namespace: Hashable, timestamp: int) -> None:
         """Undo a registration of the current key. The armed clock timer stays: it will find nothing due and arm the next."""
+        if self._undo_log is not None:
+            self._note(self._undo_log, self._processing, timestamp, namespace)
         self._processing.remove(timestamp, self._keys.key, namespace)
+
+    def _note(self, log: UndoLog, queue: TimerQueue, timestamp: int, namespace: Hashable) -> None:
+        """Note whether a timer is there, before that is changed."""
+        key = self._keys.key
+        is_event = queue is self._event
+        if not log.touches((id(queue), timestamp, key, namespace)):
+            return
+        if not queue.has(timestamp, key, namespace):
+            log.note(lambda: queue.remove(timestamp, key, namespace))
+        elif is_event:
+            log.note(lambda: queue.add(timestamp, key, namespace))
+        else:
+            log.note(lambda: self.load([], [(key, namespace, timestamp)]))
 
     def advance_watermark(self, timestamp: int) -> None:
         """Set the watermark, then fire every event-time timer with a timestamp <= it, earliest first.
@@ -267,11 +301,13 @@ class TimerServices:
     Args:
         keys: holds the current key.
         clock: the processing time.
+        undo_log: where changes are noted; None: nowhere.
     """
 
-    def __init__(self, keys: KeyContext, clock: ProcessingTimeService) -> None:
+    def __init__(self, keys: KeyContext, clock: ProcessingTimeService, undo_log: UndoLog | None = None) -> None:
         self._keys = keys
         self._clock = clock
+        self._undo_log = undo_log
         self._services: dict[str, TimerService] = {}
         self._unclaimed: dict[int, _GroupTimers] = {}
 
@@ -279,7 +315,7 @@ class TimerServices:
         """Return the service of that name, made at the first request with that request's handler."""
         service = self._services.get(name)
         if service is None:
-            service = self._services[name] = TimerService(self._keys, self._clock, handler)
+            service = self._services[name] = TimerService(self._keys, self._clock, handler, self._undo_log)
             for timers in self._unclaimed.values():
                 if name in timers:
                     service.load(*timers.pop(name))
@@ -297,16 +333,26 @@ class TimerServices:
 
     def snapshot(self) -> dict[int, _GroupTimers]:
         """Return all timers by key group. What was restored for a service that nobody asked for goes on being remembered."""
+        return self.freeze()()
+
+    def freeze(self) -> Callable[[], dict[int, _GroupTimers]]:
+        """Copy all timers, as fast as that can be done; what is returned makes the snapshot of it, later and on any thread."""
         groups: dict[int, _GroupTimers] = {group: dict(timers) for group, timers in self._unclaimed.items() if timers}
         group_of = self._keys.group_of
-        for name, service in self._services.items():
-            for domain, queue in enumerate(service.queues()):
-                found: dict[int, list[tuple[Any, Any, int]]] = {}
-                for timestamp, key, namespace in queue:
-                    found.setdefault(group_of[key], []).append((key, namespace, timestamp))
-                for group, timers in found.items():
-                    groups.setdefault(group, {}).setdefault(name, ([], []))[domain].extend(timers)
-        return groups
+        copied = [(name, [queue.copied() for queue in service.queues()]) for name, service in self._services.items()]
+
+        def sort() -> dict[int, _GroupTimers]:
+            for name, domains in copied:
+                for domain, buckets in enumerate(domains):
+                    found: dict[int, list[tuple[Any, Any, int]]] = {}
+                    for timestamp, bucket in buckets.items():
+                        for key, namespace in (bucket,) if type(bucket) is tuple else bucket:
+                            found.setdefault(group_of[key], []).append((key, namespace, timestamp))
+                    for group, timers in found.items():
+                        groups.setdefault(group, {}).setdefault(name, ([], []))[domain].extend(timers)
+            return groups
+
+        return sort
 
     def restore(
         self, groups: Mapping[int, Mapping[str, Any]], decode_namespace: Callable[[Any], Any] = lambda encoded: encoded

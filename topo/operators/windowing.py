@@ -165,12 +165,11 @@ class WindowOperator(KeyedOperator):
         """A timer of the window `namespace` is due by the clock."""
         self._on_timer(key, namespace, timestamp, self._trigger.on_processing_time, is_event_time=False)
 
-    def snapshot(self) -> OperatorSnapshot:
-        """Contents, trigger values, timers and merging sets by key group; the assigner's stagger belongs to no key."""
-        snapshot = super().snapshot()
+    def own(self) -> list[Any]:
+        """The assigner's stagger, which belongs to no key."""
         if isinstance(self.assigner, TumblingAssigner) and self.assigner.is_staggered:
-            snapshot.own.append({"stagger": self.assigner.shift_ms})
-        return snapshot
+            return [{"stagger": self.assigner.shift_ms}]
+        return []
 
     def restore(self, snapshot: OperatorSnapshot) -> None:
         """Go on from a snapshot; the watermark starts at MIN_TIMESTAMP."""
@@ -190,6 +189,7 @@ class WindowOperator(KeyedOperator):
         return min(last + self._lateness_ms, MAX_TIMESTAMP) if self.assigner.is_event_time else last
 
     def _take(self, key: Any, value: Any, timestamp: int | None) -> None:
+        self.begin_call()
         self.keys.key = key
         time = MIN_TIMESTAMP if timestamp is None else timestamp
         merging = self._load_merging(key)

@@ -44,6 +44,7 @@ def as_data(plan: PhysicalPlan, live: Live | None = None) -> dict[str, Any]:
     """Return the plan as JSON values. The names in it are stable."""
     changed = TopologyConfig().settings()
     config = {name: value for name, value in plan.config.settings().items() if value != changed[name]}
+    config.pop("delivery", None)
     return {
         "name": plan.name,
         "delivery": plan.config.delivery,

@@ -108,7 +108,7 @@ def _component(spec: ComponentSpec, config: TopologyConfig) -> Component:
         max_parallelism=own.max_parallelism or default_max_parallelism(spec.parallelism),
         streams=declared_streams(spec.component.outputs),
         settings={name: read[name] for name in spec.settings},
-        originates=spec.kind is ComponentKind.SPOUT or issubclass(spec.type, WindowBolt),
+        originates=spec.kind is ComponentKind.SPOUT or (issubclass(spec.type, WindowBolt) and config.delivery != "exactly_once"),
     )
 
 

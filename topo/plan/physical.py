@@ -17,6 +17,7 @@ from topo.api.topology import ComponentKind, Topology
 from topo.config import TopologyConfig
 from topo.ids import TaskId, WorkerId
 from topo.keys import KeyGroupRange, default_max_parallelism, range_of
+from topo.plan.delivery import settled
 from topo.plan.logical import Component, Subscription, logical_plan
 from topo.plan.placement import placement
 
@@ -199,7 +200,7 @@ def physical_plan(topology: Topology, config: TopologyConfig | None = None) -> P
         topology: what to plan.
         config: settings that replace the topology's own, as read at the edge.
     """
-    config = config or topology.config
+    config = settled(config or topology.config, topology.components)
     logical = logical_plan(topology, config)
     components = logical.components
     if config.ackers:

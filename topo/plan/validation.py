@@ -21,6 +21,7 @@ from topo.config import MAX_PARALLELISM_LIMIT, TopologyConfig
 from topo.errors import ConfigError, TopologyError
 from topo.ids import topology_name_problem
 from topo.keys import default_max_parallelism
+from topo.plan.delivery import settled
 from topo.plan.logical import find_cycle
 from topo.plan.operator_validation import operator_problems
 
@@ -46,7 +47,7 @@ def validate(topology: Topology, config: TopologyConfig | None = None) -> None:
 
 def problems_of(topology: Topology, config: TopologyConfig | None = None) -> list[str]:
     """Return all that is wrong with a topology under these settings, or its own: one sentence each, with the fix."""
-    config = config or topology.config
+    config = settled(config or topology.config, topology.components)
     specs = topology.components
     found = [*_names(topology), *_settings(topology, config)]
     streams: dict[str, tuple[StreamDeclaration, ...] | None] = {}

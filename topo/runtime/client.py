@@ -73,5 +73,3 @@ class Client:
             raise Unreachable(
                 f"topology {name!r} is not running; `topo status {name}` tells how it ended, `topo resume {name}` goes on"
             )
-
-

@@ -19,10 +19,14 @@ from typing import Any, Protocol
 
 import msgspec
 
-from topo.errors import EnvironmentFault, FrameError, TopoError
+from topo.errors import EnvironmentFault, FrameError, TopoError, UserError
 from topo.ids import Incarnation, TaskId, WorkerId, new_incarnation
 from topo.master.commands import (
     Command,
+    CommitCheckpoint,
+    CopyCheckpoint,
+    DiscardCheckpoint,
+    FindCheckpoint,
     Finished,
     MasterRecord,
     Persist,
@@ -45,6 +49,7 @@ from topo.master.events import (
     KillAsked,
     LaunchFailed,
     RestartAsked,
+    SavepointAsked,
     Started,
     Tick,
     WorkerExited,
@@ -54,9 +59,12 @@ from topo.master.master import TopologyMaster
 from topo.master.outcome import Outcome
 from topo.master.positions import SpoutProgress
 from topo.plan.physical import PhysicalPlan
+from topo.runtime.checkpoint_keeper import CheckpointKeeper
+from topo.runtime.checkpoint_store import open_store
 from topo.runtime.code_copy import origin_of_copy
 from topo.runtime.control_link import ControlLink
 from topo.runtime.crash_notes import read_note
+from topo.runtime.restoring import Restored, checkpoint_to_restore
 from topo.runtime.state_folder import (
     TopologyFolder,
     append_lines,
@@ -122,6 +130,9 @@ class Job:
         parameters: of the topology function.
         settings: that replace the topology's own, by public name.
         foreground: workers end with this process.
+        checkpoints: path or URL of this run's own folder of checkpoints; empty where none are taken.
+        start_from: path or URL of a savepoint that it begins from, while it has no checkpoint of its own.
+        drop_state: components of that savepoint whose state nobody takes.
     """
 
     folder: TopologyFolder
@@ -131,6 +142,9 @@ class Job:
     parameters: Mapping[str, Any] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
     foreground: bool = True
+    checkpoints: str = ""
+    start_from: str = ""
+    drop_state: tuple[str, ...] = ()
 
 
 Watcher = Callable[[dict[str, Any]], None]
@@ -170,14 +184,26 @@ class MasterShell:
         self.link = ControlLink(self._sockets, self._keys, config.host)
         self._progress: dict[TaskId, SpoutProgress] = _read_progress(job.folder.positions)
         self.digest = job.plan.digest(job.code_hash)
+        record = _read_record(job.folder.master)
+        self._keeper: CheckpointKeeper | None = None
+        self._restored = Restored(None)
+        if job.checkpoints:
+            store = open_store(job.checkpoints, job.plan.name, config.checkpoint_keep)
+            expected = 0 if record is None else record.completed
+            self._restored = checkpoint_to_restore(
+                store, job.plan, expected=expected, start_from=job.start_from, drop=job.drop_state
+            )
+            self._keeper = CheckpointKeeper(store, job.plan.name)
         self.master = TopologyMaster(
             job.plan,
             self.digest,
             new_incarnation,
-            _read_record(job.folder.master),
+            record,
             self._progress,
             self._codec,
             len(read_json_lines(job.folder.dead_letters)),
+            self._restored.manifest,
+            self._restored.folder,
         )
         self._asked: list[Event] = [] if asked is None else asked
         self._outcome: Outcome | None = None
@@ -195,6 +221,8 @@ class MasterShell:
     def run(self) -> Outcome:
         """Run the topology to its end, and return how it ended."""
         try:
+            for problem in self._restored.problems:
+                self._record(RecordError("CheckpointDamaged", f"{problem}; going on from an earlier one"))
             self._handle(Started())
             while self._outcome is None:
                 self._turn()
@@ -204,6 +232,8 @@ class MasterShell:
             return self._outcome
         finally:
             self._launcher.close()
+            if self._keeper is not None:
+                self._keeper.close()
             self.link.close()
             remove_socket_folder(self._sockets)
 
@@ -215,6 +245,8 @@ class MasterShell:
         """Return what `topo status` shows."""
         status = self.master.topology_status(self._clock())
         status["master"] = {"pid": os.getpid(), "started_ms": self._started_ms}
+        if status["checkpoints"] is not None:
+            status["checkpoints"]["folder"] = self._job.checkpoints
         if self._outcome is not None:
             status["outcome"] = _outcome_dict(self._outcome)
         return status
@@ -224,10 +256,12 @@ class MasterShell:
         deadline = self.master.next_deadline()
         deadlines = [self._alive_at, *(at for _, at in self._ended[:1]), *([deadline] if deadline is not None else [])]
         until = min(now + LONGEST_SLEEP_S, *deadlines)
-        self.link.wait(0 if self._asked else max(0.0, until - now), self._launcher.descriptors())
+        self.link.wait(0 if self._asked else max(0.0, until - now), self._descriptors())
         self._work_off(self._clock())
         if self._unsaved and self._clock() >= self._save_at:
             self._save_errors()
+        if self._keeper is not None:
+            self._asked += self._keeper.answers()
         while self._asked:
             self._handle(self._asked.pop(0))
         for identity, data in self.link.from_workers():
@@ -250,6 +284,10 @@ class MasterShell:
         if self._on_progress is not None and now >= self._told_at + PROGRESS_S:
             self._told_at = now
             self._on_progress(self.status())
+
+    def _descriptors(self) -> list[int]:
+        own = [] if self._keeper is None else [self._keeper.descriptor]
+        return [*self._launcher.descriptors(), *own]
 
     def _handle(self, event: Event) -> None:
         now = self._clock()
@@ -315,11 +353,16 @@ class MasterShell:
             "activate": ActivateAsked,
             "deactivate": DeactivateAsked,
             "kill": KillAsked,
-            "drain": lambda: DrainAsked(float(arguments.get("within_s", self._job.plan.config.drain_timeout_s))),
+            "drain": lambda: DrainAsked(
+                float(arguments.get("within_s", self._job.plan.config.drain_timeout_s)), str(arguments.get("savepoint", ""))
+            ),
+            "savepoint": lambda: SavepointAsked(str(arguments["folder"])),
             "restart": lambda: RestartAsked(WorkerId(int(arguments["worker"]))),
         }
         if verb not in wishes:
             raise FrameError(f"the master does not know the verb {verb!r}")
+        if self._keeper is None and (verb == "savepoint" or arguments.get("savepoint")):
+            raise UserError(f"{self._job.plan.name} takes no checkpoints; run it with -s delivery=exactly_once")
         self._handle(wishes[verb]())
         return {}
 
@@ -341,6 +384,9 @@ class MasterShell:
             self._store_positions(command.progress)
         elif isinstance(command, StoreDeadLetters):
             self._store_letters(command)
+        elif isinstance(command, CommitCheckpoint | DiscardCheckpoint | CopyCheckpoint | FindCheckpoint):
+            if self._keeper is not None:
+                self._keeper.do(command)
         elif isinstance(command, Finished):
             self._outcome = command.outcome
 
@@ -367,6 +413,7 @@ class MasterShell:
             host=config.host,
             note=str(self._note(worker, incarnation)),
             log=str(job.folder.logs / f"worker-{worker}.log"),
+            checkpoints=job.checkpoints,
             parent=os.getpid() if job.foreground else 0,
         )
         try:
@@ -389,6 +436,8 @@ class MasterShell:
             "epoch": record.epoch,
             "incarnations": {str(worker): incarnation for worker, incarnation in record.incarnations.items()},
             "active": record.active,
+            "checkpoint": record.checkpoint,
+            "completed": record.completed,
             "pid": os.getpid(),
             "client_endpoint": self.link.client_endpoint,
             "started_ms": self._started_ms,
@@ -494,7 +543,9 @@ def _read_record(path: Path) -> MasterRecord | None:
     try:
         kept = json.loads(path.read_bytes())
         lives = {WorkerId(int(worker)): Incarnation(life) for worker, life in kept["incarnations"].items()}
-        return MasterRecord(kept["term"], kept["epoch"], lives, kept["active"])
+        return MasterRecord(
+            kept["term"], kept["epoch"], lives, kept["active"], kept.get("checkpoint", 0), kept.get("completed", 0)
+        )
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError) as error:

@@ -28,6 +28,7 @@ from topo.runtime.blocking import BlockingSpoutRunner
 from topo.runtime.code import load_topology
 from topo.runtime.crash_notes import NoteFile
 from topo.runtime.loop import LINK, Connections, Loop, Target, frame_limits
+from topo.runtime.snapshots import SnapshotWriter
 from topo.runtime.transport.base import Outlet, Transport
 from topo.runtime.transport.security import AllowList, KeyPair
 from topo.runtime.transport.zmq import IpcPlace, TcpPlace, ZmqTransport
@@ -89,7 +90,9 @@ def run(spec: WorkerSpec, log: TaskLog) -> Exit:
         return load_topology(spec.reference, spec.parameters).topology
 
     calls = AsyncRunner()
-    tasks = make_tasks(plan, mine, topology, rebuild, hand, transport.wake, calls.run)
+    registry = serializers_of(topology)
+    snapshots = SnapshotWriter(spec.checkpoints, plan, registry) if spec.checkpoints else None
+    tasks = make_tasks(plan, mine, topology, rebuild, hand, transport.wake, calls.run, snapshots)
     worker = Worker(spec.worker, spec.incarnation, tasks, hand)
     inboxes: dict[str, Target] = {}
     endpoints: list[control.Endpoints] = []
@@ -134,6 +137,8 @@ def run(spec: WorkerSpec, log: TaskLog) -> Exit:
     finally:
         watchdog.stop()
         calls.close()
+        if snapshots is not None:
+            snapshots.close()
         transport.close(linger_s=0.5)
         note.close()
 
@@ -160,15 +165,14 @@ def make_tasks(
     hand: HandNote,
     wake: Callable[[], None],
     run_async: RunAsync | None = None,
+    snapshots: SnapshotWriter | None = None,
 ) -> list[Task]:
     """Make the tasks of a worker.
 
     The first task takes an instance that is given with the topology, a component or a grouping; for each further one the code
     runs again.
     """
-    registry = SerializerRegistry()
-    for carried in topology.carried_types:
-        registry.register(carried.cls, carried.code, carried.encode, carried.decode)
+    registry = serializers_of(topology)
     used: set[int] = set()
     tasks: list[Task] = []
     for task_id in mine:
@@ -201,9 +205,26 @@ def make_tasks(
             groupings=groupings,
         )
         codec = Codec(registry, config.max_frame_bytes - ROW_OVERHEAD)
-        ports = Ports(IdSource(), time.monotonic, codec, hand, lambda: int(time.time() * 1000), wake, run_async)
+        ports = Ports(
+            IdSource(),
+            time.monotonic,
+            codec,
+            hand,
+            lambda: int(time.time() * 1000),
+            wake,
+            run_async,
+            None if snapshots is None else snapshots.of(task_id),
+        )
         tasks.append(task_class(plan, task_id, component)(setup, ports))
     return tasks
+
+
+def serializers_of(topology: Topology) -> SerializerRegistry:
+    """Return how the values of a topology are written down."""
+    registry = SerializerRegistry()
+    for carried in topology.carried_types:
+        registry.register(carried.cls, carried.code, carried.encode, carried.decode)
+    return registry
 
 
 def die_with(parent: int) -> None:

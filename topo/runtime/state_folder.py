@@ -3,7 +3,7 @@
     TOPO_HOME/topologies/NAME/
         topology.json  master.json  positions.msgpack  summary.json      replaced as a whole
         dead_letters.jsonl  errors.jsonl                                 appended to
-        logs/  code/  workers/  lock
+        logs/  code/  workers/  checkpoints/  savepoints/  lock
 
 A file that is replaced is either the old one or the new one, also after a crash or on a full disk.
 """
@@ -165,6 +165,16 @@ class TopologyFolder:
     def summary(self) -> Path:
         """How the last run ended."""
         return self.path / "summary.json"
+
+    @property
+    def checkpoints(self) -> Path:
+        """The checkpoints of the last run, unless it has them elsewhere."""
+        return self.path / "checkpoints"
+
+    @property
+    def savepoints(self) -> Path:
+        """The savepoints that were not asked for elsewhere; never removed."""
+        return self.path / "savepoints"
 
     @property
     def logs(self) -> Path:

@@ -24,7 +24,9 @@ class AckerTask(Task):
 
     def __init__(self, setup: TaskSetup, ports: Ports) -> None:
         super().__init__(setup, ports)
-        self.acker = AckerBolt(self.plan.longest_message_timeout_s, ports.clock())
+        # The trees of barriers end with their epoch at the latest.
+        timeout = None if self.config.delivery == "exactly_once" else self.plan.longest_message_timeout_s
+        self.acker = AckerBolt(timeout, ports.clock())
         self._undelivered = 0
         self._deliver_at: float | None = None
         """When verdicts that may have been reached are delivered at the latest."""

@@ -19,6 +19,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Coroutine, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Protocol
 
@@ -27,15 +28,17 @@ from topo.api.context import TaskContext
 from topo.api.groupings import CustomGrouping
 from topo.api.watermarks import WatermarkStrategy
 from topo.config import TopologyConfig
-from topo.errors import FrameError
+from topo.errors import FrameError, FrameworkBug, TopoError
 from topo.ids import Epoch, IdSource, Incarnation, TaskId
-from topo.operators.mailbox import TaskMailbox
+from topo.operators.mailbox import RejectedExecution, TaskMailbox
 from topo.operators.mailbox_processor import MailboxProcessor
 from topo.plan.physical import PhysicalPlan
 from topo.task.causes import Causes
 from topo.task.commands import Command, SendFrame, TellMaster
 from topo.task.events import (
     Activate,
+    BeginCheckpoint,
+    CheckpointComplete,
     Close,
     Deactivate,
     DeadLettersStored,
@@ -51,11 +54,23 @@ from topo.task.events import (
 from topo.task.executor import TaskExecutor
 from topo.task.flow_control import UNLIMITED_WINDOW, Arrival, EdgeStatus, InEdge, OutEdge
 from topo.task.outbox import Outbox
+from topo.task.snapshots import Snapshot, SnapshotStore, StoredPart
 from topo.task.statistics import Counters, TaskStatistics
 from topo.task.user_errors import CaughtError, ErrorBook
 from topo.wire.codec import Codec
-from topo.wire.control import Closed, ComponentError, EdgeLost, Quiet, TaskReady
-from topo.wire.frames import Frame, FrameKind, SenderStatus, Stamp, confirm_frame, encode, open_frame, parse
+from topo.wire.control import (
+    CheckpointPublished,
+    Closed,
+    ComponentError,
+    EdgeLost,
+    Quiet,
+    RestoreFailed,
+    Routes,
+    SnapshotFailed,
+    SnapshotTaken,
+    TaskReady,
+)
+from topo.wire.frames import MIN_WATERMARK, Frame, FrameKind, SenderStatus, Stamp, confirm_frame, encode, open_frame, parse
 
 CONFIRM_DELAY_S = 0.01
 """How long a confirmation may wait for others to join it. A quarter of a window is confirmed at once, so no sender waits."""
@@ -94,6 +109,8 @@ class Ports:
     run_async: RunAsync | None = None
     """Runs a coroutine beside the task's thread. Calls back with its result or its error, and before with an error if it blocks
     the others; on any thread."""
+    snapshots: SnapshotStore | None = None
+    """Where snapshots go; with `exactly_once` only."""
 
 
 @dataclass(slots=True)
@@ -129,11 +146,17 @@ class Task(ABC):
         self.component_id = spec.component
         self.consumers = tuple(target for target in self.plan.downstream_tasks(self.id) if target not in self.plan.ackers)
         self.worker = self.plan.worker_of(self.id)
+        self.is_checkpointed = self.config.delivery == "exactly_once" and self.id not in self.plan.ackers
+        self.restored: list[Snapshot] = []
+        self._is_unreadable = False
+        """What this epoch begins with, of each task that it is taken over from."""
         self.epoch = Epoch(0)
         self.incarnation = Incarnation(0)
         self.counters = Counters()
         self.inputs: dict[TaskId, InEdge] = {}
         self.queue: deque[tuple[InEdge, Frame]] = deque()
+        self.behind: deque[tuple[InEdge, Frame]] = deque()
+        """Frames that wait behind a barrier, in order of arrival."""
         self.is_closed = False
         self.mailbox = TaskMailbox(wake=ports.wake)
         self.processor = MailboxProcessor(lambda _processor: self._act(self._now), self.mailbox)
@@ -177,6 +200,8 @@ class Task(ABC):
             Deactivate: lambda _event, now: self._on_activate(False, now),
             Probe: lambda event, _now: self._tell_quiet(event.number),
             DeadLettersStored: lambda event, now: self._on_dead_letters_stored(event.ids, now),
+            BeginCheckpoint: lambda event, now: self._on_begin_checkpoint(event, now),
+            CheckpointComplete: lambda event, now: self._on_checkpoint_complete(event.checkpoint, now),
             Close: lambda _event, now: self._on_close(now),
         }
 
@@ -233,7 +258,9 @@ class Task(ABC):
         for edge in self.inputs.values():
             edge.validate()
         assert self.outbox.waiting == sum(len(out.waiting) for out in self.outbox.edges.values())
-        assert all(edge is self.inputs.get(edge.sender) for edge, _ in self.queue), "a frame of an edge of another epoch"
+        waiting = (*self.queue, *self.behind)
+        assert all(edge is self.inputs.get(edge.sender) for edge, _ in waiting), "a frame of an edge of another epoch"
+        assert all(edge.is_behind_barrier for edge, _ in self.behind), "a frame waits for no barrier"
 
     # -- for the kinds of task -------------------------------------------------------------------------------------------
 
@@ -294,6 +321,8 @@ class Task(ABC):
 
     def _act(self, now: float) -> None:
         """One default action."""
+        while self.queue and self.queue[0][0].is_behind_barrier:
+            self.behind.append(self.queue.popleft())
         if self.queue and self._may_act:
             edge, frame = self.queue[0]
             if self._process(edge, frame, now):
@@ -301,6 +330,9 @@ class Task(ABC):
                 if self.queue and self.queue[0][1] is frame:
                     self.queue.popleft()
                 self._processed(edge, frame, now)
+                if self.behind and not self.behind[0][0].is_behind_barrier:
+                    self.queue.extendleft(reversed(self.behind))
+                    self.behind.clear()
 
     def _flush(self, now: float) -> None:
         """Let out what is buffered."""
@@ -315,6 +347,20 @@ class Task(ABC):
     def _on_dead_letters_stored(self, ids: tuple[int, ...], now: float) -> None:  # noqa: B027
         """Dead letters are on disk."""
 
+    def _on_begin_checkpoint(self, event: BeginCheckpoint, now: float) -> None:  # noqa: B027
+        """A checkpoint begins at the spouts."""
+
+    def _snapshot(self, checkpoint: int) -> Snapshot:
+        """Return what has to be remembered."""
+        return Snapshot()
+
+    def _publish(self, checkpoint: int, now: float) -> None:  # noqa: B027
+        """Do what waited for the checkpoint."""
+
+    def _opening_watermark(self) -> int:
+        """The watermark that this task's output has reached before the epoch begins."""
+        return MIN_WATERMARK
+
     def _close_component(self) -> None:  # noqa: B027
         """Call the user's last callback."""
 
@@ -323,7 +369,7 @@ class Task(ABC):
         flush = None if oldest is None else oldest + self.config.flush_interval_s
         silent = self.outbox.unconfirmed_since()
         lost = None if silent is None else silent[1] + self._silence_limit_s
-        keep_alive = self._keep_alive_at if self.queue else None
+        keep_alive = self._keep_alive_at if self.queue or self.behind else None
         return [flush, self._confirm_at, self._errors.next_deadline, lost, keep_alive, self._loss_repeat_at]
 
     def _levels(self) -> dict[str, float]:
@@ -373,7 +419,7 @@ class Task(ABC):
         arrival = edge.accept(frame.number)
         if arrival is Arrival.NEXT:
             self.counters.frames_in += 1
-            if not self.queue:
+            if not self.queue and not self.behind:
                 self._keep_alive_at = now + KEEP_ALIVE_S
             self.queue.append((edge, frame))
         elif arrival is Arrival.DUPLICATE:
@@ -413,7 +459,11 @@ class Task(ABC):
         self._tell_ready()
 
     def _tell_ready(self) -> None:
-        if not self._ready_told and all(edge.status is not EdgeStatus.OPENING for edge in self.inputs.values()):
+        if (
+            not self._ready_told
+            and not self._is_unreadable
+            and all(edge.status is not EdgeStatus.OPENING for edge in self.inputs.values())
+        ):
             self._ready_told = True
             self._tell(TaskReady(task=self.id, epoch=self.epoch))
 
@@ -435,6 +485,7 @@ class Task(ABC):
         self.incarnation = self._incarnations[self.id]
         self._local = event.local
         self.queue.clear()
+        self.behind.clear()
         self._owing.clear()
         self._confirm_at = self._loss_repeat_at = None
         self._ready_told = False
@@ -443,16 +494,19 @@ class Task(ABC):
         self.epoch = routes.epoch
         self.inputs = {sender: InEdge(sender) for sender in self._edges_in()}
         self.outbox.open(self._stamp, [self._out_edge(target, control) for target, control in self._edges_out()])
+        self._take_over(routes)
         self._epoch_begins(now)
         if self._is_open:
             self._reset(event, now)
         else:
             self._is_open = True
             self._open(event, now)
-        status = self._status()
+        status, watermark = self._status(), self._opening_watermark()
         for target in self.outbox.edges:
-            self.outbox.signal(target, lambda stamp, to, _number: open_frame(stamp, to, status))
+            self.outbox.signal(target, lambda stamp, to, _number: open_frame(stamp, to, status, watermark))
         self._edges_are_open(now)
+        if self.is_checkpointed and routes.checkpoint and not self._is_unreadable:
+            self._on_checkpoint_complete(routes.checkpoint, now)
         self._tell_ready()
         held, self._held = self._held, []
         for frame, inbox in held:
@@ -461,6 +515,88 @@ class Task(ABC):
     def _out_edge(self, target: TaskId, control: bool) -> OutEdge:
         window = UNLIMITED_WINDOW if control else self.config.edge_window
         return OutEdge(target, window, local=target in self._local, inbox_is_control=control)
+
+    # -- checkpoints -----------------------------------------------------------------------------------------------------
+
+    @property
+    def _store(self) -> SnapshotStore:
+        if self.ports.snapshots is None:
+            raise FrameworkBug("a checkpoint without a place to store it")
+        return self.ports.snapshots
+
+    def _take_over(self, routes: Routes) -> None:
+        """Read what the epoch begins with."""
+        parts = routes.restore.get(self.id, []) if self.is_checkpointed else []
+        self.restored = []
+        self._is_unreadable = False
+        if parts:
+            try:
+                self.restored = self._store.read(routes.folder, routes.checkpoint, parts)
+            except TopoError as error:
+                # Never ready: it waits for other Routes.
+                self._is_unreadable = True
+                why = RestoreFailed(task=self.id, epoch=self.epoch, checkpoint=routes.checkpoint, why=str(error))
+                self._tell(why)
+
+    def _take_snapshot(self, checkpoint: int, waited_s: float, then: Callable[[], None], now: float) -> None:
+        """Take the snapshot of a checkpoint; when it is stored, tell the master and call `then`.
+
+        Args:
+            checkpoint: which.
+            waited_s: how long the first barrier has waited for the last.
+            then: called on the task's thread, in the same epoch only.
+            now: monotonic seconds.
+        """
+        epoch, clock = self.epoch, self.ports.clock
+        began = clock()
+
+        def failed(error: BaseException) -> None:
+            self._record_error(error, clock())
+            self._tell(SnapshotFailed(task=self.id, epoch=epoch, checkpoint=checkpoint, why=str(error)))
+
+        def settle(part: StoredPart | None, error: Exception | None) -> None:
+            if self.epoch != epoch:
+                return
+            if part is None:
+                failed(error or FrameworkBug("a snapshot was stored nowhere"))
+                return
+            self._tell(
+                SnapshotTaken(
+                    task=self.id,
+                    epoch=epoch,
+                    checkpoint=checkpoint,
+                    file=part.file,
+                    length=part.length,
+                    checksum=part.checksum,
+                    alignment_ms=waited_s * 1000,
+                    pause_ms=pause_s * 1000,
+                    duration_ms=(clock() - began) * 1000,
+                )
+            )
+            then()
+
+        def stored(part: StoredPart | None, error: Exception | None) -> None:
+            with suppress(RejectedExecution):
+                self.processor.executor().execute(lambda: settle(part, error), "a snapshot is stored")
+
+        try:
+            snapshot = self._snapshot(checkpoint)
+        except Exception as error:
+            failed(error)
+            return
+        pause_s = clock() - began
+        self._store.write(checkpoint, snapshot, stored)
+
+    def _on_checkpoint_complete(self, checkpoint: int, now: float) -> None:
+        if not self.is_checkpointed or not self._is_open or self.is_closed:
+            return
+        try:
+            self._publish(checkpoint, now)
+        except Exception as error:
+            # Not told: the master tells of the checkpoint again.
+            self._record_error(error, now)
+        else:
+            self._tell(CheckpointPublished(task=self.id, epoch=self.epoch, checkpoint=checkpoint))
 
     # -- time ------------------------------------------------------------------------------------------------------------
 
@@ -488,9 +624,9 @@ class Task(ABC):
         oldest = self.outbox.oldest
         if oldest is not None and now >= oldest + self.config.flush_interval_s:
             self._flush(now)
-        if self.queue and now >= self._keep_alive_at:
+        if (self.queue or self.behind) and now >= self._keep_alive_at:
             self._keep_alive_at = now + KEEP_ALIVE_S
-            for edge in {edge.sender: edge for edge, _ in self.queue}.values():
+            for edge in {edge.sender: edge for edge, _ in (*self.queue, *self.behind)}.values():
                 self._confirm(edge)
         self._errors.flush(now)
         silent = self.outbox.unconfirmed_since()
@@ -518,7 +654,7 @@ class Task(ABC):
     @property
     def is_quiet(self) -> bool:
         """Whether nothing is in hand and everything sent has been processed by its receivers."""
-        return not self.queue and not self._held and self.outbox.is_quiet and not self._pending
+        return not self.queue and not self.behind and not self._held and self.outbox.is_quiet and not self._pending
 
     def _watch_end(self) -> None:
         facts = (self._has_ended, self.is_quiet)
@@ -543,8 +679,8 @@ class Task(ABC):
         )
 
     def _why_not_quiet(self) -> str:
-        if self.queue:
-            return f"{len(self.queue)} frames to process"
+        if self.queue or self.behind:
+            return f"{len(self.queue) + len(self.behind)} frames to process"
         if self._pending:
             return f"{self._pending} messages pending"
         return "" if self.outbox.is_quiet else "frames not confirmed by their receivers"

@@ -7,6 +7,7 @@ were after each input; so one XOR of the ends of a run of edges folds all that a
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from topo.api.bolt import BasicBolt
 from topo.api.tuples import Tuple
@@ -81,8 +82,12 @@ class BasicBoltTask(BoltTask):
             try:
                 execute(tup, collector)
             except Exception as error:
-                failures[index - first] = error
                 collector.truncate()
+                failure: Exception | None = error
+                if self.is_checkpointed:
+                    failure = self._try_again(partial(execute, tup, collector), collector.truncate, error)
+                if failure is not None:
+                    failures[index - first] = failure
             if only is not None:
                 end = len(rows)
                 if end <= suspicious:
@@ -122,6 +127,8 @@ class BasicBoltTask(BoltTask):
         self._clear()
         for index, error in failures.items():
             self._fail(batch.ids_at(first + index)[0], error)
+            if self.is_checkpointed:
+                self._give_up(batch.rows[first + index], error)
             self._user_error(error, now)
         self.counters.failed += len(failures)
         self.counters.acked += last - first - len(failures)

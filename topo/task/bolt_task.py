@@ -11,12 +11,14 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from topo.api.bolt import BasicBolt, Bolt
+from topo.api.bolt import BasicBolt, Bolt, StatefulBolt
 from topo.api.metrics import Histogram
 from topo.api.streams import DEFAULT_STREAM, SYSTEM_COMPONENT, TICK_STREAM
 from topo.api.tuples import Origin, Tuple
-from topo.errors import FrameError
+from topo.errors import FrameError, UserError
 from topo.ids import TaskId
+from topo.operators.independent import independent_rows
+from topo.operators.state_handles import KeyContext
 from topo.operators.watermarks import InputStatus, WatermarkCombiner
 from topo.task.base import Ports, Task, TaskSetup
 from topo.task.batch import Batch
@@ -24,8 +26,10 @@ from topo.task.collectors import Emitter, StreamRows
 from topo.task.emission_time import EmissionTime, send_time
 from topo.task.events import RoutesChanged
 from topo.task.flow_control import EdgeStatus, InEdge
+from topo.task.held_letters import HeldLetters
 from topo.task.pace import Pace
 from topo.task.routing import Stamps, owners_of
+from topo.task.snapshots import Aligned, Alignment, Snapshot, pass_on
 from topo.task.wiring import make_router
 from topo.wire.frames import MAX_WATERMARK, MIN_WATERMARK, Frame, FrameKind, pack_words, signal_frame
 
@@ -71,6 +75,9 @@ class BoltTask(Task):
         self._tick_at: float | None = None
         self._tick = Origin(SYSTEM_COMPONENT, 0, TICK_STREAM)
         self._execute_latency = Histogram()
+        self._alignment = Alignment()
+        self._key_groups = KeyContext(self.plan.component(self.component_id).max_parallelism).group_of
+        self._letters = HeldLetters(self.id, ports.codec, self._tell)
         self._time = WatermarkCombiner(())
         self._emission_time = EmissionTime(
             setup.watermarks, self._default_fields, ports.wall_ms, self.config.watermark_interval_s
@@ -112,12 +119,22 @@ class BoltTask(Task):
     def _epoch_begins(self, now: float) -> None:
         self._time = WatermarkCombiner([sender for sender in self.inputs if sender not in self._ackers])
         self._emission_time.reset(now, forget=True)
+        if self.is_checkpointed:
+            self._alignment.reset()
+            self._letters.restore([part.values["letters"] for part in self.restored if "letters" in part.values])
+            marks = [part.values["watermark"] for part in self.restored if "watermark" in part.values]
+            if marks:
+                self._emission_time.restore(min(marks))
 
     def _open(self, event: RoutesChanged, now: float) -> None:
         if self.config.tick_interval_s:
             self._tick_at = now + self.config.tick_interval_s
         self._be_careful(event)
         self._user_prepare()
+        if self.is_checkpointed and self.restored:
+            self._restore_user(self.restored)
+        elif self.is_checkpointed:
+            self._begin_user()
 
     def _reset(self, event: RoutesChanged, now: float) -> None:
         self._batch = None
@@ -128,6 +145,8 @@ class BoltTask(Task):
         self._owing_since = None
         self._ended_in_epoch = self._end_told = False
         self._be_careful(event)
+        if self.is_checkpointed:
+            self._restore_user(self.restored)
         self._guard(self._user.on_reset, now)
 
     def _be_careful(self, event: RoutesChanged) -> None:
@@ -225,12 +244,110 @@ class BoltTask(Task):
         elif frame.kind is FrameKind.ACTIVE:
             edge.status = EdgeStatus.ACTIVE
             self._pass_time(self._time.active(edge.sender), now)
+        elif frame.kind is FrameKind.BARRIER:
+            edges = [edge for edge in self.inputs.values() if edge.sender not in self._ackers]
+            aligned = self._alignment.arrived(edge, frame, edges, now)
+            if aligned is not None:
+                self._pass_barrier(aligned, now)
         else:
             self._process_other(edge, frame, now)
         return True
 
     def _process_other(self, edge: InEdge, frame: Frame, now: float) -> None:
         """Process a frame of a kind that only some bolts accept."""
+
+    # -- checkpoints -----------------------------------------------------------------------------------------------------
+
+    def _pass_barrier(self, aligned: Aligned, now: float) -> None:
+        """Every input has come up to the barrier, and so has this task."""
+        owed = aligned.roots
+
+        def settle() -> None:
+            for root, value in owed.items():
+                self._acks[root] = self._acks.get(root, 0) ^ value ^ out
+            self._flush_ids()
+
+        # The snapshot is finished before anything else is processed; acks wait until it is stored, the barrier does not.
+        self._take_snapshot(aligned.checkpoint, aligned.waited_s, settle, now)
+        self._flush(now)
+        out = pass_on(self.outbox, self.consumers, self.ports.ids, aligned.checkpoint, list(owed))
+
+    def _snapshot(self, checkpoint: int) -> Snapshot:
+        values = {"watermark": self._emission_time.latest, "letters": self._letters.snapshot(checkpoint)}
+        keyed: Callable[[], dict[int, Any]] = dict
+        user = self._user
+        if isinstance(user, StatefulBolt):
+            state = user.snapshot()
+            if user.key is None:
+                values["user"] = self._store.pack(state)
+            else:
+                keyed = self._by_key_group(state)
+        return Snapshot(keyed, values)
+
+    def _by_key_group(self, state: Any) -> Callable[[], dict[int, Any]]:
+        """Copy the state of a bolt; it is split by key groups later."""
+        if not isinstance(state, dict):
+            kind = type(state).__name__
+            raise UserError(
+                f"component {self.component_id!r}: snapshot() of a StatefulBolt with a key returns a dict by key; got a {kind}"
+            )
+        copied, group_of, pack = independent_rows(state), self._key_groups, self._store.pack
+
+        def sort() -> dict[int, bytes]:
+            groups: dict[int, list[tuple[Any, Any]]] = {}
+            for key, value in copied.items():
+                groups.setdefault(group_of[key], []).append((key, value))
+            return {group: pack(entries) for group, entries in groups.items()}
+
+        return sort
+
+    def _restore_user(self, parts: list[Snapshot]) -> None:
+        """Bring the user's component to where the checkpoint has it; without one, to the beginning."""
+        user = self._user
+        if not isinstance(user, StatefulBolt):
+            return
+        if user.key is not None:
+            keyed = {
+                key: value for part in parts for packed in part.keyed().values() for key, value in self._store.unpack(packed)
+            }
+            user.restore(keyed if parts else None)
+            return
+        states = [self._store.unpack(part.values["user"]) for part in parts if "user" in part.values]
+        if len(states) > 1:
+            raise UserError(
+                f"component {self.component_id!r}: a StatefulBolt without a key takes over the state of one task, not of "
+                f"{len(states)}; leave its parallelism as it was, or set key and return a dict by key from snapshot()"
+            )
+        user.restore(states[0] if states else None)
+
+    def _begin_user(self) -> None:
+        """The user's component begins with nothing."""
+
+    def _publish(self, checkpoint: int, now: float) -> None:
+        self._letters.publish(checkpoint)
+
+    def _on_dead_letters_stored(self, ids: tuple[int, ...], now: float) -> None:
+        self.counters.dead_lettered += self._letters.stored(ids)
+
+    def _opening_watermark(self) -> int:
+        return self._emission_time.latest if self.restored else MIN_WATERMARK
+
+    def _try_again(self, call: Callable[[], object], undo: Callable[[], object], error: Exception) -> Exception | None:
+        """Repeat a call that has raised, as often as attempts allow. Returns the last error, None when it has gone well."""
+        if self.config.on_error != "crash":
+            for _ in range(self.config.attempts - 1):
+                try:
+                    call()
+                except Exception as again:
+                    undo()
+                    error = again
+                else:
+                    return None
+        return error
+
+    def _give_up(self, values: Any, error: BaseException) -> None:
+        """Make a dead letter of a tuple."""
+        self._letters.add(values, f"{type(error).__name__}: {error}", self.config.attempts)
 
     def _edge_ended(self, edge: InEdge, now: float) -> None:
         self._pass_time(self._time.finish(edge.sender), now)

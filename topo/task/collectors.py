@@ -200,11 +200,12 @@ class TrackedTuple(Tuple):
 
 
 class Mark(NamedTuple):
-    """How far a bolt had come before a call: rows by stream, rows in all, acks."""
+    """How far a bolt had come before a call: rows by stream, rows in all, acks, failures."""
 
     rows: list[int]
     emitted: int
     acked: int
+    failed: int
 
 
 class BoltCollector(Emitter):
@@ -314,7 +315,17 @@ class BoltCollector(Emitter):
     def mark(self) -> Mark:
         """Remember this moment for `roll_back`."""
         rows = [len(stream.rows) for stream in self.streams]
-        return Mark(rows, sum(rows), len(self.acked))
+        return Mark(rows, sum(rows), len(self.acked), len(self.failed))
+
+    def rewind(self, mark: Mark) -> None:
+        """Undo what a call has emitted, acked and failed, so that it can be repeated."""
+        for stream, anchors, count in zip(self.streams, self.anchors, mark.rows, strict=True):
+            stream.truncate(count)
+            del anchors[count:]
+        for tup in (*self.acked[mark.acked :], *self.failed[mark.failed :]):
+            tup.state = TupleState.OPEN
+        del self.acked[mark.acked :]
+        del self.failed[mark.failed :]
 
     def roll_back(self, mark: Mark, culprit: TrackedTuple | None) -> None:
         """Discard what a call that raised has emitted, and fail the inputs it acked together with its own input.

@@ -114,6 +114,10 @@ class EmissionTime:
         if self._generator is not None:
             self.next_probe = now + self._interval_s
 
+    def restore(self, watermark: int) -> None:
+        """Go on from a checkpoint that was taken when output had reached this watermark."""
+        self.latest = self._told = watermark
+
     def stamps(self, rows: Sequence[Row], given: Sequence[int | None] | None) -> Sequence[int | None] | None:
         """Return the rows' timestamps: those that were given, else what the strategy reads; show them to the generator."""
         if self._generator is None:

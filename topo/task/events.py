@@ -75,6 +75,21 @@ class DeadLettersStored:
 
 
 @dataclass(frozen=True, slots=True)
+class BeginCheckpoint:
+    """Spouts emit the barrier of this checkpoint now, also one that is paused or has ended."""
+
+    epoch: Epoch
+    checkpoint: int
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointComplete:
+    """The checkpoint is stored as a whole: what waited for it may be published and acked. May be told again."""
+
+    checkpoint: int
+
+
+@dataclass(frozen=True, slots=True)
 class Close:
     """The topology is over: close the component."""
 
@@ -89,4 +104,17 @@ class Idle:
     """There is nothing to read and nothing to do: let out what is buffered before the worker sleeps."""
 
 
-Event = FrameArrived | RoutesChanged | Go | Activate | Deactivate | Probe | DeadLettersStored | Close | Turn | Idle
+Event = (
+    FrameArrived
+    | RoutesChanged
+    | Go
+    | Activate
+    | Deactivate
+    | Probe
+    | DeadLettersStored
+    | BeginCheckpoint
+    | CheckpointComplete
+    | Close
+    | Turn
+    | Idle
+)

@@ -115,7 +115,7 @@ class Arrival(Enum):
 class InEdge:
     """The receiver's end of an edge."""
 
-    __slots__ = ("confirmed", "expected", "processed", "sender", "status", "watermark")
+    __slots__ = ("confirmed", "expected", "is_behind_barrier", "processed", "sender", "status", "watermark")
 
     def __init__(self, sender: TaskId) -> None:
         self.sender = sender
@@ -124,6 +124,8 @@ class InEdge:
         self.confirmed = -1
         self.status = EdgeStatus.OPENING
         self.watermark: int | None = None
+        self.is_behind_barrier = False
+        """The barrier at hand has come on it: what follows waits until it has come on all others."""
 
     def accept(self, number: int) -> Arrival:
         """Judge the number of an arriving frame; at a gap the edge dies."""

@@ -22,11 +22,11 @@ from functools import partial
 from typing import Any
 
 from topo.api.operator_bolts import AsyncBolt, OperatorBolt, ProcessBolt, WindowBolt
-from topo.api.tuples import Tuple
+from topo.api.tuples import Origin, Tuple
 from topo.errors import FrameworkBug
 from topo.ids import TaskId
 from topo.operators.async_wait import AsyncWaitOperator
-from topo.operators.base import Operator, OperatorContext
+from topo.operators.base import Operator, OperatorContext, OperatorSnapshot
 from topo.operators.bolt_operators import BoltCalls, window_operator_of
 from topo.operators.clock import TaskProcessingTime
 from topo.operators.mailbox import RejectedExecution
@@ -34,11 +34,12 @@ from topo.operators.process import ProcessOperator
 from topo.operators.windowing import WindowOperator
 from topo.task.base import AsyncDone, Ports, TaskSetup
 from topo.task.batch import Batch
-from topo.task.collectors import BoltCollector, Mark, TrackedTuple
+from topo.task.collectors import BoltCollector, Mark, TrackedTuple, TupleState
 from topo.task.events import RoutesChanged
 from topo.task.executor import TaskExecutor
 from topo.task.flow_control import EdgeStatus, InEdge
 from topo.task.panes import Firing, PaneLedger
+from topo.task.snapshots import Snapshot
 from topo.task.tracking_bolt_task import AnchoringTask
 from topo.wire.frames import Anchoring, Frame, FrameKind, pack_words
 
@@ -106,7 +107,7 @@ class OperatorTask(AnchoringTask):
         # more, so that a deadline that floats have rounded down is reached when it is there.
         return self._began_ms + int((self.ports.clock() - self._began) * 1000 + 0.001)
 
-    def _start_operator(self) -> None:
+    def _start_operator(self, snapshot: OperatorSnapshot | None = None) -> None:
         component = self.plan.component(self.component_id)
         executor = TaskExecutor(self.mailbox, partial(self._run_mail, self._operator))
         self._clock = TaskProcessingTime(self._processing_ms, executor.execute)
@@ -117,9 +118,16 @@ class OperatorTask(AnchoringTask):
                 executor=executor,
                 max_parallelism=component.max_parallelism,
                 key_groups=self.plan.key_groups(self.id),
+                can_undo=self.is_checkpointed,
+                on_call=self._on_call,
             )
         )
+        if snapshot is not None:
+            self._operator.restore(snapshot)
         self._operator.open()
+
+    def _on_call(self) -> None:
+        """The operator calls user code for one element or timer; told only where what it changes can be undone."""
 
     def _renew_operator(self) -> None:
         """Begin anew: what the operator held comes again."""
@@ -143,6 +151,16 @@ class OperatorTask(AnchoringTask):
     def _reset(self, event: RoutesChanged, now: float) -> None:
         self._collector.clear()
         super()._reset(event, now)
+
+    def _snapshot(self, checkpoint: int) -> Snapshot:
+        snapshot = super()._snapshot(checkpoint)
+        return Snapshot(self._operator.freeze(), {**snapshot.values, "own": self._operator.own()})
+
+    def _restore_user(self, parts: list[Snapshot]) -> None:
+        self._operator.close()
+        self._operator = self._make_operator()
+        whole = OperatorSnapshot.merged(OperatorSnapshot(dict(part.keyed()), list(part.values.get("own", ()))) for part in parts)
+        self._start_operator(whole if parts else None)
 
     @property
     def _user(self) -> Any:
@@ -247,15 +265,29 @@ class ProcessTask(OperatorTask):
 
     def _on_timer(self, call: Callable[[], None]) -> None:
         """Call the user for one timer. If it raises, what it has emitted is discarded."""
+        operator = self._operator
+        assert isinstance(operator, ProcessOperator)
         mark = self._collector.mark()
+
+        def undo() -> None:
+            operator.undo()
+            self._collector.roll_back(mark, None)
+
         try:
             call()
         except Exception as error:
-            self._roll_back(mark, None, error)
-            self._user_error(error, self._now)
+            if not self.is_checkpointed:
+                self._roll_back(mark, None, error)
+                self._user_error(error, self._now)
+                return
+            undo()
+            final = self._try_again(call, undo, error)
+            if final is not None:
+                self._user_error(final, self._now)
 
     def _run(self, batch: Batch, first: int, last: int, now: float) -> None:
         collector, operator, output = self._collector, self._operator, self._output
+        assert isinstance(operator, ProcessOperator)
         keys = self._keys(batch, first, last)
         errors: list[Exception] = []
         for index, key in zip(range(first, last), keys, strict=True):
@@ -266,10 +298,15 @@ class ProcessTask(OperatorTask):
             try:
                 operator.process_element(key, tup, stamp)
             except Exception as error:
-                self._roll_back(mark, tup, error)
-                errors.append(error)
-            else:
-                collector.ack(tup)
+                if not self.is_checkpointed:
+                    self._roll_back(mark, tup, error)
+                    errors.append(error)
+                    continue
+                final = self._try_tuple_again(partial(operator.process_element, key, tup, stamp), mark, tup, error, operator.undo)
+                if final is not None:
+                    errors.append(final)
+                    continue
+            collector.ack(tup)
         output.anchors = ()
         self._settle(now)
         for raised in errors:
@@ -287,8 +324,79 @@ class ProcessTask(OperatorTask):
         }
 
 
+class CheckpointedWindowTask(OperatorTask):
+    """Runs a `WindowBolt` whose windows are in the checkpoints: no input is tracked."""
+
+    _call: tuple[int, Mark] | None = None
+    """Which element of the batch the last call was for, and what had been emitted before it."""
+
+    def _on_call(self) -> None:
+        operator = self._operator
+        assert isinstance(operator, WindowOperator)
+        self._call = operator.position, self._collector.mark()
+
+    def _undo_call(self, place: int) -> None:
+        """Take back what the call for an element has done before it raised."""
+        operator = self._operator
+        assert isinstance(operator, WindowOperator)
+        operator.undo()
+        # Without a call for it, the element has been taken the short way, which changes nothing when it raises.
+        if self._call is not None and self._call[0] == place:
+            self._collector.rewind(self._call[1])
+
+    def _make_operator(self) -> Operator:
+        bolt = self.component
+        assert isinstance(bolt, WindowBolt)
+        return window_operator_of(bolt, self.input_fields, lambda size: self.ports.ids.roots(1)[0] % size)
+
+    def _run(self, batch: Batch, first: int, last: int, now: float) -> None:
+        operator = self._operator
+        assert isinstance(operator, WindowOperator)
+        errors: list[Exception] = []
+        count = last - first
+        while first < last:
+            keys, stamps, rows = self._keys(batch, first, last), self._stamps_of(batch, first, last), batch.rows[first:last]
+            self._call = None
+            try:
+                operator.process_batch(keys, rows, stamps)
+                taken = last - first
+            except FrameworkBug:
+                raise
+            except Exception as error:
+                place = operator.position
+                one = slice(place, place + 1)
+                undo = partial(self._undo_call, place)
+                undo()
+                final = self._try_again(partial(operator.process_batch, keys[one], rows[one], stamps[one]), undo, error)
+                if final is not None:
+                    errors.append(final)
+                    self.counters.failed += 1
+                    self._give_up(rows[place], final)
+                taken = place + 1
+            first += taken
+        self.counters.acked += count - len(errors)
+        self.counters.late += operator.late_elements
+        self.counters.late_dropped += operator.late_dropped
+        operator.late_elements = operator.late_dropped = 0
+        self._settle(now)
+        for raised in errors:
+            self._user_error(raised, now)
+
+    def _levels(self) -> dict[str, float]:
+        operator = self._operator
+        assert isinstance(operator, WindowOperator)
+        if not self._is_open:
+            return super()._levels()
+        return {
+            **super()._levels(),
+            "open_windows": float(operator.open_panes),
+            "timers": float(operator.timers.pending),
+            "state_entries": float(operator.state.entries),
+        }
+
+
 class WindowTask(OperatorTask):
-    """Runs a `WindowBolt`."""
+    """Runs a `WindowBolt` in a tracked topology."""
 
     ACCEPTS = OperatorTask.ACCEPTS | {FrameKind.ACKED, FrameKind.FAILED, FrameKind.TOUCHED}
 
@@ -498,6 +606,8 @@ class AsyncTask(OperatorTask):
         self._is_user_open = False
         self._end_waits = False
         self._mark: Mark | None = None
+        self._to_restore: list[dict[str, Any]] = []
+        """Inputs of a checkpoint that have not been invoked again yet."""
         super().__init__(setup, ports)
 
     def _run_call(self, call: Coroutine[Any, Any, Any], done: AsyncDone) -> None:
@@ -522,9 +632,42 @@ class AsyncTask(OperatorTask):
             if error is not None:
                 raise error
             self._is_user_open = True
+            self._invoke_restored()
 
         with suppress(RejectedExecution):
             self.processor.executor().execute(note, "the user's open has returned")
+
+    def _snapshot(self, checkpoint: int) -> Snapshot:
+        snapshot = super()._snapshot(checkpoint)
+        snapshot.values["own"] = [
+            one if "watermark" in one else {**one, "value": _stored_tuple(one["value"])}
+            for one in [*snapshot.values["own"], *self._to_restore]
+        ]
+        return snapshot
+
+    def _restore_user(self, parts: list[Snapshot]) -> None:
+        """Begin anew; what was in flight is invoked again when the edges and the user's bolt are open."""
+        super()._restore_user([])
+        self._to_restore = [
+            one if "watermark" in one else {**one, "value": self._restored_tuple(one["value"], one["timestamp"])}
+            for part in parts
+            for one in part.values.get("own", ())
+        ]
+
+    def _restored_tuple(self, stored: tuple[Any, ...], timestamp: int | None) -> TrackedTuple:
+        values, *origin = stored
+        return TrackedTuple.made(values, Origin(*origin), timestamp, self.epoch, (), ())
+
+    def _edges_are_open(self, now: float) -> None:
+        super()._edges_are_open(now)
+        self._invoke_restored()
+
+    def _invoke_restored(self) -> None:
+        if self._is_user_open and self._to_restore:
+            restored, self._to_restore = self._to_restore, []
+            self._operator.close()
+            self._operator = self._make_operator()
+            self._start_operator(OperatorSnapshot(own=restored))
 
     def cleanup(self) -> None:
         """Close the operator, then the user's bolt; whoever runs the calls lets this one end."""
@@ -542,10 +685,11 @@ class AsyncTask(OperatorTask):
         return self._operator
 
     def _reset(self, event: RoutesChanged, now: float) -> None:
-        super()._reset(event, now)
         self._end_waits = False
         self._mark = None
-        self._renew_operator()
+        super()._reset(event, now)
+        if not self.is_checkpointed:
+            self._renew_operator()
 
     @property
     def _may_act(self) -> bool:
@@ -584,8 +728,13 @@ class AsyncTask(OperatorTask):
     def failed(self, value: Any, error: BaseException) -> None:
         """The call for this input has failed."""
         if value.epoch == self.epoch:
-            self._causes.note(value.roots, error)
-            self._collector.fail(value)
+            if self.is_checkpointed:
+                value.state = TupleState.FAILED
+                self.counters.failed += 1
+                self._give_up(value.values, error)
+            else:
+                self._causes.note(value.roots, error)
+                self._collector.fail(value)
             if not isinstance(error, Exception):
                 raise error
             self._user_error(error, self._now)
@@ -602,28 +751,37 @@ class AsyncTask(OperatorTask):
         """Nothing: the calls in flight keep their attempts, and the end is told when the last one is done."""
 
     def _tell_end(self, now: float) -> None:
-        if not self._wait.in_flight:
+        if not self._has_calls:
             super()._tell_end(now)
         else:
             self._end_waits = True
 
     def _turn(self, now: float) -> None:
         super()._turn(now)
-        if self._end_waits and not self._wait.in_flight:
+        if self._end_waits and not self._has_calls:
             self._end_waits = False
             super()._tell_end(now)
 
     @property
     def is_quiet(self) -> bool:
-        """Whether no call is under way."""
-        return super().is_quiet and not self._wait.in_flight
+        """Whether no call is under way, and none of a checkpoint has to be made again."""
+        return super().is_quiet and not self._has_calls
+
+    @property
+    def _has_calls(self) -> bool:
+        return bool(self._wait.in_flight or self._to_restore)
 
     def _levels(self) -> dict[str, float]:
         return {**super()._levels(), "async_in_flight": float(self._wait.in_flight)}
 
 
-def operator_task_class(component: OperatorBolt) -> type[OperatorTask]:
+def _stored_tuple(tup: TrackedTuple) -> tuple[Any, ...]:
+    origin = tup.origin
+    return (tup.values, origin.component, origin.task, origin.stream, origin.fields)
+
+
+def operator_task_class(component: OperatorBolt, is_checkpointed: bool) -> type[OperatorTask]:
     """Return the class that runs an operator bolt."""
     if isinstance(component, WindowBolt):
-        return WindowTask
+        return CheckpointedWindowTask if is_checkpointed else WindowTask
     return ProcessTask if isinstance(component, ProcessBolt) else AsyncTask

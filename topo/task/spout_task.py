@@ -97,10 +97,13 @@ class SpoutTask(Task):
 
     def _open(self, event: RoutesChanged, now: float) -> None:
         committed = self.fates.open(event.committed, event.attempts)
-        object.__setattr__(self.context, "committed_position", committed)
-        self._spout.open(self.context, self._collector)
+        self._open_user(committed)
         # The opening frames will say so.
         self._end_told = self._collector.ended
+
+    def _open_user(self, committed: Any) -> None:
+        object.__setattr__(self.context, "committed_position", committed)
+        self._spout.open(self.context, self._collector)
 
     def _epoch_begins(self, now: float) -> None:
         self._emission_time.reset(now, forget=False)

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from sys import getrefcount
 
 from topo.api.bolt import Bolt
 from topo.api.tuples import Tuple
+from topo.api.two_phase import TwoPhaseSink
 from topo.errors import FrameworkBug, TupleStateError
 from topo.task.base import Ports, TaskSetup
 from topo.task.batch import Batch
 from topo.task.bolt_task import BoltTask
 from topo.task.collectors import BoltCollector, Emitter, Mark, TrackedTuple, TupleState
+from topo.task.snapshots import Aligned, Snapshot
+from topo.task.staged_output import StagedOutput, merged
 
 _FORGOTTEN = "execute() has neither acked nor failed its input, and kept no reference to it; it fails after message_timeout"
 _REFERENCES_OF_OURS = 2
@@ -52,6 +56,33 @@ class AnchoringTask(BoltTask):
         for tup in failed[before:]:
             self._causes.note(tup.roots, error)
 
+    def _try_tuple_again(
+        self,
+        call: Callable[[], object],
+        mark: Mark,
+        tup: TrackedTuple,
+        error: Exception,
+        undo_state: Callable[[], object] = lambda: None,
+    ) -> Exception | None:
+        """Repeat a call for a tuple that has raised, from where it began, and give the tuple up if that does not help."""
+
+        def undo() -> None:
+            undo_state()
+            self._collector.rewind(mark)
+
+        undo()
+        final = self._try_again(call, undo, error)
+        if final is not None:
+            tup.state = TupleState.FAILED
+            self.counters.failed += 1
+            self._give_up(tup.values, final)
+        return final
+
+    def _pass_barrier(self, aligned: Aligned, now: float) -> None:
+        # What a mail before this frame has emitted is in no snapshot any more.
+        self._settle(now)
+        super()._pass_barrier(aligned, now)
+
     def _settle(self, now: float) -> None:
         """Route what was emitted, then fold what was acked."""
         collector = self._collector
@@ -66,7 +97,10 @@ class AnchoringTask(BoltTask):
                     self._record_error(error, now)
 
                 self.counters.emitted += len(stream.rows)
-                self.counters.transferred += self._router.anchored(stream, anchors, self.epoch, stamps, reject)
+                if self.is_checkpointed:
+                    self.counters.transferred += self._router.untracked(stream, stamps, self._report_row)
+                else:
+                    self.counters.transferred += self._router.anchored(stream, anchors, self.epoch, stamps, reject)
         acks, epoch = self._acks, self.epoch
         for tup in collector.acked:
             if tup.epoch != epoch:
@@ -83,6 +117,8 @@ class AnchoringTask(BoltTask):
             self.counters.failed += 1
             self._fails.update(dict.fromkeys(tup.roots))
             self._causes.note(tup.roots, None)
+            if self.is_checkpointed:
+                self._letters.add(tup.values, "the bolt called fail", 1)
         for tup in collector.touched:
             if tup.epoch == epoch:
                 self._touches.update(dict.fromkeys(tup.roots))
@@ -97,6 +133,8 @@ class TrackingBoltTask(AnchoringTask):
             raise FrameworkBug(f"{setup.component!r} is not a Bolt")
         self._bolt = setup.component
         super().__init__(setup, ports)
+        is_staged = self.is_checkpointed and isinstance(self._bolt, TwoPhaseSink)
+        self._staged = StagedOutput(self._bolt) if is_staged else None  # type: ignore[arg-type]
 
     @property
     def _user(self) -> Bolt:
@@ -104,6 +142,27 @@ class TrackingBoltTask(AnchoringTask):
 
     def _user_prepare(self) -> None:
         self._bolt.prepare(self.context, self._collector)
+
+    def _snapshot(self, checkpoint: int) -> Snapshot:
+        snapshot = super()._snapshot(checkpoint)
+        if self._staged is not None:
+            snapshot.values["staged"] = self._staged.snapshot(checkpoint)
+        return snapshot
+
+    def _begin_user(self) -> None:
+        if self._staged is not None:
+            self._staged.restore(None)
+
+    def _restore_user(self, parts: list[Snapshot]) -> None:
+        super()._restore_user(parts)
+        if self._staged is not None:
+            states = [part.values["staged"] for part in parts if "staged" in part.values]
+            self._staged.restore(merged(states) if parts else None)
+
+    def _publish(self, checkpoint: int, now: float) -> None:
+        super()._publish(checkpoint, now)
+        if self._staged is not None:
+            self._staged.complete(checkpoint)
 
     def _edges_are_open(self, now: float) -> None:
         # What prepare or on_reset has emitted.
@@ -126,8 +185,11 @@ class TrackingBoltTask(AnchoringTask):
                 execute(tup)
                 collector.check_emitted(collector.count() - mark.emitted, self.config.max_task_emit)
             except Exception as error:
-                self._roll_back(mark, tup, error)
-                errors.append(error)
+                if not self.is_checkpointed:
+                    self._roll_back(mark, tup, error)
+                    errors.append(error)
+                elif (final := self._try_tuple_again(partial(execute, tup), mark, tup, error)) is not None:
+                    errors.append(final)
             if tup.state == TupleState.OPEN and tup.roots:
                 undecided.append(tup)
         del tup

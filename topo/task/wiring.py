@@ -97,17 +97,19 @@ def task_class(plan: PhysicalPlan, task: TaskId, component: object) -> type[Task
     # Imported here since the kinds of task import this module.
     from topo.task.acker_task import AckerTask
     from topo.task.basic_bolt_task import BasicBoltTask
+    from topo.task.checkpointed_spout_task import CheckpointedSpoutTask
     from topo.task.operator_task import operator_task_class
     from topo.task.spout_task import SpoutTask
     from topo.task.tracking_bolt_task import TrackingBoltTask
 
     kind = plan.component_of(task).kind
+    is_checkpointed = plan.config.delivery == "exactly_once"
     if kind is ComponentKind.ACKER:
         return AckerTask
     if kind is ComponentKind.SPOUT:
-        return SpoutTask
+        return CheckpointedSpoutTask if is_checkpointed else SpoutTask
     if isinstance(component, OperatorBolt):
-        return operator_task_class(component)
+        return operator_task_class(component, is_checkpointed)
     if kind is ComponentKind.BOLT:
         return BasicBoltTask if isinstance(component, BasicBolt) else TrackingBoltTask
     raise FrameworkBug(f"no task runs a component of kind {kind}")

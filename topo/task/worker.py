@@ -17,6 +17,8 @@ from topo.task.base import Task
 from topo.task.commands import Command, SendFrame
 from topo.task.events import (
     Activate,
+    BeginCheckpoint,
+    CheckpointComplete,
     Close,
     Deactivate,
     DeadLettersStored,
@@ -142,6 +144,10 @@ class Worker:
         elif isinstance(message, control.DeadLettersStored):
             if message.task in self.tasks:
                 self._handle(self.tasks[message.task], DeadLettersStored(tuple(message.ids)), now)
+        elif isinstance(message, control.BeginCheckpoint):
+            self._each(BeginCheckpoint(message.epoch, message.checkpoint), now)
+        elif isinstance(message, control.CheckpointComplete):
+            self._each(CheckpointComplete(message.checkpoint), now)
         elif isinstance(message, control.Close):
             self._each(Close(), now)
             if all(task.is_closed for task in self.tasks.values()):

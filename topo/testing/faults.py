@@ -27,6 +27,23 @@ class FaultKind(Enum):
     MASTER = "the master dies, and another one is started"
     RESTART = "the operator has a worker restarted"
     PAUSE = "the operator deactivates the topology for a while"
+    SLOW_STORE = "the store of checkpoints takes a hundred times as long, for a while"
+    FAILING_STORE = "writes to the store of checkpoints fail, for a while"
+    TORN_WRITE = "a write to the store of checkpoints is torn"
+    DAMAGE = "a part of the last complete checkpoint is spoiled, and a worker dies"
+
+
+class Moment(Enum):
+    """What of a checkpoint a fault waits for."""
+
+    BEGIN = "a spout is told to emit a barrier"
+    ALIGNING = "a barrier has come on some edges, and not on others"
+    SNAPSHOT = "a snapshot has been taken, and is not stored"
+    STORED = "a snapshot is stored, and the master does not know"
+    COMMITTING = "the manifest is being written"
+    COMPLETE = "the manifest is there, and no task knows"
+    PUBLISHING = "a task does what a complete checkpoint allows"
+    RESTORING = "a task reads what it goes on from"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +58,7 @@ class Fault:
         for_s: how long it lasts, where it does.
         point: where in its turn a process dies.
         countdown: how many calls or commands come before that.
+        moment: it waits for this moment of a checkpoint, and strikes whom it is about.
     """
 
     kind: FaultKind
@@ -50,11 +68,13 @@ class Fault:
     for_s: float = 0.0
     point: CrashPoint = CrashPoint.BEFORE_TURN
     countdown: int = 0
+    moment: Moment | None = None
 
     def __str__(self) -> str:
         where = f", {self.point.value} ({self.countdown})" if self.kind is FaultKind.CRASH else ""
         lasting = f" for {self.for_s:.2f} s" if self.for_s else ""
-        return f"{self.share:.0%} + {self.after_s:.3f} s: {self.kind.value}{where}{lasting}"
+        moment = f" when {self.moment.value}" if self.moment else ""
+        return f"{self.share:.0%} + {self.after_s:.3f} s{moment}: {self.kind.value}{where}{lasting}"
 
 
 _WEIGHTS = {
@@ -76,9 +96,21 @@ _LASTS_S = {
     FaultKind.SLOW_LINK: (0.02, 0.3),
     FaultKind.MASTER: (0.01, 0.5),
     FaultKind.PAUSE: (0.01, 0.5),
+    FaultKind.SLOW_STORE: (0.02, 0.5),
+    FaultKind.FAILING_STORE: (0.02, 0.5),
 }
 
 
+CHECKPOINT_WEIGHTS = {
+    **_WEIGHTS,
+    FaultKind.MASTER: 4,
+    FaultKind.SLOW_STORE: 2,
+    FaultKind.FAILING_STORE: 2,
+    FaultKind.TORN_WRITE: 2,
+    FaultKind.DAMAGE: 2,
+}
+"""What strikes topologies with checkpoints."""
+_HAS_MOMENT = {FaultKind.CRASH, FaultKind.STOP, FaultKind.ZOMBIE, FaultKind.CUT, FaultKind.MASTER}
 _NEEDS_LINKS = {FaultKind.CUT, FaultKind.REORDER, FaultKind.REPEAT, FaultKind.SLOW_LINK}
 
 
@@ -106,3 +138,28 @@ def draw_fault(random: Random, kind: FaultKind) -> Fault:
         point=random.choice(list(CrashPoint)),
         countdown=random.choice((0, 1, random.randrange(20))),
     )
+
+
+def draw_checkpoint_faults(
+    random: Random, *, has_links: bool, may_damage: bool, most: int = 4
+) -> tuple[Fault, ...]:
+    """Draw faults for a topology with checkpoints; many of them wait for a moment of one.
+
+    Args:
+        has_links: there are several workers, so that frames travel.
+        may_damage: an earlier checkpoint gives the same results.
+    """
+    left_out = (set() if has_links else _NEEDS_LINKS) | (set() if may_damage else {FaultKind.DAMAGE})
+    weights = {kind: weight for kind, weight in CHECKPOINT_WEIGHTS.items() if kind not in left_out}
+    faults = []
+    for number in range(random.randint(1, most)):
+        fault = draw_fault(random, random.choices(list(weights), list(weights.values()))[0])
+        if number == 0:
+            fault = replace(fault, share=random.random() * 0.6, after_s=0.0)
+        if fault.kind in _HAS_MOMENT and random.random() < 0.7:
+            countdown = random.choice((0, 0, 1, 2, random.randrange(8)))
+            fault = replace(fault, moment=random.choice(list(Moment)), countdown=countdown)
+            if random.random() < 0.7:
+                fault = replace(fault, point=CrashPoint.IN_TURN)
+        faults.append(fault)
+    return tuple(sorted(faults, key=lambda fault: fault.share))

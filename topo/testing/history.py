@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from topo.acking.ack_ledger import Verdicts
 from topo.ids import TaskId
 from topo.master.positions import SpoutProgress
+from topo.runtime.checkpoint_keeper import StoreCommand
 from topo.task.acker_task import AckerTask
 from topo.task.base import Task
 from topo.task.basic_bolt_task import BasicBoltTask
@@ -129,6 +130,12 @@ class History:
     def stored_letters(self, letters: Iterable[control.DeadLetter]) -> None:
         """The master has stored dead letters."""
         self.on_letters(letters)
+
+    def asked_of_store(self, command: StoreCommand) -> None:
+        """The master has asked for something to be done in the store of checkpoints."""
+
+    def committed(self, checkpoint: int, problem: str) -> None:
+        """A checkpoint is complete, or (with a problem) certainly not; the master is about to hear of it."""
 
     # -- watching tasks --------------------------------------------------------------------------------------------------
 

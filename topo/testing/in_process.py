@@ -34,6 +34,7 @@ from topo.task.commands import SendFrame
 from topo.task.events import Inbox
 from topo.task.worker import EXIT_DONE, Exit, HandNote, Worker, busy_component
 from topo.testing.clock import ManualClock
+from topo.testing.memory_files import MemoryCheckpoints
 from topo.testing.script import ScriptedSpout
 from topo.testing.watched_spouts import SpoutState
 from topo.wire import control
@@ -145,6 +146,7 @@ class InProcessCluster:
         self._build = build
         self._crashes = crashes
         self._digest = plan.digest()
+        self.checkpoints = MemoryCheckpoints(plan, codec.registry)
         self.master = TopologyMaster(plan, self._digest, self._new_incarnation, codec=codec)
         self._events: deque[Event] = deque([Started()])
 
@@ -251,6 +253,8 @@ class InProcessCluster:
             self.errors.append(command)
         elif isinstance(command, Finished):
             self.outcome = command.outcome
+        elif (answer := self.checkpoints.perform(command)) is not None:
+            self._events.append(answer)
 
     def _start(self, command: StartWorker, now: float) -> None:
         host = Host(command.worker, command.incarnation, now)

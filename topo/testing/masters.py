@@ -11,6 +11,10 @@ from typing import TYPE_CHECKING
 from topo.ids import Incarnation, TaskId, WorkerId
 from topo.master.commands import (
     Command,
+    CommitCheckpoint,
+    CopyCheckpoint,
+    DiscardCheckpoint,
+    FindCheckpoint,
     Finished,
     MasterRecord,
     Persist,
@@ -25,6 +29,8 @@ from topo.master.events import DeadLettersWritten, Event, FromWorker, Started, T
 from topo.master.master import TopologyMaster
 from topo.master.outcome import Outcome
 from topo.master.positions import SpoutProgress
+from topo.runtime.restoring import Restored, checkpoint_to_restore
+from topo.testing.virtual_store import VirtualKeeper
 from topo.wire import control
 from topo.wire.codec import Codec
 
@@ -62,6 +68,7 @@ class SimulatedMaster:
         self.outcome: Outcome | None = None
         self.crashes_after: int | None = None
         self.restarts_in_s = 0.0
+        self._keeper: VirtualKeeper | None = None
         self._alive_at = 0.0
         self._woken_at: float | None = None
 
@@ -74,14 +81,23 @@ class SimulatedMaster:
         """Start a master on what is stored."""
         simulation = self._simulation
         self.crashes_after = None
-        self.master = TopologyMaster(
+        restored = Restored(None)
+        if simulation.disk is not None:
+            expected = 0 if self.store.record is None else self.store.record.completed
+            restored = checkpoint_to_restore(simulation.disk.store(), simulation.plan, expected=expected)
+            simulation.history.count("a master found a damaged checkpoint", len(restored.problems))
+        master = self.master = TopologyMaster(
             simulation.plan,
             simulation.digest,
             simulation.draw_incarnation,
             self.store.record,
             dict(self.store.progress),
             Codec(),
+            completed=restored.manifest,
+            completed_in=restored.folder,
         )
+        if simulation.disk is not None:
+            self._keeper = VirtualKeeper(simulation, lambda: self.master is master, self.handle)
         self._alive_at = simulation.now
         self.handle(Started())
 
@@ -165,6 +181,10 @@ class SimulatedMaster:
             store.letters.extend(command.letters)
             simulation.history.stored_letters(command.letters)
             self._handle_next(DeadLettersWritten(command.worker, command.incarnation, command.letters))
+        elif isinstance(command, CommitCheckpoint | DiscardCheckpoint | CopyCheckpoint | FindCheckpoint):
+            assert self._keeper is not None
+            simulation.history.asked_of_store(command)
+            self._keeper.do(command)
         elif isinstance(command, RecordError):
             store.errors.append((simulation.now, command))
             simulation.trace("row", command.kind, command.component)

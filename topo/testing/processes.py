@@ -8,7 +8,7 @@ turn, in the midst of user code, before it has sent what it decided, or after a 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -17,14 +17,17 @@ from topo.api.topology import Topology
 from topo.ids import IdSource, Incarnation, TaskId, WorkerId
 from topo.master.events import InHand
 from topo.plan.physical import PhysicalPlan
-from topo.task.base import Ports, Task, TaskSetup
+from topo.runtime.snapshots import TaskSnapshots
+from topo.task.base import AsyncDone, Ports, Task, TaskSetup
 from topo.task.commands import SendFrame
 from topo.task.events import Inbox
 from topo.task.wiring import custom_groupings, make_context, task_class
 from topo.task.worker import EXIT_ORPHANED, Exit, HandNote, Worker
+from topo.testing.virtual_store import VirtualThread
 from topo.wire import control
 from topo.wire.codec import Codec
 from topo.wire.frames import unpack_words
+from topo.wire.serializers import SerializerRegistry
 
 if TYPE_CHECKING:
     from topo.testing.simulation import Simulation
@@ -112,6 +115,7 @@ class SimulatedProcess:
         self.time = now
         self.turn_s = simulation.draw_turn_s()
         self.turns = 0
+        self._beside = VirtualThread(simulation, lambda: self.is_alive, lambda: self.is_stopped)
         self.note = SimulatedNote(self)
         self.hand = HandNote(self.note)
         self.tasks = self._make_tasks(topology)
@@ -136,9 +140,44 @@ class SimulatedProcess:
             context, groupings = make_context(self.plan, task), custom_groupings(built, spec.component)
             watermarks = None if component is None else built.component(spec.component).watermarks
             setup = TaskSetup(task, self.plan, config, component, context, groupings, watermarks)
-            ports = Ports(IdSource(self._simulation.draw_bytes()), self.clock, Codec(), self.hand)
+            ports = Ports(
+                IdSource(self._simulation.draw_bytes()),
+                self.clock,
+                Codec(),
+                self.hand,
+                self._simulation.wall_ms,
+                lambda: self._simulation.wake(self),
+                self._run_async,
+                self._snapshots_of(task),
+            )
             tasks.append(task_class(self.plan, task, component)(setup, ports))
         return tasks
+
+    def _snapshots_of(self, task: TaskId) -> TaskSnapshots | None:
+        disk = self._simulation.disk
+        if disk is None:
+            return None
+        return TaskSnapshots(self.plan, task, disk.store(), SerializerRegistry(), self._beside.submit)
+
+    def _run_async(self, call: Coroutine[Any, Any, Any], done: AsyncDone, _blocks: Callable[[Exception], None]) -> None:
+        """Drive a coroutine beside the process's thread; what it awaits are virtual seconds."""
+
+        def step() -> None:
+            if not self.is_alive:
+                call.close()
+            elif self.is_stopped:
+                self._simulation.at(self._simulation.now + 0.01, step)
+            else:
+                try:
+                    seconds = call.send(None)
+                except StopIteration as end:
+                    done(end.value, None)
+                except Exception as error:
+                    done(None, error)
+                else:
+                    self._simulation.at(self._simulation.now + seconds, step)
+
+        self._simulation.at(self.time, step)
 
     # -- what the process's own code calls -------------------------------------------------------------------------------
 

@@ -155,6 +155,7 @@ class ScriptedSpout(RetryingSpout):
         """Begin behind the committed position."""
         self._collector = collector
         done = context.committed_position
+        self._next = 0
         if done is not None:
             entries = enumerate(self._script.entries)
             self._next = next(place + 1 for place, entry in entries if isinstance(entry, Message) and entry.message_id == done)

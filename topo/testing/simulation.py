@@ -6,6 +6,7 @@ in an order drawn from the seed. The same seed gives the same run, down to every
 
     python -m topo.testing.simulation --seed 7            replay the run of a seed, with its topology and faults
     python -m topo.testing.simulation --seed 7 --trace    and show everything that happened
+    python -m topo.testing.simulation --seed 7 --exactly-once    the seeds of topologies with checkpoints are others
 """
 
 from __future__ import annotations
@@ -23,12 +24,14 @@ from topo.master.events import InHand, WorkerExited
 from topo.plan.physical import physical_plan
 from topo.task.events import Inbox
 from topo.task.worker import Exit
+from topo.testing.cuts import CheckpointHistory
 from topo.testing.faults import Fault
 from topo.testing.history import History, Violation
 from topo.testing.masters import SimulatedMaster
 from topo.testing.network import Link, SimulatedNetwork
 from topo.testing.processes import ProcessKilled, SimulatedProcess
 from topo.testing.strikes import Strikes
+from topo.testing.virtual_store import Disk
 from topo.wire import control
 from topo.wire.codec import Codec
 from topo.wire.frames import parse
@@ -78,7 +81,8 @@ class Simulation:
         self.plan = physical_plan(topology())
         self.codec = Codec()
         self.digest = self.plan.digest()
-        self.history = History(lambda: self.now)
+        is_checkpointed = self.plan.config.delivery == "exactly_once"
+        self.history = CheckpointHistory(self) if is_checkpointed else History(lambda: self.now)
         low = self._random.choice((0.00005, 0.0005, 0.002))
         self.network = SimulatedNetwork(self._random, self.at, self._arrived, (low / 4, low))
         self.history.has_lost = self.network.has_lost
@@ -86,6 +90,8 @@ class Simulation:
         self.processes: dict[Incarnation, SimulatedProcess] = {}
         self.all_processes: list[SimulatedProcess] = []
         self.strikes = Strikes(self, faults, progress)
+        self.disk = Disk(self, self._random) if is_checkpointed else None
+        """Where checkpoints are stored; None where none are taken."""
         self.finds_old_workers = self._random.random() < 0.5
         """Whether what was started by an earlier master can talk to its successor."""
 
@@ -265,6 +271,15 @@ class Simulation:
             self.history.inspect(process)
         self._wake(process, wants)
 
+    def wall_ms(self) -> int:
+        """The wall clock of all machines, in milliseconds."""
+        return int(self.now * 1000)
+
+    def wake(self, process: SimulatedProcess) -> None:
+        """Something has happened that is of interest to a process."""
+        if process.is_alive:
+            self._wake(process, self.now)
+
     def work(self, seconds: float) -> None:
         """Called by user code: it takes so long."""
         if self._running is not None:
@@ -335,13 +350,15 @@ def main(arguments: list[str] | None = None) -> int:
     """Replay the run of one seed; 0 when no oracle was broken."""
     import argparse
 
+    from topo.testing.checkpoint_scenarios import draw_checkpoint_scenario
     from topo.testing.random_scenarios import draw_scenario
 
     parser = argparse.ArgumentParser(prog="python -m topo.testing.simulation", description="Replay a simulated run.")
     parser.add_argument("--seed", type=int, required=True)
     parser.add_argument("--trace", action="store_true", help="show everything that happened")
+    parser.add_argument("--exactly-once", action="store_true", help="a topology with checkpoints")
     options = parser.parse_args(arguments)
-    scenario = draw_scenario(options.seed)
+    scenario = draw_checkpoint_scenario(options.seed) if options.exactly_once else draw_scenario(options.seed)
     run = scenario.run(keeps_trace=options.trace)
     for line in run.simulation.trace_lines:
         print(line)

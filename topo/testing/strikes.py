@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from topo.ids import Incarnation, WorkerId
 from topo.master.events import ActivateAsked, DeactivateAsked, RestartAsked
-from topo.testing.faults import Fault, FaultKind
+from topo.testing.faults import Fault, FaultKind, Moment
 from topo.testing.network import Link
 from topo.testing.processes import Doom, SimulatedProcess
 
@@ -21,6 +21,8 @@ SLOWER = 6
 """How many times as long every turn of a slow worker takes."""
 PATIENCE_S = 0.02
 """How long a process has to come to the point where it is to die; then it dies wherever it is."""
+ARMED_S = 1.0
+"""How long a fault waits for its moment; then it strikes whatever happens."""
 _AGAIN_S = 0.0005
 _TRIES = 20_000
 
@@ -44,6 +46,9 @@ class Strikes:
         self._progress = progress
         self._due = 0
         self._dooms: dict[Incarnation, Fault] = {}
+        self._armed: list[Fault] = []
+        """Those that wait for a moment of a checkpoint."""
+        self._concerned: SimulatedProcess | None = None
         self.struck: list[tuple[float, Fault, str]] = []
         self.last_at = 0.0
 
@@ -52,7 +57,30 @@ class Strikes:
         if self._waiting and self._waiting[0].share <= self._progress():
             fault = self._waiting.pop(0)
             self._due += 1
-            self._simulation.at(self._simulation.now + fault.after_s, lambda: self._strike(fault, _TRIES))
+            self._simulation.at(self._simulation.now + fault.after_s, lambda: self._arm(fault))
+
+    def reached(self, moment: Moment, process: SimulatedProcess | None) -> None:
+        """A moment of a checkpoint has come, in a process or at the master."""
+        for fault in self._armed:
+            if fault.moment is moment:
+                self._armed.remove(fault)
+                self._concerned = process
+                self._simulation.history.count(f"struck when {moment.value}")
+                self._strike(fault, _TRIES)
+                self._concerned = None
+                return
+
+    def _arm(self, fault: Fault) -> None:
+        if fault.moment is None:
+            self._strike(fault, _TRIES)
+            return
+        self._armed.append(fault)
+        self._simulation.at(self._simulation.now + ARMED_S, lambda: self._disarm(fault))
+
+    def _disarm(self, fault: Fault) -> None:
+        if fault in self._armed:
+            self._armed.remove(fault)
+            self._strike(fault, _TRIES)
 
     @property
     def quiet_since(self) -> float:
@@ -86,6 +114,9 @@ class Strikes:
         self._simulation.trace("fault", fault, "->", victim)
 
     def _pick_process(self, fault: Fault) -> SimulatedProcess | None:
+        concerned = self._concerned
+        if concerned is not None and concerned.is_alive and not concerned.is_stopped and concerned.doom is None:
+            return concerned
         found = [process for process in self._simulation.processes.values() if process.is_alive and not process.is_stopped]
         found = [process for process in found if process.doom is None and process.turns]
         return found[int(fault.pick * len(found))] if found else None
@@ -175,3 +206,25 @@ class Strikes:
             # An operator whose master dies asks again.
             if self._simulation.master.master is None or not self._simulation.master.master.is_active:
                 self._simulation.at(self._simulation.now + 0.01, self._activate)
+
+    def _slow_store(self, fault: Fault) -> str | None:
+        assert self._simulation.disk is not None
+        self._simulation.disk.slow_until = self._simulation.now + fault.for_s
+        return "the store"
+
+    def _failing_store(self, fault: Fault) -> str | None:
+        assert self._simulation.disk is not None
+        self._simulation.disk.failing_until = self._simulation.now + fault.for_s
+        return "the store"
+
+    def _torn_write(self, fault: Fault) -> str | None:
+        assert self._simulation.disk is not None
+        self._simulation.disk.torn_next = True
+        return "the store"
+
+    def _damage(self, fault: Fault) -> str | None:
+        assert self._simulation.disk is not None
+        what = self._simulation.disk.damage(fault.pick)
+        if what is not None:
+            self._crash(fault)
+        return what

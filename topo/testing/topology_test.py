@@ -22,6 +22,7 @@ from topo.master.outcome import Outcome, OutcomeKind
 from topo.plan.physical import physical_plan
 from topo.plan.validation import validate
 from topo.task.base import Ports, TaskSetup
+from topo.task.checkpointed_spout_task import CheckpointedSpoutTask
 from topo.task.spout_task import SpoutTask
 from topo.task.wiring import custom_groupings, make_context, task_class
 from topo.testing.carried import Carrier, Row, as_row, codec_for
@@ -123,6 +124,9 @@ class TopologyTest:
         plan, task = self.plan, self.plan.task(task_id)
         chance = self._cluster.chance
         ports = Ports(IdSource(chance.randbytes(32)), self.clock, self._codec, host.hand, lambda: self.clock.now_ms)
+        is_checkpointed = plan.config.delivery == "exactly_once"
+        if is_checkpointed:
+            ports.snapshots = self._cluster.checkpoints.of(task_id)
         config, context = plan.config_of(task.component), make_context(plan, task_id)
         if task_id in plan.ackers:
             host.hosts(task_class(plan, task_id, None)(TaskSetup(task_id, plan, config, None, context), ports), None, None)
@@ -138,7 +142,7 @@ class TopologyTest:
         setup = TaskSetup(task_id, plan, config, runs, context, groupings, strategy)
         self._lives[task.component, task.index] = component
         if isinstance(runs, WatchedSpout | WatchedRetryingSpout):
-            spout_task = SpoutTask(setup, ports)
+            spout_task = CheckpointedSpoutTask(setup, ports) if is_checkpointed else SpoutTask(setup, ports)
             # A retrying spout is not told of failures that are followed by a replay.
             spout_task.fates.on_failure = self._record.failed.setdefault(task.component, []).append
             host.hosts(spout_task, runs.state, component if isinstance(component, ScriptedSpout) else None)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from topo.api.operator_bolts import AsyncBolt, OperatorBolt, WindowBolt
 from topo.errors import UserError, ValueNotCarried
 from topo.task.base import Ports, TaskSetup
-from topo.task.operator_task import OperatorTask, ProcessTask, WindowTask
+from topo.task.operator_task import CheckpointedWindowTask, OperatorTask, ProcessTask, WindowTask
 
 if TYPE_CHECKING:
     from topo.testing.watched import Watch
@@ -25,6 +25,10 @@ class _Noting(OperatorTask):
                 except ValueNotCarried:
                     continue
         super()._settle(now)
+
+
+class _NotingCheckpointedWindowTask(_Noting, CheckpointedWindowTask):
+    """Runs a window bolt in a topology with checkpoints."""
 
 
 class _NotingWindowTask(_Noting, WindowTask):
@@ -46,6 +50,7 @@ def watched_task(bolt: OperatorBolt, setup: TaskSetup, ports: Ports, watch: Watc
             f"component {watch.component!r} is an AsyncBolt, whose calls need an event loop; test it with "
             "topo.testing.OperatorHarness, or the whole topology with real processes (LocalCluster)"
         )
-    task = (_NotingWindowTask if isinstance(bolt, WindowBolt) else _NotingProcessTask)(setup, ports)
+    window_task = _NotingCheckpointedWindowTask if setup.plan.config.delivery == "exactly_once" else _NotingWindowTask
+    task = (window_task if isinstance(bolt, WindowBolt) else _NotingProcessTask)(setup, ports)
     task.watch = watch
     return task

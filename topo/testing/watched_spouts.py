@@ -30,6 +30,13 @@ class SpoutState:
         self.has_ended = False
         self.empty_calls = 0
 
+    def restart(self) -> None:
+        """The spout begins anew."""
+        self.pending.clear()
+        self.fresh.clear()
+        self.has_ended = False
+        self.empty_calls = 0
+
     @property
     def is_silent(self) -> bool:
         """Whether it has nothing to emit and nothing in flight."""
@@ -103,7 +110,8 @@ class _SpoutWatch(Spout):
         self.wants_values = inner.wants_values  # type: ignore[misc]
 
     def open(self, context: TaskContext, collector: SpoutCollector) -> None:
-        """Give the spout a collector that checks."""
+        """Give the spout a collector that checks; a spout that is opened again goes back to where a checkpoint has it."""
+        self.state.restart()
         self._watch.call(self._inner.open, context, CheckedSpoutCollector(collector, self._watch, self.state))
 
     def next_tuple(self) -> None:

@@ -60,13 +60,13 @@ class Codec:
     """
 
     def __init__(self, registry: SerializerRegistry | None = None, max_row: int = MAX_ROW) -> None:
-        self._registry = registry if registry is not None else SerializerRegistry()
+        self.registry = registry if registry is not None else SerializerRegistry()
         self._max_row = max_row
         self._renew()
 
     def _renew(self) -> None:
         # A packer that has raised is not used again, and one that has packed megabytes keeps them.
-        self._packer = msgpack.Packer(default=self._registry.encode)
+        self._packer = msgpack.Packer(default=self.registry.encode)
 
     def _pack(self, value: Any) -> bytes:
         try:
@@ -173,7 +173,7 @@ class Codec:
             hooks |= {"max_array_len": MAX_ELEMENTS, "max_map_len": MAX_ELEMENTS}
         try:
             walk(payload)
-            return msgpack.unpackb(payload, use_list=False, strict_map_key=False, ext_hook=self._registry.decode, **hooks)
+            return msgpack.unpackb(payload, use_list=False, strict_map_key=False, ext_hook=self.registry.decode, **hooks)
         except FrameError:
             raise
         except Exception as error:

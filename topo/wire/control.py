@@ -47,6 +47,30 @@ class Endpoints(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fie
     public_key: str = ""
 
 
+class PartToRead(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """A part of a checkpoint that a task goes on from.
+
+    Attributes:
+        file: its name in the folder of checkpoints.
+        length: bytes of the file.
+        checksum: of the file, as its writer told it.
+        component: whose task wrote it.
+        task: that wrote it.
+        index: of that task within the component.
+        groups: key groups that the reader takes from it, (first, last); first > last: none.
+        takes_values: whether the reader takes what belongs to no key, too.
+    """
+
+    file: str
+    length: int
+    checksum: str
+    component: str
+    task: TaskId
+    index: int
+    groups: tuple[int, int]
+    takes_values: bool
+
+
 # From a worker, on its own behalf.
 
 
@@ -181,6 +205,73 @@ class Closed(Message, frozen=True):
     task: TaskId
 
 
+class SnapshotTaken(Message, frozen=True):
+    """A task's part of a checkpoint is durable.
+
+    Attributes:
+        file: its name in the folder of checkpoints.
+        length: bytes of the file.
+        checksum: of the file.
+        alignment_ms: from the first barrier to the last.
+        pause_ms: for how long the task did nothing else.
+        duration_ms: from the last barrier until the part was durable.
+    """
+
+    task: TaskId
+    epoch: Epoch
+    checkpoint: int
+    file: str
+    length: int
+    checksum: str
+    alignment_ms: float = 0.0
+    pause_ms: float = 0.0
+    duration_ms: float = 0.0
+
+
+class SnapshotFailed(Message, frozen=True):
+    """A task's part of a checkpoint could not be made or written."""
+
+    task: TaskId
+    epoch: Epoch
+    checkpoint: int
+    why: str
+
+
+class RestoreFailed(Message, frozen=True):
+    """A part of the checkpoint that the Routes name is not what was written; the task waits for other Routes."""
+
+    task: TaskId
+    epoch: Epoch
+    checkpoint: int
+    why: str
+
+
+class BarrierAcked(Message, frozen=True):
+    """The tuple tree of the barrier that a spout task emitted is done."""
+
+    task: TaskId
+    epoch: Epoch
+    checkpoint: int
+
+
+class CheckpointWanted(Message, frozen=True):
+    """A spout task can emit little more before a checkpoint is complete."""
+
+    task: TaskId
+    epoch: Epoch
+
+
+class CheckpointPublished(Message, frozen=True):
+    """A task has done what a complete checkpoint allows: its sink has published, its source has been acked.
+
+    Told after CheckpointComplete, and after Routes that name a checkpoint.
+    """
+
+    task: TaskId
+    epoch: Epoch
+    checkpoint: int
+
+
 # From the master.
 
 
@@ -192,6 +283,9 @@ class Routes(Message, frozen=True):
         alone: whether spouts emit nothing else until the suspects are through.
         positions: committed positions, packed.
         attempts: how often messages took their process down, packed.
+        checkpoint: the last complete one: tasks go on from it, and do again what its completion allows; 0: from the beginning.
+        folder: where its parts are; empty: in the folder of this topology's checkpoints.
+        restore: the parts of it that each task of the receiver reads; a task without an entry has nothing to restore.
     """
 
     term: int
@@ -201,6 +295,9 @@ class Routes(Message, frozen=True):
     alone: bool = False
     positions: dict[TaskId, bytes] = {}
     attempts: dict[TaskId, bytes] = {}
+    checkpoint: int = 0
+    folder: str = ""
+    restore: dict[TaskId, list[PartToRead]] = {}
 
 
 class Go(Message, frozen=True):
@@ -233,6 +330,25 @@ class DeadLettersStored(Message, frozen=True):
 
     task: TaskId
     ids: list[int]
+
+
+class BeginCheckpoint(Message, frozen=True):
+    """Spout tasks emit the barrier of this checkpoint now. A spout that is paused or has ended does so, too."""
+
+    epoch: Epoch
+    checkpoint: int
+
+
+class CheckpointComplete(Message, frozen=True):
+    """The checkpoint is stored: what waited for it may be published and acked. May be told again."""
+
+    checkpoint: int
+
+
+class CheckpointAborted(Message, frozen=True):
+    """The checkpoint will never be complete: nobody waits for its barriers, and its parts are thrown away."""
+
+    checkpoint: int
 
 
 class Close(Message, frozen=True):
@@ -270,9 +386,39 @@ class Reply(Message, frozen=True):
     error: str = ""
 
 
-FromTask = TaskReady | EdgeLost | ComponentError | TuplesFailed | PositionReport | DeadLetter | Quiet | Closed
+FromTask = (
+    TaskReady
+    | EdgeLost
+    | ComponentError
+    | TuplesFailed
+    | PositionReport
+    | DeadLetter
+    | Quiet
+    | Closed
+    | SnapshotTaken
+    | SnapshotFailed
+    | RestoreFailed
+    | BarrierAcked
+    | CheckpointWanted
+    | CheckpointPublished
+)
 FromWorker = Register | Heartbeat | Stuck | FromTask
-FromMaster = Routes | Go | Activate | Deactivate | Drain | Probe | DeadLettersStored | Close | Alive | Stop
+FromMaster = (
+    Routes
+    | Go
+    | Activate
+    | Deactivate
+    | Drain
+    | Probe
+    | DeadLettersStored
+    | BeginCheckpoint
+    | CheckpointComplete
+    | CheckpointAborted
+    | Close
+    | Alive
+    | Stop
+)
+
 
 def shortened(message: FromWorker) -> FromWorker:
     """Return what can be said of a message that is too long to be sent: without figures, or without values."""

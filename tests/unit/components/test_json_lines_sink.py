@@ -12,9 +12,12 @@ from uuid import UUID
 
 import pytest
 
+from tests.contract.two_phase_sinks import started
 from tests.unit.components.drive import TICK, prepared, tracked
 from topo import ConfigError, JsonLinesSink, TopologyBuilder
 from topo.api.spout import Spout
+from topo.errors import EnvironmentFault
+from topo.task.staged_output import StagedOutput
 
 
 def records(path: Path) -> list[dict[str, object]]:
@@ -163,3 +166,119 @@ def test_descriptors_are_closed(tmp_path: Path) -> None:
 def test_a_batch_of_nothing_is_refused() -> None:
     with pytest.raises(ConfigError):
         JsonLinesSink("out", max_batch=0)
+
+
+def staging(sink: JsonLinesSink, state: object = None) -> StagedOutput:
+    started(sink)
+    output = StagedOutput(sink)
+    output.restore(state)
+    return output
+
+
+def test_what_is_staged_is_hidden_and_carries_its_task(tmp_path: Path) -> None:
+    started(sink := JsonLinesSink(tmp_path / "out"), 3, 4)
+    output = StagedOutput(sink)
+    output.restore(None)
+    sink.execute(tracked(n=1))
+    output.snapshot(1)
+    (staged,) = tmp_path.glob(".*")
+    assert staged.name.startswith(".out.staged.3.")
+    output.complete(1)
+    assert [path.name for path in tmp_path.iterdir()] == ["out.3"]
+
+
+def test_a_full_disk_fails_the_checkpoint_and_loses_nothing(tmp_path: Path) -> None:
+    output = staging(sink := JsonLinesSink(tmp_path / "out"))
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    sink.execute(tracked(text="x" * 50))
+    sink.execute(tracked(text="y" * 50))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (70, limits[1]))
+    try:
+        with pytest.raises(OSError):
+            output.snapshot(1)
+        sink.execute(tracked(text="z"))
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        output.snapshot(2)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (90, limits[1]))
+        with pytest.raises(OSError):
+            output.complete(2)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        signal.signal(signal.SIGXFSZ, ignored)
+    output.complete(2)
+    assert [record["text"] for record in records(tmp_path / "out")] == ["x" * 50, "y" * 50, "z"]
+
+
+def test_a_line_torn_by_another_mode_is_taken_away_before_staged_lines_follow(tmp_path: Path) -> None:
+    path = tmp_path / "out"
+    path.write_bytes(b'{"n":0}\n{"n":')
+    output = staging(sink := JsonLinesSink(path))
+    sink.execute(tracked(n=1))
+    output.snapshot(1)
+    output.complete(1)
+    assert [record["n"] for record in records(path)] == [0, 1]
+
+
+def test_when_the_output_was_taken_away_the_next_lines_begin_another(tmp_path: Path) -> None:
+    path = tmp_path / "out"
+    output = staging(sink := JsonLinesSink(path))
+    for n in (1, 2):
+        sink.execute(tracked(n=n))
+        output.snapshot(n)
+        if n == 1:
+            output.complete(1)
+    path.rename(tmp_path / "kept")
+    output.complete(2)
+    assert [record["n"] for record in records(tmp_path / "kept")] == [1]
+    assert [record["n"] for record in records(path)] == [2]
+
+
+def test_a_half_appended_file_begins_anew_when_the_output_was_taken_away(tmp_path: Path) -> None:
+    path = tmp_path / "out"
+    path.write_text('{"n":0}\n')
+    output = staging(sink := JsonLinesSink(path))
+    sink.execute(tracked(n=1))
+    state = output.snapshot(1)
+    (staged,) = tmp_path.glob(".out*")
+    staged.rename(staged.with_name(f"{staged.name}.at.8"))
+    path.unlink()
+    staging(JsonLinesSink(path), state)
+    assert [record["n"] for record in records(path)] == [1]
+
+
+def test_staged_lines_that_are_gone_are_reported(tmp_path: Path) -> None:
+    output = staging(sink := JsonLinesSink(tmp_path / "out"))
+    sink.execute(tracked(n=1))
+    state = output.snapshot(1)
+    (staged,) = tmp_path.glob(".out*")
+    staged.unlink()
+    with pytest.raises(EnvironmentFault, match="had at least 8"):
+        output.complete(1)
+    with pytest.raises(EnvironmentFault, match="had at least 8"):
+        staging(JsonLinesSink(tmp_path / "out"), state)
+
+
+def test_a_staged_file_of_another_length_is_not_appended(tmp_path: Path) -> None:
+    output = staging(sink := JsonLinesSink(tmp_path / "out"))
+    sink.execute(tracked(n=1))
+    output.snapshot(1)
+    (staged,) = tmp_path.glob(".out*")
+    staged.write_text("{")
+    with pytest.raises(EnvironmentFault, match="1 bytes; 8 were staged"):
+        output.complete(1)
+    assert (tmp_path / "out").read_bytes() == b""
+
+
+def test_descriptors_of_staged_files_are_closed(tmp_path: Path) -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    output = staging(sink := JsonLinesSink(tmp_path / "out"))
+    for checkpoint in range(3):
+        for n in range(1500):
+            sink.execute(tracked(n=n))
+        output.snapshot(checkpoint)
+    for n in range(1500):
+        sink.execute(tracked(n=n))
+    output.complete(1)
+    sink.cleanup()
+    assert len(os.listdir("/proc/self/fd")) == before

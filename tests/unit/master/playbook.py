@@ -7,6 +7,7 @@ from itertools import count
 
 from tests.unit.plan.parts import Lines, Sink
 from topo.api.topology import TopologyBuilder
+from topo.checkpoint.manifest import Manifest
 from topo.ids import Epoch, Incarnation, TaskId, WorkerId
 from topo.master.commands import Command, MasterRecord, Persist, SendTo, StartWorker
 from topo.master.events import Event, FromWorker, InHand, Started, Tick, WorkerExited
@@ -47,11 +48,13 @@ class Play:
         plan: PhysicalPlan | None = None,
         previous: MasterRecord | None = None,
         progress: Mapping[TaskId, SpoutProgress] | None = None,
+        completed: Manifest | None = None,
+        completed_in: str = "",
     ) -> None:
         self.plan = plan or small_plan()
         lives = count(101)
         self.draw: Callable[[], Incarnation] = lambda: Incarnation(next(lives))
-        self.master = TopologyMaster(self.plan, DIGEST, self.draw, previous, progress)
+        self.master = TopologyMaster(self.plan, DIGEST, self.draw, previous, progress, None, completed, completed_in)
         self.now = 0.0
 
     def do(self, event: Event) -> list[Command]:

@@ -17,9 +17,9 @@ SEEDS = range(60)
 LONGEST_WALK = 20_000
 
 
-def plan_of(seed: int) -> PhysicalPlan:
+def plan_of(seed: int, **settings: object) -> PhysicalPlan:
     choose = random.Random(seed)
-    builder = TopologyBuilder("walk").config(ackers=choose.randint(1, 2), workers=choose.choice((None, 1, 2, 3)))
+    builder = TopologyBuilder("walk").config(ackers=choose.randint(1, 2), workers=choose.choice((None, 1, 2, 3)), **settings)
     builder.set_spout("lines", Lines(), choose.randint(1, 2))
     builder.set_bolt("sink", Sink(), choose.randint(1, 3)).shuffle_grouping("lines")
     return physical_plan(builder.build())
@@ -76,6 +76,37 @@ def test_an_operator_may_interfere_at_any_moment(seed: int) -> None:
     else:
         allowed |= {OutcomeKind.DRAINED, OutcomeKind.CUT_SHORT}
     assert world.outcome.kind in allowed
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_with_checkpoints_the_last_complete_one_is_gone_on_from_and_the_end_has_a_final_one(seed: int) -> None:
+    world = World(checkpointed(seed), seed, messages=15)
+    walk(world, world.random.choice((100, 400, 1000)), faults=world.random.choice((0.0, 0.005, 0.03)))
+    heal_and_finish(world)
+    assert world.outcome is not None
+    if world.outcome.kind is OutcomeKind.CRASHED:
+        assert not world.master.recovery.epochs.has_run
+    else:
+        assert world.outcome.kind is OutcomeKind.DONE
+        assert world.complete
+
+
+def checkpointed(seed: int) -> PhysicalPlan:
+    return plan_of(seed, delivery="exactly_once", checkpoint_interval="1s", checkpoint_pause="0.1s", checkpoint_timeout="5s")
+
+
+def test_the_walks_with_checkpoints_come_across_everything_they_are_for() -> None:
+    seen: set[str] = set()
+    restores = 0
+    for seed in SEEDS:
+        world = World(checkpointed(seed), seed, messages=15)
+        walk(world, 1000, faults=0.03)
+        heal_and_finish(world)
+        seen |= world.seen
+        assert world.master.checkpoints is not None
+        restores += world.master.checkpoints.restores
+    assert seen >= {"checkpoint", "failed commit", "discarded", "closed", "kill", "edge"}
+    assert restores > 20
 
 
 def test_a_seed_replays_exactly() -> None:

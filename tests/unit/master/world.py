@@ -13,8 +13,28 @@ from dataclasses import dataclass, field
 
 from tests.unit.master.playbook import DIGEST
 from topo.ids import Epoch, Incarnation, TaskId, WorkerId
-from topo.master.commands import Command, Finished, MasterRecord, Persist, SendTo, StartWorker, StopWorker
-from topo.master.events import Event, FromWorker, InHand, LaunchFailed, Started, Tick, WorkerExited, WorkerLaunched
+from topo.master.commands import (
+    Command,
+    CommitCheckpoint,
+    DiscardCheckpoint,
+    Finished,
+    MasterRecord,
+    Persist,
+    SendTo,
+    StartWorker,
+    StopWorker,
+)
+from topo.master.events import (
+    CheckpointStored,
+    Event,
+    FromWorker,
+    InHand,
+    LaunchFailed,
+    Started,
+    Tick,
+    WorkerExited,
+    WorkerLaunched,
+)
 from topo.master.master import TopologyMaster
 from topo.master.outcome import Outcome
 from topo.plan.physical import PhysicalPlan
@@ -75,6 +95,10 @@ class World:
         self.outcome: Outcome | None = None
         self.is_healed = False
         self.seen: set[str] = set()
+        self.commits: deque[CommitCheckpoint] = deque()
+        self.complete = 0
+        self.passed: set[int] = set()
+        self.begun: dict[int, Epoch] = {}
         self.feed(Started())
 
     def _draw(self) -> Incarnation:
@@ -118,6 +142,13 @@ class World:
             assert (message.term, message.epoch) == (durable.term, durable.epoch), "routes before they were persisted"
             assert {route.worker: route.incarnation for route in message.routes} == durable.incarnations
             assert [route.task for route in message.routes] == [task.id for task in self.plan.tasks]
+            assert not self.commits, "an epoch began while it was open which checkpoint it goes on from"
+            assert message.checkpoint == self.complete
+        elif isinstance(message, control.BeginCheckpoint):
+            assert durable.checkpoint == message.checkpoint, "a checkpoint began before its number was persisted"
+            assert self.begun.setdefault(message.checkpoint, message.epoch) == message.epoch, "a number was used again"
+        elif isinstance(message, control.CheckpointComplete):
+            assert message.checkpoint == self.complete
         elif isinstance(message, control.Go):
             current = self.master.membership.incarnations()
             assert current == durable.incarnations
@@ -133,6 +164,8 @@ class World:
         if not self.master.recovery.epochs.has_run:
             return
         self.seen.add("closed")
+        if self.plan.config.delivery == "exactly_once":
+            assert self.begun[self.complete] == self.master.recovery.epochs.epoch, "closed without a final checkpoint"
         epoch = self.master.recovery.epochs.epoch
         under_way = {edge: tokens for edge, queue in self.edges.items() if (tokens := [t for e, t in queue if e == epoch])}
         assert not under_way, f"closed while frames were under way: {under_way}"
@@ -157,6 +190,12 @@ class World:
         elif isinstance(command, SendTo):
             if command.incarnation in self.processes:
                 self.processes[command.incarnation].inbox.append(command.message)
+        elif isinstance(command, CommitCheckpoint):
+            assert not self.commits
+            self.commits.append(command)
+        elif isinstance(command, DiscardCheckpoint):
+            assert command.checkpoint != self.complete, "a complete checkpoint was thrown away"
+            self.seen.add("discarded")
         elif isinstance(command, Finished):
             assert self.outcome is None
             self.outcome = command.outcome
@@ -179,6 +218,7 @@ class World:
         actions = [self._birth] * bool(self.births) + [self._exit] * bool(self.exits)
         awake = [process for process in self.processes.values() if process.paused_until <= self.now]
         actions += [lambda: self.feed(self.late.popleft())] * bool(self.late)
+        actions += [self._store] * bool(self.commits)
         actions += [self._read] * any(process.inbox for process in awake)
         actions += [self._hear] * 2 * any(process.outbox for process in self.processes.values())
         actions += [self._emit, self._deliver, self._deliver] * bool(awake)
@@ -197,6 +237,34 @@ class World:
         endpoints = [control.Endpoints(task, f"{task}-{birth.incarnation}", "") for task in tasks]
         process.outbox.append(control.Register(birth.worker, birth.incarnation, 1, "", "", DIGEST, endpoints))
         self.feed(WorkerLaunched(birth.worker, birth.incarnation))
+
+    def _store(self) -> None:
+        manifest = self.commits.popleft().manifest
+        if self.is_healed or self.random.random() < 0.8:
+            self.complete = manifest.checkpoint
+            self.seen.add("checkpoint")
+            self.feed(CheckpointStored(manifest))
+        else:
+            self.seen.add("failed commit")
+            self.feed(CheckpointStored(manifest, "no room"))
+
+    def _checkpoint(self, begin: control.BeginCheckpoint) -> None:
+        """Let the barriers pass, all at once, through what is there."""
+        for process in self.processes.values():
+            for task in process.tasks.values():
+                if task.epoch != begin.epoch or task.id in self.plan.ackers:
+                    continue
+                if not self.is_healed and self.random.random() < 0.05:
+                    process.outbox.append(control.SnapshotFailed(task.id, begin.epoch, begin.checkpoint, "no room"))
+                    continue
+                if task.id in self.plan.spouts:
+                    process.outbox.append(control.BarrierAcked(task.id, begin.epoch, begin.checkpoint))
+                process.outbox.append(control.SnapshotTaken(task.id, begin.epoch, begin.checkpoint, "part", 1, "c"))
+
+    def _publish(self, process: Process, checkpoint: int) -> None:
+        for task in process.tasks.values():
+            if checkpoint and task.id not in self.plan.ackers:
+                process.outbox.append(control.CheckpointPublished(task.id, Epoch(task.epoch), checkpoint))
 
     def _exit(self) -> None:
         self.feed(self.exits.pop(self.random.randrange(len(self.exits))))
@@ -218,6 +286,13 @@ class World:
             process.is_active = True
         elif isinstance(message, control.Deactivate | control.Drain):
             process.is_active = False
+        elif isinstance(message, control.BeginCheckpoint):
+            # Every worker with spouts is told; the first that reads it stands for all.
+            if message.checkpoint not in self.passed:
+                self.passed.add(message.checkpoint)
+                self._checkpoint(message)
+        elif isinstance(message, control.CheckpointComplete):
+            self._publish(process, message.checkpoint)
         elif isinstance(message, control.Probe):
             for task in process.tasks.values():
                 if task.epoch == message.epoch:
@@ -280,6 +355,7 @@ class World:
         mine = {route.incarnation for route in routes.routes if route.worker == process.worker}
         assert mine == {process.life}
         process.routes = routes
+        self._publish(process, routes.checkpoint)
         for task in process.tasks.values():
             sources = self.undone.get(task.id)
             process.tasks[task.id] = fresh = FakeTask(task.id, routes.epoch)

@@ -23,6 +23,7 @@ from topo.api.windows import (
     TumblingProcessingTimeWindows,
 )
 from topo.errors import TopologyError
+from topo.plan.physical import physical_plan
 from topo.plan.validation import problems_of
 
 
@@ -64,7 +65,7 @@ def sums(**more: Any) -> WindowBolt:
 
 
 def builder(bolt: Any, by: Any = ("user",), parallelism: int = 1, spout: Spout | None = None, **settings: Any) -> TopologyBuilder:
-    made = TopologyBuilder("t")
+    made = TopologyBuilder("t").config(delivery="at_least_once")
     made.set_spout("events", spout or Events())
     declarer: BoltDeclarer = made.set_bolt("b", bolt, parallelism=parallelism, **settings)
     if by is None:
@@ -186,7 +187,7 @@ def test_lateness_counts_for_event_time_alone() -> None:
 
 
 def test_the_least_message_timeout_of_the_spouts_above_decides() -> None:
-    made = TopologyBuilder("t").config(message_timeout="10m")
+    made = TopologyBuilder("t").config(message_timeout="10m", delivery="at_least_once")
     made.set_spout("events", Events())
     made.set_spout("quick", Events(), message_timeout="5s")
     made.set_spout("elsewhere", Events(), message_timeout="1s")
@@ -237,5 +238,11 @@ def test_an_async_bolt_takes_any_grouping() -> None:
     assert made.build()
 
 
-def test_exactly_once_is_refused_for_now() -> None:
-    assert any("exactly_once" in problem for problem in problems(builder(sums()).config(delivery="exactly_once")))
+def test_with_checkpoints_windows_may_be_longer_than_any_message_timeout() -> None:
+    assert builder(sums(window=TumblingEventTimeWindows.of("1h"))).config(delivery="exactly_once").build()
+
+
+@pytest.mark.parametrize(("bolt", "mode"), [(sums(), "exactly_once"), (Keep("user"), "exactly_once"), (Ask(), "at_least_once")])
+def test_the_mode_is_exactly_once_where_the_engine_keeps_state(bolt: OperatorBolt, mode: str) -> None:
+    by = None if isinstance(bolt, AsyncBolt) else ("user",)
+    assert physical_plan(builder(bolt, by=by).config(delivery="auto").build()).config.delivery == mode

@@ -47,7 +47,7 @@ def alone(
     bolt: OperatorBolt, *, sources: int = 1, watermarks: WatermarkStrategy | None = None, is_open: bool = True, **settings: Any
 ) -> Solo:
     """A bolt named b between sources a (a task each, played by the test) and a sink."""
-    builder = TopologyBuilder("one").config(message_timeout="30s", **settings)
+    builder = TopologyBuilder("one").config(**{"message_timeout": "30s", "delivery": "at_least_once", **settings})
     builder.set_spout("a", Source(), parallelism=sources)
     declarer = builder.set_bolt("b", bolt, watermarks=watermarks)
     if bolt.key:

@@ -13,7 +13,7 @@ from topo.wire.frames import FrameKind
 
 
 def spout(*, windows: bool = True, count: int = 10) -> Solo:
-    builder = TopologyBuilder("t").config(max_spout_pending=4)
+    builder = TopologyBuilder("t").config(max_spout_pending=4, delivery="at_least_once")
     builder.set_spout("a", Scripted(range(count)))
     if windows:
         window = WindowBolt(key="value", window=TumblingEventTimeWindows.of("10s"), aggregate=aggregates.Count())

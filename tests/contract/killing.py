@@ -1,0 +1,91 @@
+"""Child processes that are killed between any two steps that they do on files or in a database.
+
+A step is a call that changes files, or an SQL statement. A write counts twice: before it, and when half of it is done.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+from collections.abc import Callable
+from typing import Any
+
+KILLED = 77
+_CALLS = ("open", "write", "pwrite", "ftruncate", "fsync", "rename", "unlink")
+
+Tell = Callable[[Any], None]
+"""Told by the child to whoever outlives it; arrives before the child's next step."""
+
+
+class Steps:
+    """Counts the steps of this process, and ends it before the one with number `last`."""
+
+    def __init__(self, last: int) -> None:
+        self._last = last
+        self._done = 0
+
+    def step(self, _statement: str = "") -> None:
+        """One step is about to be done."""
+        if self._done == self._last:
+            os._exit(KILLED)
+        self._done += 1
+
+    def install(self) -> None:
+        """Count what this process does from now on; it cannot be taken back."""
+        for name in _CALLS:
+            setattr(os, name, self._counted(name, getattr(os, name)))
+        connect = sqlite3.connect
+
+        def counted_connect(*args: Any, **options: Any) -> sqlite3.Connection:
+            connection: sqlite3.Connection = connect(*args, **options)
+            connection.set_trace_callback(self.step)
+            return connection
+
+        sqlite3.connect = counted_connect
+
+    def _counted(self, name: str, call: Callable[..., Any]) -> Callable[..., Any]:
+        def counted(*args: Any, **options: Any) -> Any:
+            self.step()
+            if name not in ("write", "pwrite"):
+                return call(*args, **options)
+            file, data, *offset = args
+            done = call(file, data[: len(data) // 2], *offset)
+            self.step()
+            return done + call(file, data[done:], *[start + done for start in offset])
+
+        return counted
+
+
+def run_child(work: Callable[[Tell], None], last: int) -> tuple[bool, list[Any]]:
+    """Run `work` in a child process that ends before its step number `last`.
+
+    Returns:
+        Whether it came to its end, and what it has told.
+    """
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            os.close(reader)
+            plain_write = os.write
+
+            def tell(news: Any) -> None:
+                plain_write(writer, json.dumps(news).encode() + b"\n")
+
+            Steps(last).install()
+            work(tell)
+            code = 0
+        except BaseException:
+            import traceback
+
+            traceback.print_exc()
+        finally:
+            os._exit(code)
+    os.close(writer)
+    with open(reader) as stream:
+        told = [json.loads(line) for line in stream]
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    assert code in (0, KILLED), f"the child ended with {code}"
+    return code == 0, told

@@ -1,0 +1,128 @@
+"""Two-phase sinks in processes that are killed between any two of their steps."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.contract.killing import Tell, run_child
+from tests.contract.two_phase_sinks import KINDS, SinkKind, SinkTask
+
+
+@dataclass
+class Master:
+    """What outlives the process: checkpoints, those that are complete, and the rows before each.
+
+    A row is the number of its input, so a source that returns to a position gives the same rows again.
+    """
+
+    complete: int = 0
+    last: int = 0
+    states: dict[int, Any] = field(default_factory=lambda: {0: None})
+    covered: dict[int, int] = field(default_factory=lambda: {0: 0})
+
+    def note(self, told: list[Any]) -> None:
+        """Learn what a process has told before it died."""
+        for what, checkpoint, *rest in told:
+            self.last = max(self.last, checkpoint)
+            if what == "stored":
+                self.states[checkpoint], self.covered[checkpoint] = rest
+            else:
+                self.complete = checkpoint
+
+    @property
+    def state(self) -> Any:
+        return self.states[self.complete]
+
+    @property
+    def rows(self) -> list[int]:
+        return list(range(self.covered[self.complete]))
+
+
+def life_of(kind: SinkKind, folder: Path, master: Master) -> Callable[[Tell], None]:
+    """A process that goes on from the last checkpoint: takes some, of which every third is aborted, and does not end well."""
+
+    def work(tell: Tell) -> None:
+        task = SinkTask(kind, folder, state=master.state)
+        position = len(master.rows)
+        for checkpoint in range(master.last + 1, master.last + 5):
+            task.write(*range(position, position + 3))
+            position += 3
+            tell(("stored", checkpoint, task.snapshot(checkpoint), position))
+            task.write(position)
+            position += 1
+            if checkpoint % 3:
+                tell(("complete", checkpoint))
+                task.output.complete(checkpoint)
+        task.write(position, position + 1, position + 2)
+
+    return work
+
+
+def check_what_is_seen(kind: SinkKind, folder: Path, master: Master) -> None:
+    """Nothing that may be taken back, nothing twice, nothing left out."""
+    seen = kind.rows(folder)
+    assert seen == list(range(len(seen)))
+    assert len(seen) <= len(master.rows)
+
+
+def check_recovery(kind: SinkKind, folder: Path, master: Master) -> None:
+    check_what_is_seen(kind, folder, master)
+    SinkTask(kind, folder, state=master.state).die()
+    assert kind.rows(folder) == master.rows
+    assert kind.staged(folder) == []
+
+
+@pytest.fixture(params=KINDS, ids=lambda kind: kind.name)
+def kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> SinkKind:
+    monkeypatch.setattr("topo.components.json_lines_sink._SPILL_LINES", 2)
+    monkeypatch.setattr("topo.components.sqlite_sink._SPILL_ROWS", 2)
+    found: SinkKind = request.param
+    return found
+
+
+def test_killed_before_any_step_a_sink_recovers_the_rows_of_the_last_complete_checkpoint(kind: SinkKind, tmp_path: Path) -> None:
+    step, is_done, completed = 0, False, set()
+    while not is_done:
+        folder = tmp_path / str(step)
+        folder.mkdir()
+        master = Master()
+        is_done, told = run_child(life_of(kind, folder, master), step)
+        master.note(told)
+        completed.add(master.complete)
+        check_recovery(kind, folder, master)
+        shutil.rmtree(folder)
+        step += 1
+    assert completed == {0, 1, 2, 4}
+    assert step > 10
+
+
+def test_a_recovery_that_is_killed_before_any_step_is_recovered_from(kind: SinkKind, tmp_path: Path) -> None:
+    """The first life is killed at every seventh step, the second at every other step of its recovery and some more."""
+    step, is_done = 1, False
+    while not is_done:
+        folder = tmp_path / "first"
+        folder.mkdir()
+        first = Master()
+        is_done, told = run_child(life_of(kind, folder, first), step)
+        first.note(told)
+        for second_step in range(step % 2, 24, 2):
+            copy = tmp_path / "second"
+            shutil.copytree(folder, copy)
+            master = Master(first.complete, first.last, dict(first.states), dict(first.covered))
+            # Staged files are named in full, so the copy takes the original's place.
+            folder.rename(tmp_path / "aside")
+            copy.rename(folder)
+            _, told = run_child(life_of(kind, folder, master), second_step)
+            master.note(told)
+            check_recovery(kind, folder, master)
+            shutil.rmtree(folder)
+            (tmp_path / "aside").rename(folder)
+        shutil.rmtree(folder)
+        step += 7
+    assert step > 10

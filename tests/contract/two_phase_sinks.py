@@ -1,0 +1,142 @@
+"""The two-phase sinks that there are, and a task that drives one through checkpoints as the engine does.
+
+A further sink joins by a row in KINDS; every test of the contract then runs over it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sqlite3
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import msgpack
+
+from tests.unit.components.drive import tracked
+from topo import JsonLinesSink, SqliteSink, TaskContext, TopologyConfig, TwoPhaseSink
+from topo.api.streams import declared_streams
+from topo.task.collectors import BoltCollector
+from topo.task.staged_output import StagedOutput
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@dataclass(frozen=True)
+class SinkKind:
+    """One kind of sink, its output below a folder.
+
+    Attributes:
+        name: shown by the tests.
+        make: the sink, as a topology makes it. It writes tuples with one field, `n`.
+        rows: what a reader from outside finds: the values of `n`.
+        staged: what a reader who knows the sink finds staged: one entry or more for each transaction.
+    """
+
+    name: str
+    make: Callable[[Path], TwoPhaseSink]
+    rows: Callable[[Path], list[int]]
+    staged: Callable[[Path], list[str]]
+
+
+def _lines_of(files: list[Path]) -> list[int]:
+    # A last line without its newline is not finished.
+    return [json.loads(line)["n"] for file in files for line in file.read_text().split("\n")[:-1]]
+
+
+def _select(path: Path, statement: str) -> list[Any]:
+    if not path.exists():
+        return []
+    connection = sqlite3.connect(path)
+    try:
+        return [row[0] for row in connection.execute(statement)]
+    except sqlite3.OperationalError as error:
+        assert "no such table" in str(error)
+        return []
+    finally:
+        connection.close()
+
+
+def _documented() -> Callable[[Path], TwoPhaseSink]:
+    """The example of docs/sinks.md."""
+    (block,) = [
+        block
+        for block in re.findall(r"^```python\n(.*?)^```", (ROOT / "docs" / "sinks.md").read_text(), re.MULTILINE | re.DOTALL)
+        if "class FilePerCheckpoint" in block
+    ]
+    names: dict[str, Any] = {"__name__": "documented"}
+    exec(block, names)
+    made: Callable[[Path], TwoPhaseSink] = names["FilePerCheckpoint"]
+    return made
+
+
+_FilePerCheckpoint = _documented()
+
+
+def _sqlite(name: str, **options: Any) -> SinkKind:
+    return SinkKind(
+        name,
+        lambda folder: SqliteSink(folder / "db", "out", ["n"], **options),
+        lambda folder: _select(folder / "db", "select n from out order by rowid"),
+        lambda folder: _select(folder / "db", "select __process from out__staged"),
+    )
+
+
+KINDS = [
+    SinkKind(
+        "lines",
+        lambda folder: JsonLinesSink(folder / "out"),
+        lambda folder: _lines_of(sorted(folder.glob("out*"))),
+        lambda folder: [path.name for path in folder.glob(".out*")],
+    ),
+    _sqlite("rows"),
+    _sqlite("rows with a key", key="n"),
+    SinkKind(
+        "documented",
+        lambda folder: _FilePerCheckpoint(folder),
+        lambda folder: sorted(_lines_of(list(folder.glob("[0-9]*")))),
+        lambda folder: [path.name for path in folder.glob(".*.jsonl")],
+    ),
+]
+
+
+def carried(state: Any) -> Any:
+    """A state as it comes back from a checkpoint."""
+    return msgpack.unpackb(msgpack.packb(state), use_list=False, strict_map_key=False)
+
+
+def started(sink: TwoPhaseSink, index: int = 0, parallelism: int = 1, delivery: str = "exactly_once") -> BoltCollector:
+    """Prepare a sink for a mode of delivery; the collector shows what it acks, and raises what it reports."""
+
+    def refuse(error: BaseException) -> None:
+        raise error
+
+    collector = BoltCollector("sink", declared_streams(sink.outputs), refuse)
+    config = replace(TopologyConfig(), delivery=delivery)  # type: ignore[arg-type]
+    sink.prepare(TaskContext("test", "sink", 1 + index, index, parallelism, config), collector)
+    return collector
+
+
+class SinkTask:
+    """One task with a sink, in a process of its own as far as the sink can tell."""
+
+    def __init__(self, kind: SinkKind, folder: Path, index: int = 0, parallelism: int = 1, state: Any = None) -> None:
+        self.sink = kind.make(folder)
+        self.collector = started(self.sink, index, parallelism)
+        self.output = StagedOutput(self.sink)
+        self.output.restore(state)
+
+    def write(self, *numbers: int) -> None:
+        """Process tuples."""
+        for number in numbers:
+            self.sink.execute(tracked(n=number))
+
+    def snapshot(self, checkpoint: int) -> Any:
+        """Take a snapshot; returns the state as it comes back."""
+        return carried(self.output.snapshot(checkpoint))
+
+    def die(self) -> None:
+        """Do nothing that a killed process would not do; the kernel takes the descriptors."""
+        self.sink.close()

@@ -1,0 +1,116 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.unit.components.drive import TICK, prepared, tracked
+from topo import ConfigError, Tuple, TwoPhaseSink
+
+
+class Ledger(TwoPhaseSink):
+    """Publishes to a list, and fails where it is told to."""
+
+    def __init__(self, fails: str = "") -> None:
+        self.fails = fails
+        self.calls: list[str] = []
+        self.published: list[int] = []
+
+    def _call(self, name: str) -> None:
+        self.calls.append(name)
+        if name == self.fails:
+            raise OSError(name)
+
+    def begin(self) -> None:
+        """Start with nothing."""
+        self.rows: list[int] = []
+
+    def write(self, tup: Tuple) -> None:
+        """Keep the number."""
+        self.rows.append(tup["n"])
+
+    def pre_commit(self) -> Any:
+        """The token is the rows themselves."""
+        self._call("pre_commit")
+        return list(self.rows)
+
+    def commit(self, token: Any) -> None:
+        """Publish."""
+        self._call("commit")
+        self.published += token
+
+    def abort(self, token: Any) -> None:
+        """Say so."""
+        self._call("abort begun" if token is None else f"abort {token}")
+
+    def close(self) -> None:
+        """Say so."""
+        self._call("close")
+
+
+def test_the_settings_of_a_class_hold_without_a_constructor() -> None:
+    class Slow(Ledger):
+        max_batch = 1
+        flush_interval = "5s"
+
+    assert TwoPhaseSink.component_settings == {"tick_interval": "100ms"}
+    assert Ledger.component_settings == {"tick_interval": "100ms"}
+    assert Slow.component_settings == {"tick_interval": "5s"}
+    collector = prepared(sink := Slow())
+    sink.execute(tracked(n=1))
+    assert (sink.published, len(collector.acked)) == ([1], 1)
+
+
+def test_other_settings_of_a_class_are_kept() -> None:
+    class Small(Ledger):
+        component_settings = {"batch_size": 10}
+        flush_interval = "5s"
+
+    assert Small.component_settings == {"batch_size": 10, "tick_interval": "5s"}
+
+
+def test_the_settings_of_an_instance_come_before_those_of_its_class() -> None:
+    class Chosen(Ledger):
+        def __init__(self) -> None:
+            TwoPhaseSink.__init__(self, max_batch=7, flush_interval="1s")
+
+    sink = Chosen()
+    assert (sink.max_batch, sink.component_settings) == (7, {"tick_interval": "1s"})
+    assert Chosen.component_settings == {"tick_interval": "100ms"}
+    with pytest.raises(ConfigError, match="max_batch=0"):
+        TwoPhaseSink.__init__(sink, max_batch=0)
+
+
+@pytest.mark.parametrize(
+    ("fails", "calls"),
+    [
+        ("pre_commit", ["pre_commit", "abort begun"]),
+        ("commit", ["pre_commit", "commit", "abort [1, 2]", "abort begun"]),
+    ],
+)
+def test_when_publishing_raises_the_batch_is_undone_and_fails(fails: str, calls: list[str]) -> None:
+    collector = prepared(sink := Ledger(fails))
+    sink.execute(first := tracked(n=1))
+    sink.execute(second := tracked(n=2))
+    with pytest.raises(OSError, match=fails):
+        sink.execute(TICK)
+    assert sink.calls == calls
+    assert (collector.acked, collector.failed) == ([], [first, second])
+    sink.fails = ""
+    sink.execute(third := tracked(n=3))
+    sink.execute(TICK)
+    assert (collector.acked, sink.published) == ([third], [3])
+
+
+def test_a_tick_without_tuples_publishes_nothing() -> None:
+    prepared(sink := Ledger())
+    sink.execute(TICK)
+    sink.end_of_input()
+    assert sink.calls == []
+
+
+def test_a_sink_is_closed_also_when_undoing_fails() -> None:
+    prepared(sink := Ledger("abort begun"))
+    with pytest.raises(OSError, match="abort begun"):
+        sink.cleanup()
+    assert sink.calls == ["abort begun", "close"]

@@ -1,0 +1,186 @@
+"""Manifests: written and read, refused where they do not fit, and shared out among tasks of another number."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from topo.checkpoint.encoding import SCHEMA_VERSION
+from topo.checkpoint.manifest import (
+    ComponentShape,
+    Figures,
+    Manifest,
+    Part,
+    decode_manifest,
+    encode_manifest,
+    misfits,
+    name_of,
+    shares_for,
+)
+from topo.errors import CheckpointDamaged, CheckpointRefused
+from topo.ids import TaskId
+from topo.keys import key_group, range_of, route_of
+
+SPOUT = ComponentShape(kind="spout", parallelism=1, max_parallelism=128)
+COUNT = ComponentShape(kind="bolt", parallelism=2, max_parallelism=128, keyed_by=("lines.default: word",))
+
+
+def manifest(parallelism: int = 2, max_parallelism: int = 128) -> Manifest:
+    shape = msgspec.structs.replace(COUNT, parallelism=parallelism, max_parallelism=max_parallelism)
+    parts = [("lines", 0), *(("count", index) for index in range(parallelism))]
+    return Manifest(
+        topology="words",
+        checkpoint=12,
+        components={"lines": SPOUT, "count": shape},
+        parts=tuple(
+            Part(file=f"{task}.part", length=100, checksum="c0", component=component, task=TaskId(task), index=index)
+            for task, (component, index) in enumerate(parts, start=1)
+        ),
+        figures=Figures(bytes=300, duration_ms=12.5),
+        created_ms=1_700_000_000_000,
+    )
+
+
+def test_a_manifest_comes_out_as_it_went_in() -> None:
+    assert decode_manifest(encode_manifest(manifest()), "manifest.json") == manifest()
+
+
+def test_a_manifest_is_json_that_anyone_can_read() -> None:
+    found = json.loads(encode_manifest(manifest()))["manifest"]
+    assert found["topology"] == "words"
+    assert [part["component"] for part in found["parts"]] == ["lines", "count", "count"]
+
+
+@given(st.data())
+def test_a_changed_manifest_is_damaged(data: st.DataObject) -> None:
+    whole = encode_manifest(manifest())
+    if data.draw(st.booleans()):
+        changed = whole[: data.draw(st.integers(0, len(whole) - 1))]
+    else:
+        at = data.draw(st.integers(0, len(whole) * 8 - 1))
+        broken = bytearray(whole)
+        broken[at // 8] ^= 1 << at % 8
+        changed = bytes(broken)
+    try:
+        found = decode_manifest(changed, "manifest.json")
+    except CheckpointDamaged as error:
+        assert error.file == "manifest.json"
+    else:
+        # Outside of what is checked there are a few bytes of JSON that may differ without a difference.
+        assert found == manifest()
+
+
+def test_a_manifest_of_a_newer_version_is_refused_with_both_versions() -> None:
+    newer = msgspec.structs.replace(manifest(), schema=SCHEMA_VERSION + 1, topo="9.8.7")
+    with pytest.raises(CheckpointRefused, match=rf"topo 9\.8\.7 \(schema {SCHEMA_VERSION + 1}\), which is newer .* topo 0"):
+        decode_manifest(encode_manifest(newer), "manifest.json")
+
+
+def test_the_name_of_a_part_says_all_that_is_known_of_it() -> None:
+    part = manifest().parts[1]
+    name = name_of(part, manifest())
+    assert (name.file, name.topology, name.checkpoint, name.component, name.task) == ("2.part", "words", 12, "count", 2)
+    assert (name.length, name.checksum) == (100, "c0")
+
+
+# -- what fits ---------------------------------------------------------------------------------------------------------------
+
+
+def test_the_same_components_fit_at_another_parallelism() -> None:
+    assert misfits(manifest(), "words", {"lines": SPOUT, "count": msgspec.structs.replace(COUNT, parallelism=5)}) == []
+
+
+def test_new_components_need_nothing() -> None:
+    assert misfits(manifest(), "words", {"lines": SPOUT, "count": COUNT, "more": COUNT}) == []
+
+
+def test_another_topology_is_refused_by_name() -> None:
+    (problem,) = misfits(manifest(), "letters", {})
+    assert "is of topology 'words', not of 'letters'" in problem
+
+
+def test_state_that_nobody_takes_is_refused_unless_told() -> None:
+    (problem,) = misfits(manifest(), "words", {"lines": SPOUT})
+    assert "nobody takes the state of 'count'" in problem
+    assert misfits(manifest(), "words", {"lines": SPOUT}, drop=["count"]) == []
+
+
+@pytest.mark.parametrize(
+    ("component", "changes", "words"),
+    [
+        ("count", {"max_parallelism": 64}, "set max_parallelism=128 for it"),
+        (
+            "count",
+            {"keyed_by": ("lines.default: user",)},
+            "goes by lines.default: word, and its inputs are grouped by lines.default: user",
+        ),
+        ("count", {"keyed_by": ()}, "are grouped by nothing"),
+        ("count", {"kind": "spout"}, "'count' was a bolt and is a spout"),
+        ("lines", {"parallelism": 2}, "'lines' had 1 tasks and has 2"),
+    ],
+)
+def test_what_would_lose_or_misplace_state_is_refused(component: str, changes: dict[str, object], words: str) -> None:
+    shapes = {"lines": SPOUT, "count": COUNT}
+    shapes[component] = msgspec.structs.replace(shapes[component], **changes)
+    (problem,) = misfits(manifest(), "words", shapes)
+    assert words in problem
+
+
+def test_everything_that_is_wrong_is_said_at_once() -> None:
+    assert len(misfits(manifest(), "words", {"count": msgspec.structs.replace(COUNT, max_parallelism=1)})) == 2
+
+
+# -- who takes what ----------------------------------------------------------------------------------------------------------
+
+
+def test_at_the_same_parallelism_each_task_takes_its_own_part_whole() -> None:
+    for index in range(2):
+        (share,) = shares_for(manifest(), "count", index, 2)
+        assert share.part.index == index
+        assert share.groups == range_of(index, 128, 2)
+        assert share.takes_values
+
+
+def test_a_component_that_the_checkpoint_does_not_know_takes_nothing() -> None:
+    assert shares_for(manifest(), "more", 0, 3) == []
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(1, 40), st.lists(st.integers(1, 40), min_size=1, max_size=4), st.sampled_from([40, 128, 129]))
+def test_rescaled_again_and_again_every_key_is_with_its_task_once(first: int, steps: list[int], max_parallelism: int) -> None:
+    keys = [f"key {number}" for number in range(40)]
+    holding = {index: {key for key in keys if route_of(key, max_parallelism, first) == index} for index in range(first)}
+    values = {index: [f"values of {index}"] for index in range(first)}
+    before = first
+    for now in steps:
+        taken = manifest(before, max_parallelism)
+        shares = {index: shares_for(taken, "count", index, now) for index in range(now)}
+        holding = {
+            index: {
+                key
+                for share in shares[index]
+                for key in holding[share.part.index]
+                if key_group(key, max_parallelism) in share.groups
+            }
+            for index in range(now)
+        }
+        values = {
+            index: [value for share in shares[index] if share.takes_values for value in values[share.part.index]]
+            for index in range(now)
+        }
+        before = now
+        assert holding == {index: {key for key in keys if route_of(key, max_parallelism, now) == index} for index in range(now)}
+    assert Counter(value for found in values.values() for value in found) == Counter(f"values of {i}" for i in range(first))
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(1, 130), st.integers(1, 130))
+def test_no_key_group_is_read_twice_or_left_out(before: int, now: int) -> None:
+    taken = manifest(before, 130)
+    groups = [group for index in range(now) for share in shares_for(taken, "count", index, now) for group in share.groups.groups]
+    assert sorted(groups) == list(range(130))

@@ -1,0 +1,312 @@
+"""Checkpoints within the master: persisted before they are begun, named in Routes, final before the end."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from tests.unit.master.playbook import Play, messages_in, record, routes_in, running, small_plan
+from tests.unit.master.test_checkpoints import LINES, SINK, manifest
+from topo.ids import Epoch, Incarnation, WorkerId
+from topo.master.commands import (
+    Command,
+    CommitCheckpoint,
+    CopyCheckpoint,
+    DiscardCheckpoint,
+    FindCheckpoint,
+    Finished,
+    MasterRecord,
+    Persist,
+    RecordError,
+    StopWorker,
+)
+from topo.master.events import CheckpointFound, CheckpointStored, DrainAsked, SavepointAsked, SavepointStored, Started
+from topo.master.outcome import OutcomeKind
+from topo.plan.physical import PhysicalPlan
+from topo.wire.control import (
+    BarrierAcked,
+    BeginCheckpoint,
+    CheckpointAborted,
+    CheckpointComplete,
+    CheckpointPublished,
+    Close,
+    Drain,
+    PartToRead,
+    RestoreFailed,
+    SnapshotTaken,
+)
+
+
+def plan(**settings: Any) -> PhysicalPlan:
+    return small_plan(delivery="exactly_once", max_parallelism=8, **settings)
+
+
+def taken(play: Play, checkpoint: int) -> list[Command]:
+    """Let all be said that a checkpoint needs; return the answer to the last of it."""
+    play.says(0, BarrierAcked(LINES, play.epoch, checkpoint))
+    play.says(0, SnapshotTaken(LINES, play.epoch, checkpoint, f"{checkpoint}/1", 100, "c"))
+    return play.says(1, SnapshotTaken(SINK, play.epoch, checkpoint, f"{checkpoint}/2", 100, "c"))
+
+
+def stored(play: Play, checkpoint: int) -> list[Command]:
+    return play.do(CheckpointStored(manifest(checkpoint)))
+
+
+def published(play: Play, checkpoint: int) -> list[Command]:
+    play.says(0, CheckpointPublished(LINES, play.epoch, checkpoint))
+    return play.says(1, CheckpointPublished(SINK, play.epoch, checkpoint))
+
+
+def with_one_complete() -> Play:
+    play = running(plan())
+    play.until(11.0)
+    taken(play, 1)
+    stored(play, 1)
+    return play
+
+
+def with_checkpoints(persist: Persist, checkpoint: int, completed: int) -> Persist:
+    return Persist(dataclasses.replace(persist.record, checkpoint=checkpoint, completed=completed))
+
+
+def test_a_number_is_persisted_before_its_barrier_is_out() -> None:
+    play = running(plan())
+    commands = play.until(11.0)
+    first = with_checkpoints(record(1, 101, 102, 103), 1, 0)
+    assert commands.index(first) < next(
+        index for index, found in enumerate(commands) if messages_in([found]) == [(0, BeginCheckpoint(Epoch(1), 1))]
+    )
+
+
+def test_only_workers_with_spouts_are_told_to_begin_and_all_are_told_that_it_is_complete() -> None:
+    play = running(plan())
+    begun = [(worker, message) for worker, message in messages_in(play.until(11.0)) if isinstance(message, BeginCheckpoint)]
+    assert begun == [(0, BeginCheckpoint(Epoch(1), 1))]
+    (commit,) = taken(play, 1)
+    assert isinstance(commit, CommitCheckpoint)
+    assert [part.file for part in commit.manifest.parts] == ["1/1", "1/2"]
+    persist, *told = stored(play, 1)
+    assert persist == with_checkpoints(record(1, 101, 102, 103), 1, 1)
+    assert messages_in(told) == [(worker, CheckpointComplete(1)) for worker in range(3)]
+
+
+def test_without_checkpoints_nothing_of_them_is_said() -> None:
+    play = running()
+    play.says(0, BarrierAcked(LINES, play.epoch, 1))
+    commands = play.until(100.0)
+    assert not any(isinstance(message, BeginCheckpoint) for _, message in messages_in(commands))
+    assert play.master.topology_status(play.now)["checkpoints"] is None
+
+
+def test_a_crash_before_the_first_checkpoint_starts_at_the_beginning() -> None:
+    play = running(plan())
+    told = routes_in(play.replace(1))
+    assert {(routes.checkpoint, len(routes.restore)) for routes in told.values()} == {(0, 0)}
+
+
+def test_every_task_goes_on_from_the_last_complete_checkpoint() -> None:
+    play = with_one_complete()
+    told = routes_in(play.replace(1))
+    assert {worker: (routes.checkpoint, routes.folder) for worker, routes in told.items()} == dict.fromkeys(range(3), (1, ""))
+    assert told[0].restore == {LINES: [PartToRead("1/1", 100, "c", "lines", LINES, 0, (0, 7), True)]}
+    assert told[1].restore == {SINK: [PartToRead("1/2", 100, "c", "sink", SINK, 0, (0, 7), True)]}
+    assert told[2].restore == {}
+
+
+def test_a_second_crash_during_restore_repeats_it() -> None:
+    play = with_one_complete()
+    first = routes_in(play.replace(1))
+    second = routes_in(play.replace(0))
+    assert second[0].epoch > first[0].epoch
+    assert [second[worker].restore for worker in range(3)] == [first[worker].restore for worker in range(3)]
+
+
+def test_a_lost_worker_ends_the_checkpoint_under_way() -> None:
+    play = running(plan())
+    play.until(11.0)
+    commands = play.exits(1)
+    assert DiscardCheckpoint(1) in commands
+    assert (0, CheckpointAborted(1)) in messages_in(commands)
+    assert taken_late(play) == []
+
+
+def taken_late(play: Play) -> list[Command]:
+    return play.says(0, SnapshotTaken(LINES, play.epoch, 1, "1/1", 100, "c"))
+
+
+def test_no_routes_go_out_before_the_commit_is_decided() -> None:
+    play = running(plan())
+    play.until(11.0)
+    assert len(taken(play, 1)) == 1
+    assert routes_in(play.replace(1)) == {}
+    assert routes_in(play.until(20.0)) == {}
+    status = play.master.topology_status(play.now)
+    assert (status["status"], status["reason"]) == ("DEGRADED", "waiting for the store of checkpoints")
+    told = routes_in(stored(play, 1))
+    assert [told[worker].checkpoint for worker in range(3)] == [1, 1, 1]
+
+
+def test_a_commit_that_failed_leaves_the_one_before() -> None:
+    play = with_one_complete()
+    play.until(21.0)
+    taken(play, 2)
+    play.replace(1)
+    told = routes_in(play.do(CheckpointStored(manifest(2), "No space left on device")))
+    assert [told[worker].checkpoint for worker in range(3)] == [1, 1, 1]
+
+
+def test_a_later_master_goes_on_from_what_is_stored_and_never_uses_a_number_again() -> None:
+    lives = {WorkerId(worker): Incarnation(worker + 1) for worker in range(3)}
+    play = Play(plan(), MasterRecord(1, Epoch(5), lives, checkpoint=9, completed=8), completed=manifest(8))
+    play.do(Started())
+    for worker in range(3):
+        commands = play.register(worker)
+    told = routes_in(commands)
+    assert {(routes.term, routes.epoch, routes.checkpoint) for routes in told.values()} == {(2, 6, 8)}
+    play.all_ready()
+    begun = [message for _, message in messages_in(play.until(20.0)) if isinstance(message, BeginCheckpoint)]
+    assert begun == [BeginCheckpoint(Epoch(6), 10)]
+
+
+def test_a_savepoint_to_start_from_is_named_with_its_folder_until_there_is_a_checkpoint_of_its_own() -> None:
+    play = Play(plan(), completed=manifest(8), completed_in="/save")
+    play.do(Started())
+    for worker in range(3):
+        commands = play.register(worker)
+    assert [routes.folder for routes in routes_in(commands).values()] == ["/save"] * 3
+    play.all_ready()
+    play.until(11.0)
+    taken(play, 9)
+    stored(play, 9)
+    assert {(routes.checkpoint, routes.folder) for routes in routes_in(play.replace(1)).values()} == {(9, "")}
+
+
+def test_damage_found_during_restore_leads_to_an_earlier_checkpoint_loudly() -> None:
+    play = with_one_complete()
+    play.until(21.0)
+    taken(play, 2)
+    stored(play, 2)
+    play.replace(1)
+    row, find = play.says(1, RestoreFailed(SINK, play.epoch, 2, "2/2 is damaged"))
+    assert isinstance(row, RecordError) and row.kind == "CheckpointDamaged"
+    assert find == FindCheckpoint(below=2)
+    commands = play.do(CheckpointFound(manifest(1)))
+    assert {routes.checkpoint for routes in routes_in(commands).values()} == {1}
+    assert with_checkpoints(record(3, 101, 104, 103), 2, 1) == commands[0]
+    assert any("an earlier one" in found.message for found in commands if isinstance(found, RecordError))
+
+
+def test_a_topology_without_a_checkpoint_that_can_be_restored_ends() -> None:
+    play = with_one_complete()
+    play.replace(1)
+    play.says(1, RestoreFailed(SINK, play.epoch, 1, "1/2 is damaged"))
+    commands = play.do(CheckpointFound(None, "there is no checkpoint to go on from"))
+    assert sum(isinstance(command, StopWorker) for command in commands) == 3
+    assert play.master.ending.outcome is not None
+    assert play.master.ending.outcome.kind is OutcomeKind.CRASHED
+    assert play.master.ending.outcome.reason == "there is no checkpoint to go on from"
+
+
+# -- the end -----------------------------------------------------------------------------------------------------------------
+
+
+def still(play: Play) -> list[Command]:
+    """Let every task end and two probe rounds agree; return what follows."""
+    for task in play.plan.tasks:
+        play.quiet(task.id)
+    play.answer_probe(1)
+    return play.answer_probe(2)
+
+
+def test_a_bounded_topology_closes_after_a_final_checkpoint_that_is_published() -> None:
+    play = running(plan())
+    assert messages_in(still(play)) == [(0, BeginCheckpoint(Epoch(1), 1))]
+    taken(play, 1)
+    assert not any(isinstance(message, Close) for _, message in messages_in(stored(play, 1)))
+    assert messages_in(published(play, 1)) == [(worker, Close(Epoch(1), drain=False)) for worker in range(3)]
+
+
+def test_a_worker_that_dies_before_it_has_published_is_replaced_and_the_end_waits() -> None:
+    play = running(plan())
+    still(play)
+    taken(play, 1)
+    stored(play, 1)
+    play.says(0, CheckpointPublished(LINES, play.epoch, 1))
+    told = routes_in(play.replace(1))
+    assert told[1].checkpoint == 1
+    play.all_ready()
+    published(play, 1)
+    play.until(play.now + 2.0)
+    for task in play.plan.tasks:
+        play.quiet(task.id)
+    play.answer_probe(3)
+    assert (0, BeginCheckpoint(Epoch(2), 2)) in messages_in(play.answer_probe(4))
+    taken(play, 2)
+    stored(play, 2)
+    assert any(isinstance(message, Close) for _, message in messages_in(published(play, 2)))
+
+
+def test_a_drain_takes_a_last_checkpoint_too() -> None:
+    play = running(plan())
+    play.do(DrainAsked(30.0))
+    for number in (1, 2):
+        commands = play.answer_probe(number)
+    assert (0, BeginCheckpoint(Epoch(1), 1)) in messages_in(commands)
+    taken(play, 1)
+    stored(play, 1)
+    assert (0, Close(Epoch(1), drain=True)) in messages_in(published(play, 1))
+
+
+def test_a_drain_with_a_savepoint_waits_until_it_is_written() -> None:
+    play = running(plan())
+    commands = play.do(DrainAsked(30.0, "/save"))
+    assert messages_in(commands)[:2] == [(0, Drain()), (0, BeginCheckpoint(Epoch(1), 1))]
+    taken(play, 1)
+    assert CopyCheckpoint(1, "/save") in stored(play, 1)
+    for number in (1, 2):
+        play.answer_probe(number)
+    taken(play, 2)
+    stored(play, 2)
+    assert not any(isinstance(message, Close) for _, message in messages_in(published(play, 2)))
+    assert (0, Close(Epoch(1), drain=True)) in messages_in(play.do(SavepointStored("/save")))
+
+
+def test_a_drain_that_cannot_take_its_last_checkpoint_is_cut_short() -> None:
+    play = running(plan())
+    play.do(DrainAsked(5.0))
+    for number in (1, 2):
+        play.answer_probe(number)
+    commands = play.until(play.now + 5.0)
+    assert any(isinstance(message, Close) for _, message in messages_in(commands))
+    assert play.master.ending.outcome is not None
+    assert play.master.ending.outcome.kind is OutcomeKind.CUT_SHORT
+
+
+def test_a_savepoint_that_is_asked_for_is_shown() -> None:
+    play = running(plan())
+    play.do(SavepointAsked("/save"))
+    taken(play, 1)
+    stored(play, 1)
+    play.do(SavepointStored("/save"))
+    shown = play.master.topology_status(play.now)["checkpoints"]
+    assert (shown["last_complete"], shown["savepoints"][0]["state"]) == (1, "written")
+
+
+def test_nothing_about_checkpoints_is_done_any_more_when_the_topology_ends() -> None:
+    play = running(plan())
+    still(play)
+    taken(play, 1)
+    stored(play, 1)
+    published(play, 1)
+    assert taken(play, 2) == []
+    for worker in range(3):
+        commands = play.exits(worker, "exited with 0")
+    assert any(isinstance(command, Finished) for command in commands)
+
+
+def test_a_failing_checkpoint_is_said_in_the_status() -> None:
+    play = running(plan(checkpoint_timeout="3s"))
+    play.until(15.0)
+    status = play.master.topology_status(play.now)
+    assert status["status"] == "RUNNING"
+    assert status["reason"].startswith("checkpoint 1 failed: not complete after 3 s: the parts of tasks")

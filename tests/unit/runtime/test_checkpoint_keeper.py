@@ -1,0 +1,125 @@
+"""The master's hand on the store: answers come, in order, and are certain."""
+
+from __future__ import annotations
+
+import select
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from tests.unit.runtime.test_checkpoint_store import complete, files_of, numbers, write
+from topo.errors import EnvironmentFault
+from topo.master.commands import CommitCheckpoint, CopyCheckpoint, DiscardCheckpoint, FindCheckpoint
+from topo.master.events import CheckpointFound, CheckpointStored, SavepointStored
+from topo.runtime.checkpoint_keeper import Answer, CheckpointKeeper
+from topo.runtime.checkpoint_store import CheckpointStore, open_store
+from topo.runtime.files import LocalFiles
+
+CREATED_MS = 1_700_000_000_000
+
+
+class FailingFiles(LocalFiles):
+    """A folder whose storage fails: writes so often, and removals so often; a write that fails is there all the same."""
+
+    def __init__(self, root: Path, writes: int = 0, removals: int = 0) -> None:
+        super().__init__(root)
+        self.writes, self.removals = writes, removals
+
+    def write(self, name: str, chunks: Iterable[bytes]) -> None:
+        super().write(name, chunks)
+        if name.endswith("manifest.json") and self.writes:
+            self.writes -= 1
+            raise EnvironmentFault("cannot sync the folder")
+
+    def remove(self, name: str) -> None:
+        if self.removals:
+            self.removals -= 1
+            raise EnvironmentFault("cannot remove it")
+        super().remove(name)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> CheckpointStore:
+    return CheckpointStore(LocalFiles(tmp_path / "checkpoints"), "words", keep=2)
+
+
+@pytest.fixture
+def keeper(store: CheckpointStore) -> Iterator[CheckpointKeeper]:
+    keeper = CheckpointKeeper(store, "words", lambda: CREATED_MS)
+    yield keeper
+    keeper.close()
+
+
+def wait_answers(keeper: CheckpointKeeper, count: int) -> list[Answer]:
+    found: list[Answer] = []
+    while len(found) < count:
+        assert select.select([keeper.descriptor], [], [], 10.0)[0], f"only {found} was answered"
+        found += keeper.answers()
+    return found
+
+
+def test_a_commit_is_answered_with_the_moment_and_old_ones_go(store: CheckpointStore, keeper: CheckpointKeeper) -> None:
+    for number in (1, 2):
+        complete(store, number)
+    manifest = write(store, 3)
+    keeper.do(CommitCheckpoint(manifest))
+    stamped = msgspec.structs.replace(manifest, created_ms=CREATED_MS)
+    assert wait_answers(keeper, 1) == [CheckpointStored(stamped)]
+    assert store.latest().manifest == stamped
+    assert numbers(store) == [2, 3]
+
+
+def test_answers_come_in_the_order_of_the_commands(store: CheckpointStore, keeper: CheckpointKeeper, tmp_path: Path) -> None:
+    keeper.do(CommitCheckpoint(write(store, 1)))
+    write(store, 2)
+    keeper.do(DiscardCheckpoint(2))
+    keeper.do(CopyCheckpoint(1, str(tmp_path / "save")))
+    first, second = wait_answers(keeper, 2)
+    assert isinstance(first, CheckpointStored) and first.problem == ""
+    assert second == SavepointStored(str(tmp_path / "save"))
+    assert store.highest() == 1
+    saved = open_store(str(tmp_path / "save"), "words").latest().manifest
+    assert saved is not None and saved.is_savepoint
+
+
+def test_a_commit_that_fails_is_answered_only_when_it_is_certainly_not_there(tmp_path: Path) -> None:
+    store = CheckpointStore(FailingFiles(tmp_path, writes=1, removals=1), "words")
+    keeper = CheckpointKeeper(store, "words")
+    keeper.do(CommitCheckpoint(write(store, 1)))
+    (answer,) = wait_answers(keeper, 1)
+    assert isinstance(answer, CheckpointStored) and answer.problem == "cannot sync the folder"
+    assert numbers(store) == []
+    keeper.close()
+
+
+def test_a_master_that_ends_while_a_commit_is_undecided_answers_nothing(tmp_path: Path) -> None:
+    store = CheckpointStore(FailingFiles(tmp_path, writes=1, removals=10**9), "words")
+    keeper = CheckpointKeeper(store, "words")
+    keeper.do(CommitCheckpoint(write(store, 1)))
+    keeper.close()
+    assert keeper._answers == type(keeper._answers)()
+
+
+def test_a_savepoint_that_cannot_be_written_says_why(store: CheckpointStore, keeper: CheckpointKeeper, tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    complete(store, 1)
+    keeper.do(CopyCheckpoint(1, str(tmp_path / "file")))
+    keeper.do(CopyCheckpoint(9, str(tmp_path / "save")))
+    first, second = wait_answers(keeper, 2)
+    assert isinstance(first, SavepointStored) and "cannot write" in first.problem
+    assert isinstance(second, SavepointStored) and "checkpoint 9 is not complete" in second.problem
+
+
+def test_an_earlier_checkpoint_is_found(store: CheckpointStore, keeper: CheckpointKeeper, tmp_path: Path) -> None:
+    first = complete(store, 1)
+    complete(store, 2)
+    complete(store, 3)
+    files_of(tmp_path / "checkpoints", 2)["task-00001.part"].unlink()
+    keeper.do(FindCheckpoint(below=3))
+    keeper.do(FindCheckpoint(below=1))
+    found, missing = wait_answers(keeper, 2)
+    assert found == CheckpointFound(first)
+    assert isinstance(missing, CheckpointFound) and missing.manifest is None
+    assert "no checkpoint to go on from" in missing.problem

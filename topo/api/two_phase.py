@@ -1,0 +1,190 @@
+"""Sinks whose output is published when a checkpoint completes: a commit in two phases."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+from topo.api.bolt import Bolt, Collector
+from topo.api.context import TaskContext
+from topo.api.tuples import Tuple
+from topo.errors import ConfigError
+
+
+class TwoPhaseSink(Bolt):
+    """A sink that stages what it writes, and publishes it when the engine says so.
+
+    What is written between `begin` and `pre_commit` is a *transaction*. `pre_commit` makes it durable, but not visible, and
+    returns a token that stands for it; `commit` publishes it. With `delivery="exactly_once"` the engine calls `pre_commit` at a
+    checkpoint and `commit` when that checkpoint is complete, so that each row is published once. With the other modes a
+    transaction is a batch: it is published when `max_batch` tuples are in it, at a tick or at the end of the input, and its
+    tuples are acked then; after a recovery rows may come again.
+
+    The order of calls: `open`; `recover`, `begin`; `write` for each tuple; `pre_commit`, `begin`; `commit` for tokens of
+    completed checkpoints, also between two `write`. In every new epoch, in the processes that go on as in the new one:
+    `abort(None)`, `abort` for tokens that do not count, `recover`, `begin`. At an orderly end `abort(None)` and `close`; a
+    killed process calls nothing.
+
+    What tokens stand for may be published by another process: of the same task after a crash, and of another task of the
+    component when the parallelism has changed (that of task j by task j modulo the new parallelism). Let names of staged
+    files, rows or transactions carry `context.task_index` and something drawn anew in each process.
+
+    Attributes:
+        max_batch: tuples that are published together, but with `exactly_once`.
+        flush_interval: the longest that a tuple waits for others, but with `exactly_once`. Must be well below `message_timeout`.
+    """
+
+    max_batch: int = 1000
+    flush_interval: str | timedelta | float = "100ms"
+    component_settings = {"tick_interval": flush_interval}
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Have the ticks come at the class's own interval."""
+        super().__init_subclass__(**options)
+        if "flush_interval" in vars(cls):
+            cls.component_settings = {**cls.component_settings, "tick_interval": cls.flush_interval}
+
+    def __init__(self, *, max_batch: int | None = None, flush_interval: str | timedelta | float | None = None) -> None:
+        """Keep settings other than the class's own. A subclass without such arguments need not call this.
+
+        Raises:
+            ConfigError: max_batch is less than 1.
+        """
+        if max_batch is not None:
+            self.max_batch = max_batch
+        if self.max_batch < 1:
+            raise ConfigError(f"max_batch={self.max_batch!r} must be at least 1")
+        if flush_interval is not None:
+            self.flush_interval = flush_interval
+            self.component_settings = {**self.component_settings, "tick_interval": flush_interval}
+
+    # -- for the author of a sink ----------------------------------------------------------------------------------------
+
+    def open(self, context: TaskContext) -> None:
+        """Called once in each process, first: connect. Remove nothing; what earlier processes have left is for `recover`."""
+
+    def begin(self) -> None:
+        """Start a transaction. Better without anything that can fail: the first `write` can create what is needed."""
+
+    @abstractmethod
+    def write(self, tup: Tuple) -> None:
+        """Add one tuple to the transaction. If it raises it must have taken nothing: the tuple may be given again."""
+
+    @abstractmethod
+    def pre_commit(self) -> Any:
+        """Make everything written since `begin` durable, and publish none of it.
+
+        If it raises, nothing may be lost: it is called again later, when more may have been written; or `abort(None)` is.
+
+        Returns:
+            A token for it: small, what msgpack carries (sequences come back as tuples). None when nothing was written.
+        """
+
+    @abstractmethod
+    def commit(self, token: Any) -> None:
+        """Publish what a token stands for, all of it or, if it raises, so that a repetition completes it.
+
+        Called again after a crash or an error, whatever step was the last, also when everything has been published: that must
+        change nothing. Tokens of one process come in the order of their `pre_commit`.
+        """
+
+    @abstractmethod
+    def abort(self, token: Any) -> None:
+        """Undo a transaction for which there is a token, or (None) the one that was begun.
+
+        There may be nothing to undo, or not any more: that is no error.
+        """
+
+    def recover(self, tokens: Sequence[Any]) -> None:
+        """Start from the last completed checkpoint, before `begin`: commit `tokens`, and undo all else that is staged.
+
+        `tokens` are those of the checkpoint, so they count; most have been committed already. What else tasks j have staged,
+        for each j that is `context.task_index` modulo `context.parallelism`, was left by a process that died: remove it. (Not
+        what others have staged: they may be alive.) With the other modes `tokens` is empty.
+
+        As it stands it commits the tokens and removes nothing.
+        """
+        for token in tokens:
+            self.commit(token)
+
+    def publish(self) -> None:
+        """Make everything written since `begin` durable and visible. Not called with `exactly_once`. It ends the transaction.
+
+        As it stands it is `pre_commit` and `commit`. A sink that can do both in one cheaper step says how.
+        """
+        token = self.pre_commit()
+        if token is not None:
+            try:
+                self.commit(token)
+            except Exception:
+                self.abort(token)
+                raise
+
+    def close(self) -> None:
+        """Called at an orderly end: release what `open` took. What is staged stays; it may still count."""
+
+    # -- as a bolt -------------------------------------------------------------------------------------------------------
+
+    def prepare(self, context: TaskContext, collector: Collector) -> None:
+        """Open the sink. With `exactly_once` the engine recovers it and begins; otherwise this does."""
+        self._collector = collector
+        self._is_staged = context.config.delivery == "exactly_once"
+        self._held: list[Tuple] = []
+        self._has_ended = False
+        self.open(context)
+        if not self._is_staged:
+            self.recover(())
+            self.begin()
+
+    def execute(self, tup: Tuple) -> None:
+        """Write the tuple. With `exactly_once` it is acked; otherwise it is held until its batch is full, or a tick comes."""
+        if self._is_staged:
+            if not tup.is_tick:
+                self.write(tup)
+                self._collector.ack(tup)
+            return
+        if not tup.is_tick:
+            self.write(tup)
+            self._held.append(tup)
+            if len(self._held) < self.max_batch and not self._has_ended:
+                return
+        self._publish_held()
+
+    def end_of_input(self) -> None:
+        """Publish what is held; replays after the end are published at once. With `exactly_once` the last checkpoint does it."""
+        self._has_ended = True
+        if not self._is_staged:
+            self._publish_held()
+
+    def on_reset(self) -> None:
+        """Forget what is held: it comes again."""
+        self._has_ended = False
+        if not self._is_staged:
+            self._held.clear()
+            self.abort(None)
+            self.begin()
+
+    def cleanup(self) -> None:
+        """Close the sink. What is held has not been acked."""
+        try:
+            self.abort(None)
+        finally:
+            self.close()
+
+    def _publish_held(self) -> None:
+        held, self._held = self._held, []
+        if not held:
+            return
+        try:
+            self.publish()
+        except Exception:
+            for tup in held:
+                self._collector.fail(tup)
+            self.abort(None)
+            self.begin()
+            raise
+        self.begin()
+        for tup in held:
+            self._collector.ack(tup)

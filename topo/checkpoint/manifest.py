@@ -1,0 +1,200 @@
+"""The manifest of a checkpoint: which parts make it whole, and what they can be restored into.
+
+It is written last, so a checkpoint whose manifest is there and readable is complete. Stored as JSON with a checksum of itself.
+
+Restored into another parallelism, keyed state moves by key group. What belongs to no key stays together as one task had it: that
+of the old task i goes to the new task i modulo the new parallelism. A source splits its input by task, so its parallelism stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from hashlib import blake2b
+
+import msgspec
+
+from topo.checkpoint.encoding import DIGEST_BYTES, SCHEMA_VERSION, PartName
+from topo.errors import CheckpointDamaged, CheckpointRefused
+from topo.ids import TaskId
+from topo.keys import KeyGroupRange, range_of
+from topo.version import __version__
+
+SPOUT = "spout"
+
+
+class Part(msgspec.Struct, frozen=True, kw_only=True):
+    """One task's snapshot in a checkpoint. `file` is its name in the folder of checkpoints."""
+
+    file: str
+    length: int
+    checksum: str
+    component: str
+    task: TaskId
+    index: int
+
+
+class ComponentShape(msgspec.Struct, frozen=True, kw_only=True):
+    """What of a component decides whether its state can be restored.
+
+    Attributes:
+        kind: "spout" or "bolt".
+        parallelism: how many tasks it has.
+        max_parallelism: how many key groups.
+        keyed_by: the fields that its inputs are grouped by, "component.stream: field, field" each.
+    """
+
+    kind: str
+    parallelism: int
+    max_parallelism: int
+    keyed_by: tuple[str, ...] = ()
+
+
+class Figures(msgspec.Struct, frozen=True, kw_only=True):
+    """What a checkpoint cost: its bytes, how long it took in all, and the longest alignment and pause of a task, in ms."""
+
+    bytes: int = 0
+    duration_ms: float = 0.0
+    alignment_ms: float = 0.0
+    pause_ms: float = 0.0
+
+
+class Manifest(msgspec.Struct, frozen=True, kw_only=True):
+    """A complete checkpoint.
+
+    Attributes:
+        topology: its name.
+        checkpoint: number of the checkpoint, from 1; never used twice by a topology.
+        components: by id; those without state (ackers) are left out.
+        parts: one for each task of the components, by task.
+        created_ms: when it was completed, by the wall clock.
+        is_savepoint: made on request; never deleted by topo.
+        topo: the version that wrote it.
+        schema: of the parts and of this.
+    """
+
+    topology: str
+    checkpoint: int
+    components: dict[str, ComponentShape]
+    parts: tuple[Part, ...]
+    figures: Figures = Figures()
+    created_ms: int = 0
+    is_savepoint: bool = False
+    topo: str = __version__
+    schema: int = SCHEMA_VERSION
+
+
+class _Stored(msgspec.Struct):
+    checksum: str
+    manifest: msgspec.Raw
+
+
+class _Version(msgspec.Struct):
+    schema: int
+    topo: str
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What one task takes of a part. `groups` may be empty."""
+
+    part: Part
+    groups: KeyGroupRange
+    takes_values: bool
+
+
+def encode_manifest(manifest: Manifest) -> bytes:
+    """Return the bytes of a manifest's file."""
+    body = msgspec.json.encode(manifest)
+    return msgspec.json.encode(_Stored(_checksum(body), msgspec.Raw(body)))
+
+
+def decode_manifest(data: bytes, file: str) -> Manifest:
+    """Return the manifest in a file.
+
+    Raises:
+        CheckpointDamaged: the file is not what was written.
+        CheckpointRefused: a newer topo has written it.
+    """
+    try:
+        stored = msgspec.json.decode(data, type=_Stored)
+        body = bytes(stored.manifest)
+        if _checksum(body) != stored.checksum:
+            raise CheckpointDamaged(file, "its checksum is wrong")
+        version = msgspec.json.decode(body, type=_Version)
+        if version.schema > SCHEMA_VERSION:
+            raise CheckpointRefused(
+                f"{file} was written by topo {version.topo} (schema {version.schema}), which is newer than this one: "
+                f"topo {__version__} (schema {SCHEMA_VERSION}); update topo"
+            )
+        return msgspec.json.decode(body, type=Manifest)
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        raise CheckpointDamaged(file, str(error)) from error
+
+
+def misfits(
+    manifest: Manifest, topology: str, components: Mapping[str, ComponentShape], *, drop: Iterable[str] = ()
+) -> list[str]:
+    """Return why a checkpoint cannot be restored into a topology, a sentence with its fix each; empty when it can.
+
+    Args:
+        manifest: the checkpoint.
+        topology: the topology's name.
+        components: those it has now.
+        drop: components of the checkpoint whose state nobody is to take.
+    """
+    if manifest.topology != topology:
+        return [
+            f"checkpoint {manifest.checkpoint} is of topology {manifest.topology!r}, not of {topology!r}; "
+            f"submit it under the name {manifest.topology!r}"
+        ]
+    found = []
+    for name, old in manifest.components.items():
+        new = components.get(name)
+        if new is None:
+            if name not in drop:
+                found.append(f"nobody takes the state of {name!r}, which the topology no longer has; keep it, or drop its state")
+            continue
+        if new.kind != old.kind:
+            found.append(f"{name!r} was a {old.kind} and is a {new.kind}; give it another name")
+        elif old.kind == SPOUT and new.parallelism != old.parallelism:
+            found.append(
+                f"{name!r} had {old.parallelism} tasks and has {new.parallelism}: what each has read cannot be split; "
+                "leave it as it was"
+            )
+        if new.max_parallelism != old.max_parallelism:
+            found.append(
+                f"{name!r} had max_parallelism={old.max_parallelism} and has {new.max_parallelism}: its keys would move; "
+                f"set max_parallelism={old.max_parallelism} for it"
+            )
+        if new.keyed_by != old.keyed_by:
+            was, is_ = ("; ".join(shape.keyed_by) or "nothing" for shape in (old, new))
+            found.append(f"the state of {name!r} goes by {was}, and its inputs are grouped by {is_}; group them as before")
+    return found
+
+
+def shares_for(manifest: Manifest, component: str, index: int, parallelism: int) -> list[Share]:
+    """Return what the task `index` of `parallelism` takes, by the task that wrote it; empty for a component without state."""
+    shape = manifest.components.get(component)
+    if shape is None:
+        return []
+    own = range_of(index, shape.max_parallelism, parallelism)
+    found = []
+    for part in manifest.parts:
+        if part.component != component:
+            continue
+        theirs = range_of(part.index, shape.max_parallelism, shape.parallelism)
+        groups = KeyGroupRange(max(own.start, theirs.start), min(own.end, theirs.end))
+        takes_values = part.index % parallelism == index
+        if takes_values or groups.groups:
+            found.append(Share(part, groups, takes_values))
+    return found
+
+
+def name_of(part: Part, manifest: Manifest) -> PartName:
+    """Return what the file of a part has to be."""
+    return PartName(part.file, manifest.topology, manifest.checkpoint, part.component, part.task, part.length, part.checksum)
+
+
+def _checksum(data: bytes) -> str:
+    return blake2b(data, digest_size=DIGEST_BYTES).hexdigest()

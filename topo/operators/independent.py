@@ -1,0 +1,40 @@
+"""Copies that do not change when what they were made of is changed in place."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from itertools import chain
+from typing import Any
+from uuid import UUID
+
+ATOMS = frozenset((int, float, str, bytes, bool, type(None), date, datetime, time, timedelta, Decimal, UUID))
+"""Types whose values never change."""
+
+
+def independent(value: Any) -> Any:
+    """Return a value that does not change when this one is changed in place; itself, if it cannot be."""
+    kind = type(value)
+    if kind in ATOMS:
+        return value
+    if kind is tuple:
+        return value if all(type(one) in ATOMS for one in value) else tuple([independent(one) for one in value])
+    if kind is list:
+        return [independent(one) for one in value]
+    if kind is dict:
+        return {key: independent(one) for key, one in value.items()}
+    return copy.deepcopy(value)
+
+
+def independent_rows(rows: Mapping[Any, Any]) -> dict[Any, Any]:
+    """Return the rows as a dict whose values do not change in place, quickly where none of them can: copied as a whole."""
+    kinds = set(map(type, rows.values()))
+    if kinds <= ATOMS:
+        return dict(rows)
+    if kinds <= ATOMS | {tuple}:
+        inside = chain.from_iterable([row for row in rows.values() if type(row) is tuple])
+        if set(map(type, inside)) <= ATOMS:
+            return dict(rows)
+    return {key: independent(value) for key, value in rows.items()}

@@ -1,0 +1,68 @@
+"""Which checkpoint a run goes on from, when its master starts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from topo.checkpoint.manifest import Manifest, misfits
+from topo.errors import CheckpointMissing, CheckpointRefused
+from topo.master.checkpoint_plan import shapes_of
+from topo.plan.physical import PhysicalPlan
+from topo.runtime.checkpoint_store import CheckpointStore, locate, open_store
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """What a run goes on from.
+
+    Attributes:
+        manifest: None: it begins at the beginning.
+        folder: where the parts are, if not in the topology's own store; else "".
+        problems: what was wrong with later checkpoints, to be said loudly.
+    """
+
+    manifest: Manifest | None
+    folder: str = ""
+    problems: tuple[str, ...] = ()
+
+
+def checkpoint_to_restore(
+    store: CheckpointStore, plan: PhysicalPlan, *, expected: int = 0, start_from: str = "", drop: Iterable[str] = ()
+) -> Restored:
+    """Return the last complete checkpoint of the run, else the one that it was started from.
+
+    Args:
+        store: the run's own.
+        plan: what it is restored into; its parallelism may be another one.
+        expected: a checkpoint that is known to have been complete; 0: none is.
+        start_from: a savepoint, or a folder of checkpoints; "" for none.
+        drop: components whose state nobody is to take.
+
+    Raises:
+        CheckpointMissing: there is nothing where something was expected.
+        CheckpointDamaged: the one that was named is damaged.
+        CheckpointRefused: it does not fit the plan, or belongs to another topology or a newer topo.
+        EnvironmentFault: the storage fails.
+    """
+    found = store.latest(expected=expected)
+    restored = Restored(found.manifest, "", found.problems)
+    if found.manifest is None and start_from:
+        restored = _named(start_from, plan.name)
+    manifest = restored.manifest
+    if manifest is not None and (wrong := misfits(manifest, plan.name, shapes_of(plan), drop=drop)):
+        raise CheckpointRefused("; ".join(wrong))
+    return restored
+
+
+def _named(url: str, topology: str) -> Restored:
+    root, number = locate(url)
+    source = open_store(root, topology)
+    if number is None:
+        found = source.latest()
+        if found.manifest is None:
+            raise CheckpointMissing(f"there is no checkpoint to go on from in {url}")
+        return Restored(found.manifest, source.url, found.problems)
+    manifest = source.load(number)
+    source.verify(manifest)
+    return Restored(manifest, source.url)

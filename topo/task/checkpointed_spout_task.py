@@ -1,0 +1,150 @@
+"""A spout in a topology with checkpoints: it emits barriers, and its messages are done when a checkpoint covers them.
+
+No message is followed by ackers; only barriers are. After a recovery the spout goes on from the checkpoint (`Coverage`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from topo.api.spout import Spout
+from topo.ids import TaskId
+from topo.task.base import Ports, TaskSetup
+from topo.task.collectors import StreamRows
+from topo.task.coverage import Coverage
+from topo.task.events import BeginCheckpoint, RoutesChanged
+from topo.task.flow_control import InEdge
+from topo.task.snapshots import Snapshot, pass_on
+from topo.task.spout_task import SpoutTask
+from topo.wire.control import BarrierAcked, CheckpointWanted
+from topo.wire.frames import MIN_WATERMARK, Frame, FrameKind, pack_words
+
+
+class CheckpointedSpoutTask(SpoutTask):
+    """One task of a spout.
+
+    Attributes:
+        coverage: the messages that no checkpoint covers yet.
+    """
+
+    def __init__(self, setup: TaskSetup, ports: Ports) -> None:
+        super().__init__(setup, ports)
+        is_told = getattr(self._spout.ack, "__func__", None) is not Spout.ack
+        self.coverage = Coverage(has_positions=self.is_retrying, keeps_ids=is_told)
+        self._barriers: dict[int, int] = {}
+        """Checkpoints whose barrier is under way, by root."""
+        self._is_early_wanted = False
+
+    # -- life ------------------------------------------------------------------------------------------------------------
+
+    def _open(self, event: RoutesChanged, now: float) -> None:
+        self._go_back()
+        self._open_user(self.coverage.position)
+        self._end_told = False
+
+    def _reset(self, event: RoutesChanged, now: float) -> None:
+        self._is_going = False
+        self._barriers.clear()
+        self._is_early_wanted = False
+        self._init_roots, self._init_values, self._fails = bytearray(), bytearray(), []
+        self._collector.clear()
+        self._end_told = False
+        lost, done = self._go_back()
+        for message in done:
+            self._tell_done(message, now)
+        if self.is_retrying:
+            # It reads on from the checkpoint, as a new process would.
+            if self._is_active:
+                self._is_active = False
+                self._guard(self._spout.deactivate, now)
+            self._collector.ended = False
+            self._guard(self._spout.close, now)
+            self._open_user(self.coverage.position)
+            return
+        self.counters.reset += len(lost)
+        for message in lost:
+            self._guard(lambda message=message: self._spout.fail(message), now)  # type: ignore[misc]
+
+    def _go_back(self) -> tuple[list[Any], list[Any]]:
+        """Take over what the checkpoint says; return the messages that it does not cover, and those that it does."""
+        states = [part.values["source"] for part in self.restored if "source" in part.values]
+        marks = [part.values["watermark"] for part in self.restored if "watermark" in part.values]
+        self._emission_time.reset(self.ports.clock(), forget=True)
+        if marks:
+            self._emission_time.restore(min(marks))
+        return self.coverage.restore(states)
+
+    def _opening_watermark(self) -> int:
+        return self._emission_time.latest if self.restored else MIN_WATERMARK
+
+    @property
+    def _pending(self) -> int:
+        """Rows that wait to be sent. What only waits for a checkpoint keeps nobody from ending."""
+        return self._collector.count()
+
+    @property
+    def _may_emit(self) -> bool:
+        return super()._may_emit and self.coverage.uncovered < self._uncovered_limit
+
+    @property
+    def _uncovered_limit(self) -> int:
+        return 1 << 60 if self.is_retrying else self._limit
+
+    # -- emitting --------------------------------------------------------------------------------------------------------
+
+    def _send_tracked(self, stream: StreamRows, messages: list[Any], now: float, first_time: bool) -> None:
+        places = self.coverage.accept(messages)
+        if places is not None:
+            known = set(range(len(messages))).difference(places)
+            for place in sorted(known):
+                self._tell_done(messages[place], now)
+            self._keep_rows(stream, places)
+        if stream.rows:
+            self._send_untracked(stream)
+        if self.coverage.uncovered * 2 >= self._uncovered_limit and not self._is_early_wanted:
+            self._is_early_wanted = True
+            self._tell(CheckpointWanted(task=self.id, epoch=self.epoch))
+
+    # -- checkpoints -----------------------------------------------------------------------------------------------------
+
+    def _on_begin_checkpoint(self, event: BeginCheckpoint, now: float) -> None:
+        if event.epoch != self.epoch or not self._is_going or self.is_closed:
+            return
+        checkpoint = event.checkpoint
+        # What has been emitted is before the barrier, wherever it waits.
+        self._send(now, first_time=True)
+        self._flush(now)
+        self._take_snapshot(checkpoint, 0.0, lambda: None, now)
+        root = self.ports.ids.roots(1)[0]
+        owed = pass_on(self.outbox, self.consumers, self.ports.ids, checkpoint, [root])
+        if not self.consumers:
+            self._tell(BarrierAcked(task=self.id, epoch=self.epoch, checkpoint=checkpoint))
+            return
+        self._barriers[root] = checkpoint
+        acker: TaskId = self._ackers[root % len(self._ackers)]
+        self.outbox.put_ids(FrameKind.INIT, acker, pack_words([root]), pack_words([owed]))
+
+    def _process(self, edge: InEdge, frame: Frame, now: float) -> bool:
+        if frame.kind is FrameKind.ACKED:
+            for root in frame.root_list():
+                checkpoint = self._barriers.pop(root, None)
+                if checkpoint is not None:
+                    self._tell(BarrierAcked(task=self.id, epoch=self.epoch, checkpoint=checkpoint))
+            return True
+        return super()._process(edge, frame, now)
+
+    def _snapshot(self, checkpoint: int) -> Snapshot:
+        return Snapshot(values={"watermark": self._emission_time.latest, "source": self.coverage.snapshot(checkpoint)})
+
+    def _publish(self, checkpoint: int, now: float) -> None:
+        self._is_early_wanted = False
+        before = self.coverage.covered
+        for message in self.coverage.complete(checkpoint):
+            self._tell_done(message, now)
+        self.counters.acked += self.coverage.covered - before
+
+    def _tell_done(self, message: Any, now: float) -> None:
+        self._guard(lambda: self._spout.ack(message), now)
+
+    def _levels(self) -> dict[str, float]:
+        return {**super()._levels(), "uncovered": float(self.coverage.uncovered)}

@@ -1,0 +1,77 @@
+"""Checkpoints kept in memory: the real store over a tree of files that lives as long as the test."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from topo.master.commands import Command, CommitCheckpoint, CopyCheckpoint, DiscardCheckpoint, FindCheckpoint
+from topo.master.events import CheckpointFound, CheckpointStored, Event, SavepointStored
+from topo.plan.physical import PhysicalPlan
+from topo.runtime.checkpoint_store import CheckpointStore
+from topo.runtime.snapshots import TaskSnapshots
+from topo.task.snapshots import SnapshotStore
+from topo.wire.serializers import SerializerRegistry
+
+
+class MemoryFiles:
+    """A tree of files (`runtime.files.Files`)."""
+
+    url = "memory"
+
+    def __init__(self) -> None:
+        self.content: dict[str, bytes] = {}
+
+    def write(self, name: str, chunks: Iterable[bytes]) -> None:
+        """Write a file as a whole."""
+        self.content[name] = b"".join(chunks)
+
+    def read(self, name: str, start: int = 0, length: int | None = None) -> bytes:
+        """Return bytes of a file. Raises FileNotFoundError when it is not there."""
+        if name not in self.content:
+            raise FileNotFoundError(name)
+        return self.content[name][start : None if length is None else start + length]
+
+    def names(self, folder: str = "") -> list[str]:
+        """Return the names in a folder."""
+        start = f"{folder}/" if folder else ""
+        return list({name.removeprefix(start).partition("/")[0] for name in self.content if name.startswith(start)})
+
+    def remove(self, name: str) -> None:
+        """Remove a file."""
+        self.content.pop(name, None)
+
+    def remove_folder(self, name: str) -> None:
+        """Remove a folder and what is in it."""
+        self.content = {file: data for file, data in self.content.items() if not file.startswith(f"{name}/")}
+
+
+class MemoryCheckpoints:
+    """The checkpoints of a topology in one process; what is asked of them is done at once."""
+
+    def __init__(self, plan: PhysicalPlan, registry: SerializerRegistry) -> None:
+        self._plan = plan
+        self._registry = registry
+        self.files = MemoryFiles()
+        self.store = CheckpointStore(self.files, plan.name)
+
+    def of(self, task: int) -> SnapshotStore:
+        """Return where a task's snapshots go."""
+
+        def at_once(work: Callable[[], None]) -> None:
+            work()
+
+        return TaskSnapshots(self._plan, self._plan.task(task).id, self.store, self._registry, at_once)
+
+    def perform(self, command: Command) -> Event | None:
+        """Do what the master asks for; return the answer, if the command is about checkpoints and has one."""
+        if isinstance(command, CommitCheckpoint):
+            self.store.commit(command.manifest)
+            self.store.prune(command.manifest.checkpoint + 1)
+            return CheckpointStored(command.manifest)
+        if isinstance(command, DiscardCheckpoint):
+            self.store.discard(command.checkpoint)
+        elif isinstance(command, CopyCheckpoint):
+            return SavepointStored(command.folder, "a topology in one process has no folder to copy to")
+        elif isinstance(command, FindCheckpoint):
+            return CheckpointFound(self.store.latest(below=command.below).manifest)
+        return None
