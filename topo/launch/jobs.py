@@ -178,6 +178,7 @@ def _forget(folder: TopologyFolder) -> None:
     for path in (folder.positions, folder.dead_letters, folder.errors, folder.summary):
         with contextlib.suppress(FileNotFoundError):
             path.unlink()
+    shutil.rmtree(folder.components, ignore_errors=True)
     for path in folder.logs.iterdir():
         with contextlib.suppress(OSError):
             path.unlink()

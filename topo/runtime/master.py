@@ -354,6 +354,7 @@ class MasterShell:
             host=config.host,
             note=str(self._note(worker, incarnation)),
             log=str(job.folder.logs / f"worker-{worker}.log"),
+            folder=str(job.folder.components),
             parent=os.getpid() if job.foreground else 0,
         )
         try:

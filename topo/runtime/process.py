@@ -91,7 +91,8 @@ def run(spec: WorkerSpec, log: TaskLog) -> Exit:
         return load_topology(spec.reference, spec.parameters).topology
 
     calls = AsyncRunner()
-    tasks = make_tasks(plan, mine, topology, rebuild, hand, transport.wake, calls.run)
+    folder = Path(spec.folder) if spec.folder else None
+    tasks = make_tasks(plan, mine, topology, rebuild, hand, transport.wake, calls.run, folder)
     worker = Worker(spec.worker, spec.incarnation, tasks, hand)
     inboxes: dict[str, Target] = {}
     endpoints: list[control.Endpoints] = []
@@ -162,6 +163,7 @@ def make_tasks(
     hand: HandNote,
     wake: Callable[[], None],
     run_async: RunAsync | None = None,
+    folder: Path | None = None,
 ) -> list[Task]:
     """Make the tasks of a worker. The first task of a component takes the instance; for each further one the code runs again."""
     registry = SerializerRegistry()
@@ -189,7 +191,7 @@ def make_tasks(
             plan=plan,
             config=config,
             component=component,
-            context=make_context(plan, task_id, config),
+            context=make_context(plan, task_id, config, folder),
             watermarks=watermarks,
             groupings=custom_groupings(source, spec.component),
         )
@@ -199,7 +201,7 @@ def make_tasks(
     return tasks
 
 
-def make_context(plan: PhysicalPlan, task_id: TaskId, config: TopologyConfig) -> TaskContext:
+def make_context(plan: PhysicalPlan, task_id: TaskId, config: TopologyConfig, folder: Path | None = None) -> TaskContext:
     """Return what the task's component is told about itself."""
     task = plan.task(task_id)
     return TaskContext(
@@ -210,6 +212,7 @@ def make_context(plan: PhysicalPlan, task_id: TaskId, config: TopologyConfig) ->
         parallelism=plan.component(task.component).parallelism,
         config=config,
         tasks=plan.task_ids,
+        folder=folder,
     )
 
 

@@ -27,6 +27,7 @@ class WorkerSpec(msgspec.Struct, frozen=True, kw_only=True):
         host: address to bind tcp inboxes to.
         note: path of the in-hand note.
         log: path of the worker's log.
+        folder: where components keep files; empty where the workers share no disk.
         parent: the process that starts this one, if the worker is to end with it; 0 if it is to outlive it.
     """
 
@@ -46,6 +47,7 @@ class WorkerSpec(msgspec.Struct, frozen=True, kw_only=True):
     host: str = "127.0.0.1"
     note: str = ""
     log: str = ""
+    folder: str = ""
     parent: int = 0
 
     def identity(self, suffix: str = "") -> bytes:
