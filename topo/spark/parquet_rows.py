@@ -23,8 +23,8 @@ Position = tuple[int, int, int]
 _MOST_ROWS = 4096
 _MOST_BYTES = 8 << 20
 """What a batch may take, going by the average row of its row group."""
-_READ_BYTES = 1 << 20
-"""Read ahead of a column, which would else be in memory with all of a row group."""
+_READING = {"buffer_size": 1 << 20, "pre_buffer": False, "coerce_int96_timestamp_unit": "us"}
+"""A column is read a little ahead; by pyarrow's defaults all of a row group would be in memory."""
 
 _SAME = (
     ("integer",),
@@ -109,7 +109,7 @@ class ParquetRows:
         return path
 
     def _of_file(self, path: Path, number: int, first_group: int, first_row: int) -> Iterator[Batch]:
-        with pq.ParquetFile(path, buffer_size=_READ_BYTES, coerce_int96_timestamp_unit="us") as file:
+        with pq.ParquetFile(path, **_READING) as file:
             moments = self._check(path, file)
             for group in range(first_group, file.num_row_groups):
                 if (number + group) % self._tasks == self._index:
@@ -161,7 +161,7 @@ class ParquetRows:
         if first == path:
             types = _types_of(file, self._columns)
         else:
-            with pq.ParquetFile(first, coerce_int96_timestamp_unit="us") as opened:
+            with pq.ParquetFile(first, **_READING) as opened:
                 types = _types_of(opened, self._columns)
         for name in self._columns:
             types.setdefault(name, pa.null())
