@@ -10,11 +10,15 @@ from typing import TYPE_CHECKING, Any
 from topo.errors import EnvironmentFault
 
 if TYPE_CHECKING:
+    from topo.spark.spark_sink import SparkSink
     from topo.spark.spark_spout import SparkSpout
 
-_LAZY = {"SparkSpout": "topo.spark.spark_spout"}
+_LAZY = {
+    "SparkSink": "topo.spark.spark_sink",
+    "SparkSpout": "topo.spark.spark_spout",
+}
 
-__all__ = ["SparkSpout"]
+__all__ = ["SparkSink", "SparkSpout"]
 
 
 def __getattr__(name: str) -> Any:
