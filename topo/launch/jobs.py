@@ -17,9 +17,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from topo.api.topology import Topology
 from topo.errors import EnvironmentFault, NotFound, TopologyError, UserError
 from topo.launch.local import WORKER_MODULE
+from topo.launch.spark.cluster import SparkCluster, check_conf
+from topo.launch.spark.context import address_of_driver
+from topo.launch.spark.shipping import import_here_as_well
 from topo.plan.physical import physical_plan
 from topo.plan.validation import problems_of
 from topo.runtime.code import load_topology
@@ -47,6 +52,7 @@ def new_job(
     home: Path | None,
     *,
     foreground: bool,
+    cluster: SparkCluster | None = None,
 ) -> Job:
     """Check a topology, copy its code, and write down what is to run.
 
@@ -55,11 +61,16 @@ def new_job(
         name: to run under; by default the topology's own.
         parameters: of the topology function.
         settings: that replace the topology's own, by public name.
+        cluster: where it is to run, if not on this machine.
 
     Raises:
         TopoError: anything that is wrong with it; nothing has been started.
         TopologyIsRunning: one of that name runs already.
     """
+    if cluster is not None:
+        check_conf(cluster.conf)
+        import_here_as_well(cluster.py_files)
+        settings = {**settings, "transport": "tcp", "host": address_of_driver(cluster)}
     reference = None if isinstance(topology, Topology) else parse_reference(topology)
     original = topology if isinstance(topology, Topology) else load_topology(topology, parameters).topology
     config = original.config.with_settings(settings)
@@ -78,6 +89,7 @@ def new_job(
             "submitted_ms": int(time.time() * 1000),
             "submitted_from": os.getcwd(),
             "foreground": foreground,
+            "spark": None if cluster is None else msgspec.to_builtins(cluster),
         }
         job = _job(folder, facts, load_topology(copy.reference, facts["parameters"]).topology)
         facts["plan"] = json.loads(job.plan.to_json())
@@ -99,7 +111,20 @@ def stored_job(folder: TopologyFolder) -> Job:
         raise NotFound(f"topology {folder.name!r} was never submitted") from error
     except (OSError, ValueError) as error:
         raise EnvironmentFault(f"{folder.topology} is damaged: {error}") from error
+    cluster = cluster_of(folder)
+    if cluster is not None:
+        import_here_as_well(cluster.py_files)
+        facts["settings"]["host"] = address_of_driver(cluster)
     return _job(folder, facts, load_topology(facts["reference"], facts["parameters"]).topology)
+
+
+def cluster_of(folder: TopologyFolder) -> SparkCluster | None:
+    """Return the cluster that a topology was submitted to; None for this machine."""
+    try:
+        facts = json.loads(folder.topology.read_bytes())
+    except (OSError, ValueError):
+        return None
+    return msgspec.convert(facts["spark"], SparkCluster) if facts.get("spark") else None
 
 
 def working_folder(folder: TopologyFolder) -> Path:

@@ -369,7 +369,7 @@ class MasterShell:
         return spec_path(self._job.folder, worker, incarnation)
 
     def _note(self, worker: WorkerId, incarnation: Incarnation) -> Path:
-        return self._job.folder.workers / f"{worker}-{incarnation}.note"
+        return note_path(self._job.folder, worker, incarnation)
 
     def _persist(self, record: MasterRecord) -> None:
         kept = {
@@ -451,6 +451,11 @@ class MasterShell:
 def spec_path(folder: TopologyFolder, worker: WorkerId, incarnation: Incarnation) -> Path:
     """Return where the start file of a worker's life is."""
     return folder.workers / f"{worker}-{incarnation}.json"
+
+
+def note_path(folder: TopologyFolder, worker: WorkerId, incarnation: Incarnation) -> Path:
+    """Return where a worker's life notes what it has in hand."""
+    return folder.workers / f"{worker}-{incarnation}.note"
 
 
 def _outcome_dict(outcome: Outcome) -> dict[str, Any]:
