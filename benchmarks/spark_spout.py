@@ -2,8 +2,8 @@
 
     python benchmarks/spark_spout.py [--rows 5000000] [--tasks 1] [--json]
 
-The rows (an int and a string of 8 to 14 characters) are in parquet files, as Spark's one job has left them: its own time is not in
-the figure. The rate is that between the first look at which rows were acked and the last, so starting is not in it either.
+The rows (an int and a string of 8 to 14 characters) are in parquet files, as Spark's one job has left them: its own time is not
+in the figure. The rate is that between the first look at which rows were acked and the last, so starting is not in it either.
 """
 
 from __future__ import annotations
