@@ -184,6 +184,8 @@ class Agent:
             host=self._address,
             note=str(note_path(self._folder, worker, incarnation)),
             log=str(self._folder.logs / f"worker-{worker}.log"),
+            # Agents of other machines do not see it.
+            folder="",
             parent=os.getpid(),
         )
         try:
