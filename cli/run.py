@@ -57,7 +57,10 @@ def command(
     from topo.launch.cluster import run_foreground
     from topo.master.outcome import OutcomeKind
     from topo_cli.screen import make_screen
+    from topo_cli.starting import talk_of_spark
 
+    if cluster is not None:
+        talk_of_spark(cluster)
     with make_screen(quiet=quiet) as screen:
         show = Show(screen, prints_to_stdout=not as_json)
         outcome = run_foreground(

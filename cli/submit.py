@@ -44,8 +44,10 @@ def command(
     With --master its workers run on the hosts of a Spark cluster; its topology master is Spark's driver, and runs here.
     """
     from topo.launch.cluster import submit_background
-    from topo_cli.starting import report_started
+    from topo_cli.starting import report_started, talk_of_spark
 
+    if cluster is not None:
+        talk_of_spark(cluster)
     given = collect_settings(settings, workers, os.environ)
     running = submit_background(topology, name, dict(parameters), given, home, cluster=cluster)
     report_started(running.folder, wait_s=deadline if wait else None, as_json=as_json)

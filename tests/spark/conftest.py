@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.integration.conftest import no_process_is_left, scene
+from tests.spark.standalone import StandaloneCluster
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -30,3 +31,11 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     session.sparkContext.setLogLevel("ERROR")
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="session")
+def standalone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneCluster]:
+    """A Spark cluster of a master and three workers with four cores each, on loopback."""
+    cluster = StandaloneCluster(tmp_path_factory.mktemp("standalone"), "127.0.0.1", ["127.0.0.1"] * 3)
+    yield cluster
+    cluster.close()

@@ -22,8 +22,8 @@ import msgspec
 from topo.api.topology import Topology
 from topo.errors import EnvironmentFault, NotFound, TopologyError, UserError
 from topo.launch.local import WORKER_MODULE
-from topo.launch.spark.cluster import SparkCluster, check_conf
-from topo.launch.spark.context import address_of_driver
+from topo.launch.spark.cluster import SparkCluster
+from topo.launch.spark.context import check_here
 from topo.launch.spark.shipping import import_here_as_well
 from topo.plan.physical import physical_plan
 from topo.plan.validation import problems_of
@@ -68,9 +68,8 @@ def new_job(
         TopologyIsRunning: one of that name runs already.
     """
     if cluster is not None:
-        check_conf(cluster.conf)
         import_here_as_well(cluster.py_files)
-        settings = {**settings, "transport": "tcp", "host": address_of_driver(cluster)}
+        settings = {**settings, "transport": "tcp", "host": check_here(cluster)}
     reference = None if isinstance(topology, Topology) else parse_reference(topology)
     original = topology if isinstance(topology, Topology) else load_topology(topology, parameters).topology
     config = original.config.with_settings(settings)
@@ -114,7 +113,7 @@ def stored_job(folder: TopologyFolder) -> Job:
     cluster = cluster_of(folder)
     if cluster is not None:
         import_here_as_well(cluster.py_files)
-        facts["settings"]["host"] = address_of_driver(cluster)
+        facts["settings"]["host"] = check_here(cluster)
     return _job(folder, facts, load_topology(facts["reference"], facts["parameters"]).topology)
 
 

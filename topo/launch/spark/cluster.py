@@ -126,8 +126,9 @@ class SlotWatch:
             return False
         if not offered:
             raise UserError(
-                f"topology {self._topology} needs {self._needed} worker slots; Spark at {self._master} gives it none: is the "
-                "cluster busy, or has no worker of it the memory that spark.executor.memory asks for?"
+                f"topology {self._topology} needs {self._needed} worker slots; Spark at {self._master} gives it none: are its "
+                "cores taken, has none of its workers the memory that spark.executor.memory asks for, or can its hosts not "
+                "reach this machine (spark.driver.host)?"
             )
         raise UserError(
             f"topology {self._topology} needs {self._needed} worker slots; Spark at {self._master} offers {offered}. "

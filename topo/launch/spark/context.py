@@ -9,12 +9,13 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
+from importlib import util
 from pathlib import Path
 from typing import Any
 
 from topo.config import parse_duration
 from topo.errors import EnvironmentFault, UserError
-from topo.launch.spark.cluster import SlotWatch, SparkCluster
+from topo.launch.spark.cluster import SlotWatch, SparkCluster, check_conf
 from topo.launch.spark.order import address_towards, host_and_port
 
 _LOG = logging.getLogger(__name__)
@@ -24,6 +25,21 @@ _REGISTER_S = {"spark": 30.0, "local": 60.0}
 """How long executors may take to come up. Where they are containers that is minutes."""
 _CONTAINERS_S = 120.0
 _WAIT_SETTING = "spark.scheduler.maxRegisteredResourcesWaitingTime"
+
+
+def check_here(cluster: SparkCluster) -> str:
+    """Check what a driver needs of this machine; return the address by which the cluster's hosts reach it.
+
+    Raises:
+        TopoError: PySpark or Java is missing, a Spark setting cannot be, or no Spark master answers.
+    """
+    from topo.spark.java import use_java
+
+    check_conf(cluster.conf)
+    if util.find_spec("pyspark") is None:
+        raise EnvironmentFault("PySpark is needed to run on a Spark cluster: pip install 'topo[spark]'")
+    use_java()
+    return address_of_driver(cluster)
 
 
 def address_of_driver(cluster: SparkCluster) -> str:
@@ -71,19 +87,19 @@ def spark_application(settings: Mapping[str, str], master: str, log: Path) -> It
     """Open a SparkContext whose JVM writes to `log`, and stop it in the end.
 
     Raises:
-        UserError: PySpark is not installed, or this process has a Spark session of its own.
+        UserError: this process has a Spark session of its own.
         EnvironmentFault: Spark does not start; says why.
     """
-    try:
-        from py4j.protocol import Py4JError
-        from pyspark import SparkConf, SparkContext
-        from pyspark.errors import PySparkException
-        from pyspark.java_gateway import launch_gateway
-    except ImportError as error:
-        raise UserError(f"PySpark is needed to run on a Spark cluster ({error}): pip install 'topo[spark]'") from error
+    from py4j.protocol import Py4JError
+    from pyspark import SparkConf, SparkContext
+    from pyspark.errors import PySparkException
+    from pyspark.java_gateway import launch_gateway
+
     if SparkContext._active_spark_context is not None:
         raise UserError("this process has a Spark session already, and Spark allows one: submit the topology to the background")
     os.environ["PYSPARK_PYTHON"] = settings.get("spark.pyspark.python") or os.environ.get("PYSPARK_PYTHON") or sys.executable
+    # It tells of each thread that has ended.
+    logging.getLogger("py4j").setLevel(logging.WARNING)
     # The environment's say counts more with Spark than the setting of a context.
     os.environ.setdefault("SPARK_LOCAL_IP", settings["spark.driver.bindAddress"])
     conf = SparkConf().setMaster(master).setAll(list(settings.items()))

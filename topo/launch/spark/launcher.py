@@ -67,12 +67,15 @@ def open_spark(job: Job, cluster: SparkCluster, is_asked: Callable[[], bool]) ->
         place = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="topo-ship-")))
         shipped = [importable_file(Path(name), place) for name in cluster.py_files]
         context = stack.enter_context(spark_application(settings, cluster.master, log))
+        _LOG.info("Spark application %s is open at %s", context.applicationId, cluster.master)
         for path in shipped:
             context.addPyFile(str(path))
         link = AgentLink(address)
         stack.callback(link.close, 0.2)
         wait_for_slots(context, cluster, job.folder.name, slots, is_asked)
+        _LOG.info("its executors offer the %s slots that are needed", slots)
         findings = [] if is_asked() else probe(context, link, slots)
+        _LOG.info("its hosts can run the topology: %s", ", ".join(sorted({found["host"] for found in findings})))
         if any(found["topo"] != topo_digest() for found in findings):
             _LOG.info("hosts lack this version of topo: it is shipped")
             context.addPyFile(str(zip_topo(place)))
