@@ -10,15 +10,19 @@ from typing import TYPE_CHECKING, Any
 from topo.errors import EnvironmentFault
 
 if TYPE_CHECKING:
+    from topo.spark.feed_query import feed
+    from topo.spark.feed_spout import FeedSpout
     from topo.spark.spark_sink import SparkSink
     from topo.spark.spark_spout import SparkSpout
 
 _LAZY = {
+    "FeedSpout": "topo.spark.feed_spout",
     "SparkSink": "topo.spark.spark_sink",
     "SparkSpout": "topo.spark.spark_spout",
+    "feed": "topo.spark.feed_query",
 }
 
-__all__ = ["SparkSink", "SparkSpout"]
+__all__ = ["FeedSpout", "SparkSink", "SparkSpout", "feed"]
 
 
 def __getattr__(name: str) -> Any:
