@@ -18,11 +18,13 @@ from tests.integration.support import PATIENCE_S, Scene, eventually, is_gone, ki
 from topo import ConfigError, TaskContext
 from topo.spark import SparkSpout
 from topo.spark.spark_source import SparkSource, source_of
+from topo.spark.staging import Order, StagingFailed
+from topo.spark.staging_job import write_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.integration]
+pytestmark = [pytest.mark.spark, pytest.mark.integration, pytest.mark.timeout(300)]
 
 HEAD = "from topo.spark import SparkSpout\n"
 TAIL = """
@@ -168,33 +170,57 @@ def test_a_kill_while_spark_is_at_work_leaves_nothing_behind_and_the_job_is_run_
     def jobs() -> list[int]:
         return [int(path.name.removeprefix("run-")) for path in scene.folder.glob("run-*")]
 
-    eventually(lambda: len(jobs()) == 1, 2 * PATIENCE_S)
+    eventually(lambda: len(jobs()) == 1, 4 * PATIENCE_S)
     first = jobs()[0]
     family = [first, *(child.pid for child in psutil.Process(first).children(recursive=True))]
     assert len(family) > 1, "Java is among them"
     kill(pid_of(running.status(), "rows", 0))
     eventually(lambda: all(map(is_gone, family)))
-    eventually(lambda: len(jobs()) == 2, 2 * PATIENCE_S)
+    eventually(lambda: len(jobs()) == 2, 4 * PATIENCE_S)
     scene.touch("go")
-    outcome = running.wait(60)
+    outcome = running.wait(120)
     assert outcome.exit_code == 0, outcome.reason
     assert sorted(scene.lines()) == list(range(100))
-    assert json.loads(running.folder.summary.read_bytes())["totals"]["restarts"] == 1, "waiting for Spark is progress"
+    assert json.loads(running.folder.summary.read_bytes())["restarts"] == 1, "waiting for Spark is progress"
+
+
+def boom(spark: SparkSession) -> Any:
+    raise ZeroDivisionError("made wrong")
 
 
 @pytest.mark.parametrize(
-    ("spout", "says"),
+    ("given", "says", "is_final"),
     [
-        ("SparkSpout(sql='SELECT nonsense FROM nowhere', fields=('number',))", "TABLE_OR_VIEW_NOT_FOUND"),
-        ("SparkSpout(query=lambda spark: spark.range(1), fields=('number',))", "UNRESOLVED_COLUMN"),
-        ("SparkSpout(query=lambda spark: spark.range(1 // 0), fields=('number',))", "ZeroDivisionError"),
+        ({"sql": "SELECT number FROM nowhere"}, "TABLE_OR_VIEW_NOT_FOUND", True),
+        ({"sql": "SELECT number FRM"}, "PARSE_SYNTAX_ERROR", True),
+        ({"query": lambda spark: spark.range(1)}, "UNRESOLVED_COLUMN", True),
+        ({"query": boom}, r"ZeroDivisionError: made wrong \(line \d+ of .*test_spark_jobs.py\)", True),
+        ({"sql": "SELECT raise_error('torn') AS number"}, "torn", False),
     ],
 )
-def test_what_spark_says_of_a_wrong_query_is_among_the_errors(scene: Scene, spout: str, says: str) -> None:
-    running = scene.submit(scene.file(f"{HEAD}\ndef spout():\n    return {spout}\n{TAIL}"))
-    running.wait_until(lambda _: any(says in error["message"] for error in running.errors()), timeout_s=60)
-    running.wait_until(lambda _: any(error["count"] > 2 for error in running.errors()), timeout_s=60)
+def test_what_spark_says_is_told_without_the_stack_of_its_jvm(
+    spark: SparkSession, tmp_path: Path, given: dict[str, Any], says: str, is_final: bool
+) -> None:
+    order = Order("test", tmp_path, source(**given), ("number",), "local[2]", {})
+    with pytest.raises(StagingFailed, match=says) as caught:
+        write_rows(spark, order, tmp_path / "rows")
+    assert caught.value.is_final is is_final
+    assert "at org.apache.spark" not in str(caught.value)
+
+
+def test_the_number_of_rows_is_known_of_none_and_of_many(spark: SparkSession, tmp_path: Path) -> None:
+    for rows in (0, 1, 1000):
+        order = Order("test", tmp_path, source(query=lambda spark, rows=rows: spark.range(rows)), ("id",), "local[2]", {})
+        assert write_rows(spark, order, tmp_path / f"rows-{rows}") == rows
+        assert spark.read.parquet(str(tmp_path / f"rows-{rows}")).count() == rows
+
+
+def test_a_wrong_query_shows_among_the_errors_and_spark_is_not_asked_again(scene: Scene) -> None:
+    body = "def spout():\n    return SparkSpout(sql='SELECT nonsense FROM nowhere', fields=('number',))\n"
+    running = scene.submit(scene.file(HEAD + body + TAIL))
+    running.wait_until(lambda _: any("TABLE_OR_VIEW_NOT_FOUND" in error["message"] for error in running.errors()), timeout_s=200)
+    running.wait_until(lambda _: any(error["count"] > 2 for error in running.errors()))
     workers = running.status()["workers"]
-    assert all(not psutil.Process(worker["pid"]).children() for worker in workers), "Spark is not asked again"
+    assert all(not psutil.Process(worker["pid"]).children() for worker in workers)
     running.kill()
     assert scene.lines() == []

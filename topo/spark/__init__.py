@@ -12,6 +12,7 @@ from topo.errors import EnvironmentFault
 if TYPE_CHECKING:
     from topo.spark.feed_query import feed
     from topo.spark.feed_spout import FeedSpout
+    from topo.spark.session import make_session
     from topo.spark.spark_sink import SparkSink
     from topo.spark.spark_spout import SparkSpout
 
@@ -20,9 +21,10 @@ _LAZY = {
     "SparkSink": "topo.spark.spark_sink",
     "SparkSpout": "topo.spark.spark_spout",
     "feed": "topo.spark.feed_query",
+    "make_session": "topo.spark.session",
 }
 
-__all__ = ["FeedSpout", "SparkSink", "SparkSpout", "feed"]
+__all__ = ["FeedSpout", "SparkSink", "SparkSpout", "feed", "make_session"]
 
 
 def __getattr__(name: str) -> Any:

@@ -7,6 +7,7 @@ import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from topo.errors import ConfigError, NotFound
@@ -41,12 +42,24 @@ class SparkSource:
         return f"{self.kind} {shown}"
 
     @property
+    def function(self) -> Query:
+        """The function of a query, without the arguments that it may have been bound to."""
+        found: Query = self.value
+        while isinstance(found, partial):
+            found = found.func
+        return found
+
+    @property
     def _name(self) -> str:
-        return f"{getattr(self.value, '__module__', '')}.{getattr(self.value, '__qualname__', repr(type(self.value)))}"
+        function = self.function
+        return f"{function.__module__}.{getattr(function, '__qualname__', type(function).__qualname__)}"
 
     def digest(self, columns: Sequence[str], config: Mapping[str, str]) -> str:
-        """Return what tells this source from another. Of a function it knows the name alone."""
-        value = self._name if self.kind == "query" else self.value
+        """Return what tells this source from another. Of a function it knows the name and bound arguments."""
+        value = self.value
+        if self.kind == "query":
+            bound = (self.value.args, self.value.keywords) if isinstance(self.value, partial) else ()
+            value = [self._name, repr(bound)]
         said = [self.kind, value, self.format, self.options, list(columns), sorted(config.items())]
         return hashlib.sha256(json.dumps(said).encode()).hexdigest()
 

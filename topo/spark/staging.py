@@ -178,7 +178,7 @@ def _packed(order: Order) -> bytes:
     import cloudpickle
 
     # By value: the module may be a topology file that was loaded under a name that other processes do not know.
-    module = sys.modules.get(getattr(order.source.value, "__module__", ""))
+    module = sys.modules.get(order.source.function.__module__)
     by_value = module is not None and module.__name__ != "__main__"
     try:
         if by_value:

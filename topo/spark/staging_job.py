@@ -64,12 +64,17 @@ def _write(order: Order, rows: Path) -> int:
     except Exception as error:
         raise StagingFailed(f"Spark does not start on {order.master!r}: {_text(error)}") from error
     try:
-        return _run(spark, order, rows)
+        return write_rows(spark, order, rows)
     finally:
         spark.stop()
 
 
-def _run(spark: SparkSession, order: Order, rows: Path) -> int:
+def write_rows(spark: SparkSession, order: Order, rows: Path) -> int:
+    """Write the rows of an order into a folder; return how many they are.
+
+    Raises:
+        StagingFailed: Spark or the user's function has raised.
+    """
     from pyspark.errors import AnalysisException, ParseException
     from pyspark.sql import Observation
     from pyspark.sql.functions import count, lit
