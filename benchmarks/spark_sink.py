@@ -19,6 +19,7 @@ from pathlib import Path
 
 from topo.api.context import TaskContext
 from topo.api.tuples import Origin
+from topo.config import TopologyConfig
 from topo.spark.spark_sink import SparkSink
 from topo.task.collectors import BoltCollector, TrackedTuple
 
@@ -30,7 +31,7 @@ def run(folder: Path, rows: int, max_rows: int, partitions: int) -> tuple[float,
     """Write rows, and return the processor time and the elapsed time in seconds, and the commits' times in milliseconds."""
     sink = SparkSink(folder, max_rows=max_rows, max_age=timedelta(seconds=10), partition_by=("part",) if partitions else ())
     collector = BoltCollector("sink", (), print)
-    context = TaskContext("bench", "sink", 1)
+    context = TaskContext("bench", "sink", 1, config=TopologyConfig.from_settings({"max_spout_pending": 4 * max_rows}))
     sink.prepare(context, collector)
     fields = ("number", "word", "part") if partitions else ("number", "word")
     values = [

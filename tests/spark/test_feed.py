@@ -16,7 +16,7 @@ from tests.integration.support import Scene, eventually, kill, pid_of
 from topo.errors import EnvironmentFault, NotFound, UserError
 from topo.spark import feed
 
-pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.timeout(300)]
 
 BODY = """
 from topo.spark import FeedSpout, SparkSink

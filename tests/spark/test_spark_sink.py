@@ -243,6 +243,16 @@ def test_tuples_are_not_held_until_they_time_out(tmp_path: Path) -> None:
         run_bolt(SparkSink(tmp_path, max_age="20s"), [], message_timeout="30s")
 
 
+def test_a_spout_that_waits_for_its_acks_need_not_wait_for_a_tick(tmp_path: Path) -> None:
+    run = run_bolt(SparkSink(tmp_path), [{"number": n} for n in range(20)], max_spout_pending=8, end_of_input=False)
+    assert run.acked == list(range(20)) and len(files(tmp_path)) == 5
+
+
+def test_what_is_not_tracked_is_not_limited_by_what_spouts_may_send(tmp_path: Path) -> None:
+    run_bolt(SparkSink(tmp_path), [{"number": n} for n in range(20)], max_spout_pending=8, ackers=0)
+    assert len(files(tmp_path)) == 1
+
+
 def test_a_key_is_never_none(tmp_path: Path) -> None:
     run = run_bolt(SparkSink(tmp_path, key="number"), [{"number": 1, "x": 1}, {"number": None, "x": 2}])
     assert (run.acked, run.failed) == ([0], [1])

@@ -12,7 +12,7 @@ import pytest
 from topo.spark import SparkSink
 from topo.testing import run_bolt
 
-pytestmark = [pytest.mark.integration, pytest.mark.spark]
+pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.timeout(300)]
 
 EVERY_TYPE = {
     "a_bool": ("boolean", True),
@@ -104,7 +104,7 @@ def test_rows_that_were_replayed_fall_to_the_key(spark: Any, tmp_path: Path) -> 
     assert spark.read.parquet(str(tmp_path)).dropDuplicates(["n"]).count() == 50
 
 
-def test_small_files_are_compacted_by_spark_and_the_sink_goes_on(spark: Any, tmp_path: Path) -> None:
+def test_spark_makes_one_file_of_many_small_ones(spark: Any, tmp_path: Path) -> None:
     out, compact = tmp_path / "out", tmp_path / "compact"
     run_bolt(SparkSink(out, max_rows=1), [{"n": n} for n in range(20)])
 

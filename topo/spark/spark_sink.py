@@ -52,7 +52,7 @@ class SparkSink(Bolt):
 
         Args:
             path: the folder; it is made if need be. Several tasks and several sinks may write to one.
-            max_rows: tuples that are written together, at most.
+            max_rows: tuples that are written together, at most; fewer when `max_spout_pending` does not let so many come.
             max_age: the longest that a tuple waits for others. Must be well below `message_timeout`.
             partition_by: fields that become folders, `field=value/`, instead of columns: strings, integers, booleans or dates.
             schema: types by field, such as `{"origin": "string", "delay": "double"}`, or a pyarrow schema. None: taken from the
@@ -86,6 +86,7 @@ class SparkSink(Bolt):
                 f"SparkSink holds tuples for {tick:g} s, which a message_timeout of {timeout:g} s does not allow: "
                 "lower max_age, or set message_timeout to at least twice as much"
             )
+        self._most = self._batch_limit(context)
         self._life, self._batches = secrets.token_hex(8), 0
         self._commits = ParquetCommits(
             self._path, f"{context.topology}.{context.component}", context.task_index, self._life, self._compression
@@ -126,12 +127,22 @@ class SparkSink(Bolt):
         with suppress(OSError):
             self._commits.close()
 
+    def _batch_limit(self, context: TaskContext) -> int:
+        """A spout whose messages all lie here would send no more until a tick comes: half of them is a batch."""
+        pending = context.config.max_spout_pending
+        if pending is None or not context.config.ackers:
+            return self._max_rows
+        limit = max(1, pending // (2 * context.parallelism))
+        if limit < self._max_rows:
+            context.logger.info("batches of %d rows and not max_rows=%d: max_spout_pending is %d", limit, self._max_rows, pending)
+        return min(limit, self._max_rows)
+
     def _forget(self) -> None:
         self._held: list[Tuple] = []
         self._batch: list[Tuple] = []
         self._staged = None
         self._is_refused = False
-        self._limit = self._max_rows
+        self._limit = self._most
 
     def _full(self) -> None:
         if not self._is_refused:
@@ -160,7 +171,7 @@ class SparkSink(Bolt):
         else:
             if self._is_refused:
                 self._log.info("%s can be written again", self._path)
-            self._is_refused, self._limit = False, self._max_rows
+            self._is_refused, self._limit = False, self._most
 
     def _prepare(self) -> Staged | None:
         tables = split_by_partition(self._table(), self._partition_by)
