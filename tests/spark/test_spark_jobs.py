@@ -39,15 +39,17 @@ TYPES = """
         (true, 1Y, 2S, 3, 4L, 0.5F, 1e300D, 'Zürich', X'00FF', 12345678901234567890.123456789012345678BD,
          DATE'0001-01-01', TIMESTAMP'2013-07-01 12:30:00.000005+02:00', TIMESTAMP_NTZ'2013-07-01 12:30:00.000005',
          array(1, NULL), array(array('a')), map('a', 1, 'b', NULL), map(DATE'2013-01-01', array(1.50BD)),
-         struct(1 AS one, struct(TIMESTAMP'1969-12-31 23:59:59.999999Z' AS at) AS deep)),
-        (NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL)
-    AS t(bool, tiny, small, int, big, float, double, text, bytes, dec, day, moment, clock, ints, nested, counts, map, deep)
+         struct(1 AS one, struct(TIMESTAMP'1969-12-31 23:59:59.999999Z' AS at) AS deep),
+         INTERVAL '1 02:03:04.000005' DAY TO SECOND, INTERVAL '1-2' YEAR TO MONTH),
+        (NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL)
+    AS t(bool, tiny, small, int, big, float, double, text, bytes, dec, day, moment, clock, ints, nested, counts, map, deep,
+         span, months)
 """
 VALUES = (
     True, 1, 2, 3, 4, 0.5, 1e300, "Zürich", b"\x00\xff", Decimal("12345678901234567890.123456789012345678"),
     date(1, 1, 1), datetime(2013, 7, 1, 10, 30, 0, 5, UTC), datetime(2013, 7, 1, 12, 30, 0, 5),
     (1, None), (("a",),), {"a": 1, "b": None}, {date(2013, 1, 1): (Decimal("1.50"),)},
-    {"one": 1, "deep": {"at": datetime(1969, 12, 31, 23, 59, 59, 999_999, UTC)}},
+    {"one": 1, "deep": {"at": datetime(1969, 12, 31, 23, 59, 59, 999_999, UTC)}}, 93_784_000_005, 14,
 )  # fmt: skip
 
 
