@@ -194,7 +194,7 @@ def boom(spark: SparkSession) -> Any:
     ("given", "says", "is_final"),
     [
         ({"sql": "SELECT number FROM nowhere"}, "TABLE_OR_VIEW_NOT_FOUND", True),
-        ({"sql": "SELECT number FRM"}, "PARSE_SYNTAX_ERROR", True),
+        ({"sql": "SELECT number FROM"}, "PARSE_SYNTAX_ERROR", True),
         ({"query": lambda spark: spark.range(1)}, "UNRESOLVED_COLUMN", True),
         ({"query": boom}, r"ZeroDivisionError: made wrong \(line \d+ of .*test_spark_jobs.py\)", True),
         ({"sql": "SELECT raise_error('torn') AS number"}, "torn", False),
@@ -221,7 +221,7 @@ def test_a_wrong_query_shows_among_the_errors_and_spark_is_not_asked_again(scene
     body = "def spout():\n    return SparkSpout(sql='SELECT nonsense FROM nowhere', fields=('number',))\n"
     running = scene.submit(scene.file(HEAD + body + TAIL))
     running.wait_until(lambda _: any("TABLE_OR_VIEW_NOT_FOUND" in error["message"] for error in running.errors()), timeout_s=200)
-    running.wait_until(lambda _: any(error["count"] > 2 for error in running.errors()))
+    running.wait_until(lambda _: sum(error["count"] for error in running.errors()) > 2)
     workers = running.status()["workers"]
     assert all(not psutil.Process(worker["pid"]).children() for worker in workers)
     running.kill()
