@@ -11,7 +11,8 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from tests.integration.support import Scene, acked, kill, pid_of
+from tests.integration.support import FAST, Scene, acked, kill, pid_of
+from topo.launch.cluster import RunningTopology
 from topologies import flights_on_spark as example
 
 if TYPE_CHECKING:
@@ -69,20 +70,18 @@ def results(spark: SparkSession, out: Path, name: str) -> list[tuple[Any, ...]]:
     return rows(spark.read.parquet(str(out / name)).select(*columns))
 
 
-def flow(scene: Scene, staging: Path, out: Path) -> str:
-    """Write a file whose topology is the example with parameters."""
-    return scene.file(
-        "from topologies import flights_on_spark\n"
-        f"def topology():\n    return flights_on_spark.topology({str(out)!r}, {MONTH}, 2, staging={str(staging)!r})\n"
-    )
+def submit(scene: Scene, staging: Path, **settings: Any) -> RunningTopology:
+    """Start the example; its results go to the folder `out`."""
+    parameters = {"out": str(scene.folder / "out"), "month": MONTH, "tasks": 2, "staging": str(staging)}
+    return scene.cluster.submit(example.__file__, parameters=parameters, settings={**FAST, "message_timeout": "60s", **settings})
 
 
 def test_the_results_are_those_of_spark_in_batch_row_by_row(
     spark: SparkSession, scene: Scene, batch: dict[str, list[tuple[Any, ...]]], staging: Path
 ) -> None:
+    outcome = submit(scene, staging).wait(400)
+    assert outcome.exit_code == 0, outcome.reason
     out = scene.folder / "out"
-    run = scene.run(flow(scene, staging, out), message_timeout="60s")
-    assert run.outcome.exit_code == 0, run.errors
     for name, expected in batch.items():
         assert len(expected) > 1000
         assert Counter(results(spark, out, name)) == Counter(expected)
@@ -92,12 +91,12 @@ def test_the_results_are_those_of_spark_in_batch_row_by_row(
 def test_no_flight_is_missing_when_workers_are_killed(
     spark: SparkSession, scene: Scene, batch: dict[str, list[tuple[Any, ...]]], staging: Path
 ) -> None:
-    out = scene.folder / "out"
-    running = scene.submit(flow(scene, staging, out), message_timeout="60s", max_spout_pending=5000)
+    running = submit(scene, staging, max_spout_pending=5000)
     for component, enough in (("departures", 1), ("delays", 4000), ("sessions", 8000), ("delays-sink", 12_000)):
         status = running.wait_until(lambda status, enough=enough: acked(status) >= enough, timeout_s=200)
         kill(pid_of(status, component))
     assert running.wait(300).exit_code == 0
+    out = scene.folder / "out"
     for name, expected in batch.items():
         # A window may come again, with some of its flights, after it has come with all of them.
         assert set(expected) <= set(results(spark, out, name))
