@@ -5,11 +5,15 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import msgpack
+import msgspec
 import pytest
+import zmq
 
 from tests.integration.support import FAST, PATIENCE_S, Scene, eventually
 from tests.spark.standalone import LIGHT, StandaloneCluster
@@ -91,7 +95,7 @@ def test_a_word_count_is_exact_and_its_agents_log_to_the_folder_of_the_topology(
     outcome = running.wait(LONG_S)
     assert outcome.kind is OutcomeKind.DONE, outcome.reason
     assert sorted(scene.lines()) == [("be", 1000), ("not", 500), ("or", 500), ("to", 1000)]
-    printed = [json.loads(line) for path in running.folder.logs.glob("*.log") for line in path.read_text().splitlines()]
+    printed = [json.loads(line) for path in running.folder.logs.glob("worker-*.log") for line in path.read_text().splitlines()]
     assert sum(row["logger"] == "stdout" and row["component"] == "count" for row in printed) == 2
 
 
@@ -99,14 +103,14 @@ def test_the_commands_work_on_it_as_on_a_local_one(scene: Scene, submit: Submit,
     running = submit(scene.file(RAISING, "raising"))
     running.wait_until(lambda status: status["totals"]["acked"] > 10, LONG_S, "tuples")
     eventually(lambda: "ValueError" in topo("errors", "raising", "--no-color"), what="the error")
-    assert json.loads(topo("list", "--json"))[0]["name"] == "raising"
+    assert json.loads(topo("list", "--json"))[0]["topology"] == "raising"
     status = json.loads(topo("status", "raising", "--json"))
     assert {worker["pid"] for worker in status["workers"]} == {process.pid for process in standalone.topology_workers()}
     eventually(lambda: "says hello" in topo("logs", "raising"), what="what it has printed")
     topo("deactivate", "raising")
-    running.wait_until(lambda status: not status["active"], LONG_S, "a pause")
+    running.wait_until(lambda status: status["status"] == "INACTIVE", LONG_S, "a pause")
     topo("activate", "raising")
-    running.wait_until(lambda status: status["active"], LONG_S, "its end")
+    running.wait_until(lambda status: status["status"] == "RUNNING", LONG_S, "its end")
     topo("kill", "raising")
     assert running.wait(PATIENCE_S).kind is OutcomeKind.KILLED
 
@@ -136,8 +140,6 @@ def topology():
 
 
 def test_modules_are_shipped_as_a_file_and_as_a_wheel(scene: Scene, submit: Submit, tmp_path: Path) -> None:
-    import zipfile
-
     helper = tmp_path / "elsewhere" / "helper.py"
     helper.parent.mkdir()
     helper.write_text("def shout(word):\n    return word.upper()\n")
@@ -151,6 +153,28 @@ def test_modules_are_shipped_as_a_file_and_as_a_wheel(scene: Scene, submit: Subm
     outcome = running.wait(LONG_S)
     assert outcome.kind is OutcomeKind.DONE, (outcome.reason, running.errors())
     assert sorted(scene.lines()) == [("BE!", 1000), ("NOT!", 500), ("OR!", 500), ("TO!", 1000)]
+
+
+def test_topo_itself_is_shipped_where_hosts_lack_it(
+    scene: Scene, submit: Submit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    python = bare_python(tmp_path)
+    (packages,) = (tmp_path / "bare" / "lib").glob("python*/site-packages")
+    for module in (zmq, msgpack, msgspec):
+        here = Path(module.__file__ or "").parent
+        for source in (here, *here.parent.glob("pyzmq.libs")):
+            if not (packages / source.name).exists():
+                (packages / source.name).symlink_to(source)
+    monkeypatch.setenv("PYSPARK_PYTHON", python)
+    outcome = submit(scene.file(WORDS, "words")).wait(LONG_S)
+    assert outcome.kind is OutcomeKind.DONE, outcome.reason
+    assert len(scene.lines()) == 4
+
+
+def bare_python(folder: Path) -> str:
+    """Make an environment in which nothing is installed; return its interpreter."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder / "bare")], check=True)
+    return str(folder / "bare" / "bin" / "python")
 
 
 def refusal(running: RunningTopology) -> str:
@@ -175,7 +199,9 @@ def test_a_host_without_the_interpreter_is_told(scene: Scene, submit: Submit, mo
 
 def test_another_version_of_python_is_told(scene: Scene, submit: Submit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # An interpreter that takes itself for an older one: all that Spark looks at.
-    (tmp_path / "sitecustomize.py").write_text("import sys\nsys.version_info = (3, 9, 1, 'final', 0)\n")
+    (tmp_path / "sitecustomize.py").write_text(
+        "import sys\nclass Old(tuple):\n    major, minor, micro = 3, 9, 1\nsys.version_info = Old((3, 9, 1, 'final', 0))\n"
+    )
     old = tmp_path / "python3.9"
     old.write_text(f'#!/bin/sh\nPYTHONPATH="{tmp_path}:$PYTHONPATH" exec {sys.executable} "$@"\n')
     old.chmod(0o755)
@@ -186,8 +212,7 @@ def test_another_version_of_python_is_told(scene: Scene, submit: Submit, tmp_pat
 def test_a_host_without_the_packages_is_told_with_their_names(
     scene: Scene, submit: Submit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(tmp_path / "bare")], check=True)
-    monkeypatch.setenv("PYSPARK_PYTHON", str(tmp_path / "bare" / "bin" / "python"))
+    monkeypatch.setenv("PYSPARK_PYTHON", bare_python(tmp_path))
     assert "lacks zmq, msgpack, msgspec: install topo there" in refusal(submit(scene.file(WORDS, "words")))
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from tests.integration.support import ENDLESS, FAST, PATIENCE_S, SINK, Scene, eventually, flow, is_gone, kill, pid_of
 from tests.spark.standalone import LIGHT, StandaloneCluster
-from topo.launch.cluster import RunningTopology, resume_background, submit_background
+from topo.launch.cluster import RunningTopology, submit_background
 from topo.launch.spark.cluster import SparkCluster
 from topo.master.outcome import OutcomeKind
 
@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.timeout(24
 
 LONG_S = 120.0
 FLOW = ENDLESS + flow('builder.set_spout("numbers", Endless())', SINK + '.shuffle_grouping("numbers")')
-SLOW = FLOW.replace("self.collector.emit((self.next,)", "time.sleep(0.0005); self.collector.emit((self.next,)")
+SLOW = FLOW.replace("self.collector.emit((self.next,)", "time.sleep(0.005); self.collector.emit((self.next,)")
 
 
 class Victim:
@@ -133,10 +133,10 @@ def test_after_all_that_nothing_is_lost(running: RunningTopology, stage: Scene) 
     assert values == set(range(max(values) + 1))
 
 
-def test_a_driver_that_is_killed_takes_all_with_it_and_a_resume_goes_on(scene: Scene, standalone: StandaloneCluster) -> None:
+def test_a_driver_that_is_killed_takes_all_with_it_and_a_new_submit_goes_on(scene: Scene, standalone: StandaloneCluster) -> None:
     cluster = SparkCluster(master=standalone.url, conf=LIGHT)
     first = submit_background(scene.file(SLOW), settings={**FAST, "workers": 2}, home=scene.home, cluster=cluster)
-    status = first.wait_until(lambda status: status["totals"]["acked"] > 500, LONG_S, "tuples")
+    status = first.wait_until(lambda status: status["totals"]["acked"] > 100, LONG_S, "tuples")
     victim, workers = Victim(first), standalone.topology_workers()
     assert len(workers) == 2
     begun = time.monotonic()
@@ -144,9 +144,10 @@ def test_a_driver_that_is_killed_takes_all_with_it_and_a_resume_goes_on(scene: S
     eventually(lambda: is_gone(victim.agent.pid) and all(is_gone(worker.pid) for worker in workers), what="all to be gone")
     print(f"\nkill -9 of the driver: all workers gone after {time.monotonic() - begun:.2f} s")
     standalone.wait_until_idle()
-    second = resume_background("flow", scene.home)
+    second = submit_background(scene.file(SLOW), settings={**FAST, "workers": 2}, home=scene.home, cluster=cluster)
     print(f"kill -9 of the driver: resumed after {time.monotonic() - begun:.2f} s")
     second.wait_until(lambda status: status["totals"]["acked"] > 100, LONG_S, "tuples")
+    assert scene.lines().count(0) == 1, "it began anew"
     scene.touch("stop")
     outcome = second.wait(LONG_S)
     assert outcome.kind is OutcomeKind.DONE, outcome.reason

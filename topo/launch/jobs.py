@@ -1,8 +1,9 @@
 """From what a user names to a job that a master can run: code copied, plan made, files in place.
 
 A name stands for one topology of this machine. A run that has ended is forgotten when the name is used anew: positions, dead
-letters and errors begin empty. What is kept is the master's record, so that terms and epochs go on rising and nothing that is
-left of an earlier run can take part in this one.
+letters and errors begin empty. One that has lost its master goes on when the same is submitted again. What is kept in any case
+is the master's record, so that terms and epochs go on rising and nothing that is left of an earlier run can take part in this
+one.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from psutil import Process
 
 _KILL_TIMEOUT_S = 5.0
+_WHAT_IS_RUN = ("given", "code_hash", "parameters")
 _LOOK_S = 0.01
 
 
@@ -93,7 +95,8 @@ def new_job(
         job = _job(folder, facts, load_topology(copy.reference, facts["parameters"]).topology)
         facts["plan"] = json.loads(job.plan.to_json())
         end_leftovers(folder)
-        _forget(folder)
+        if not (_goes_on(folder, facts) and (cluster is not None or not foreground)):
+            _forget(folder)
         write_atomically(folder.topology, json.dumps(facts).encode())
     return job
 
@@ -133,6 +136,15 @@ def working_folder(folder: TopologyFolder) -> Path:
     except (OSError, ValueError, KeyError):
         return Path("/")
     return path if path.is_dir() else Path("/")
+
+
+def _goes_on(folder: TopologyFolder, facts: Mapping[str, Any]) -> bool:
+    """Whether the same was submitted before and has lost its master before its end."""
+    try:
+        before = json.loads(folder.topology.read_bytes())
+    except (OSError, ValueError):
+        return False
+    return not has_ended(folder) and all(before.get(name) == facts[name] for name in _WHAT_IS_RUN)
 
 
 def has_ended(folder: TopologyFolder) -> bool:

@@ -14,6 +14,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -54,7 +55,7 @@ from topo.master.master import TopologyMaster
 from topo.master.outcome import Outcome
 from topo.master.positions import SpoutProgress
 from topo.plan.physical import PhysicalPlan
-from topo.runtime.code_copy import origin_of_copy
+from topo.runtime.code_copy import as_user_knows_it, origin_of_copy
 from topo.runtime.control_link import ControlLink
 from topo.runtime.crash_notes import read_note
 from topo.runtime.state_folder import TopologyFolder, append_lines, make_socket_folder, remove_socket_folder, write_atomically
@@ -417,8 +418,10 @@ class MasterShell:
     def _record(self, error: RecordError) -> None:
         if self._copied_from is not None:
             # What is said of the copy that runs is said of the user's own file.
-            texts = {name: getattr(error, name).replace(*self._copied_from) for name in ("file", "message", "traceback")}
-            error = replace(error, **texts)
+            known = partial(as_user_knows_it, copy=self._copied_from[0], origin=self._copied_from[1])
+            error = replace(
+                error, file=known(error.file), message=known(error.message), traceback=known(error.traceback)
+            )
         row = {
             "at_ms": error.at_ms or int(time.time() * 1000),
             "kind": error.kind,

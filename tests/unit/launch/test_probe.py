@@ -58,9 +58,11 @@ def test_a_host_that_cannot_reach_the_driver_is_told_with_the_way_out() -> None:
             "hosts of the cluster run Python 3.9 and this machine 3.11: name an equal one with PYSPARK_PYTHON",
         ),
         ("Error from python worker:\n  /usr/bin/python3: No module named pyspark", "has no module pyspark"),
+        ("a\njava.lang.OutOfMemoryError: heap\n\tat c", "named by PYSPARK_PYTHON: java.lang.OutOfMemoryError: heap"),
         (
-            "a\nb\njava.lang.OutOfMemoryError: heap\nc",
-            "Spark cannot run a Python task on its hosts: java.lang.OutOfMemoryError: heap",
+            "org.apache.spark.SparkException: Job aborted\nError from python worker:\n  Traceback\n  SyntaxError: invalid\n"
+            "org.apache.spark.SparkException: EOFException occurred",
+            "named by PYSPARK_PYTHON: SyntaxError: invalid",
         ),
     ],
 )

@@ -11,6 +11,7 @@ from topo.runtime.control_probe import Finding
 
 _NO_INTERPRETER = re.compile(r'Cannot run program "([^"]+)".*?: (?:error=\d+, |Exec failed, error: \d+ \()?([^\n)]*)')
 _VERSIONS = re.compile(r"Python in worker has different version: (\S+) than that in driver: ([\d.]+\d)")
+_ERROR = re.compile(r"^\s*([\w.$]*(?:Error|Exception): \S.*)$", re.MULTILINE)
 _NO_MODULE = re.compile(r"No module named '?([\w.]+)")
 
 
@@ -60,9 +61,11 @@ def explain(failure: str) -> str:
         return f"hosts of the cluster run Python {there} and this machine {found[2]}: name an equal one with PYSPARK_PYTHON"
     if found := _NO_MODULE.search(failure):
         return f"the Python of the cluster's hosts has no module {found[1]}: set PYSPARK_PYTHON to one that topo is installed for"
-    lines = [line.strip() for line in failure.splitlines() if line.strip()]
-    told = next((line for line in lines if "Error" in line or "Exception" in line), lines[0] if lines else "it does not say why")
-    return f"Spark cannot run a Python task on its hosts: {told[:400]}"
+    errors = _ERROR.findall(failure)
+    own = [told for told in errors if not told.startswith(("org.", "java.", "py4j."))]
+    told = (own or errors or failure.strip().splitlines() or ["it does not say why"])[-1]
+    need = f"which need Python {_here()}, named by PYSPARK_PYTHON"
+    return f"Spark cannot run Python tasks on its hosts, {need}: {told.strip()[:400]}"
 
 
 def _here() -> str:
