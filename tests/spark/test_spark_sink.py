@@ -20,7 +20,7 @@ from topo.api.context import TaskContext
 from topo.api.streams import SYSTEM_COMPONENT, TICK_STREAM
 from topo.api.tuples import Origin, Tuple
 from topo.errors import ConfigError
-from topo.spark.parquet_commit import HIDDEN, ParquetCommits
+from topo.spark.parquet_commit import HIDDEN, ParquetCommits, Staged
 from topo.spark.spark_sink import SparkSink
 from topo.task.collectors import BoltCollector, TrackedTuple
 from topo.testing import TICK, run_bolt
@@ -351,6 +351,16 @@ def test_every_step_of_a_commit_may_be_repeated(tmp_path: Path) -> None:
     commits.abort(staged)
     commits.abort(staged)
     assert numbers(tmp_path) == [0, 1, 2]
+
+
+def test_a_batch_is_committed_by_a_process_that_has_only_been_told_of_it(tmp_path: Path) -> None:
+    tables = {f"of={of}": pa.table({"number": [of]}) for of in range(3)}
+    staged = ParquetCommits(tmp_path, "flow.sink", 0, "ab").prepare("7", tables)
+    told = Staged(staged.name, staged.files, staged.rows)
+    successor = ParquetCommits(tmp_path, "flow.sink", 0, "cd")
+    successor.commit(told)
+    assert successor.recover(1) == 0
+    assert numbers(tmp_path) == [0, 1, 2] and list((tmp_path / HIDDEN).iterdir()) == []
 
 
 def test_a_batch_that_was_aborted_never_shows(tmp_path: Path) -> None:

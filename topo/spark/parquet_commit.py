@@ -188,10 +188,11 @@ class ParquetCommits:
 
     def _write_record(self, staged: Staged) -> None:
         record: dict[str, Any] = {"name": staged.name, "files": staged.files, "rows": staged.rows}
-        temporary = self._path / self._own / f"{_RECORD}.tmp"
-        _write(temporary, json.dumps(record).encode())
-        os.rename(temporary, self._path / self._own / _RECORD)
-        sync_folder(self._path / self._own)
+        # Beside the files: they may be those of a former life, and whoever finds them has to find it.
+        folder = (self._path / staged.files[0][0]).parent
+        _write(folder / f"{_RECORD}.tmp", json.dumps(record).encode())
+        os.rename(folder / f"{_RECORD}.tmp", folder / _RECORD)
+        sync_folder(folder)
 
 
 def kept_schema(path: Path) -> pa.Schema | None:
