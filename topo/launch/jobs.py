@@ -139,12 +139,14 @@ def working_folder(folder: TopologyFolder) -> Path:
 
 
 def _goes_on(folder: TopologyFolder, facts: Mapping[str, Any]) -> bool:
-    """Whether the same was submitted before and has lost its master before its end."""
+    """Whether the same was submitted before and has lost its master before its end, or could not be started since."""
     try:
         before = json.loads(folder.topology.read_bytes())
+        if has_ended(folder) and "totals" in json.loads(folder.summary.read_bytes()):
+            return False
     except (OSError, ValueError):
         return False
-    return not has_ended(folder) and all(before.get(name) == facts[name] for name in _WHAT_IS_RUN)
+    return all(before.get(name) == facts[name] for name in _WHAT_IS_RUN)
 
 
 def has_ended(folder: TopologyFolder) -> bool:

@@ -18,7 +18,7 @@ from topo.ids import Incarnation, WorkerId
 from topo.launch.spark.messages import End, FromDriver, Heard, Hello, Leave, Run, WorkerOver
 from topo.runtime.worker_spec import WorkerSpec
 
-PATIENCE_S = 10.0
+PATIENCE_S = 5.0
 """How long a worker waits for an agent of its own before it joins others. An executor that has died is back sooner."""
 QUICK_S = 10.0
 """A job that ends sooner than this after it was submitted is submitted again with a back-off."""

@@ -289,15 +289,21 @@ class SparkLauncher:
         )
 
         def body(_: Iterable[Any]) -> Iterator[str]:
+            import traceback
             from pathlib import Path
 
             from pyspark import SparkFiles, TaskContext
 
-            from topo.launch.spark.agent import run_agent
+            try:
+                from topo.launch.spark.agent import run_agent
 
-            task = TaskContext.get()
-            assert task is not None
-            yield run_agent(order, task.attemptNumber(), Path(SparkFiles.getRootDirectory()))
+                task = TaskContext.get()
+                assert task is not None
+                why = run_agent(order, task.attemptNumber(), Path(SparkFiles.getRootDirectory()))
+            except Exception as error:  # Spark would try again at once, and again; the crew takes its time
+                traceback.print_exc()
+                why = f"the agent failed: {type(error).__name__}: {error}"
+            yield why
 
         def run() -> None:
             try:
