@@ -139,25 +139,15 @@ def topology():
 """
 
 
-def test_modules_are_shipped_as_a_file_and_as_a_wheel(scene: Scene, submit: Submit, tmp_path: Path) -> None:
+def test_modules_wheels_and_topo_itself_are_shipped_where_hosts_lack_them(
+    scene: Scene, submit: Submit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     helper = tmp_path / "elsewhere" / "helper.py"
     helper.parent.mkdir()
     helper.write_text("def shout(word):\n    return word.upper()\n")
     wheel = tmp_path / "elsewhere" / "wheeled-1.0-py3-none-any.whl"
     with zipfile.ZipFile(wheel, "w") as archive:
         archive.writestr("wheeled/__init__.py", "MARK = '!'\n")
-    source = WORDS.replace("class Words", "from helper import shout\nfrom wheeled import MARK\n\nclass Words").replace(
-        "collector.emit(row)", "collector.emit((shout(row[0]) + MARK, row[1]))"
-    )
-    running = submit(scene.file(source, "words"), {"py_files": [str(helper), str(wheel)], "slots": 2}, workers=3)
-    outcome = running.wait(LONG_S)
-    assert outcome.kind is OutcomeKind.DONE, (outcome.reason, running.errors())
-    assert sorted(scene.lines()) == [("BE!", 1000), ("NOT!", 500), ("OR!", 500), ("TO!", 1000)]
-
-
-def test_topo_itself_is_shipped_where_hosts_lack_it(
-    scene: Scene, submit: Submit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
     python = bare_python(tmp_path)
     (packages,) = (tmp_path / "bare" / "lib").glob("python*/site-packages")
     for module in (zmq, msgpack, msgspec):
@@ -166,9 +156,14 @@ def test_topo_itself_is_shipped_where_hosts_lack_it(
             if not (packages / source.name).exists():
                 (packages / source.name).symlink_to(source)
     monkeypatch.setenv("PYSPARK_PYTHON", python)
-    outcome = submit(scene.file(WORDS, "words")).wait(LONG_S)
-    assert outcome.kind is OutcomeKind.DONE, outcome.reason
-    assert len(scene.lines()) == 4
+    source = WORDS.replace("class Words", "from helper import shout\nfrom wheeled import MARK\n\nclass Words").replace(
+        "collector.emit(row)", "collector.emit((shout(row[0]) + MARK, row[1]))"
+    )
+    running = submit(scene.file(source, "words"), {"py_files": [str(helper), str(wheel)], "slots": 2}, workers=3)
+    outcome = running.wait(LONG_S)
+    assert outcome.kind is OutcomeKind.DONE, (outcome.reason, running.errors())
+    assert sorted(scene.lines()) == [("BE!", 1000), ("NOT!", 500), ("OR!", 500), ("TO!", 1000)]
+    assert "it is shipped" in (running.folder.logs / "master.log").read_text()
 
 
 def bare_python(folder: Path) -> str:
@@ -194,7 +189,7 @@ def test_too_few_slots_are_told_with_what_there_is(scene: Scene, submit: Submit,
 
 def test_a_host_without_the_interpreter_is_told(scene: Scene, submit: Submit, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYSPARK_PYTHON", "/nowhere/bin/python3")
-    assert "no Python at /nowhere/bin/python3" in refusal(submit(scene.file(WORDS, "words")))
+    assert "no Python at /nowhere/bin/python3" in refusal(submit(scene.file(WORDS, "words"), workers=1))
 
 
 def test_another_version_of_python_is_told(scene: Scene, submit: Submit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -206,14 +201,14 @@ def test_another_version_of_python_is_told(scene: Scene, submit: Submit, tmp_pat
     old.write_text(f'#!/bin/sh\nPYTHONPATH="{tmp_path}:$PYTHONPATH" exec {sys.executable} "$@"\n')
     old.chmod(0o755)
     monkeypatch.setenv("PYSPARK_PYTHON", str(old))
-    assert "hosts of the cluster run Python 3.9 and this machine 3." in refusal(submit(scene.file(WORDS, "words")))
+    assert "hosts of the cluster run Python 3.9 and this machine 3." in refusal(submit(scene.file(WORDS, "words"), workers=1))
 
 
 def test_a_host_without_the_packages_is_told_with_their_names(
     scene: Scene, submit: Submit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PYSPARK_PYTHON", bare_python(tmp_path))
-    assert "lacks zmq, msgpack, msgspec: install topo there" in refusal(submit(scene.file(WORDS, "words")))
+    assert "lacks zmq, msgpack, msgspec: install topo there" in refusal(submit(scene.file(WORDS, "words"), workers=1))
 
 
 def test_a_spark_master_that_is_not_there_is_told_at_once(scene: Scene) -> None:

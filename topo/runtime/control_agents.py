@@ -31,6 +31,8 @@ class AgentLink:
         self._zap = ZapHandler(self._context, self.allow_list)
         self._socket = self._context.socket(zmq.ROUTER)
         self._socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
+        # An agent whose connection broke comes back under its name before this end has noticed.
+        self._socket.setsockopt(zmq.ROUTER_HANDOVER, 1)
         self._socket.maxmsgsize = MAX_LINK_MESSAGE
         self._socket.sndhwm = self._socket.rcvhwm = 0
         self._socket.linger = 0

@@ -74,7 +74,7 @@ def open_spark(job: Job, cluster: SparkCluster, is_asked: Callable[[], bool]) ->
         stack.callback(link.close, 0.2)
         wait_for_slots(context, cluster, job.folder.name, slots, is_asked)
         _LOG.info("its executors offer the %s slots that are needed", slots)
-        findings = [] if is_asked() else probe(context, link, slots)
+        findings = probe(context, link, slots, is_asked)
         _LOG.info("its hosts can run the topology: %s", ", ".join(sorted({found["host"] for found in findings})))
         if any(found["topo"] != topo_digest() for found in findings):
             _LOG.info("hosts lack this version of topo: it is shipped")
@@ -88,8 +88,8 @@ def open_spark(job: Job, cluster: SparkCluster, is_asked: Callable[[], bool]) ->
         yield launcher
 
 
-def probe(context: Any, link: AgentLink, slots: int) -> list[Finding]:
-    """Run the probe in every slot, and return what it has found.
+def probe(context: Any, link: AgentLink, slots: int, is_asked: Callable[[], bool]) -> list[Finding]:
+    """Run the probe in every slot, and return what it has found; nothing when somebody asks for the end meanwhile.
 
     It is a barrier job: the first task that fails ends it, with its reason, whereas an agent's job is tried again for as long as
     the topology lives.
@@ -111,6 +111,8 @@ def probe(context: Any, link: AgentLink, slots: int) -> list[Finding]:
     _spark_thread(context, f"probe of {slots} slots", "topo/probe", run)
     until = time.monotonic() + PROBE_S
     while answer.empty():
+        if is_asked():
+            return []
         if time.monotonic() >= until:
             raise UserError(f"no host of the cluster has run a Python task within {PROBE_S:g} s; see the executors' logs")
         for identity, _ in link.receive():
