@@ -7,9 +7,11 @@ ARGS ?=
 export PYTHON
 setup = sh scripts/setup.sh
 python = .venv/bin/python
+# Spark takes a Java from PyPI where the machine has none; without any, what needs Spark says so.
+java = $(python) -m topo.spark.java >/dev/null 2>&1 || $(setup) java || true
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check clean
+.PHONY: help setup run flights test check clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /  make \1	/p' Makefile
@@ -22,8 +24,16 @@ run: ## run the word count, or TOPOLOGY=...; INPUT=path is the text to count
 	@$(setup)
 	@.venv/bin/topo run "$(TOPOLOGY)" $(if $(INPUT),-p path="$(INPUT)") $(ARGS)
 
+flights: ## the example with Spark at both ends; ARGS="-p month=1" goes to topo run
+	@$(setup) examples spark
+	@$(java)
+	@rm -rf build/flights
+	@.venv/bin/topo run topologies/flights_on_spark.py -p out=build/flights $(ARGS)
+	@$(python) topologies/flights_on_spark.py build/flights
+
 test: ## run the tests; ARGS="-k acker -n 2" goes to pytest
-	@$(setup) test examples
+	@$(setup) test examples spark
+	@$(java)
 	@$(python) -m pytest $(ARGS)
 
 check: ## lint, strict types, import directions

@@ -166,6 +166,24 @@ def _workers(_home: Path) -> tuple[str, str]:
     return "ok", f"{sys.executable} imports topo"
 
 
+def _spark(_home: Path) -> tuple[str, str]:
+    from importlib import metadata
+
+    from topo.errors import EnvironmentFault
+    from topo.spark.java import JavaMissing, find_java
+    from topo.spark.session import check_spark
+
+    try:
+        check_spark()
+    except EnvironmentFault as error:
+        return "ok", f"not installed, and only topologies that read or write with Spark need it ({error})"
+    try:
+        java = find_java()
+    except JavaMissing as error:
+        return "warning", str(error)
+    return "ok", f"pyspark {metadata.version('pyspark')}, Java {java.version} of {java.source} ({java.home})"
+
+
 CHECKS = {
     "libzmq": _libzmq,
     "encryption": _curve,
@@ -176,4 +194,5 @@ CHECKS = {
     "open files": _open_files,
     "processors": _processors,
     "workers": _workers,
+    "spark": _spark,
 }

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
+
+if TYPE_CHECKING:
+    from topo.launch.spark.cluster import SparkCluster
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -40,6 +44,20 @@ class Assignment(click.ParamType[tuple[str, str]]):
         name, is_given, text = value.partition("=")
         if not is_given or not name.isidentifier():
             self.fail(f"{value!r} is not of the form name=value", param, ctx)
+        return name, text
+
+
+class SparkSetting(click.ParamType[tuple[str, str]]):
+    """spark.some.name=VALUE, as a pair."""
+
+    name = "name=value"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, str]:
+        if isinstance(value, tuple):
+            return value
+        name, is_given, text = value.partition("=")
+        if not is_given or not name.startswith("spark."):
+            self.fail(f"{value!r} is not of the form spark.name=value", param, ctx)
         return name, text
 
 
@@ -105,6 +123,43 @@ def topology_options(function: F) -> F:
     ):
         function = option(function)
     return function
+
+
+def spark_options(function: F) -> F:
+    """Add what says on which Spark cluster a topology runs. Gives the command `cluster`, None for this machine."""
+
+    @functools.wraps(function)
+    def command(
+        *args: Any,
+        master: str | None,
+        conf: tuple[tuple[str, str], ...],
+        py_files: tuple[str, ...],
+        slots: int | None,
+        **options: Any,
+    ) -> Any:
+        if master is None and (conf or py_files or slots):
+            raise click.UsageError("--conf, --py-files and --slots say how to run on a Spark cluster: add --master")
+        return function(*args, cluster=_cluster(master, conf, py_files, slots) if master else None, **options)
+
+    for option in reversed(
+        (
+            click.option("--master", help="Run its workers on this Spark cluster: spark://host:7077, yarn, k8s://..."),
+            click.option("--conf", type=SparkSetting(), multiple=True, help="A setting of Spark's: --conf spark.ui.port=4050."),
+            click.option("--py-files", multiple=True, help="Modules to ship: .py, .zip, .egg or .whl, separated by commas."),
+            click.option("--slots", type=click.IntRange(min=1), help="Cores to use, by default one for each worker process."),
+        )
+    ):
+        command = option(command)
+    return cast(F, command)
+
+
+def _cluster(
+    master: str, conf: tuple[tuple[str, str], ...], py_files: tuple[str, ...], slots: int | None
+) -> SparkCluster:
+    from topo.launch.spark.cluster import SparkCluster
+
+    files = [os.path.abspath(name) for given in py_files for name in given.split(",") if name]
+    return SparkCluster(master=master, conf=dict(conf), py_files=files, slots=slots)
 
 
 def reading_options(function: F) -> F:

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from topo_cli.exits import Exit
-from topo_cli.options import collect_settings, examples, topology_options
+from topo_cli.options import collect_settings, examples, spark_options, topology_options
 
 if TYPE_CHECKING:
+    from topo.launch.spark.cluster import SparkCluster
     from topo.master.commands import RecordError
     from topo.runtime.state_folder import TopologyFolder
     from topo_cli.log_files import LogFiles
@@ -26,9 +27,11 @@ _LOG_BYTES_AT_ONCE = 1 << 20
         "topo run wordcount.py",
         "topo run package.module:topology -p path=in.txt --workers 2",
         "topo run wordcount.py -s message_timeout=5s --json > summary.json",
+        "topo run wordcount.py --master spark://host:7077 --workers 4",
     )
 )
 @topology_options
+@spark_options
 @click.option("-q", "--quiet", is_flag=True, help="Show no progress.")
 @click.option(
     "--json", "as_json", is_flag=True, help="Print the summary alone to stdout, as JSON; what is printed goes to stderr."
@@ -44,8 +47,11 @@ def command(
     home: Path,
     quiet: bool,
     as_json: bool,
+    cluster: SparkCluster | None,
 ) -> None:
     """Run TOPOLOGY in processes of this machine until its sources have ended, and say what became of its messages.
+
+    With --master its workers run on the hosts of a Spark cluster, and its topology master here: they end with this command.
 
     Exits 0 when every message went through, else 1 with the reason. Ctrl-C lets what is in flight finish, a second Ctrl-C ends
     it at once; the exit code is 130 then.
@@ -53,7 +59,10 @@ def command(
     from topo.launch.cluster import run_foreground
     from topo.master.outcome import OutcomeKind
     from topo_cli.screen import make_screen
+    from topo_cli.starting import talk_of_spark
 
+    if cluster is not None:
+        talk_of_spark(cluster)
     with make_screen(quiet=quiet) as screen:
         show = Show(screen, prints_to_stdout=not as_json)
         outcome = run_foreground(
@@ -67,6 +76,7 @@ def command(
             on_start=show.started,
             start_from=start_from,
             drop_state=drop_state,
+            cluster=cluster,
         )
         show.close()
     was_interrupted = outcome.kind in (OutcomeKind.DRAINED, OutcomeKind.CUT_SHORT, OutcomeKind.KILLED)

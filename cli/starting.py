@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -14,7 +14,15 @@ from topo_cli.known import current_status
 from topo_cli.options import DEADLINE_S
 from topo_cli.output import print_json, talk
 
+if TYPE_CHECKING:
+    from topo.launch.spark.cluster import SparkCluster
+
 _LOOK_S = 0.1
+
+
+def talk_of_spark(cluster: SparkCluster) -> None:
+    """Say why it will take a while."""
+    talk(f"starting Spark at {cluster.master}; its log is spark.out in the topology's folder of logs")
 
 
 def report_started(folder: TopologyFolder, *, wait_s: float | None, as_json: bool) -> None:

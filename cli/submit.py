@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from topo_cli.options import Duration, collect_settings, examples, json_option, topology_options
+from topo_cli.options import Duration, collect_settings, examples, json_option, spark_options, topology_options
+
+if TYPE_CHECKING:
+    from topo.launch.spark.cluster import SparkCluster
 
 
 @click.command(
@@ -15,9 +19,11 @@ from topo_cli.options import Duration, collect_settings, examples, json_option, 
         "topo submit topologies/top_n.py -p seconds=600",
         "topo submit flights.py --from ~/savepoints/flights",
         "topo submit package.module --name nightly --workers 4 --wait",
+        "topo submit topologies/top_n.py --master spark://host:7077 --slots 4",
     )
 )
 @topology_options
+@spark_options
 @click.option("--wait", is_flag=True, help="Return when all tasks run.")
 @click.option("--deadline", type=Duration(), default="60s", show_default=True, help="How long --wait waits.")
 @json_option
@@ -33,14 +39,18 @@ def command(
     wait: bool,
     deadline: float,
     as_json: bool,
+    cluster: SparkCluster | None,
 ) -> None:
     """Start TOPOLOGY in the background, where it goes on when this terminal is closed.
 
     Its code is copied first, so it may be edited while the topology runs. A name can be used by one topology at a time.
+    With --master its workers run on the hosts of a Spark cluster; its topology master is Spark's driver, and runs here.
     """
     from topo.launch.cluster import submit_background
-    from topo_cli.starting import report_started
+    from topo_cli.starting import report_started, talk_of_spark
 
+    if cluster is not None:
+        talk_of_spark(cluster)
     running = submit_background(
         topology,
         name,
@@ -49,5 +59,6 @@ def command(
         home,
         start_from=start_from,
         drop_state=drop_state,
+        cluster=cluster,
     )
     report_started(running.folder, wait_s=deadline if wait else None, as_json=as_json)

@@ -11,10 +11,43 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from topo.errors import EnvironmentFault
+from topo.spark.java import find_java
+from topo.spark.session import check_spark
+
 # A busy machine must not fail a property: no deadline. In CI the same examples run every time.
 settings.register_profile("dev", deadline=None)
 settings.register_profile("ci", deadline=None, derandomize=True, database=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("ci" if os.environ.get("CI") else "dev")
+
+
+_SPARKLESS = pytest.StashKey[str]()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Skip what needs Spark where it cannot run, and say so once at the end."""
+    marked = [item for item in items if item.get_closest_marker("spark")]
+    missing = _missing_for_spark() if marked else None
+    if missing is not None:
+        config.stash[_SPARKLESS] = f"{len(marked)} tests of Spark were skipped: {missing}"
+        for item in marked:
+            item.add_marker(pytest.mark.skip(reason=missing))
+
+
+def _missing_for_spark() -> str | None:
+    try:
+        check_spark()
+        find_java()
+    except EnvironmentFault as error:
+        return str(error)
+    return None
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Tell what was not tried."""
+    if told := config.stash.get(_SPARKLESS, ""):
+        terminalreporter.write_line(told, yellow=True)
 
 
 @pytest.fixture(autouse=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Protocol
 
 from topo.api.metrics import Metrics
@@ -46,6 +47,8 @@ class TaskContext:
             the first start, and for bolts.
         metrics: the task's own counters, gauges and histograms.
         executor: runs actions on the task's thread; None outside of a running topology.
+        folder: where components may keep files of their own for as long as the topology's positions are kept; its tasks share it.
+            It may not be there yet. None where the tasks share no disk, and in the test kit.
     """
 
     topology: str
@@ -58,6 +61,7 @@ class TaskContext:
     committed_position: Any = None
     metrics: Metrics = field(default_factory=Metrics)
     executor: Executor | None = field(default=None, repr=False, compare=False)
+    folder: Path | None = None
 
     def tasks_of(self, component: str) -> tuple[int, ...]:
         """Return the ids of a component's tasks, by task index; empty for an unknown component."""

@@ -14,9 +14,10 @@ from typing import Any
 
 from topo.api.topology import Topology
 from topo.errors import EnvironmentFault, UserError
-from topo.launch.jobs import begin_anew, end_leftovers, new_job, open_home, stored_job, working_folder
-from topo.launch.local import LocalLauncher
+from topo.launch.jobs import begin_anew, cluster_of, end_leftovers, new_job, open_home, stored_job, working_folder
+from topo.launch.launchers import launcher_of
 from topo.launch.signals import ending_on_signals
+from topo.launch.spark.cluster import SparkCluster
 from topo.master.commands import RecordError
 from topo.master.outcome import Outcome, OutcomeKind
 from topo.runtime.client import AnswerTimeout, Client, Unreachable
@@ -24,6 +25,10 @@ from topo.runtime.master import MasterShell
 from topo.runtime.state_folder import TopologyFolder, read_json_lines
 
 _POLL_S = 0.02
+MASTER_S = 30.0
+"""How long a master may take to come up."""
+MASTER_ON_SPARK_S = 300.0
+"""How long, with a JVM to start, executors to wait for, and agents to come up. It ends by itself when one of them does not."""
 
 Status = dict[str, Any]
 
@@ -39,23 +44,35 @@ def run_foreground(
     on_start: Callable[[TopologyFolder], None] | None = None,
     start_from: str = "",
     drop_state: Sequence[str] = (),
+    cluster: SparkCluster | None = None,
 ) -> Outcome:
     """Run a topology in worker processes and wait until it has ended; its master runs in this thread, the main one.
 
     The first Ctrl-C or SIGTERM drains it, the second kills it. The workers end with this process, however it ends.
 
+    Args:
+        cluster: whose machines its workers run on; by default this one.
+
     Raises:
         TopoError: it cannot be started; the message says why.
     """
     job = new_job(
-        topology, name, parameters or {}, settings or {}, home, foreground=True, start_from=start_from, drop_state=drop_state
+        topology,
+        name,
+        parameters or {},
+        settings or {},
+        home,
+        foreground=True,
+        start_from=start_from,
+        drop_state=drop_state,
+        cluster=cluster,
     )
     with job.folder.lock():
         end_leftovers(job.folder)
         if on_start is not None:
             on_start(job.folder)
-        with ending_on_signals(job.plan.config.drain_timeout_s) as asked:
-            return MasterShell(job, LocalLauncher(job.folder), on_progress, on_incident, asked).run()
+        with ending_on_signals(job.plan.config.drain_timeout_s) as asked, launcher_of(job, lambda: bool(asked)) as launcher:
+            return MasterShell(job, launcher, on_progress, on_incident, asked).run()
 
 
 def submit_background(
@@ -68,6 +85,7 @@ def submit_background(
     attached: bool = False,
     start_from: str = "",
     drop_state: Sequence[str] = (),
+    cluster: SparkCluster | None = None,
 ) -> RunningTopology:
     """Start a topology whose master goes on in the background.
 
@@ -75,6 +93,7 @@ def submit_background(
         attached: it ends with this process.
         start_from: path or URL of a savepoint to go on from, or of a folder of checkpoints.
         drop_state: components of it whose state nobody is to take.
+        cluster: whose machines its workers run on; by default this one. The master runs here in any case.
 
     Raises:
         TopoError: it cannot be started; nothing runs then.
@@ -88,6 +107,7 @@ def submit_background(
         foreground=attached,
         start_from=start_from,
         drop_state=drop_state,
+        cluster=cluster,
     )
     return _start_master(job.folder, attached)
 
@@ -124,7 +144,7 @@ def _start_master(folder: TopologyFolder, attached: bool) -> RunningTopology:
     except OSError as error:
         raise EnvironmentFault(f"cannot start the master: {error}") from error
     running = RunningTopology(folder, process)
-    running.wait_for_master()
+    running.wait_for_master(MASTER_S if cluster_of(folder) is None else MASTER_ON_SPARK_S)
     return running
 
 
@@ -137,7 +157,7 @@ class RunningTopology:
         self._process = process
         self._client = Client(folder.name, folder.path.parent.parent)
 
-    def wait_for_master(self, timeout_s: float = 30.0) -> None:
+    def wait_for_master(self, timeout_s: float = MASTER_S) -> None:
         """Wait until the master answers, or has ended.
 
         Raises:

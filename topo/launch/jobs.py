@@ -1,8 +1,9 @@
 """From what a user names to a job that a master can run: code copied, plan made, files in place.
 
 A name stands for one topology of this machine. A run that has ended is forgotten when the name is used anew: positions, dead
-letters and errors begin empty. What is kept is the master's record, so that terms and epochs go on rising and nothing that is
-left of an earlier run can take part in this one.
+letters and errors begin empty. One that has lost its master goes on when the same is submitted again. What is kept in any case
+is the master's record, so that terms and epochs go on rising and nothing that is left of an earlier run can take part in this
+one.
 """
 
 from __future__ import annotations
@@ -17,9 +18,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from topo.api.topology import Topology
 from topo.errors import EnvironmentFault, NotFound, TopologyError, UserError
 from topo.launch.local import WORKER_MODULE
+from topo.launch.spark.cluster import SparkCluster
+from topo.launch.spark.context import check_here
+from topo.launch.spark.shipping import import_here_as_well
 from topo.plan.physical import physical_plan
 from topo.plan.validation import problems_of
 from topo.runtime.checkpoint_store import open_store
@@ -33,6 +39,7 @@ if TYPE_CHECKING:
     from psutil import Process
 
 _KILL_TIMEOUT_S = 5.0
+_WHAT_IS_RUN = ("given", "code_hash", "parameters")
 _LOOK_S = 0.01
 
 
@@ -51,6 +58,7 @@ def new_job(
     foreground: bool,
     start_from: str = "",
     drop_state: Sequence[str] = (),
+    cluster: SparkCluster | None = None,
 ) -> Job:
     """Check a topology, copy its code, and write down what is to run.
 
@@ -61,11 +69,15 @@ def new_job(
         settings: that replace the topology's own, by public name.
         start_from: path or URL of a savepoint, or of a folder of checkpoints, to go on from; "" for none.
         drop_state: components of the savepoint whose state nobody is to take.
+        cluster: where it is to run, if not on this machine.
 
     Raises:
         TopoError: anything that is wrong with it; nothing has been started.
         TopologyIsRunning: one of that name runs already.
     """
+    if cluster is not None:
+        import_here_as_well(cluster.py_files)
+        settings = {**settings, "transport": "tcp", "host": check_here(cluster)}
     reference = None if isinstance(topology, Topology) else parse_reference(topology)
     original = topology if isinstance(topology, Topology) else load_topology(topology, parameters).topology
     config = original.config.with_settings(settings)
@@ -88,13 +100,15 @@ def new_job(
             "foreground": foreground,
             "start_from": start_from if "://" in start_from or not start_from else os.path.abspath(start_from),
             "drop_state": list(drop_state),
+            "spark": None if cluster is None else msgspec.to_builtins(cluster),
         }
         job = _job(folder, facts, load_topology(copy.reference, facts["parameters"]).topology)
         facts["plan"] = json.loads(job.plan.to_json())
         _check_start(job)
         end_leftovers(folder)
         sweep_sockets(state)
-        _forget(folder, job.start_from)
+        if not (_goes_on(folder, facts) and (cluster is not None or not foreground)):
+            _forget(folder, job.start_from)
         write_atomically(folder.topology, json.dumps(facts).encode())
     return job
 
@@ -111,7 +125,20 @@ def stored_job(folder: TopologyFolder) -> Job:
         raise NotFound(f"topology {folder.name!r} was never submitted") from error
     except (OSError, ValueError) as error:
         raise EnvironmentFault(f"{folder.topology} is damaged: {error}") from error
+    cluster = cluster_of(folder)
+    if cluster is not None:
+        import_here_as_well(cluster.py_files)
+        facts["settings"]["host"] = check_here(cluster)
     return _job(folder, facts, load_topology(facts["reference"], facts["parameters"]).topology)
+
+
+def cluster_of(folder: TopologyFolder) -> SparkCluster | None:
+    """Return the cluster that a topology was submitted to; None for this machine."""
+    try:
+        facts = json.loads(folder.topology.read_bytes())
+    except (OSError, ValueError):
+        return None
+    return msgspec.convert(facts["spark"], SparkCluster) if facts.get("spark") else None
 
 
 def working_folder(folder: TopologyFolder) -> Path:
@@ -131,6 +158,15 @@ def checkpoints_of(folder: TopologyFolder) -> str:
         return _checkpoints_url(folder, config["checkpoint_folder"], facts) if config["delivery"] == "exactly_once" else ""
     except (OSError, ValueError, KeyError):
         return ""
+def _goes_on(folder: TopologyFolder, facts: Mapping[str, Any]) -> bool:
+    """Whether the same was submitted before and has lost its master before its end, or could not be started since."""
+    try:
+        before = json.loads(folder.topology.read_bytes())
+        if has_ended(folder) and "totals" in json.loads(folder.summary.read_bytes()):
+            return False
+    except (OSError, ValueError):
+        return False
+    return all(before.get(name) == facts[name] for name in _WHAT_IS_RUN)
 
 
 def has_ended(folder: TopologyFolder) -> bool:
@@ -253,6 +289,7 @@ def _forget(folder: TopologyFolder, start_from: str) -> None:
         for run in folder.checkpoints.iterdir():
             if not Path(start_from).is_relative_to(run):
                 shutil.rmtree(run, ignore_errors=True)
+    shutil.rmtree(folder.components, ignore_errors=True)
     for path in folder.logs.iterdir():
         with contextlib.suppress(OSError):
             path.unlink()

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from topo.errors import TopoError
 from topo.launch.jobs import end_leftovers, stored_job
-from topo.launch.local import LocalLauncher
+from topo.launch.launchers import launcher_of
 from topo.launch.signals import ending_on_signals
 from topo.runtime.master import MasterShell
 from topo.runtime.process import die_with
@@ -51,8 +51,8 @@ def run_stored(folder: TopologyFolder, *, attached: bool) -> int:
     end_leftovers(folder)
     folder.summary.unlink(missing_ok=True)
     job = replace(stored_job(folder), foreground=attached)
-    with ending_on_signals(job.plan.config.drain_timeout_s) as asked:
-        return MasterShell(job, LocalLauncher(folder), asked=asked).run().exit_code
+    with ending_on_signals(job.plan.config.drain_timeout_s) as asked, launcher_of(job, lambda: bool(asked)) as launcher:
+        return MasterShell(job, launcher, asked=asked).run().exit_code
 
 
 def write_failure(folder: TopologyFolder, reason: str) -> None:

@@ -242,6 +242,17 @@ def origin_of_copy(reference: str, folder: Path) -> tuple[str, str] | None:
         return None
 
 
+def as_user_knows_it(text: str, copy: str, origin: str) -> str:
+    """Return a text that names files of a copy as one that names the user's own files.
+
+    Args:
+        copy: the folder of the copy on this machine; on another one the end of its path is the same.
+        origin: the folder that was copied from.
+    """
+    end = re.escape(os.sep + os.path.join(*Path(copy).parts[-3:]))
+    return re.sub(rf"[^\s\"'(]*{end}\b", lambda _: origin, text.replace(copy, origin))
+
+
 def hash_of_code(file: Path) -> str:
     """The hash of a file, or of all Python files of the package that holds it; of an installed package, the file alone."""
     root = file if is_installed(file) else package_of(file) or file

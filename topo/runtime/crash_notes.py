@@ -105,6 +105,17 @@ class NoteFile:
         self._map.close()
 
 
+def written_bytes(path: Path) -> bytes:
+    """Return the part of a note's file that says something, as another file that `read_note` reads; empty for nothing."""
+    try:
+        with path.open("rb") as file:
+            header = file.read(_HEADER.size)
+            begin, end, _, roots_size, positions_size, _ = _HEADER.unpack(header)
+            return header + file.read(roots_size + positions_size) if begin and begin == end else b""
+    except (OSError, struct.error):
+        return b""
+
+
 def read_note(path: Path) -> Note | None:
     """Return what a worker that has ended had in hand; None when that was nothing, or its file is missing or damaged."""
     try:

@@ -61,7 +61,7 @@ from topo.master.positions import SpoutProgress
 from topo.plan.physical import PhysicalPlan
 from topo.runtime.checkpoint_keeper import CheckpointKeeper
 from topo.runtime.checkpoint_store import open_store
-from topo.runtime.code_copy import origin_of_copy
+from topo.runtime.code_copy import as_user_knows_it, origin_of_copy
 from topo.runtime.control_link import ControlLink
 from topo.runtime.crash_notes import read_note
 from topo.runtime.restoring import Restored, checkpoint_to_restore
@@ -414,6 +414,7 @@ class MasterShell:
             note=str(self._note(worker, incarnation)),
             log=str(job.folder.logs / f"worker-{worker}.log"),
             checkpoints=job.checkpoints,
+            folder=str(job.folder.components),
             parent=os.getpid() if job.foreground else 0,
         )
         try:
@@ -428,7 +429,7 @@ class MasterShell:
         return spec_path(self._job.folder, worker, incarnation)
 
     def _note(self, worker: WorkerId, incarnation: Incarnation) -> Path:
-        return self._job.folder.workers / f"{worker}-{incarnation}.note"
+        return note_path(self._job.folder, worker, incarnation)
 
     def _persist(self, record: MasterRecord) -> None:
         kept = {
@@ -481,7 +482,7 @@ class MasterShell:
 
     def _of_the_original(self, text: str) -> str:
         """Say of the user's own file what is said of the copy that runs."""
-        return text if self._copied_from is None else text.replace(*self._copied_from)
+        return text if self._copied_from is None else as_user_knows_it(text, *self._copied_from)
 
     def _record(self, error: RecordError) -> None:
         error = replace(
@@ -522,6 +523,11 @@ class MasterShell:
 def spec_path(folder: TopologyFolder, worker: WorkerId, incarnation: Incarnation) -> Path:
     """Return where the start file of a worker's life is."""
     return folder.workers / f"{worker}-{incarnation}.json"
+
+
+def note_path(folder: TopologyFolder, worker: WorkerId, incarnation: Incarnation) -> Path:
+    """Return where a worker's life notes what it has in hand."""
+    return folder.workers / f"{worker}-{incarnation}.note"
 
 
 def _outcome_dict(outcome: Outcome) -> dict[str, Any]:

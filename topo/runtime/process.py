@@ -92,7 +92,8 @@ def run(spec: WorkerSpec, log: TaskLog) -> Exit:
     calls = AsyncRunner()
     registry = serializers_of(topology)
     snapshots = SnapshotWriter(spec.checkpoints, plan, registry) if spec.checkpoints else None
-    tasks = make_tasks(plan, mine, topology, rebuild, hand, transport.wake, calls.run, snapshots)
+    folder = Path(spec.folder) if spec.folder else None
+    tasks = make_tasks(plan, mine, topology, rebuild, hand, transport.wake, calls.run, snapshots, folder)
     worker = Worker(spec.worker, spec.incarnation, tasks, hand)
     inboxes: dict[str, Target] = {}
     endpoints: list[control.Endpoints] = []
@@ -166,6 +167,7 @@ def make_tasks(
     wake: Callable[[], None],
     run_async: RunAsync | None = None,
     snapshots: SnapshotWriter | None = None,
+    folder: Path | None = None,
 ) -> list[Task]:
     """Make the tasks of a worker.
 
@@ -200,7 +202,7 @@ def make_tasks(
             plan=plan,
             config=config,
             component=component,
-            context=make_context(plan, task_id),
+            context=make_context(plan, task_id, folder),
             watermarks=watermarks,
             groupings=groupings,
         )

@@ -3,7 +3,7 @@
     TOPO_HOME/topologies/NAME/
         topology.json  master.json  positions.msgpack  summary.json      replaced as a whole
         dead_letters.jsonl  errors.jsonl                                 appended to
-        logs/  code/  workers/  checkpoints/  savepoints/  lock
+        logs/  code/  workers/  components/  checkpoints/  savepoints/  lock
 
 A file that is replaced is either the old one or the new one, also after a crash or on a full disk.
 """
@@ -185,6 +185,11 @@ class TopologyFolder:
     def code(self) -> Path:
         """Copies of the user's code, each in a folder named by its digest."""
         return self.path / "code"
+
+    @property
+    def components(self) -> Path:
+        """What components keep for themselves, as long as there are positions; not there unless one does."""
+        return self.path / "components"
 
     @property
     def workers(self) -> Path:

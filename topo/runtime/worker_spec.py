@@ -28,6 +28,7 @@ class WorkerSpec(msgspec.Struct, frozen=True, kw_only=True):
         note: path of the in-hand note.
         log: path of the worker's log.
         checkpoints: path or URL of the topology's checkpoints; empty where none are taken.
+        folder: where components keep files; empty where the workers share no disk.
         parent: the process that starts this one, if the worker is to end with it; 0 if it is to outlive it.
     """
 
@@ -48,6 +49,7 @@ class WorkerSpec(msgspec.Struct, frozen=True, kw_only=True):
     note: str = ""
     log: str = ""
     checkpoints: str = ""
+    folder: str = ""
     parent: int = 0
 
     def identity(self, suffix: str = "") -> bytes:

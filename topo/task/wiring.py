@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 
 from topo.api.bolt import BasicBolt
 from topo.api.context import TaskContext
@@ -65,8 +66,8 @@ def _grouper(setup: TaskSetup, declared: Declared, targets: tuple[TaskId, ...], 
     return ShuffleGrouper(positions, has_room)
 
 
-def make_context(plan: PhysicalPlan, task: TaskId) -> TaskContext:
-    """Return what the task's component is told about itself."""
+def make_context(plan: PhysicalPlan, task: TaskId, folder: Path | None = None) -> TaskContext:
+    """Return what the task's component is told about itself; `folder` is where it may keep files."""
     spec = plan.task(task)
     return TaskContext(
         topology=plan.name,
@@ -76,6 +77,7 @@ def make_context(plan: PhysicalPlan, task: TaskId) -> TaskContext:
         parallelism=plan.component(spec.component).parallelism,
         config=plan.config_of(spec.component),
         tasks=plan.task_ids,
+        folder=folder,
     )
 
 

@@ -54,7 +54,9 @@ class Play:
         self.plan = plan or small_plan()
         lives = count(101)
         self.draw: Callable[[], Incarnation] = lambda: Incarnation(next(lives))
-        self.master = TopologyMaster(self.plan, DIGEST, self.draw, previous, progress, completed=completed, completed_in=completed_in)
+        self.master = TopologyMaster(
+            self.plan, DIGEST, self.draw, previous, progress, completed=completed, completed_in=completed_in
+        )
         self.now = 0.0
 
     def do(self, event: Event) -> list[Command]:

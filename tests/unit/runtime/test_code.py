@@ -11,7 +11,14 @@ import pytest
 from topo import IterableSpout, Topology, TopologyBuilder
 from topo.errors import NotFound, UserError
 from topo.runtime.code import CodeError, bind_parameters, load_topology
-from topo.runtime.code_copy import CodeCopy, TopologyReference, copy_code, parse_reference, pickle_topology
+from topo.runtime.code_copy import (
+    CodeCopy,
+    TopologyReference,
+    as_user_knows_it,
+    copy_code,
+    parse_reference,
+    pickle_topology,
+)
 
 SOURCE = """
 from topo import IterableSpout, TopologyBuilder
@@ -305,3 +312,9 @@ def test_without_cloudpickle_the_error_says_what_to_install(state: Path, monkeyp
     monkeypatch.setitem(sys.modules, "cloudpickle", None)
     with pytest.raises(UserError, match="pip install cloudpickle"):
         pickle_topology(notebook_topology(), state)
+
+
+def test_files_of_a_copy_on_any_host_are_told_as_the_users_own() -> None:
+    told = 'File "/spark/agent-x/topologies/words/code/ab12/words.py", line 3, in /home/me/topologies/words/code/ab12/words.py'
+    known = as_user_knows_it(told, "/home/me/topologies/words/code/ab12", "/src")
+    assert known == 'File "/src/words.py", line 3, in /src/words.py'

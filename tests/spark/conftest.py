@@ -1,0 +1,41 @@
+"""One Spark session for all tests, which makes and reads data; the product starts Spark in processes of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.integration.conftest import no_process_is_left, scene
+from tests.spark.standalone import StandaloneCluster
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["no_process_is_left", "scene"]
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """A local session of two cores, in UTC."""
+    from topo.spark.session import make_session
+
+    config: dict[str, Any] = {
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.driver.memory": "512m",
+        "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
+    }
+    session = make_session("tests", "local[2]", config)
+    session.sparkContext.setLogLevel("ERROR")
+    yield session
+    session.stop()
+
+
+@pytest.fixture(scope="session")
+def standalone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneCluster]:
+    """A Spark cluster of a master and three workers with four cores each, on loopback."""
+    cluster = StandaloneCluster(tmp_path_factory.mktemp("standalone"), "127.0.0.1", ["127.0.0.1"] * 3)
+    yield cluster
+    cluster.close()

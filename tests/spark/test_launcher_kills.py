@@ -1,0 +1,155 @@
+"""Whatever dies under a topology on a Spark cluster: nothing is lost, and it goes on by itself. Run with -s to see how fast."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.integration.support import ENDLESS, FAST, PATIENCE_S, SINK, Scene, eventually, flow, is_gone, kill, pid_of
+from tests.spark.standalone import LIGHT, StandaloneCluster
+from topo.launch.cluster import RunningTopology, submit_background
+from topo.launch.spark.cluster import SparkCluster
+from topo.master.outcome import OutcomeKind
+
+pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.timeout(240)]
+
+LONG_S = 120.0
+FLOW = ENDLESS + flow('builder.set_spout("numbers", Endless())', SINK + '.shuffle_grouping("numbers")')
+SLOW = FLOW.replace("self.collector.emit((self.next,)", "time.sleep(0.005); self.collector.emit((self.next,)")
+
+
+class Victim:
+    """The processes behind the sink's task, from the inside out."""
+
+    def __init__(self, running: RunningTopology) -> None:
+        self.worker = psutil.Process(pid_of(running.status(), "sink"))
+        self.agent = self._above(self.worker)
+        self.executor = self._above(self._above(self.agent))
+        self.daemon = self._above(self.executor)
+
+    def _above(self, process: psutil.Process) -> psutil.Process:
+        parent = process.parent()
+        assert parent is not None
+        return parent
+
+
+@pytest.fixture(scope="module")
+def stage(tmp_path_factory: pytest.TempPathFactory, standalone: StandaloneCluster) -> Iterator[Scene]:
+    """Files of the topology that all these tests kill in turn."""
+    home = tmp_path_factory.mktemp("home")
+    home.chmod(0o700)
+    yield Scene(tmp_path_factory.mktemp("stage"), home)
+
+
+@pytest.fixture(scope="module")
+def running(stage: Scene, standalone: StandaloneCluster) -> Iterator[RunningTopology]:
+    """A topology of three workers that counts until the last test stops it."""
+    cluster = SparkCluster(master=standalone.url, conf=LIGHT)
+    begun = submit_background(stage.file(SLOW), settings=FAST, home=stage.home, attached=True, cluster=cluster)
+    yield begun
+    if begun.folder.is_running():
+        begun.kill()
+        begun.wait(PATIENCE_S)
+    eventually(lambda: not standalone.topology_workers(), what="workers to be gone")
+
+
+@contextlib.contextmanager
+def recovery_from(running: RunningTopology, fault: str) -> Iterator[None]:
+    """Wait, behind the block, until tuples are acked in a new epoch; print how long that took."""
+    before = running.wait_until(lambda status: status["totals"]["acked"] > 0, LONG_S, "tuples")
+    begun = time.monotonic()
+    yield
+    risen = running.wait_until(lambda status: status["epoch"] > before["epoch"], LONG_S, "a new epoch")
+    replaced_s = time.monotonic() - begun
+    running.wait_until(lambda status: status["totals"]["acked"] > risen["totals"]["acked"], LONG_S, "tuples")
+    print(f"\n{fault}: workers back after {replaced_s:.2f} s, tuples acked after {time.monotonic() - begun:.2f} s")
+
+
+@pytest.mark.parametrize("victim", ["worker", "agent", "executor"])
+def test_a_process_that_is_killed_is_replaced(running: RunningTopology, victim: str) -> None:
+    with recovery_from(running, f"kill -9 of the {victim}"):
+        killed = Victim(running)
+        pid = getattr(killed, victim).pid
+        kill(pid)
+    eventually(lambda: is_gone(killed.worker.pid) and is_gone(pid), what="the old processes to be gone")
+
+
+def test_a_spark_worker_that_is_killed_is_done_without(running: RunningTopology, standalone: StandaloneCluster) -> None:
+    with recovery_from(running, "kill -9 of the Spark worker"):
+        killed = Victim(running)
+        kill(killed.daemon.pid)
+    eventually(lambda: is_gone(killed.worker.pid) and is_gone(killed.executor.pid), what="the old processes to be gone")
+    name = next(name for name, daemon in standalone.daemons.items() if daemon.poll() is not None)
+    standalone.start_worker(int(name.rpartition("-")[2]))
+    standalone.wait_for_workers(3)
+
+
+def test_a_frozen_agent_is_replaced_and_leaves_when_it_comes_back(running: RunningTopology) -> None:
+    with recovery_from(running, "SIGSTOP of the agent, worker_timeout=5s"):
+        frozen = Victim(running)
+        kill(frozen.agent.pid, signal.SIGSTOP)
+    # Spark may have ended it by now, which a stopped process does not hinder.
+    with contextlib.suppress(ProcessLookupError):
+        kill(frozen.agent.pid, signal.SIGCONT)
+    eventually(lambda: is_gone(frozen.agent.pid) and is_gone(frozen.worker.pid), what="the frozen agent to leave")
+    epoch = running.status()["epoch"]
+    assert Victim(running).agent.pid != frozen.agent.pid
+    running.wait_until(lambda status: status["uptime_s"] > 0, what="an answer")
+    assert running.status()["epoch"] == epoch, "the agent that came back has disturbed the others"
+
+
+def test_another_topology_runs_beside_it(
+    running: RunningTopology, standalone: StandaloneCluster, tmp_path: Path, topo_home: Path
+) -> None:
+    beside = Scene(tmp_path, topo_home)
+    spout = "builder.set_spout('numbers', IterableSpout(range(1000)))"
+    cluster = SparkCluster(master=standalone.url, conf=LIGHT, slots=1)
+    other = submit_background(
+        beside.file(flow(spout, SINK + '.shuffle_grouping("numbers")')),
+        "beside",
+        settings={**FAST, "workers": 2},
+        home=topo_home,
+        attached=True,
+        cluster=cluster,
+    )
+    outcome = other.wait(LONG_S)
+    assert outcome.kind is OutcomeKind.DONE, outcome.reason
+    assert sorted(beside.lines()) == list(range(1000))
+    assert running.outcome() is None
+
+
+def test_after_all_that_nothing_is_lost(running: RunningTopology, stage: Scene) -> None:
+    running.wait_until(lambda status: status["totals"]["acked"] > 0, LONG_S, "tuples")
+    stage.touch("stop")
+    outcome = running.wait(LONG_S)
+    assert outcome.kind is OutcomeKind.DONE, outcome.reason
+    values = set(stage.lines())
+    assert values == set(range(max(values) + 1))
+
+
+def test_a_driver_that_is_killed_takes_all_with_it_and_a_new_submit_goes_on(scene: Scene, standalone: StandaloneCluster) -> None:
+    cluster = SparkCluster(master=standalone.url, conf=LIGHT)
+    first = submit_background(scene.file(SLOW), settings={**FAST, "workers": 2}, home=scene.home, cluster=cluster)
+    status = first.wait_until(lambda status: status["totals"]["acked"] > 100, LONG_S, "tuples")
+    victim, workers = Victim(first), standalone.topology_workers()
+    assert len(workers) == 2
+    begun = time.monotonic()
+    kill(status["master"]["pid"])
+    eventually(lambda: is_gone(victim.agent.pid) and all(is_gone(worker.pid) for worker in workers), what="all to be gone")
+    print(f"\nkill -9 of the driver: all workers gone after {time.monotonic() - begun:.2f} s")
+    standalone.wait_until_idle()
+    second = submit_background(scene.file(SLOW), settings={**FAST, "workers": 2}, home=scene.home, cluster=cluster)
+    print(f"kill -9 of the driver: resumed after {time.monotonic() - begun:.2f} s")
+    second.wait_until(lambda status: status["totals"]["acked"] > 100, LONG_S, "tuples")
+    assert scene.lines().count(0) == 1, "it began anew"
+    scene.touch("stop")
+    outcome = second.wait(LONG_S)
+    assert outcome.kind is OutcomeKind.DONE, outcome.reason
+    values = set(scene.lines())
+    assert values == set(range(max(values) + 1))

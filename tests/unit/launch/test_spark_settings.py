@@ -1,0 +1,71 @@
+"""What Spark is told, and how long slots are waited for."""
+
+from __future__ import annotations
+
+import pytest
+
+from topo.errors import UserError
+from topo.launch.spark.cluster import SlotWatch, SparkCluster, spark_settings
+
+
+def settings(master: str = "spark://m:7077", **conf: str) -> dict[str, str]:
+    given = {name.replace("_", "."): value for name, value in conf.items()}
+    return spark_settings(SparkCluster(master=master, conf=given), "t", 4, "10.0.0.1")
+
+
+def test_a_core_more_than_slots_is_asked_for() -> None:
+    assert settings()["spark.cores.max"] == "5"
+    assert settings(spark_cores_max="9")["spark.cores.max"] == "9"
+
+
+def test_where_executors_are_containers_their_number_is_asked_for() -> None:
+    assert settings("yarn")["spark.executor.instances"] == "5"
+    assert settings("k8s://https://h:6443", spark_executor_cores="2")["spark.executor.instances"] == "3"
+    assert "spark.cores.max" not in settings("yarn")
+
+
+def test_a_killed_agent_is_tried_again_for_ever() -> None:
+    assert settings()["spark.task.maxFailures"] == "1000000"
+
+
+@pytest.mark.parametrize("name", ["spark.speculation", "spark.dynamicAllocation.enabled", "spark.python.worker.reuse"])
+def test_what_would_break_a_topology_is_refused(name: str) -> None:
+    with pytest.raises(UserError, match=f"cannot run with {name}=true"):
+        spark_settings(SparkCluster(master="spark://m:7077", conf={name: "true"}), "t", 4, "10.0.0.1")
+
+
+def watch(needed: int = 4) -> SlotWatch:
+    return SlotWatch("t", "spark://m:7077", needed, limit_s=30.0, now=0.0)
+
+
+def test_with_a_spare_slot_nothing_is_waited_for() -> None:
+    assert watch().is_over(5, 0.1)
+
+
+def test_the_spare_slot_is_waited_for_only_a_moment() -> None:
+    slots = watch()
+    assert [slots.is_over(4, now) for now in (0.1, 0.3, 0.7)] == [False, False, True]
+
+
+def test_slots_that_come_one_by_one_are_waited_for() -> None:
+    slots = watch()
+    assert [slots.is_over(count, now) for count, now in ((0, 1.0), (2, 6.0), (3, 13.0), (5, 20.0))] == [False] * 3 + [True]
+
+
+def test_too_few_slots_are_told_when_no_more_are_coming() -> None:
+    slots = watch()
+    slots.is_over(3, 5.0)
+    assert not slots.is_over(3, 12.0)
+    with pytest.raises(UserError) as raised:
+        slots.is_over(3, 13.0)
+    assert str(raised.value) == (
+        "topology t needs 4 worker slots; Spark at spark://m:7077 offers 3. "
+        "Lower --workers or --slots, add Spark workers, or raise spark.cores.max"
+    )
+
+
+def test_a_cluster_that_gives_nothing_is_told_after_a_while() -> None:
+    slots = watch()
+    assert not slots.is_over(0, 29.0)
+    with pytest.raises(UserError, match="gives it none"):
+        slots.is_over(0, 30.0)

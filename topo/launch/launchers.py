@@ -1,0 +1,31 @@
+"""Which launcher a job's workers come from."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+
+from topo.launch.jobs import cluster_of
+from topo.launch.local import LocalLauncher
+from topo.runtime.master import Job, Launcher
+
+
+@contextlib.contextmanager
+def launcher_of(job: Job, is_asked: Callable[[], bool]) -> Iterator[Launcher]:
+    """Make a job's launcher: of this machine, or of the Spark cluster that was named when it was submitted.
+
+    Args:
+        is_asked: whether somebody wants the topology to end; nothing is waited for then.
+
+    Raises:
+        TopoError: the cluster cannot run it; says why.
+    """
+    cluster = cluster_of(job.folder)
+    if cluster is None:
+        yield LocalLauncher(job.folder)
+        return
+    # PySpark is an extra.
+    from topo.launch.spark.launcher import open_spark
+
+    with open_spark(job, cluster, is_asked) as launcher:
+        yield launcher

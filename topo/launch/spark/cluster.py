@@ -1,0 +1,136 @@
+"""Which Spark cluster a topology runs on, and how: what a user says of it, and the Spark settings that follow."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from topo.errors import UserError
+
+SPARE_CORES = 1
+"""A core that is free for the replacement of an agent that no longer answers and has not let go of its own yet."""
+
+_STEADY_S = 8.0
+"""Slots that have not become more for so long are all there are: executors come up one by one."""
+_SPARE_WAIT_S = 0.5
+
+_FIXED = {
+    # An agent fails when its worker node does, for as long as the topology lives; how often is the master's matter.
+    "spark.task.maxFailures": "1000000",
+    # A second copy of a task would be a second agent; an idle executor is a spare one.
+    "spark.speculation": "false",
+    "spark.dynamicAllocation.enabled": "false",
+    "spark.excludeOnFailure.enabled": "false",
+    # What agents change in their process must not meet the next task.
+    "spark.python.worker.reuse": "false",
+    "spark.scheduler.mode": "FAIR",
+    "spark.task.cpus": "1",
+}
+_DEFAULTS = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    # Agents and workers are Python processes: the executor's own heap only supervises them.
+    "spark.executor.memory": "512m",
+    # The slot check waits, and knows when to give up.
+    "spark.scheduler.minRegisteredResourcesRatio": "0",
+}
+
+
+class SparkCluster(msgspec.Struct, frozen=True, kw_only=True):
+    """A cluster as a user names it.
+
+    Attributes:
+        master: Spark's URL of it: spark://host:7077, yarn, k8s://..., local-cluster[3,2,512].
+        conf: Spark settings.
+        py_files: modules and packages that workers need besides the topology's own: .py, .zip, .egg or .whl.
+        slots: cores to use; workers share them. By default each worker has one of its own.
+    """
+
+    master: str
+    conf: dict[str, str] = {}
+    py_files: list[str] = []
+    slots: int | None = None
+
+
+def check_conf(conf: Mapping[str, str]) -> None:
+    """Refuse settings under which a topology could not run.
+
+    Raises:
+        UserError: names the setting, and why.
+    """
+    for name, value in _FIXED.items():
+        if name in conf and conf[name] != value:
+            raise UserError(f"a topology cannot run with {name}={conf[name]}: it needs {name}={value}; leave the setting out")
+
+
+def spark_settings(cluster: SparkCluster, topology: str, slots: int, address: str) -> dict[str, str]:
+    """Return all settings of the Spark application that runs a topology.
+
+    Args:
+        cluster: what the user said.
+        topology: its name.
+        slots: cores that agents take.
+        address: of this machine, as the cluster sees it.
+
+    Raises:
+        UserError: see `check_conf`.
+    """
+    check_conf(cluster.conf)
+    cores = slots + SPARE_CORES
+    settings = {
+        "spark.app.name": f"topo {topology}",
+        "spark.driver.host": address,
+        "spark.driver.bindAddress": address,
+        **_DEFAULTS,
+    }
+    if cluster.master.startswith(("yarn", "k8s://")):
+        per_executor = int(cluster.conf.get("spark.executor.cores", "1"))
+        settings["spark.executor.cores"] = str(per_executor)
+        settings["spark.executor.instances"] = str(-(-cores // per_executor))
+    else:
+        settings["spark.cores.max"] = str(cores)
+    return {**settings, **cluster.conf, **_FIXED}
+
+
+class SlotWatch:
+    """Waits for slots to be there, and for the spare one if that does not take long.
+
+    Args:
+        topology, master: for the message.
+        needed: how many slots agents take.
+        limit_s: how long executors have to come up at all.
+        now: monotonic seconds.
+    """
+
+    def __init__(self, topology: str, master: str, needed: int, limit_s: float, now: float) -> None:
+        self._topology = topology
+        self._master = master
+        self._needed = needed
+        self._until = now + limit_s
+        self._offered = 0
+        self._changed_at = now
+
+    def is_over(self, offered: int, now: float) -> bool:
+        """Take in how many slots there are now; return whether that will do.
+
+        Raises:
+            UserError: there are too few, and no more are coming.
+        """
+        if offered != self._offered:
+            self._offered, self._changed_at = offered, now
+        steady_s = now - self._changed_at
+        if offered >= self._needed:
+            return offered > self._needed or steady_s >= _SPARE_WAIT_S
+        if now < self._until and not (offered and steady_s >= _STEADY_S):
+            return False
+        if not offered:
+            raise UserError(
+                f"topology {self._topology} needs {self._needed} worker slots; Spark at {self._master} gives it none: are its "
+                "cores taken, has none of its workers the memory that spark.executor.memory asks for, or can its hosts not "
+                "reach this machine (spark.driver.host)?"
+            )
+        raise UserError(
+            f"topology {self._topology} needs {self._needed} worker slots; Spark at {self._master} offers {offered}. "
+            "Lower --workers or --slots, add Spark workers, or raise spark.cores.max"
+        )

@@ -1,0 +1,113 @@
+"""Workers' logs on their way from the host of an agent to the topology's folder: read as they grow, appended within bounds."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+from topo.observability.logs import KEPT_LOGS, MAX_LOG_BYTES
+
+_NAME = re.compile(r"worker-\d+\.(log|out)")
+_AT_ONCE = 256 * 1024
+"""Bytes of one file in one turn."""
+_MOST_BEHIND = 8 * 1024 * 1024
+_KEPT_BEHIND = 1024 * 1024
+
+
+class LogTails:
+    """Reads what is new in the files `worker-N.log` and `worker-N.out` of a folder.
+
+    A file that grows faster than it can be sent is not sent whole: beyond a limit the older part is left out, and a line says
+    how much.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._tails: dict[str, _Tail] = {}
+
+    def read(self) -> Iterator[tuple[str, bytes]]:
+        """Return (file name, whole lines) of each file that has grown."""
+        for path in sorted(self._folder.iterdir()):
+            if _NAME.fullmatch(path.name):
+                tail = self._tails.get(path.name)
+                if tail is None:
+                    tail = self._tails[path.name] = _Tail(path)
+                if data := tail.read():
+                    yield path.name, data
+
+
+class _Tail:
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file: BinaryIO | None = None
+
+    def read(self) -> bytes:
+        with contextlib.suppress(OSError):
+            if self._file is None:
+                self._file = self._path.open("rb")
+            status = os.fstat(self._file.fileno())
+            skipped = self._skip(status.st_size)
+            if lines := self._lines():
+                return skipped + lines
+            if os.stat(self._path).st_ino != status.st_ino:
+                self._file.close()
+                self._file = self._path.open("rb")
+                return skipped + self._lines()
+            return skipped
+        return b""
+
+    def _skip(self, size: int) -> bytes:
+        assert self._file is not None
+        begin = self._file.tell()
+        if size - begin <= _MOST_BEHIND:
+            return b""
+        self._file.seek(size - _KEPT_BEHIND)
+        self._file.readline()
+        return _left_out(self._path.name, self._file.tell() - begin)
+
+    def _lines(self) -> bytes:
+        """Whole lines; one that is longer than what is read at once is cut."""
+        assert self._file is not None
+        begin = self._file.tell()
+        data = self._file.read(_AT_ONCE)
+        end = len(data) if len(data) == _AT_ONCE and b"\n" not in data else data.rfind(b"\n") + 1
+        self._file.seek(begin + end)
+        return data[:end]
+
+
+def _left_out(name: str, count: int) -> bytes:
+    moment = f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime())}.000Z"
+    message = f"{count:,} bytes were left out here: the worker logs faster than its log can be sent"
+    if name.endswith(".out"):
+        return f"{message}\n".encode()
+    row = {"time": moment, "level": "WARNING", "logger": "topo.agent", "worker": int(name[7:-4]), "message": message}
+    return json.dumps(row).encode() + b"\n"
+
+
+class LogStore:
+    """Appends what agents send to files of the topology's folder, rotated as a worker's own are."""
+
+    def __init__(self, folder: Path, max_bytes: int = MAX_LOG_BYTES, kept: int = KEPT_LOGS) -> None:
+        self._folder = folder
+        self._max_bytes = max_bytes
+        self._kept = kept
+
+    def append(self, name: str, data: bytes) -> None:
+        """Append to a file. What has no name of a log, or does not fit on the disk, is dropped."""
+        if not _NAME.fullmatch(name):
+            return
+        path = self._folder / name
+        with contextlib.suppress(OSError):
+            if path.exists() and path.stat().st_size + len(data) > self._max_bytes:
+                for number in range(self._kept - 1, 0, -1):
+                    with contextlib.suppress(FileNotFoundError):
+                        path.with_name(f"{name}.{number}").replace(path.with_name(f"{name}.{number + 1}"))
+                path.replace(path.with_name(f"{name}.1"))
+            with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab", buffering=0) as file:
+                file.write(data)

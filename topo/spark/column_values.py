@@ -1,0 +1,192 @@
+"""From rows of Python values to columns of declared types: exactly, or with the name of what does not fit.
+
+pyarrow alone is too kind: it cuts 1.5 to 1 for an integer column, a datetime to its date, and takes a time without a zone for
+UTC. So the classes of a column's values are looked at first, all of them in one pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime
+from decimal import Decimal
+from itertools import chain
+from operator import itemgetter
+from typing import Any
+
+import pyarrow as pa
+
+from topo.errors import UserError
+from topo.spark.type_names import spark_reads
+
+Row = tuple[Any, ...]
+_SHOWN = 80
+_NONE = type(None)
+_CLASSES: tuple[tuple[Callable[[pa.DataType], bool], tuple[type, ...], tuple[type, ...]], ...] = (
+    (pa.types.is_boolean, (bool,), ()),
+    (pa.types.is_integer, (int,), (bool,)),
+    (pa.types.is_floating, (float, int), (bool,)),
+    (pa.types.is_string, (str,), ()),
+    (pa.types.is_large_string, (str,), ()),
+    (pa.types.is_binary, (bytes,), ()),
+    (pa.types.is_large_binary, (bytes,), ()),
+    (pa.types.is_date32, (date,), (datetime,)),
+    (pa.types.is_timestamp, (datetime,), ()),
+    (pa.types.is_decimal, (Decimal, int), (bool,)),
+    (pa.types.is_list, (list, tuple), ()),
+    (pa.types.is_struct, (dict,), ()),
+    (pa.types.is_map, (dict, list, tuple), ()),
+)
+"""Of each type: classes of Python that it takes, and subclasses of these that it does not."""
+
+
+class DoesNotFit(UserError):
+    """Tuples that the schema of a dataset has no place for.
+
+    Attributes:
+        field: the field that does not fit; empty when the fields themselves are others.
+        expected: its type in the schema.
+        found: class and value of the first that does not fit, or what is wrong.
+        count: how many tuples of the batch have the same trouble.
+    """
+
+    def __init__(self, field: str, expected: str, found: str, count: int = 1) -> None:
+        super().__init__(field, expected, found, count)
+        self.field, self.expected, self.found, self.count = field, expected, found, count
+
+    def __str__(self) -> str:
+        who = "a tuple does not fit" if self.count == 1 else f"{self.count} tuples do not fit"
+        where = f"field {self.field!r} is {self.expected}, but got" if self.field else f"the fields are {self.expected}, but got"
+        return f"{who}: {where} {self.found}"
+
+
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    """What became of rows.
+
+    Attributes:
+        table: the rows that fit, in order.
+        unfit: numbers of the rows that do not.
+        problems: what is wrong with them, one for each field concerned.
+    """
+
+    table: pa.Table
+    unfit: frozenset[int]
+    problems: tuple[DoesNotFit, ...]
+
+
+def fit_rows(rows: Sequence[Row], schema: pa.Schema) -> Fitted:
+    """Turn rows, their values in the schema's order, into a table; leave out those that do not fit."""
+    arrays, unfit, problems = [], set[int](), []
+    for place, field in enumerate(schema):
+        # `zip(*rows)` would make an iterator for each row: five times as slow.
+        values = list(map(itemgetter(place), rows))
+        try:
+            arrays.append(_array(values, field))
+        except (pa.ArrowException, TypeError, ValueError, OverflowError):
+            bad = _unfit(values, field, 0)
+            unfit.update(bad)
+            problems.append(DoesNotFit(field.name, _named(field), _shown(values[bad[0]], field.type), len(bad)))
+    if not unfit:
+        return Fitted(pa.Table.from_arrays(arrays, schema=schema), frozenset(), ())
+    rest = fit_rows([row for number, row in enumerate(rows) if number not in unfit], schema)
+    return Fitted(rest.table, frozenset(unfit), tuple(problems))
+
+
+def infer_schema(names: Sequence[str], rows: Sequence[Row]) -> pa.Schema:
+    """Return the schema that the rows show: bigint, double, string, timestamp in UTC, decimal(38,18) and so on.
+
+    Raises:
+        DoesNotFit: a field shows no type that Spark reads, or several.
+    """
+    fields = []
+    for name, values in zip(names, zip(*rows, strict=True), strict=True):
+        classes = ", ".join(sorted({cls.__name__ for cls in map(type, values)} - {"NoneType"}))
+        advice = "give SparkSink a schema that has this field"
+        try:
+            kind = _widened(pa.array(values).type)
+        except (pa.ArrowException, TypeError, ValueError, OverflowError):
+            found = f"values of {classes}, which have no common type; {advice}"
+            raise DoesNotFit(name, "not declared", found, len(rows)) from None
+        if pa.types.is_null(kind):
+            raise DoesNotFit(name, "not declared", f"None alone in the first batch; {advice}", len(rows))
+        if not spark_reads(kind):
+            raise DoesNotFit(name, "not declared", f"{classes}, which Spark cannot read as {kind}; {advice}", len(rows))
+        fields.append(pa.field(name, kind))
+    return pa.schema(fields)
+
+
+def _widened(kind: pa.DataType) -> pa.DataType:
+    """The type of which the one seen in a first batch is a case."""
+    of = pa.types
+    if of.is_decimal(kind):
+        return pa.decimal128(38, 18)
+    if of.is_timestamp(kind):
+        return pa.timestamp("us", tz="UTC" if kind.tz else None)
+    if of.is_list(kind):
+        return pa.list_(_widened(kind.value_type))
+    if of.is_struct(kind):
+        return pa.struct([pa.field(field.name, _widened(field.type)) for field in kind])
+    return kind
+
+
+def _array(values: Sequence[Any], field: pa.Field) -> pa.Array:
+    _check(values, field.type)
+    array = pa.array(values, field.type)
+    if array.null_count and not field.nullable:
+        raise ValueError("None")
+    return array
+
+
+def _check(values: Sequence[Any], kind: pa.DataType) -> None:
+    """Raise TypeError for a class of values that the type would take only with a loss."""
+    classes = set(map(type, values))
+    has_none = _NONE in classes
+    classes.discard(_NONE)
+    accepted, refused = next((takes, but) for is_of, takes, but in _CLASSES if is_of(kind))
+    for cls in classes:
+        if not issubclass(cls, accepted) or issubclass(cls, refused):
+            raise TypeError(cls)
+    if not pa.types.is_nested(kind) and not pa.types.is_timestamp(kind):
+        return
+    present = [value for value in values if value is not None] if has_none else values
+    if pa.types.is_timestamp(kind):
+        if len({value.tzinfo is None for value in present} | {kind.tz is None}) > 1:
+            raise TypeError("zone")
+    elif pa.types.is_list(kind):
+        _check(list(chain.from_iterable(present)), kind.value_type)
+    elif pa.types.is_struct(kind):
+        names = {field.name for field in kind}
+        if any(value.keys() - names for value in present):
+            raise TypeError("unknown field")
+        for field in kind:
+            _check([value.get(field.name) for value in present], field.type)
+    else:
+        pairs = [pair for value in present for pair in (value.items() if isinstance(value, dict) else value)]
+        _check([key for key, _ in pairs], kind.key_type)
+        _check([value for _, value in pairs], kind.item_type)
+
+
+def _unfit(values: Sequence[Any], field: pa.Field, offset: int) -> list[int]:
+    """Numbers of the values that do not fit, found by halving."""
+    try:
+        _array(values, field)
+        return []
+    except (pa.ArrowException, TypeError, ValueError, OverflowError):
+        if len(values) == 1:
+            return [offset]
+    middle = len(values) // 2
+    return _unfit(values[:middle], field, offset) + _unfit(values[middle:], field, offset + middle)
+
+
+def _named(field: pa.Field) -> str:
+    return f"{field.type}" if field.nullable else f"{field.type} and never None"
+
+
+def _shown(value: Any, kind: pa.DataType) -> str:
+    text = repr(value)
+    text = text if len(text) <= _SHOWN else text[:_SHOWN] + "..."
+    zone = ""
+    if pa.types.is_timestamp(kind) and isinstance(value, datetime):
+        zone = " without a zone" if value.tzinfo is None else " with a zone"
+    return f"{type(value).__name__}{zone} {text}"

@@ -1,0 +1,172 @@
+"""What Spark's types are in a tuple, and how columns become rows: a column at a time, never value by value through Arrow scalars.
+
+docs/spark.md has the table. Sequences are tuples and structs are dicts, as they are after the wire, so that a bolt sees the same
+whether a tuple came through a socket or not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, date, datetime, timedelta
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from topo.errors import UserError
+
+Values = list[Any]
+
+_EPOCH = datetime(1970, 1, 1)
+_EPOCH_UTC = datetime(1970, 1, 1, tzinfo=UTC)
+_EPOCH_DAY = date(1970, 1, 1).toordinal()
+_PER_MS = {"s": 1, "ms": 1, "us": 1000, "ns": 1_000_000}
+_DAY_MS = 86_400_000
+
+
+class NotRepresentable(UserError):
+    """A value of a column has no Python value, or a column's type has no place in a tuple."""
+
+
+def values_of(column: pa.Array) -> Values:
+    """Return the values of a column as tuples carry them, None for a null.
+
+    Raises:
+        NotRepresentable: a timestamp outside the years 1 to 9999 or finer than microseconds, or a type that is not carried.
+    """
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        return values_of(column.dictionary_decode())
+    if isinstance(kind, pa.ExtensionType):
+        return values_of(column.storage)
+    for is_one, convert in _CONVERTERS:
+        if is_one(kind):
+            try:
+                return convert(column)
+            except (OverflowError, pa.ArrowInvalid) as error:
+                raise NotRepresentable(f"a value of type {kind} that Python cannot hold: {error}") from error
+    raise NotRepresentable(f"values of type {kind} are not carried; cast the column in the query")
+
+
+def timestamps_ms_of(column: pa.Array) -> Values:
+    """Return event times, in milliseconds since the epoch: of timestamps, of dates (their midnight), or whole milliseconds.
+
+    A timestamp without zone is taken as UTC. A null is None.
+
+    Raises:
+        NotRepresentable: the column holds something else.
+    """
+    kind = column.type
+    if pa.types.is_timestamp(kind):
+        factor = _PER_MS[kind.unit]
+        scale = 1000 if kind.unit == "s" else 1
+        return [None if value is None else value * scale // factor for value in _integers(column)]
+    if pa.types.is_date32(kind):
+        return [None if value is None else value * _DAY_MS for value in column.cast(pa.int32()).to_pylist()]
+    if pa.types.is_integer(kind):
+        values: Values = column.to_pylist()
+        return values
+    raise NotRepresentable(f"event time comes from a timestamp, a date or whole milliseconds, and not from {kind}")
+
+
+def rows_of(columns: Sequence[pa.Array], names: Sequence[str]) -> Iterator[tuple[Any, ...]]:
+    """Return the rows of columns of equal length.
+
+    Raises:
+        NotRepresentable: as `values_of`; names the column.
+    """
+    return zip(*[named_values(column, name) for column, name in zip(columns, names, strict=True)], strict=True)
+
+
+def named_values(column: pa.Array, name: str, read: Callable[[pa.Array], Values] = values_of) -> Values:
+    """Read a column; what is wrong with it is said with its name."""
+    try:
+        return read(column)
+    except NotRepresentable as error:
+        raise NotRepresentable(f"column {name!r}: {error}") from error
+
+
+def _plain(column: pa.Array) -> Values:
+    values: Values = column.to_pylist()
+    return values
+
+
+def _integers(column: pa.Array) -> Values:
+    return _plain(column.cast(pa.int64()))
+
+
+def _in_microseconds(column: pa.Array, kind: pa.DataType) -> Values:
+    # A cast that would lose something raises.
+    return _integers(column.cast(kind))
+
+
+def _timestamps(column: pa.Array) -> Values:
+    epoch = _EPOCH if column.type.tz is None else _EPOCH_UTC
+    values = _in_microseconds(column, pa.timestamp("us", column.type.tz))
+    return [None if value is None else epoch + timedelta(microseconds=value) for value in values]
+
+
+def _durations(column: pa.Array) -> Values:
+    values = _in_microseconds(column, pa.duration("us"))
+    return [None if value is None else timedelta(microseconds=value) for value in values]
+
+
+def _dates(column: pa.Array) -> Values:
+    days = _plain(column.cast(pa.date32()).cast(pa.int32()))
+    try:
+        return [None if day is None else date.fromordinal(day + _EPOCH_DAY) for day in days]
+    except ValueError as error:
+        raise NotRepresentable(f"a date outside the years 1 to 9999: {error}") from error
+
+
+def _lists(column: pa.Array) -> Values:
+    return [None if part is None else tuple(part) for part in _parts(column, values_of(column.flatten()))]
+
+
+def _maps(column: pa.Array) -> Values:
+    kind = column.type
+    entries = column.cast(pa.list_(pa.struct([kind.key_field.with_name("key"), kind.item_field.with_name("value")])))
+    keys, items = entries.flatten().flatten()
+    pairs = list(zip(values_of(keys), values_of(items), strict=True))
+    try:
+        return [None if part is None else dict(part) for part in _parts(entries, pairs)]
+    except TypeError as error:
+        raise NotRepresentable(f"a map whose keys are {column.type.key_type} is not carried; cast them in the query") from error
+
+
+def _parts(column: pa.Array, flat: Values) -> Iterator[Values | None]:
+    start = 0
+    for length in _plain(pc.list_value_length(column)):
+        if length is None:
+            yield None
+        else:
+            yield flat[start : start + length]
+            start += length
+
+
+def _structs(column: pa.Array) -> Values:
+    names = [field.name for field in column.type]
+    fields = [values_of(field) for field in column.flatten()]
+    rows = zip(*fields, strict=True) if fields else iter([()] * len(column))
+    is_there = _plain(column.is_valid())
+    return [dict(zip(names, row, strict=True)) if there else None for row, there in zip(rows, is_there, strict=True)]
+
+
+def _is_plain(kind: pa.DataType) -> bool:
+    tests = ("boolean", "integer", "floating", "string", "large_string", "binary", "large_binary", "decimal", "null")
+    return any(getattr(pa.types, f"is_{test}")(kind) for test in (*tests, "fixed_size_binary", "time"))
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind))
+
+
+_CONVERTERS: tuple[tuple[Callable[[pa.DataType], bool], Callable[[pa.Array], Values]], ...] = (
+    (_is_plain, _plain),
+    (pa.types.is_timestamp, _timestamps),
+    (pa.types.is_date, _dates),
+    (pa.types.is_duration, _durations),
+    (_is_list, _lists),
+    (pa.types.is_map, _maps),
+    (pa.types.is_struct, _structs),
+)

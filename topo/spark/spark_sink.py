@@ -1,0 +1,280 @@
+"""A sink that writes tuples to a folder of parquet files, and acks them when they are committed."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from datetime import timedelta
+from operator import attrgetter
+from pathlib import Path
+from time import monotonic
+
+import pyarrow as pa
+
+from topo.api.bolt import Bolt, Collector
+from topo.api.context import TaskContext
+from topo.api.tuples import Tuple
+from topo.errors import ConfigError, EnvironmentFault
+from topo.spark.column_values import DoesNotFit, Row, fit_rows, infer_schema
+from topo.spark.hive_partitions import NAME_BYTES, split_by_partition, too_long
+from topo.spark.parquet_commit import BatchLost, ParquetCommits, Staged, kept_schema
+from topo.spark.sink_schema import checked_schema, declared_schema, schema_text
+
+_HELD_BATCHES = 4
+"""How many batches' tuples are kept while the file system refuses to take one."""
+_values, _origin = attrgetter("values"), attrgetter("origin")
+
+
+class SparkSink(Bolt):
+    """Writes tuples to a folder that Spark reads, as parquet in micro-batches, and acks them when their batch is committed.
+
+    A batch is committed when it has `max_rows` or at the tick that comes every `max_age`. Nothing that was acked is lost,
+    whatever is killed; after a recovery rows may repeat (at least once). A reader sees whole files only.
+
+    A tuple that does not fit the schema fails and is reported; the others go on. While the file system refuses to write, tuples
+    are held and not acked, and the batch is tried again at every tick.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        max_rows: int = 100_000,
+        max_age: str | timedelta | float = "1s",
+        partition_by: str | Sequence[str] = (),
+        schema: pa.Schema | Mapping[str, str | pa.DataType] | None = None,
+        key: str | Sequence[str] = (),
+        compression: str = "snappy",
+    ) -> None:
+        """Keep what to write and where.
+
+        Args:
+            path: the folder; it is made if need be. Several tasks and several sinks may write to one.
+            max_rows: tuples that are written together, at most; fewer when `max_spout_pending` does not let so many come.
+            max_age: the longest that a tuple waits for others. Must be well below `message_timeout`.
+            partition_by: fields that become folders, `field=value/`, instead of columns: strings, integers, booleans or dates.
+            schema: types by field, such as `{"origin": "string", "delay": "double"}`, or a pyarrow schema. None: taken from the
+                first batch that is ever written to the folder.
+            key: fields that tell rows apart, so that a reader can drop what is repeated; they are never None.
+            compression: snappy, zstd, gzip, lz4 or none.
+
+        Raises:
+            ConfigError: an argument cannot be used.
+        """
+        if max_rows < 1:
+            raise ConfigError(f"max_rows={max_rows!r} must be at least 1")
+        self.component_settings = {"tick_interval": max_age}
+        self._path = Path(path)
+        self._max_rows = max_rows
+        self._partition_by = (partition_by,) if isinstance(partition_by, str) else tuple(partition_by)
+        self._key = (key,) if isinstance(key, str) else tuple(key)
+        self._compression = compression
+        self._declared = None if schema is None else self._checked(declared_schema(schema))
+
+    def prepare(self, context: TaskContext, collector: Collector) -> None:
+        """Finish or undo what a killed process has left, and learn the schema that holds.
+
+        Raises:
+            ConfigError: the folder has another schema than is declared, or `max_age` is too long for `message_timeout`.
+        """
+        self._collector, self._log = collector, context.logger
+        tick, timeout = context.config.tick_interval_s, context.config.message_timeout_s
+        if tick and timeout and tick > timeout / 2:
+            raise ConfigError(
+                f"SparkSink holds tuples for {tick:g} s, which a message_timeout of {timeout:g} s does not allow: "
+                "lower max_age, or set message_timeout to at least twice as much"
+            )
+        self._most = self._batch_limit(context)
+        self._life, self._batches = secrets.token_hex(8), 0
+        self._commits = ParquetCommits(
+            self._path, f"{context.topology}.{context.component}", context.task_index, self._life, self._compression
+        )
+        if finished := self._commits.recover(context.parallelism):
+            self._log.info("finished %d interrupted commits in %s", finished, self._path)
+        self._schema = kept_schema(self._path)
+        if self._declared is not None:
+            self._hold_to(self._declared)
+        elif self._schema is not None:
+            self._checked(self._schema)
+        self._rows, self._files = context.metrics.counter("rows_written"), context.metrics.counter("files_written")
+        self._commit_ms = context.metrics.histogram("commit_ms")
+        self._staged: Staged | None
+        self._forget()
+
+    def execute(self, tup: Tuple) -> None:
+        """Hold the tuple back until its batch is full, or a tick comes."""
+        if tup.is_tick:
+            self._flush()
+            return
+        self._held.append(tup)
+        if len(self._held) >= self._limit:
+            self._full()
+
+    def end_of_input(self) -> None:
+        """Write what is held back. Replays after the end wait for a tick."""
+        self._flush()
+
+    def on_reset(self) -> None:
+        """Forget what is held back: it comes again. A commit that has begun is finished."""
+        begun = self._staged
+        self._forget()
+        self._staged = begun
+
+    def cleanup(self) -> None:
+        """Leave nothing in the folder but what is committed. What is held back has not been acked."""
+        with suppress(OSError):
+            self._commits.close()
+
+    def _batch_limit(self, context: TaskContext) -> int:
+        """A spout whose messages all lie here would send no more until a tick comes: half of them is a batch."""
+        pending = context.config.max_spout_pending
+        if pending is None or not context.config.ackers:
+            return self._max_rows
+        limit = max(1, pending // (2 * context.parallelism))
+        if limit < self._max_rows:
+            context.logger.info("batches of %d rows and not max_rows=%d: max_spout_pending is %d", limit, self._max_rows, pending)
+        return min(limit, self._max_rows)
+
+    def _forget(self) -> None:
+        self._held: list[Tuple] = []
+        self._batch: list[Tuple] = []
+        self._staged = None
+        self._is_refused = False
+        self._limit = self._most
+
+    def _full(self) -> None:
+        if not self._is_refused:
+            self._flush()
+        else:
+            # What is tracked is limited by max_spout_pending; what is not would fill the memory.
+            self._collector.fail(self._held.pop())
+
+    def _flush(self) -> None:
+        """Commit what is held, if the file system lets us, and ack it."""
+        try:
+            if self._staged is not None:
+                self._commit(self._staged)
+            if self._held:
+                begun = monotonic()
+                staged = self._prepare()
+                if staged is not None:
+                    self._staged = staged
+                    self._commit(staged)
+                    self._commit_ms.record((monotonic() - begun) * 1000)
+        except BatchLost as error:
+            self._staged, self._held, self._batch = None, self._batch + self._held, []
+            self._refused(error)
+        except OSError as error:
+            self._refused(error)
+        else:
+            if self._is_refused:
+                self._log.info("%s can be written again", self._path)
+            self._is_refused, self._limit = False, self._most
+
+    def _prepare(self) -> Staged | None:
+        tables = split_by_partition(self._table(), self._partition_by)
+        if not tables:
+            return None
+        self._batches += 1
+        staged = self._commits.prepare(f"{self._life}-{self._batches:09d}", tables)
+        self._batch, self._held = self._held, []
+        return staged
+
+    def _commit(self, staged: Staged) -> None:
+        self._commits.commit(staged)
+        self._rows.add(staged.rows)
+        self._files.add(len(staged.files))
+        batch, self._batch, self._staged = self._batch, [], None
+        ack = self._collector.ack
+        for tup in batch:
+            ack(tup)
+
+    def _refused(self, error: OSError | BatchLost) -> None:
+        waiting = [*self._batch, *self._held]
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else error
+        message = f"SparkSink cannot write to {self._path}: {reason}; {len(waiting)} tuples wait, not acked, and it tries again"
+        self._log.warning("%s", message)
+        if not self._is_refused:
+            self._collector.report_error(EnvironmentFault(message))
+        self._is_refused, self._limit = True, _HELD_BATCHES * self._max_rows
+        for tup in waiting:
+            self._collector.reset_timeout(tup)
+
+    def _table(self) -> pa.Table:
+        """Turn what is held into a table; fail what does not fit, and hold the rest."""
+        if self._schema is None:
+            try:
+                self._hold_to(self._infer())
+            except (DoesNotFit, ConfigError) as error:
+                self._drop(range(len(self._held)), (error,))
+                return pa.table({})
+        assert self._schema is not None
+        self._drop_foreign(self._schema.names)
+        fitted = fit_rows(self._values(self._schema.names), self._schema)
+        self._drop(fitted.unfit, fitted.problems)
+        table = fitted.table
+        for column in self._partition_by:
+            if numbers := too_long(table, column):
+                found = f"a value of more than {NAME_BYTES} bytes"
+                self._drop(numbers, (DoesNotFit(column, "the name of a folder", found, len(numbers)),))
+                dropped = set(numbers)
+                table = table.take([number for number in range(table.num_rows) if number not in dropped])
+        return table
+
+    def _infer(self) -> pa.Schema:
+        names = self._held[0].origin.fields
+        same = set(names)
+        rows = [_in_order(tup, names) for tup in self._held if same == set(tup.origin.fields)]
+        return self._checked(infer_schema(names, rows))
+
+    def _drop_foreign(self, names: Sequence[str]) -> None:
+        """Fail the tuples that have other fields than the schema."""
+        wanted = set(names)
+        foreign = {origin: origin.fields for origin in set(map(_origin, self._held)) if set(origin.fields) != wanted}
+        if foreign:
+            numbers = [number for number, tup in enumerate(self._held) if tup.origin in foreign]
+            found = ", ".join(next(iter(foreign.values())))
+            self._drop(numbers, (DoesNotFit("", ", ".join(names), found, len(numbers)),))
+
+    def _values(self, names: Sequence[str]) -> list[Row]:
+        layouts = {origin.fields for origin in set(map(_origin, self._held))}
+        if layouts <= {tuple(names)}:
+            return list(map(_values, self._held))
+        return [_in_order(tup, names) for tup in self._held]
+
+    def _drop(self, numbers: Sequence[int] | frozenset[int], errors: Sequence[Exception]) -> None:
+        if not numbers:
+            return
+        dropped = frozenset(numbers)
+        held, self._held = self._held, []
+        for number, tup in enumerate(held):
+            if number in dropped:
+                self._collector.fail(tup)
+            else:
+                self._held.append(tup)
+        for error in errors:
+            self._collector.report_error(error)
+
+    def _hold_to(self, schema: pa.Schema) -> None:
+        """Store the schema, or adopt the one that is there.
+
+        Raises:
+            ConfigError: there is one, and it is not what was declared.
+        """
+        kept = self._schema if self._schema is not None else self._commits.keep_schema(schema)
+        if self._declared is not None and not kept.equals(self._declared):
+            raise ConfigError(
+                f"{self._path} has been written with the schema ({schema_text(kept)}), "
+                f"and SparkSink is given ({schema_text(self._declared)}): write to another folder, or give the schema that it has"
+            )
+        self._schema = self._checked(kept)
+
+    def _checked(self, schema: pa.Schema) -> pa.Schema:
+        return checked_schema(schema, self._path, self._partition_by, self._key)
+
+
+def _in_order(tup: Tuple, names: Sequence[str]) -> Row:
+    index = tup.origin.index
+    return tuple([tup.values[index[name]] for name in names])

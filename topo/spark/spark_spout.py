@@ -1,0 +1,209 @@
+"""A spout that emits the rows of a table, of files, of a SQL text or of a function of the Spark session."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from topo.api.context import TaskContext
+from topo.api.spout import RetryingSpout, SpoutCollector
+from topo.errors import ConfigError
+from topo.spark.java import find_java
+from topo.spark.parquet_rows import ParquetRows, Position, columns_of
+from topo.spark.session import check_spark
+from topo.spark.snapshot import Snapshot, has_partitions, list_parquet, read_snapshot, write_snapshot
+from topo.spark.spark_source import Query, source_of
+from topo.spark.staging import Order, StagingFailed, StagingProcess
+
+_MOST_ROWS = 256
+"""Rows that one call of `next_tuple` emits, and so may overshoot `max_spout_pending` by."""
+
+
+class SparkSpout(RetryingSpout):
+    """Emits rows, then ends. A row's position is (file, row group, row).
+
+    Parquet files are read where they lie, without Spark and Java. Everything else is one Spark job, run once in a process of
+    its own and as wide as `master` allows; it leaves parquet files, which are kept as long as the topology's positions are. So a
+    row has its position in every life of the topology, and what Spark would give another time does not matter.
+
+    Several tasks share the row groups of the files. Each holds a batch of rows at a time, however large a row group is.
+    """
+
+    def __init__(
+        self,
+        files: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | None = None,
+        *,
+        table: str | None = None,
+        sql: str | None = None,
+        query: Query | None = None,
+        fields: Sequence[str] | None = None,
+        timestamp: str | None = None,
+        format: str = "parquet",
+        options: Mapping[str, Any] | None = None,
+        master: str = "local[*]",
+        config: Mapping[str, Any] | None = None,
+        staging: str | os.PathLike[str] | None = None,
+    ) -> None:
+        """Say what to read: exactly one of `files`, `table`, `sql` and `query`.
+
+        Args:
+            files: a file or folder, or several.
+            table: the name of a table of Spark's catalog.
+            sql: a SELECT.
+            query: a function of the Spark session that returns a DataFrame. It is sent to Spark's process by value, with what
+                it refers to in its module.
+            fields: the columns to emit, in this order. May be left out for parquet files, which say it themselves.
+            timestamp: the column of event time: a timestamp, a date, or whole milliseconds. Rows are emitted with it, and
+                `set_spout(..., watermarks=WatermarkStrategy.bounded_out_of_orderness("5s"))` makes watermarks of it.
+            format: of the files, as Spark knows it: "csv", "json", "orc", ...
+            options: for Spark's reader of that format, such as {"header": True}.
+            master: the Spark cluster that runs the job.
+            config: settings of the Spark session.
+            staging: the folder for the job's rows; by default one of the topology's own. Needed where tasks run on several
+                machines, which must all see it. What is in it is used again, by other topologies too, until it is removed.
+
+        Raises:
+            ConfigError: not exactly one source, or one whose columns cannot be known before Spark runs: give `fields`.
+            NotFound: there are no such files.
+        """
+        self._source = source_of(files, table, sql, query, format, options or {})
+        self._config = {name: str(value) for name, value in (config or {}).items()}
+        self._master = master
+        self._staging = None if staging is None else Path(staging).absolute()
+        self._timestamp = timestamp
+        self._reads_in_place = self._source.kind == "files" and format == "parquet" and not self._needs_spark()
+        if fields is None:
+            fields = self._fields_of_files()
+        if isinstance(fields, str) or not fields:
+            raise ConfigError(f"fields={fields!r} names no columns; give a tuple of names")
+        self.outputs = self._fields = tuple(fields)
+        self._columns = tuple(dict.fromkeys((*self._fields, timestamp) if timestamp else self._fields))
+        self._process: StagingProcess | None = None
+
+    def _needs_spark(self) -> bool:
+        return any("://" in path or has_partitions(path) for path in self._source.value)
+
+    def _fields_of_files(self) -> Sequence[str]:
+        if self._reads_in_place:
+            listed = list_parquet(self._source.value, "").files
+            if listed:
+                return columns_of(Path(listed[0][0]))
+        raise ConfigError(
+            f"SparkSpout cannot know the columns of {self._source} before Spark has run: name them with fields=(...)"
+        )
+
+    def open(self, context: TaskContext, collector: SpoutCollector) -> None:
+        """List the files, or have Spark make them if nobody has, and go behind the committed position.
+
+        Raises:
+            NotFound: the files do not exist.
+            EnvironmentFault: pyspark or Java is missing.
+            ConfigError: there is no folder that the tasks share.
+        """
+        self._collector = collector
+        self._context = context
+        self._last: Position | None = context.committed_position
+        self._most = min(_MOST_ROWS, context.config.max_spout_pending or _MOST_ROWS)
+        self._rows: Iterator[tuple[Any, ...]] = iter(())
+        self._reader: Iterator[Any] | None = None
+        self._failure: StagingFailed | None = None
+        self._folder = self._staging
+        if self._folder is None and context.folder is not None:
+            self._folder = context.folder / context.component
+        self._digest = self._source.digest(self._columns, self._config)
+        self._snapshot = read_snapshot(self._folder, self._digest) if self._folder is not None else None
+        if self._snapshot is None and self._reads_in_place:
+            self._snapshot = self._list()
+        elif self._snapshot is None:
+            if self._folder is None:
+                raise ConfigError(f"SparkSpout needs a folder for the rows of {self._source} that its tasks share: give staging=")
+            if context.task_index == 0:
+                check_spark()
+                find_java()
+                self._start()
+
+    def _list(self) -> Snapshot:
+        listed = list_parquet(self._source.value, self._digest)
+        return listed if self._folder is None else write_snapshot(self._folder, listed)
+
+    def _start(self) -> None:
+        assert self._folder is not None
+        self._context.logger.info("Spark makes the rows of %s, in %s", self._source, self._folder)
+        name = f"topo {self._context.topology} {self._context.component}"
+        self._began = time.monotonic()
+        order = Order(name, self._folder, self._source, self._columns, self._master, self._config)
+        self._process = StagingProcess(order)
+
+    def next_tuple(self) -> None:
+        """Emit the next rows; none while Spark is still at work.
+
+        Raises:
+            StagingFailed: the Spark job failed. It is run again at the next call, unless the query is wrong.
+            TornFile, SchemaDiffers, NotRepresentable: a file cannot be read; the next call tries again.
+        """
+        if self._snapshot is None and not self._is_staged():
+            return
+        try:
+            rows = list(islice(self._rows, self._most)) or self._next_rows()
+            if rows is None:
+                self._collector.end_of_input()
+                return
+            emit = self._collector.emit
+            if self._timestamp is None:
+                for values, position in rows:
+                    emit(values, position)
+            else:
+                for values, position, stamp in rows:
+                    emit(values, position, timestamp=stamp)
+            self._last = rows[-1][1]
+        except Exception:
+            # Nothing of this call is emitted: it begins again.
+            self._rows, self._reader = iter(()), None
+            raise
+
+    def _next_rows(self) -> list[tuple[Any, ...]] | None:
+        if self._reader is None:
+            assert self._snapshot is not None
+            share = (self._context.task_index, self._context.parallelism)
+            root = self._folder or Path("/")
+            read = ParquetRows(root, self._snapshot.files, self._fields, self._timestamp, share)
+            self._reader = read.batches(self._last)
+        for batch in self._reader:
+            if batch.stamps is None:
+                self._rows = zip(batch.rows, batch.positions, strict=False)
+            else:
+                self._rows = zip(batch.rows, batch.positions, batch.stamps, strict=False)
+            if rows := list(islice(self._rows, self._most)):
+                return rows
+        return None
+
+    def _is_staged(self) -> bool:
+        assert self._folder is not None
+        if self._failure is not None:
+            if self._failure.is_final:
+                raise self._failure
+            self._failure = None
+            self._start()
+        if self._process is not None and not self._process.has_ended:
+            return False
+        self._snapshot = read_snapshot(self._folder, self._digest)
+        if self._process is not None:
+            process, self._process = self._process, None
+            process.close()
+            if self._snapshot is None:
+                self._failure = process.failure()
+                raise self._failure
+            seconds = time.monotonic() - self._began
+            self._context.logger.info("Spark took %.1f s for %d files", seconds, len(self._snapshot.files))
+        return self._snapshot is not None
+
+    def close(self) -> None:
+        """End Spark's process if it is at work, and close the files."""
+        if self._process is not None:
+            self._process.close()
+            self._process = None
+        self._rows, self._reader = iter(()), None
