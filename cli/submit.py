@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from topo_cli.options import Duration, collect_settings, examples, json_option, topology_options
+from topo_cli.options import Duration, collect_settings, examples, json_option, start_options, topology_options
 
 
 @click.command(
@@ -18,6 +18,7 @@ from topo_cli.options import Duration, collect_settings, examples, json_option, 
     )
 )
 @topology_options
+@start_options
 @click.option("--wait", is_flag=True, help="Return when all tasks run.")
 @click.option("--deadline", type=Duration(), default="60s", show_default=True, help="How long --wait waits.")
 @json_option
@@ -26,6 +27,7 @@ def command(
     parameters: tuple[tuple[str, str], ...],
     settings: tuple[tuple[str, str], ...],
     workers: int | None,
+    parallelism: tuple[tuple[str, int], ...],
     start_from: str,
     drop_state: tuple[str, ...],
     name: str | None,
@@ -49,5 +51,6 @@ def command(
         home,
         start_from=start_from,
         drop_state=drop_state,
+        parallelism=dict(parallelism),
     )
     report_started(running.folder, wait_s=deadline if wait else None, as_json=as_json)

@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, Any
 from topo.api.topology import Topology
 from topo.errors import EnvironmentFault, NotFound, TopologyError, UserError
 from topo.launch.local import WORKER_MODULE
-from topo.plan.physical import physical_plan
+from topo.plan.parallelism import with_parallelism
+from topo.plan.physical import PhysicalPlan, physical_plan
 from topo.plan.validation import problems_of
 from topo.runtime.checkpoint_store import open_store
 from topo.runtime.code import load_topology
@@ -51,6 +52,7 @@ def new_job(
     foreground: bool,
     start_from: str = "",
     drop_state: Sequence[str] = (),
+    parallelism: Mapping[str, int] | None = None,
 ) -> Job:
     """Check a topology, copy its code, and write down what is to run.
 
@@ -61,6 +63,7 @@ def new_job(
         settings: that replace the topology's own, by public name.
         start_from: path or URL of a savepoint, or of a folder of checkpoints, to go on from; "" for none.
         drop_state: components of the savepoint whose state nobody is to take.
+        parallelism: tasks by component, where they are not those that the code says.
 
     Raises:
         TopoError: anything that is wrong with it; nothing has been started.
@@ -69,7 +72,8 @@ def new_job(
     reference = None if isinstance(topology, Topology) else parse_reference(topology)
     original = topology if isinstance(topology, Topology) else load_topology(topology, parameters).topology
     config = original.config.with_settings(settings)
-    if problems := problems_of(original, config):
+    varied = dict(parallelism or {})
+    if problems := problems_of(with_parallelism(original, varied, config), config):
         raise TopologyError(problems)
     folder = open_home(home).create(name or original.name)
     with folder.lock():
@@ -81,6 +85,7 @@ def new_job(
             "code_hash": copy.hash,
             "parameters": json.loads(json.dumps(dict(parameters), default=str)),
             "settings": {key: config.settings()[key] for key in settings},
+            "parallelism": varied,
             "submitted_ms": int(time.time() * 1000),
             "run_ms": int(time.time() * 1000),
             "submitted_from": os.getcwd(),
@@ -88,7 +93,7 @@ def new_job(
             "start_from": start_from if "://" in start_from or not start_from else os.path.abspath(start_from),
             "drop_state": list(drop_state),
         }
-        job = _job(folder, facts, load_topology(copy.reference, facts["parameters"]).topology)
+        job = job_of(folder, facts, load_topology(copy.reference, facts["parameters"]).topology)
         facts["plan"] = json.loads(job.plan.to_json())
         _check_start(job)
         end_leftovers(folder)
@@ -103,13 +108,19 @@ def stored_job(folder: TopologyFolder) -> Job:
     Raises:
         NotFound: nothing was ever submitted under this name.
     """
+    facts = facts_of(folder)
+    return job_of(folder, facts, load_topology(facts["reference"], facts["parameters"]).topology)
+
+
+def facts_of(folder: TopologyFolder) -> dict[str, Any]:
+    """Return what was written down of a topology. Raises as `stored_job`."""
     try:
-        facts = json.loads(folder.topology.read_bytes())
+        facts: dict[str, Any] = json.loads(folder.topology.read_bytes())
     except FileNotFoundError as error:
         raise NotFound(f"topology {folder.name!r} was never submitted") from error
     except (OSError, ValueError) as error:
         raise EnvironmentFault(f"{folder.topology} is damaged: {error}") from error
-    return _job(folder, facts, load_topology(facts["reference"], facts["parameters"]).topology)
+    return facts
 
 
 def working_folder(folder: TopologyFolder) -> Path:
@@ -179,9 +190,12 @@ def _is_alive(process: Process) -> bool:
     return bool(process.is_running() and process.status() != "zombie")
 
 
-def _job(folder: TopologyFolder, facts: Mapping[str, Any], topology: Topology) -> Job:
+def job_of(folder: TopologyFolder, facts: Mapping[str, Any], topology: Topology) -> Job:
+    """Return what a master runs, of what was written down and the code as it was loaded."""
     config = topology.config.with_settings(facts["settings"])
-    plan = physical_plan(Topology(folder.name, topology.components, config, topology.carried_types), config)
+    parallelism = facts.get("parallelism", {})
+    varied = with_parallelism(topology, parallelism, config)
+    plan = physical_plan(Topology(folder.name, varied.components, config, topology.carried_types), config)
     return Job(
         folder=folder,
         plan=plan,
@@ -189,6 +203,7 @@ def _job(folder: TopologyFolder, facts: Mapping[str, Any], topology: Topology) -
         code_hash=facts["code_hash"],
         parameters=facts["parameters"],
         settings=facts["settings"],
+        parallelism=parallelism,
         foreground=facts["foreground"],
         checkpoints=_checkpoints_url(folder, config.checkpoint_folder, facts) if plan.config.delivery == "exactly_once" else "",
         start_from=facts.get("start_from", ""),
@@ -232,15 +247,30 @@ def _forget(folder: TopologyFolder, start_from: str) -> None:
         write_atomically(folder.master, json.dumps({**kept, "active": True, "completed": 0}).encode())
 
 
-def begin_anew(folder: TopologyFolder) -> None:
-    """Have the next master of a topology begin at the beginning; its checkpoints stay, and nobody looks for them."""
+def begin_anew(
+    folder: TopologyFolder,
+    *,
+    start_from: str = "",
+    parallelism: Mapping[str, int] | None = None,
+    plan: PhysicalPlan | None = None,
+) -> None:
+    """Have the next master of a topology begin at the beginning, or from a savepoint.
+
+    Its checkpoints stay, and nobody looks for them.
+
+    Args:
+        parallelism: tasks by component from now on; None: as before.
+        plan: that goes with it.
+    """
     facts = json.loads(folder.topology.read_bytes())
     with folder.lock():
         folder.positions.unlink(missing_ok=True)
         with contextlib.suppress(FileNotFoundError):
             kept = json.loads(folder.master.read_bytes())
             write_atomically(folder.master, json.dumps({**kept, "completed": 0}).encode())
-        facts |= {"run_ms": int(time.time() * 1000), "start_from": ""}
+        facts |= {"run_ms": int(time.time() * 1000), "start_from": start_from, "drop_state": []}
+        if parallelism is not None and plan is not None:
+            facts |= {"parallelism": dict(parallelism), "plan": json.loads(plan.to_json())}
         write_atomically(folder.topology, json.dumps(facts).encode())
 
 
