@@ -33,6 +33,7 @@ def command(
     parameters: tuple[tuple[str, str], ...],
     settings: tuple[tuple[str, str], ...],
     workers: int | None,
+    parallelism: tuple[tuple[str, int], ...],
     name: str | None,
     home: Path,
     form: str,
@@ -46,8 +47,12 @@ def command(
     from topo.plan import describe
     from topo_cli.loader import plan_of
 
-    submitted = None if parameters or settings or workers else _submitted(topology, home, deadline)
-    plan, live = submitted or (plan_of(topology, dict(parameters), collect_settings(settings, workers, os.environ), name), None)
+    is_varied = parameters or settings or workers or parallelism
+    submitted = None if is_varied else _submitted(topology, home, deadline)
+    plan, live = submitted or (
+        plan_of(topology, dict(parameters), collect_settings(settings, workers, os.environ), name, dict(parallelism)),
+        None,
+    )
     draw = {"text": describe.as_text, "mermaid": describe.as_mermaid, "json": describe.as_json}
     click.echo(draw["json" if as_json else form](plan, live), nl=False)
 

@@ -17,40 +17,40 @@ from topo_cli.options import DEADLINE_S, Duration, examples, home_option, name_a
 @name_argument
 @click.option("-w", "--wait", "wait_s", type=Duration(), help="Let what is in flight finish first, for at most this long.")
 @click.option("--savepoint", is_flag=True, help="Let what is in flight finish, and take a savepoint.")
-@click.option("--to", "folder", default="", metavar="PATH", help="Where the savepoint goes.")
+@click.option("--to", "place", default="", metavar="PATH", help="Where the savepoint goes.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @home_option
-def command(name: str, wait_s: float | None, savepoint: bool, folder: str, yes: bool, home: Path) -> None:
+def command(name: str, wait_s: float | None, savepoint: bool, place: str, yes: bool, home: Path) -> None:
     """End topology NAME and wait until it is gone.
 
     At once, or with -w or --savepoint after its spouts have stopped and what is in flight is done. Nothing is lost either way:
     `topo resume NAME` continues after the last message that was done, or at the last checkpoint.
     """
+    from topo.launch.savepoints import SAVEPOINT_S, end_with_savepoint
     from topo.runtime.client import Client
     from topo_cli.known import last_summary, wait_until_over
     from topo_cli.output import talk
-    from topo_cli.savepoint import SAVEPOINT_S, report_written, savepoint_folder
 
     client = Client(name, home)
+    if place and not savepoint:
+        raise click.UsageError("--to says where a savepoint goes; add --savepoint")
     client.request("ping", DEADLINE_S)
     if not yes:
         _confirm(name)
-    if folder and not savepoint:
-        raise click.UsageError("--to says where a savepoint goes; add --savepoint")
-    place = savepoint_folder(client.folder, folder) if savepoint else ""
-    if savepoint and wait_s is None:
-        wait_s = SAVEPOINT_S
+    if savepoint:
+        written = end_with_savepoint(client.folder, place, SAVEPOINT_S if wait_s is None else wait_s)
+        click.echo(written)
+        talk(f"{name}: ended with a savepoint; `topo resume {name}` or `topo submit TOPOLOGY --from {written}` goes on")
+        return
     if wait_s is None:
         client.request("kill", DEADLINE_S)
     else:
-        client.request("drain", DEADLINE_S, within_s=wait_s, savepoint=place)
+        client.request("drain", DEADLINE_S, within_s=wait_s)
     if not wait_until_over(client.folder, (wait_s or 0.0) + DEADLINE_S):
         raise TimedOut(f"{name} is still ending; `topo status {name}` shows what it waits for")
     summary = last_summary(client.folder)
     reason = summary["outcome"]["reason"] if summary else "it is gone"
     talk(f"{name}: {reason}; `topo resume {name}` would continue it")
-    if savepoint:
-        report_written(client.folder, place, summary)
 
 
 def _confirm(name: str) -> None:

@@ -6,19 +6,27 @@ from collections.abc import Mapping
 from typing import Any
 
 from topo.api.topology import Topology
+from topo.plan.parallelism import with_parallelism
 from topo.plan.physical import PhysicalPlan, physical_plan
 from topo.plan.validation import validate
 from topo.runtime.code import load_topology
 from topo.runtime.state_folder import check_name
 
 
-def plan_of(reference: str, parameters: Mapping[str, Any], settings: Mapping[str, Any], name: str | None) -> PhysicalPlan:
+def plan_of(
+    reference: str,
+    parameters: Mapping[str, Any],
+    settings: Mapping[str, Any],
+    name: str | None,
+    parallelism: Mapping[str, int],
+) -> PhysicalPlan:
     """Return the plan of a topology as `topo run` with the same options would carry it out.
 
     Raises:
         TopoError: the code cannot be loaded, or something is wrong with the topology, its settings or its name.
     """
-    built = load_topology(reference, parameters).topology
-    config = built.config.with_settings(settings)
+    loaded = load_topology(reference, parameters).topology
+    config = loaded.config.with_settings(settings)
+    built = with_parallelism(loaded, parallelism, config)
     validate(built, config)
     return physical_plan(Topology(check_name(name or built.name), built.components, config, built.carried_types), config)

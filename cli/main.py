@@ -21,6 +21,7 @@ COMMANDS = {
     "logs": "Show what the tasks of a topology print and log.",
     "errors": "Show what went wrong in a topology.",
     "savepoint": "Store the state of a topology, to go on from it later.",
+    "rebalance": "Give components of a topology other numbers of tasks.",
     "checkpoints": "Show the checkpoints of a topology.",
     "state": "Look into a checkpoint.",
     "dead-letters": "Show the messages that were given up.",

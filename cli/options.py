@@ -61,6 +61,20 @@ class SparkSetting(click.ParamType[tuple[str, str]]):
         return name, text
 
 
+class Parallelism(click.ParamType[tuple[str, int]]):
+    """COMPONENT=TASKS, as a pair."""
+
+    name = "component=n"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, int]:
+        if isinstance(value, tuple):
+            return value
+        component, _, tasks = value.partition("=")
+        if not component or not tasks.isdecimal() or int(tasks) < 1:
+            self.fail(f"{value!r} is not of the form component=n, with n tasks, 1 at least", param, ctx)
+        return component, int(tasks)
+
+
 def _home(_ctx: click.Context, _param: click.Parameter, value: Path | None) -> Path:
     from topo.runtime.state_folder import home_folder
 
@@ -103,18 +117,11 @@ def topology_options(function: F) -> F:
             ),
             click.option("--workers", type=click.IntRange(min=1), help="Pack the tasks into so many processes."),
             click.option(
-                "--from",
-                "start_from",
-                default="",
-                metavar="PATH",
-                help="Go on from a savepoint, or from a topology's checkpoints.",
-            ),
-            click.option(
-                "--drop-state",
-                "drop_state",
+                "-e",
+                "--parallelism",
+                type=Parallelism(),
                 multiple=True,
-                metavar="COMPONENT",
-                help="With --from: nobody takes the state of this component.",
+                help="So many tasks for a component.",
             ),
             click.option("--name", help="Run it under this name instead of its own."),
             home_option,
@@ -160,6 +167,28 @@ def _cluster(
 
     files = [os.path.abspath(name) for given in py_files for name in given.split(",") if name]
     return SparkCluster(master=master, conf=dict(conf), py_files=files, slots=slots)
+
+
+def start_options(function: F) -> F:
+    """Add what says where a topology begins."""
+    for option in (
+        click.option(
+            "--drop-state",
+            "drop_state",
+            multiple=True,
+            metavar="COMPONENT",
+            help="With --from: nobody takes the state of this component.",
+        ),
+        click.option(
+            "--from",
+            "start_from",
+            default="",
+            metavar="PATH",
+            help="Go on from a savepoint, or from a topology's checkpoints.",
+        ),
+    ):
+        function = option(function)
+    return function
 
 
 def reading_options(function: F) -> F:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from topo_cli.exits import Exit
-from topo_cli.options import collect_settings, examples, spark_options, topology_options
+from topo_cli.options import collect_settings, examples, spark_options, start_options, topology_options
 
 if TYPE_CHECKING:
     from topo.launch.spark.cluster import SparkCluster
@@ -32,6 +32,7 @@ _LOG_BYTES_AT_ONCE = 1 << 20
 )
 @topology_options
 @spark_options
+@start_options
 @click.option("-q", "--quiet", is_flag=True, help="Show no progress.")
 @click.option(
     "--json", "as_json", is_flag=True, help="Print the summary alone to stdout, as JSON; what is printed goes to stderr."
@@ -41,6 +42,7 @@ def command(
     parameters: tuple[tuple[str, str], ...],
     settings: tuple[tuple[str, str], ...],
     workers: int | None,
+    parallelism: tuple[tuple[str, int], ...],
     start_from: str,
     drop_state: tuple[str, ...],
     name: str | None,
@@ -77,6 +79,7 @@ def command(
             start_from=start_from,
             drop_state=drop_state,
             cluster=cluster,
+            parallelism=dict(parallelism),
         )
         show.close()
     was_interrupted = outcome.kind in (OutcomeKind.DRAINED, OutcomeKind.CUT_SHORT, OutcomeKind.KILLED)

@@ -32,10 +32,9 @@ def report_started(folder: TopologyFolder, *, wait_s: float | None, as_json: boo
         Failed: it has ended already, and not well.
         TimedOut: its tasks do not run after `wait_s` seconds.
     """
-    status = current_status(folder, DEADLINE_S) if wait_s is None else _wait_until_running(folder, wait_s)
+    status = current_status(folder, DEADLINE_S) if wait_s is None else wait_until_running(folder, wait_s)
     name, word = folder.name, status["status"]
-    if word == "FAILED":
-        raise Failed(f"{name} has failed: {status['reason']}")
+    _check(status)
     pid = None if "ended_ms" in status else status["master"]["pid"]
     if as_json:
         print_json({"topology": name, "pid": pid, "status": word})
@@ -44,16 +43,23 @@ def report_started(folder: TopologyFolder, *, wait_s: float | None, as_json: boo
     talk(f"next: topo status {name} --watch, topo logs {name} -f, topo kill {name}")
 
 
-def _wait_until_running(folder: TopologyFolder, timeout_s: float) -> dict[str, Any]:
+def wait_until_running(folder: TopologyFolder, timeout_s: float) -> dict[str, Any]:
+    """Wait until all tasks run, and return the status. Raises as `report_started`."""
     deadline = time.monotonic() + timeout_s
     reason = "its master has not answered yet"
     while (left_s := deadline - time.monotonic()) > 0:
         try:
             status = current_status(folder, left_s)
             if status["status"] != "STARTING":
+                _check(status)
                 return status
             reason = status["reason"]
         except (Unreachable, AnswerTimeout) as error:
             reason = str(error)
         time.sleep(_LOOK_S)
     raise TimedOut(f"{folder.name} does not run after {timeout_s:g} s: {reason}")
+
+
+def _check(status: dict[str, Any]) -> None:
+    if status["status"] == "FAILED":
+        raise Failed(f"{status['topology']} has failed: {status['reason']}")

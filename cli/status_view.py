@@ -58,6 +58,29 @@ def messages(status: Status) -> Text:
     return Text("  ".join(parts))
 
 
+def checkpoints(status: Status) -> Text | None:
+    """Return how checkpoints are doing, on a line; None where there are none."""
+    told = status.get("checkpoints")
+    if not told:
+        return None
+    is_over = "ended_ms" in status
+    line = Text(f"checkpoints  {count(told['complete'])} complete")
+    last = next((row for row in reversed(told["latest"]) if row["state"] == "complete"), None)
+    if last is not None:
+        age = "" if is_over or told["age_s"] is None else f" {seconds(told['age_s'])} ago"
+        line.append(
+            f"  last{age}: {count(last['bytes'])} bytes in {seconds(last['duration_s'])}, "
+            f"aligned {seconds(last['alignment_ms'] / 1000)}, paused {seconds(last['pause_ms'] / 1000)}"
+        )
+    if told["restores"]:
+        line.append(f"  restored {plural(told['restores'], 'time')}")
+    if told["failed"]:
+        line.append(f"  failed {count(told['failed'])}", style="yellow")
+    if told["under_way"] and not is_over:
+        line.append(f"  number {told['under_way']['checkpoint']} under way for {seconds(told['under_way']['since_s'])}")
+    return line
+
+
 def components_table(console: Console, status: Status) -> RenderableType:
     """Return a table with a row for each component; the ackers' is left out."""
     rows = [row for row in status["components"] if row["kind"] != "acker"]
@@ -151,6 +174,9 @@ def status_view(console: Console, status: Status, *, tasks: bool = False) -> Gro
     latency = status["totals"]["complete_latency_s"]
     if latency:
         parts.append(Text(f"complete latency  p50 {seconds(latency['p50'])}  p99 {seconds(latency['p99'])}"))
+    stored = checkpoints(status)
+    if stored is not None:
+        parts.append(stored)
     parts += [Text(), tasks_table(console, status) if tasks else components_table(console, status)]
     event_time = event_time_table(console, status, tasks=tasks)
     if event_time is not None:

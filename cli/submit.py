@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from topo_cli.options import Duration, collect_settings, examples, json_option, spark_options, topology_options
+from topo_cli.options import (
+    Duration,
+    collect_settings,
+    examples,
+    json_option,
+    spark_options,
+    start_options,
+    topology_options,
+)
 
 if TYPE_CHECKING:
     from topo.launch.spark.cluster import SparkCluster
@@ -24,6 +32,7 @@ if TYPE_CHECKING:
 )
 @topology_options
 @spark_options
+@start_options
 @click.option("--wait", is_flag=True, help="Return when all tasks run.")
 @click.option("--deadline", type=Duration(), default="60s", show_default=True, help="How long --wait waits.")
 @json_option
@@ -32,6 +41,7 @@ def command(
     parameters: tuple[tuple[str, str], ...],
     settings: tuple[tuple[str, str], ...],
     workers: int | None,
+    parallelism: tuple[tuple[str, int], ...],
     start_from: str,
     drop_state: tuple[str, ...],
     name: str | None,
@@ -60,5 +70,6 @@ def command(
         start_from=start_from,
         drop_state=drop_state,
         cluster=cluster,
+        parallelism=dict(parallelism),
     )
     report_started(running.folder, wait_s=deadline if wait else None, as_json=as_json)

@@ -18,6 +18,7 @@ def command(
     parameters: tuple[tuple[str, str], ...],
     settings: tuple[tuple[str, str], ...],
     workers: int | None,
+    parallelism: tuple[tuple[str, int], ...],
     name: str | None,
     home: object,
     as_json: bool,
@@ -29,7 +30,7 @@ def command(
 
     problems: tuple[str, ...] = ()
     try:
-        plan = plan_of(topology, dict(parameters), collect_settings(settings, workers, os.environ), name)
+        plan = plan_of(topology, dict(parameters), collect_settings(settings, workers, os.environ), name, dict(parallelism))
     except TopologyError as error:
         problems = error.problems
     except ConfigError as error:

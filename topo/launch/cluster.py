@@ -16,6 +16,8 @@ from topo.api.topology import Topology
 from topo.errors import EnvironmentFault, UserError
 from topo.launch.jobs import begin_anew, cluster_of, end_leftovers, new_job, open_home, stored_job, working_folder
 from topo.launch.launchers import launcher_of
+from topo.launch.rebalancing import Rebalancing, rebalancing_of, write_down
+from topo.launch.savepoints import SAVEPOINT_S, end_with_savepoint, take_savepoint
 from topo.launch.signals import ending_on_signals
 from topo.launch.spark.cluster import SparkCluster
 from topo.master.commands import RecordError
@@ -45,6 +47,7 @@ def run_foreground(
     start_from: str = "",
     drop_state: Sequence[str] = (),
     cluster: SparkCluster | None = None,
+    parallelism: Mapping[str, int] | None = None,
 ) -> Outcome:
     """Run a topology in worker processes and wait until it has ended; its master runs in this thread, the main one.
 
@@ -66,6 +69,7 @@ def run_foreground(
         start_from=start_from,
         drop_state=drop_state,
         cluster=cluster,
+        parallelism=parallelism,
     )
     with job.folder.lock():
         end_leftovers(job.folder)
@@ -86,6 +90,7 @@ def submit_background(
     start_from: str = "",
     drop_state: Sequence[str] = (),
     cluster: SparkCluster | None = None,
+    parallelism: Mapping[str, int] | None = None,
 ) -> RunningTopology:
     """Start a topology whose master goes on in the background.
 
@@ -94,6 +99,7 @@ def submit_background(
         start_from: path or URL of a savepoint to go on from, or of a folder of checkpoints.
         drop_state: components of it whose state nobody is to take.
         cluster: whose machines its workers run on; by default this one. The master runs here in any case.
+        parallelism: tasks by component, where they are not to be those that the code says.
 
     Raises:
         TopoError: it cannot be started; nothing runs then.
@@ -108,6 +114,7 @@ def submit_background(
         start_from=start_from,
         drop_state=drop_state,
         cluster=cluster,
+        parallelism=parallelism,
     )
     return _start_master(job.folder, attached)
 
@@ -250,9 +257,50 @@ class RunningTopology:
         """Finish what is in flight, for at most that time, and end."""
         self._client.request("drain", within_s=timeout_s)
 
-    def kill(self) -> None:
-        """End at once."""
-        self._client.request("kill")
+    def kill(self, *, savepoint: str | Path | bool = False, timeout_s: float = SAVEPOINT_S) -> str:
+        """End at once; or, with `savepoint`, when what is in flight has finished and a savepoint is written.
+
+        Args:
+            savepoint: where it goes; True: into a new folder of the topology's own.
+
+        Returns:
+            Where the savepoint is; "" without one. With one, the topology has ended.
+
+        Raises:
+            UserError: the topology takes no checkpoints, and goes on.
+            AnswerTimeout: it has not ended in time.
+            EnvironmentFault: it has ended, and the savepoint was not written.
+        """
+        if savepoint is False:
+            self._client.request("kill")
+            return ""
+        return end_with_savepoint(self.folder, "" if savepoint is True else str(savepoint), timeout_s)
+
+    def savepoint(self, place: str | Path = "", timeout_s: float = SAVEPOINT_S) -> str:
+        """Take a savepoint, wait until it is written, and return where it is. The topology goes on. Raises as `kill`."""
+        return take_savepoint(self.folder, str(place), timeout_s)
+
+    def rebalance(self, parallelism: Mapping[str, int], timeout_s: float = SAVEPOINT_S) -> Rebalancing:
+        """Give components other numbers of tasks: end with a savepoint, and begin again from it.
+
+        Nothing happens when the components have as many tasks already.
+
+        Raises:
+            NotFound: there is no such component.
+            UserError: it cannot be done, and the topology goes on as it is.
+            AnswerTimeout, EnvironmentFault: as `kill`.
+        """
+        change = rebalancing_of(self.folder, parallelism)
+        attached = self._process is not None and change.was_foreground
+        if change.was_foreground and not attached:
+            raise UserError(f"{self.name} runs in the foreground of another process; end it with Ctrl-C and use `topo submit`")
+        if change.moves:
+            place = end_with_savepoint(self.folder, "", timeout_s)
+            if self._process is not None:
+                self._process.wait()
+            write_down(self.folder, change, place)
+            self._process = _start_master(self.folder, attached)._process
+        return change
 
     def restart(self, worker: int) -> None:
         """Replace one worker."""
@@ -286,9 +334,32 @@ class LocalCluster:
         name: str | None = None,
         parameters: Mapping[str, Any] | None = None,
         settings: Mapping[str, Any] | None = None,
+        *,
+        start_from: str | Path = "",
+        drop_state: Sequence[str] = (),
+        parallelism: Mapping[str, int] | None = None,
     ) -> RunningTopology:
-        """Start a topology; it ends with the cluster, or with this process. Raises TopoError when it cannot be started."""
-        running = submit_background(topology, name, parameters, settings, self.home, attached=True)
+        """Start a topology; it ends with the cluster, or with this process.
+
+        Args:
+            start_from: path or URL of a savepoint to go on from, or of a folder of checkpoints.
+            drop_state: components of it whose state nobody is to take.
+            parallelism: tasks by component, where they are not to be those that the code says.
+
+        Raises:
+            TopoError: it cannot be started.
+        """
+        running = submit_background(
+            topology,
+            name,
+            parameters,
+            settings,
+            self.home,
+            attached=True,
+            start_from=str(start_from),
+            drop_state=drop_state,
+            parallelism=parallelism,
+        )
         self._running.append(running)
         return running
 

@@ -26,7 +26,8 @@ from topo.launch.local import WORKER_MODULE
 from topo.launch.spark.cluster import SparkCluster
 from topo.launch.spark.context import check_here
 from topo.launch.spark.shipping import import_here_as_well
-from topo.plan.physical import physical_plan
+from topo.plan.parallelism import with_parallelism
+from topo.plan.physical import PhysicalPlan, physical_plan
 from topo.plan.validation import problems_of
 from topo.runtime.checkpoint_store import open_store
 from topo.runtime.code import load_topology
@@ -59,6 +60,7 @@ def new_job(
     start_from: str = "",
     drop_state: Sequence[str] = (),
     cluster: SparkCluster | None = None,
+    parallelism: Mapping[str, int] | None = None,
 ) -> Job:
     """Check a topology, copy its code, and write down what is to run.
 
@@ -70,6 +72,7 @@ def new_job(
         start_from: path or URL of a savepoint, or of a folder of checkpoints, to go on from; "" for none.
         drop_state: components of the savepoint whose state nobody is to take.
         cluster: where it is to run, if not on this machine.
+        parallelism: tasks by component, where they are not those that the code says.
 
     Raises:
         TopoError: anything that is wrong with it; nothing has been started.
@@ -81,7 +84,8 @@ def new_job(
     reference = None if isinstance(topology, Topology) else parse_reference(topology)
     original = topology if isinstance(topology, Topology) else load_topology(topology, parameters).topology
     config = original.config.with_settings(settings)
-    if problems := problems_of(original, config):
+    varied = dict(parallelism or {})
+    if problems := problems_of(with_parallelism(original, varied, config), config):
         raise TopologyError(problems)
     state = open_home(home)
     folder = state.create(name or original.name)
@@ -94,6 +98,7 @@ def new_job(
             "code_hash": copy.hash,
             "parameters": json.loads(json.dumps(dict(parameters), default=str)),
             "settings": {key: config.settings()[key] for key in settings},
+            "parallelism": varied,
             "submitted_ms": int(time.time() * 1000),
             "run_ms": int(time.time() * 1000),
             "submitted_from": os.getcwd(),
@@ -102,9 +107,11 @@ def new_job(
             "drop_state": list(drop_state),
             "spark": None if cluster is None else msgspec.to_builtins(cluster),
         }
-        job = _job(folder, facts, load_topology(copy.reference, facts["parameters"]).topology)
+        job = job_of(folder, facts, load_topology(copy.reference, facts["parameters"]).topology)
         facts["plan"] = json.loads(job.plan.to_json())
         _check_start(job)
+        if cluster is not None:
+            _check_folder(job)
         end_leftovers(folder)
         sweep_sockets(state)
         if not (_goes_on(folder, facts) and (cluster is not None or not foreground)):
@@ -119,8 +126,14 @@ def stored_job(folder: TopologyFolder) -> Job:
     Raises:
         NotFound: nothing was ever submitted under this name.
     """
+    facts = facts_of(folder)
+    return job_of(folder, facts, load_topology(facts["reference"], facts["parameters"]).topology)
+
+
+def facts_of(folder: TopologyFolder) -> dict[str, Any]:
+    """Return what was written down of a topology. Raises as `stored_job`."""
     try:
-        facts = json.loads(folder.topology.read_bytes())
+        facts: dict[str, Any] = json.loads(folder.topology.read_bytes())
     except FileNotFoundError as error:
         raise NotFound(f"topology {folder.name!r} was never submitted") from error
     except (OSError, ValueError) as error:
@@ -129,7 +142,7 @@ def stored_job(folder: TopologyFolder) -> Job:
     if cluster is not None:
         import_here_as_well(cluster.py_files)
         facts["settings"]["host"] = check_here(cluster)
-    return _job(folder, facts, load_topology(facts["reference"], facts["parameters"]).topology)
+    return facts
 
 
 def cluster_of(folder: TopologyFolder) -> SparkCluster | None:
@@ -158,6 +171,18 @@ def checkpoints_of(folder: TopologyFolder) -> str:
         return _checkpoints_url(folder, config["checkpoint_folder"], facts) if config["delivery"] == "exactly_once" else ""
     except (OSError, ValueError, KeyError):
         return ""
+
+
+def _check_folder(job: Job) -> None:
+    """Refuse checkpoints that the hosts of a cluster would write where the others cannot read them."""
+    config = job.plan.config
+    if config.delivery == "exactly_once" and not config.checkpoint_folder:
+        raise UserError(
+            f"topology {job.plan.name!r} takes checkpoints, and the workers of a Spark cluster may be on several hosts; say where all "
+            "of them can write: -s checkpoint_folder=PATH or URL of a shared file system, or take -s delivery=at_least_once"
+        )
+
+
 def _goes_on(folder: TopologyFolder, facts: Mapping[str, Any]) -> bool:
     """Whether the same was submitted before and has lost its master before its end, or could not be started since."""
     try:
@@ -244,9 +269,12 @@ def _is_alive(process: Process) -> bool:
     return bool(process.is_running() and process.status() != "zombie")
 
 
-def _job(folder: TopologyFolder, facts: Mapping[str, Any], topology: Topology) -> Job:
+def job_of(folder: TopologyFolder, facts: Mapping[str, Any], topology: Topology) -> Job:
+    """Return what a master runs, of what was written down and the code as it was loaded."""
     config = topology.config.with_settings(facts["settings"])
-    plan = physical_plan(Topology(folder.name, topology.components, config, topology.carried_types), config)
+    parallelism = facts.get("parallelism", {})
+    varied = with_parallelism(topology, parallelism, config)
+    plan = physical_plan(Topology(folder.name, varied.components, config, topology.carried_types), config)
     return Job(
         folder=folder,
         plan=plan,
@@ -254,6 +282,7 @@ def _job(folder: TopologyFolder, facts: Mapping[str, Any], topology: Topology) -
         code_hash=facts["code_hash"],
         parameters=facts["parameters"],
         settings=facts["settings"],
+        parallelism=parallelism,
         foreground=facts["foreground"],
         checkpoints=_checkpoints_url(folder, config.checkpoint_folder, facts) if plan.config.delivery == "exactly_once" else "",
         start_from=facts.get("start_from", ""),
@@ -298,15 +327,30 @@ def _forget(folder: TopologyFolder, start_from: str) -> None:
         write_atomically(folder.master, json.dumps({**kept, "active": True, "completed": 0}).encode())
 
 
-def begin_anew(folder: TopologyFolder) -> None:
-    """Have the next master of a topology begin at the beginning; its checkpoints stay, and nobody looks for them."""
+def begin_anew(
+    folder: TopologyFolder,
+    *,
+    start_from: str = "",
+    parallelism: Mapping[str, int] | None = None,
+    plan: PhysicalPlan | None = None,
+) -> None:
+    """Have the next master of a topology begin at the beginning, or from a savepoint.
+
+    Its checkpoints stay, and nobody looks for them.
+
+    Args:
+        parallelism: tasks by component from now on; None: as before.
+        plan: that goes with it.
+    """
     facts = json.loads(folder.topology.read_bytes())
     with folder.lock():
         folder.positions.unlink(missing_ok=True)
         with contextlib.suppress(FileNotFoundError):
             kept = json.loads(folder.master.read_bytes())
             write_atomically(folder.master, json.dumps({**kept, "completed": 0}).encode())
-        facts |= {"run_ms": int(time.time() * 1000), "start_from": ""}
+        facts |= {"run_ms": int(time.time() * 1000), "start_from": start_from, "drop_state": []}
+        if parallelism is not None and plan is not None:
+            facts |= {"parallelism": dict(parallelism), "plan": json.loads(plan.to_json())}
         write_atomically(folder.topology, json.dumps(facts).encode())
 
 

@@ -130,6 +130,7 @@ class CheckpointCoordinator:
         self.lost = ""
         self.restores = 0
         self.savepoints: dict[str, Savepoint] = {}
+        self._at_end: set[str] = set()
         self.phase = Phase.IDLE
         self._attempt: _Attempt | None = None
         self._epoch: Epoch | None = None
@@ -213,11 +214,14 @@ class CheckpointCoordinator:
         """Nothing moves any more: a last checkpoint is to hold all of it. Said again, it changes nothing."""
         self._is_final_wanted = True
 
-    def want_savepoint(self, folder: str) -> None:
-        """The next checkpoint is to be copied there. Asked again while it is waited for, it changes nothing."""
+    def want_savepoint(self, folder: str, *, at_end: bool = False) -> None:
+        """The next checkpoint, or the final one, is to be copied there. Asked again meanwhile, it changes nothing."""
         known = self.savepoints.get(folder)
         if known is None or known.state in ("written", "failed"):
             self.savepoints[folder] = Savepoint(folder)
+            if at_end:
+                # What goes on from an earlier one would publish again what the final one does.
+                self._at_end.add(folder)
 
     @property
     def may_close(self) -> bool:
@@ -336,8 +340,7 @@ class CheckpointCoordinator:
         if self.phase is not Phase.IDLE or self._epoch is None or self._began_at is None or self.lost:
             return None
         earliest = self._began_at if self._ended_at is None else self._ended_at + self._pause_s
-        is_waited_for = any(savepoint.state == "waiting" for savepoint in self.savepoints.values())
-        if is_waited_for or (self._is_final_wanted and not self._is_final_done):
+        if self._waiting(is_final=self._is_final_wanted) or (self._is_final_wanted and not self._is_final_done):
             # What failed is not tried again at once; what went well need not be waited for.
             return earliest if self._rows and self._rows[-1].state != "complete" else self._began_at
         if self._is_final_done:
@@ -349,16 +352,20 @@ class CheckpointCoordinator:
         self.last += 1
         self.phase = Phase.UNDER_WAY
         self._began_at, self._is_wanted = now, False
-        waiting = [savepoint.folder for savepoint in self.savepoints.values() if savepoint.state == "waiting"]
         self._attempt = _Attempt(
             number=self.last,
             epoch=self._epoch,
             began_at=now,
             deadline=now + self._timeout_s,
             is_final=self._is_final_wanted,
-            savepoints=waiting,
+            savepoints=self._waiting(is_final=self._is_final_wanted),
         )
         self._steps.append(ToSpouts(control.BeginCheckpoint(self._epoch, self.last)))
+
+    def _waiting(self, *, is_final: bool) -> list[str]:
+        """Return the savepoints that a checkpoint serves."""
+        waiting = [savepoint.folder for savepoint in self.savepoints.values() if savepoint.state == "waiting"]
+        return [folder for folder in waiting if is_final or folder not in self._at_end]
 
     def _matching(self, message: control.BarrierAcked | control.SnapshotTaken | control.SnapshotFailed) -> _Attempt | None:
         """Return the attempt that a message is about, if it is still under way."""

@@ -461,7 +461,7 @@ class TopologyMaster:
             self.quiescence.drain()
             self._tell_spouts(control.Drain())
         if event.savepoint:
-            self._with_checkpoints(lambda it: it.want_savepoint(event.savepoint))
+            self._with_checkpoints(lambda it: it.want_savepoint(event.savepoint, at_end=True))
         self.ending.drain(event.timeout_s, now)
 
     def _tell_spouts(self, message: control.Activate | control.Deactivate | control.Drain) -> None:

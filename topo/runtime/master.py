@@ -129,6 +129,7 @@ class Job:
         reference: the copied code, `path[:attribute]`, as workers import it.
         parameters: of the topology function.
         settings: that replace the topology's own, by public name.
+        parallelism: tasks by component, where they are not those that the code says.
         foreground: workers end with this process.
         checkpoints: path or URL of this run's own folder of checkpoints; empty where none are taken.
         start_from: path or URL of a savepoint that it begins from, while it has no checkpoint of its own.
@@ -141,6 +142,7 @@ class Job:
     code_hash: str
     parameters: Mapping[str, Any] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
+    parallelism: Mapping[str, int] = field(default_factory=dict)
     foreground: bool = True
     checkpoints: str = ""
     start_from: str = ""
@@ -404,6 +406,7 @@ class MasterShell:
             reference=job.reference,
             parameters=dict(job.parameters),
             settings=dict(job.settings),
+            parallelism=dict(job.parallelism),
             digest=self.digest,
             master_endpoint=self.link.worker_endpoint,
             master_key=self._keys.public if self._keys is not None else "",

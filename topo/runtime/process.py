@@ -22,6 +22,7 @@ from topo.api.topology import Topology
 from topo.errors import TopoError
 from topo.ids import IdSource, TaskId
 from topo.observability.logs import TaskLog, start_logging
+from topo.plan.parallelism import with_parallelism
 from topo.plan.physical import PhysicalPlan, physical_plan
 from topo.runtime.async_runner import AsyncRunner
 from topo.runtime.blocking import BlockingSpoutRunner
@@ -78,6 +79,7 @@ def run(spec: WorkerSpec, log: TaskLog) -> Exit:
     """Build the tasks, register with the master, and work until it is time to leave."""
     topology, code_hash = load_topology(spec.reference, spec.parameters)
     config = topology.config.with_settings(spec.settings)
+    topology = with_parallelism(topology, spec.parallelism, config)
     plan = physical_plan(replace(topology, name=spec.topology), config)
     transport = make_transport(spec)
     note = NoteFile(Path(spec.note))

@@ -19,6 +19,7 @@ class WorkerSpec(msgspec.Struct, frozen=True, kw_only=True):
         reference: the code to import: the copied file or package, `path[:attribute]`.
         parameters: arguments of the topology function.
         settings: settings that replace the topology's own, by public name.
+        parallelism: tasks by component, where they are not those that the code says.
         digest: of the plan and the code, which this worker must come to as well.
         master_endpoint: where the master's link is bound.
         master_key: its public CURVE key; empty over ipc.
@@ -39,6 +40,7 @@ class WorkerSpec(msgspec.Struct, frozen=True, kw_only=True):
     reference: str
     parameters: dict[str, Any] = {}
     settings: dict[str, Any] = {}
+    parallelism: dict[str, int] = {}
     digest: str
     master_endpoint: str
     master_key: str = ""

@@ -47,7 +47,9 @@ class CheckpointedSpoutTask(SpoutTask):
         self._barriers.clear()
         self._is_early_wanted = False
         self._init_roots, self._init_values, self._fails = bytearray(), bytearray(), []
-        self._collector.clear()
+        if self.is_retrying:
+            self._collector.clear()
+        # Else what `fail` has emitted in a recovery before this one has not been sent, and is in no checkpoint.
         self._end_told = False
         lost, done = self._go_back()
         for message in done:

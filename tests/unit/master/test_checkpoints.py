@@ -470,6 +470,23 @@ def test_the_end_waits_for_a_savepoint() -> None:
     assert checkpoints.it.may_close
 
 
+def test_a_savepoint_of_the_end_is_the_final_checkpoint_also_after_a_recovery() -> None:
+    checkpoints = running()
+    checkpoints.it.want_savepoint("/save", at_end=True)
+    assert checkpoints.steps() == []
+    assert checkpoints.until(110.0) == [ToSpouts(BeginCheckpoint(Epoch(1), 1))]
+    assert checkpoints.done(1) == [ToAll(CheckpointComplete(1))]
+    checkpoints.it.want_final()
+    assert checkpoints.steps() == [ToSpouts(BeginCheckpoint(Epoch(1), 2))]
+    checkpoints.breaks()
+    checkpoints.now += 5.0
+    assert checkpoints.runs() == [ToSpouts(BeginCheckpoint(Epoch(2), 3))]
+    assert checkpoints.done(3) == [ToAll(CheckpointComplete(3))]
+    checkpoints.it.want_final()
+    assert checkpoints.steps() == [ToSpouts(BeginCheckpoint(Epoch(2), 4))]
+    assert checkpoints.done(4) == [ToAll(CheckpointComplete(4)), CopyCheckpoint(4, "/save")]
+
+
 # -- what is shown -----------------------------------------------------------------------------------------------------------
 
 

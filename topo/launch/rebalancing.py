@@ -1,0 +1,65 @@
+"""Another number of tasks for a topology that runs: what would move, whether it can, and the change itself.
+
+It ends with a savepoint and begins again from it, with the code, parameters and settings that it was submitted with. Between the
+two nothing runs; if whoever rebalances dies there, `topo resume` goes on as before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from topo.errors import TopologyError, UserError
+from topo.launch.jobs import begin_anew, facts_of, job_of
+from topo.plan.parallelism import Move, moves, unsplittable, with_parallelism
+from topo.plan.physical import PhysicalPlan
+from topo.plan.validation import problems_of
+from topo.runtime.code import load_topology
+from topo.runtime.state_folder import TopologyFolder
+
+
+@dataclass(frozen=True, slots=True)
+class Rebalancing:
+    """A change of parallelism that can be carried out.
+
+    Attributes:
+        moves: what becomes of each component that changes; empty: everything is so already.
+        parallelism: what is to be written down, with what was set before.
+        plan: the tasks afterwards.
+        was_foreground: the topology ends with the process that started it.
+    """
+
+    moves: tuple[Move, ...]
+    parallelism: Mapping[str, int]
+    plan: PhysicalPlan
+    was_foreground: bool
+
+
+def rebalancing_of(folder: TopologyFolder, parallelism: Mapping[str, int]) -> Rebalancing:
+    """Return what giving components other numbers of tasks means. Changes nothing.
+
+    Raises:
+        NotFound: there is no such component.
+        TopologyError: a spout, state without keys, or more tasks than key groups; has all that is wrong.
+        UserError: the topology takes no checkpoints.
+    """
+    facts = facts_of(folder)
+    topology = load_topology(facts["reference"], facts["parameters"]).topology
+    before = job_of(folder, facts, topology)
+    wanted = {**facts.get("parallelism", {}), **parallelism}
+    config = topology.config.with_settings(facts["settings"])
+    varied = with_parallelism(topology, wanted, config)
+    if problems := problems_of(varied, config):
+        raise TopologyError(problems)
+    after = job_of(folder, {**facts, "parallelism": wanted}, topology)
+    changes = moves(before.plan, after.plan)
+    if problems := unsplittable(topology, changes):
+        raise TopologyError(problems)
+    if not before.checkpoints:
+        raise UserError(f"{folder.name} takes no checkpoints, so its state cannot move; run it with -s delivery=exactly_once")
+    return Rebalancing(tuple(changes), wanted, after.plan, facts["foreground"])
+
+
+def write_down(folder: TopologyFolder, change: Rebalancing, savepoint: str) -> None:
+    """Have the next master of a topology begin with other numbers of tasks from a savepoint."""
+    begin_anew(folder, parallelism=dict(change.parallelism), plan=change.plan, start_from=savepoint)

@@ -1,0 +1,105 @@
+"""Savepoints of a topology that runs on this machine: asked of its master, and waited for."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from topo.errors import EnvironmentFault
+from topo.runtime.client import AnswerTimeout, Client, Unreachable
+from topo.runtime.state_folder import TopologyFolder
+
+SAVEPOINT_S = 60.0
+"""How long a savepoint may take unless the caller says otherwise."""
+_LOOK_S = 0.05
+
+Status = Mapping[str, Any]
+
+
+def place_of(folder: TopologyFolder, given: str = "") -> str:
+    """Return where a savepoint goes: a path or URL that the user gives, else a new folder of the topology's own."""
+    if given:
+        return given if "://" in given else str(Path(given).expanduser().absolute())
+    moment = time.time()
+    return str(folder.savepoints / f"{time.strftime('%Y%m%d-%H%M%S', time.localtime(moment))}-{int(moment * 1000) % 1000:03}")
+
+
+def take_savepoint(folder: TopologyFolder, given: str = "", timeout_s: float = SAVEPOINT_S) -> str:
+    """Take a savepoint of a topology, which goes on, and return where it is.
+
+    Raises:
+        Unreachable: it does not run.
+        UserError: it takes no checkpoints.
+        AnswerTimeout: the savepoint was not there in time.
+        EnvironmentFault: it was not written; the message says why.
+    """
+    client = _client(folder)
+    place = place_of(folder, given)
+    client.request("savepoint", folder=place)
+    until = time.monotonic() + timeout_s
+    while time.monotonic() < until:
+        try:
+            status: Status | None = client.request("status")
+        except Unreachable:
+            status = _summary(folder)
+        if status is None or "ended_ms" in status or _told(status, place).get("state") in ("written", "failed"):
+            return _written(folder, place, status)
+        time.sleep(_LOOK_S)
+    raise AnswerTimeout(
+        f"the savepoint is not written after {timeout_s:g} s; `topo checkpoints {folder.name}` shows what is under way"
+    )
+
+
+def end_with_savepoint(folder: TopologyFolder, given: str = "", timeout_s: float = SAVEPOINT_S) -> str:
+    """Let what is in flight finish, take a last checkpoint, end the topology, and return where the savepoint is.
+
+    Spouts stop as in any drain: that is no end of the input, so windows that are not due do not fire.
+
+    Raises:
+        Unreachable: it does not run.
+        UserError: it takes no checkpoints, and goes on.
+        AnswerTimeout: it has not ended in time.
+        EnvironmentFault: the savepoint was not written, and the topology has ended; the message says why.
+    """
+    place = place_of(folder, given)
+    _client(folder).request("drain", within_s=timeout_s, savepoint=place)
+    # The drain is over in time; then components close.
+    until = time.monotonic() + 2 * timeout_s
+    while folder.is_running():
+        if time.monotonic() >= until:
+            raise AnswerTimeout(f"{folder.name} is still ending; `topo status {folder.name}` shows what it waits for")
+        time.sleep(_LOOK_S)
+    return _written(folder, place, _summary(folder))
+
+
+def _client(folder: TopologyFolder) -> Client:
+    return Client(folder.name, folder.path.parents[1])
+
+
+def _summary(folder: TopologyFolder) -> Status | None:
+    try:
+        found: Status = json.loads(folder.summary.read_bytes())
+    except (OSError, ValueError):
+        return None
+    return found
+
+
+def _written(folder: TopologyFolder, place: str, status: Status | None) -> str:
+    told = _told(status or {}, place)
+    if told.get("state") == "written":
+        return place
+    if status is None:
+        why = "the master is gone"
+    else:
+        why = told.get("why") or f"the topology ended before ({(status.get('outcome') or {}).get('reason', '')})"
+    rest = "" if folder.is_running() else f"; `topo resume {folder.name}` goes on from the last checkpoint"
+    raise EnvironmentFault(f"the savepoint of {folder.name} was not written: {why}{rest}")
+
+
+def _told(status: Status, place: str) -> Mapping[str, Any]:
+    told = (status.get("checkpoints") or {}).get("savepoints", ())
+    found: Mapping[str, Any] = next((one for one in told if one["folder"] == place), {})
+    return found

@@ -1,0 +1,86 @@
+"""Other numbers of tasks than the code says: given when a topology starts, or when it is rebalanced."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+
+from topo.api.bolt import StatefulBolt
+from topo.api.topology import ComponentKind, ComponentSpec, Topology
+from topo.config import TopologyConfig
+from topo.errors import NotFound
+from topo.keys import default_max_parallelism, owner_of
+from topo.plan.physical import PhysicalPlan
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """What becomes of a component in a rebalance: tasks before and after, its key groups, and how many change their task."""
+
+    component: str
+    before: int
+    after: int
+    key_groups: int
+    moved: int
+
+
+def with_parallelism(topology: Topology, parallelism: Mapping[str, int], config: TopologyConfig) -> Topology:
+    """Return the topology with other numbers of tasks. Key groups stay what they are by the declaration, so state still fits.
+
+    Args:
+        parallelism: tasks by component.
+        config: the settings in force.
+
+    Raises:
+        NotFound: there is no such component; carries near misses.
+    """
+    names = [spec.id for spec in topology.components]
+    for name in parallelism:
+        if name not in names:
+            raise NotFound(
+                f"{topology.name} has no component {name!r}; there are {', '.join(names)}.",
+                tuple(get_close_matches(name, names, n=3)),
+            )
+    changed = (_changed(spec, parallelism.get(spec.id, spec.parallelism), config) for spec in topology.components)
+    return replace(topology, components=tuple(changed))
+
+
+def moves(before: PhysicalPlan, after: PhysicalPlan) -> list[Move]:
+    """Return what moves between two plans that differ in the parallelism of components."""
+    found = []
+    for new in after.components:
+        old = before.component(new.id)
+        if old.parallelism != new.parallelism:
+            groups = new.max_parallelism
+            moved = sum(
+                owner_of(group, groups, old.parallelism) != owner_of(group, groups, new.parallelism) for group in range(groups)
+            )
+            found.append(Move(new.id, old.parallelism, new.parallelism, groups, moved))
+    return found
+
+
+def unsplittable(topology: Topology, changes: list[Move]) -> list[str]:
+    """Return why components cannot have another number of tasks and keep their state: one sentence each."""
+    found = []
+    for move in changes:
+        spec = topology.component(move.component)
+        if spec.kind is ComponentKind.SPOUT:
+            found.append(
+                f"{spec.id!r} is a spout: what each of its tasks has read cannot be split, so its parallelism stays "
+                f"{move.before}; give the bolts behind it more tasks"
+            )
+        elif issubclass(spec.type, StatefulBolt) and spec.type.key is None:
+            found.append(
+                f"{spec.id!r}: the state of {spec.type.__name__} goes by no key, so it cannot be split; set its `key` and have "
+                "snapshot() return a dict by key"
+            )
+    return found
+
+
+def _changed(spec: ComponentSpec, parallelism: int, config: TopologyConfig) -> ComponentSpec:
+    if parallelism == spec.parallelism:
+        return spec
+    own, _ = config.changed(spec.settings, per_component=True)
+    groups = own.max_parallelism or default_max_parallelism(spec.parallelism)
+    return replace(spec, parallelism=parallelism, settings={**spec.settings, "max_parallelism": groups})
