@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from psutil import Process
 
 _KILL_TIMEOUT_S = 5.0
-_WHAT_IS_RUN = ("given", "code_hash", "parameters")
+_WHAT_IS_RUN = ("given", "code_hash", "parameters", "parallelism", "start_from")
 _LOOK_S = 0.01
 
 
@@ -107,6 +107,10 @@ def new_job(
             "drop_state": list(drop_state),
             "spark": None if cluster is None else msgspec.to_builtins(cluster),
         }
+        before = _before(folder, facts) if cluster is not None or not foreground else None
+        if before is not None:
+            # It has the checkpoints of the run that it goes on with.
+            facts["run_ms"] = before["run_ms"]
         job = job_of(folder, facts, load_topology(copy.reference, facts["parameters"]).topology)
         facts["plan"] = json.loads(job.plan.to_json())
         _check_start(job)
@@ -114,7 +118,7 @@ def new_job(
             _check_folder(job)
         end_leftovers(folder)
         sweep_sockets(state)
-        if not (_goes_on(folder, facts) and (cluster is not None or not foreground)):
+        if before is None:
             _forget(folder, job.start_from)
         write_atomically(folder.topology, json.dumps(facts).encode())
     return job
@@ -178,20 +182,20 @@ def _check_folder(job: Job) -> None:
     config = job.plan.config
     if config.delivery == "exactly_once" and not config.checkpoint_folder:
         raise UserError(
-            f"topology {job.plan.name!r} takes checkpoints, and the workers of a Spark cluster may be on several hosts; say where all "
-            "of them can write: -s checkpoint_folder=PATH or URL of a shared file system, or take -s delivery=at_least_once"
+            f"topology {job.plan.name!r} takes checkpoints, and the workers of a Spark cluster may be on several hosts; say where "
+            "all of them can write: -s checkpoint_folder=PATH or URL of a shared file system, or take -s delivery=at_least_once"
         )
 
 
-def _goes_on(folder: TopologyFolder, facts: Mapping[str, Any]) -> bool:
-    """Whether the same was submitted before and has lost its master before its end, or could not be started since."""
+def _before(folder: TopologyFolder, facts: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return what was written down when the same was submitted before, if that has lost its master or never started; else None."""
     try:
-        before = json.loads(folder.topology.read_bytes())
+        before: dict[str, Any] = json.loads(folder.topology.read_bytes())
         if has_ended(folder) and "totals" in json.loads(folder.summary.read_bytes()):
-            return False
+            return None
     except (OSError, ValueError):
-        return False
-    return all(before.get(name) == facts[name] for name in _WHAT_IS_RUN)
+        return None
+    return before if all(before.get(name) == facts[name] for name in _WHAT_IS_RUN) else None
 
 
 def has_ended(folder: TopologyFolder) -> bool:
