@@ -182,13 +182,13 @@ def _check_folder(job: Job) -> None:
     config = job.plan.config
     if config.delivery == "exactly_once" and not config.checkpoint_folder:
         raise UserError(
-            f"topology {job.plan.name!r} takes checkpoints, and the workers of a Spark cluster may be on several hosts; say where "
-            "all of them can write: -s checkpoint_folder=PATH or URL of a shared file system, or take -s delivery=at_least_once"
+            f"topology {job.plan.name!r} takes checkpoints, and the workers of a Spark cluster may be on several hosts; say "
+            "where all of them can write: -s checkpoint_folder=PATH or URL of a shared file system, or take -s delivery=at_least_once"
         )
 
 
 def _before(folder: TopologyFolder, facts: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return what was written down when the same was submitted before, if that has lost its master or never started; else None."""
+    """Return what was written down of the same topology before, if that run has lost its master or never begun; else None."""
     try:
         before: dict[str, Any] = json.loads(folder.topology.read_bytes())
         if has_ended(folder) and "totals" in json.loads(folder.summary.read_bytes()):
