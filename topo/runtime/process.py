@@ -89,7 +89,12 @@ def run(spec: WorkerSpec, log: TaskLog) -> Exit:
         return load_topology(spec.reference, spec.parameters).topology
 
     calls = AsyncRunner()
-    tasks = make_tasks(plan, mine, topology, rebuild, hand, transport.wake, calls.run)
+
+    def attend() -> None:
+        loop.attend()
+
+    wait = attend if len(mine) > 1 else None
+    tasks = make_tasks(plan, mine, topology, rebuild, hand, transport.wake, calls.run, wait)
     worker = Worker(spec.worker, spec.incarnation, tasks, hand)
     inboxes: dict[str, Target] = {}
     endpoints: list[control.Endpoints] = []
@@ -101,7 +106,7 @@ def run(spec: WorkerSpec, log: TaskLog) -> Exit:
             inboxes[name] = (task, inbox)
         endpoints.append(control.Endpoints(task, bound[0], bound[1], transport.public_key or ""))
     master = transport.link(LINK, spec.master_endpoint, spec.identity(), spec.master_key or None)
-    loop = Loop(
+    loop: Loop = Loop(
         worker,
         transport,
         master,
@@ -160,6 +165,7 @@ def make_tasks(
     hand: HandNote,
     wake: Callable[[], None],
     run_async: RunAsync | None = None,
+    wait: Callable[[], None] | None = None,
 ) -> list[Task]:
     """Make the tasks of a worker.
 
@@ -201,7 +207,7 @@ def make_tasks(
             groupings=groupings,
         )
         codec = Codec(registry, config.max_frame_bytes - ROW_OVERHEAD)
-        ports = Ports(IdSource(), time.monotonic, codec, hand, lambda: int(time.time() * 1000), wake, run_async)
+        ports = Ports(IdSource(), time.monotonic, codec, hand, lambda: int(time.time() * 1000), wake, run_async, wait)
         tasks.append(task_class(plan, task_id, component)(setup, ports))
     return tasks
 

@@ -94,6 +94,9 @@ class Ports:
     run_async: RunAsync | None = None
     """Runs a coroutine beside the task's thread. Calls back with its result or its error, and before with an error if it blocks
     the others; on any thread."""
+    wait: Callable[[], None] | None = None
+    """What a call that yields does while there is no mail for it: lets the other tasks of the worker run, and waits until
+    something has arrived. Without it the thread waits for a mail alone."""
 
 
 @dataclass(slots=True)
@@ -135,7 +138,7 @@ class Task(ABC):
         self.inputs: dict[TaskId, InEdge] = {}
         self.queue: deque[tuple[InEdge, Frame]] = deque()
         self.is_closed = False
-        self.mailbox = TaskMailbox(wake=ports.wake)
+        self.mailbox = TaskMailbox(wake=ports.wake, wait=ports.wait)
         self.processor = MailboxProcessor(lambda _processor: self._act(self._now), self.mailbox)
         object.__setattr__(self.context, "executor", TaskExecutor(self.mailbox, self._run_user_mail))
         self._now = 0.0
