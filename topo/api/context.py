@@ -22,9 +22,11 @@ class Executor(Protocol):
         """
 
     def yield_(self) -> None:
-        """Run the oldest action that waits, and wait until there is one: nothing else happens in the process meanwhile.
+        """Run the oldest action that waits, and wait until there is one. Meanwhile the other tasks of the worker run.
 
-        For a call that needs the result of another thread. On the task's thread only; what the action raises is raised here.
+        For a call that needs the result of another thread. On the task's thread only; what the action raises is raised here, as
+        the cause of a `MailFailed`. The task itself takes no other input, and goes on only when the calls that other tasks have
+        begun meanwhile are over: two tasks of a worker must not wait for each other.
         """
 
     def try_yield(self) -> bool:

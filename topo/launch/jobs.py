@@ -183,7 +183,8 @@ def _check_folder(job: Job) -> None:
     if config.delivery == "exactly_once" and not config.checkpoint_folder:
         raise UserError(
             f"topology {job.plan.name!r} takes checkpoints, and the workers of a Spark cluster may be on several hosts; say "
-            "where all of them can write: -s checkpoint_folder=PATH or URL of a shared file system, or take -s delivery=at_least_once"
+            "where all of them can write, with -s checkpoint_folder=PATH or the URL of a shared file system; or take "
+            "-s delivery=at_least_once"
         )
 
 

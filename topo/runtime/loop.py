@@ -132,6 +132,8 @@ class Loop:
         self._busy_in = busy_in
         self._clock = clock
         self._to_master: deque[bytes] = deque()
+        self._unheard: deque[bytes] = deque()
+        """What the master has said while a call yielded."""
         self._beat_at = self.turned_at
         self._heard_at = self.turned_at
         self._is_to_finish = False
@@ -154,6 +156,8 @@ class Loop:
                 time.sleep(min(rest_s, self._sleep_s()))
             ready = transport.wait(0.0 if is_busy else self._sleep_s())
             now = self.turned_at = clock()
+            while self._unheard:
+                self._told(self._unheard.popleft(), now)
             self._connections.send_again()
             has_read = self._read(ready, now)
             has_run = worker.run(now)
@@ -169,6 +173,29 @@ class Loop:
                 self._perform()
                 is_busy = worker.has_work
         return self._leave(worker.exit)
+
+    def attend(self) -> None:
+        """Turn once for the other tasks while a call of user code yields; sleeps when there is nothing to do for them.
+
+        What the master says waits until the call is over.
+
+        Raises:
+            SystemExit: the worker cannot go on, and the call is to be left.
+        """
+        worker = self.worker
+        ready = self._transport.wait(0.0 if worker.has_work else self._sleep_s())
+        now = self._clock()
+        self._connections.send_again()
+        self._read(ready, now)
+        worker.run(now)
+        if now >= self._beat_at:
+            self._beat(now)
+        self._perform()
+        if not worker.has_work:
+            worker.idle(self._clock())
+            self._perform()
+        if worker.exit is not None and worker.has_failed():
+            raise SystemExit(worker.exit.why)
 
     def now(self) -> float:
         """Return the loop's clock; any thread may ask."""
@@ -218,6 +245,9 @@ class Loop:
 
     def _told(self, data: bytes, now: float) -> None:
         self._heard_at = now
+        if self.worker.is_in_call:
+            self._unheard.append(data)
+            return
         try:
             message = control.decode_from_master(data, MAX_LINK_MESSAGE)
         except FrameError as error:

@@ -95,7 +95,12 @@ def run(spec: WorkerSpec, log: TaskLog) -> Exit:
     registry = serializers_of(topology)
     snapshots = SnapshotWriter(spec.checkpoints, plan, registry) if spec.checkpoints else None
     folder = Path(spec.folder) if spec.folder else None
-    tasks = make_tasks(plan, mine, topology, rebuild, hand, transport.wake, calls.run, snapshots, folder)
+
+    def attend() -> None:
+        loop.attend()
+
+    wait = attend if len(mine) > 1 else None
+    tasks = make_tasks(plan, mine, topology, rebuild, hand, transport.wake, calls.run, snapshots, folder, wait)
     worker = Worker(spec.worker, spec.incarnation, tasks, hand)
     inboxes: dict[str, Target] = {}
     endpoints: list[control.Endpoints] = []
@@ -107,7 +112,7 @@ def run(spec: WorkerSpec, log: TaskLog) -> Exit:
             inboxes[name] = (task, inbox)
         endpoints.append(control.Endpoints(task, bound[0], bound[1], transport.public_key or ""))
     master = transport.link(LINK, spec.master_endpoint, spec.identity(), spec.master_key or None)
-    loop = Loop(
+    loop: Loop = Loop(
         worker,
         transport,
         master,
@@ -170,6 +175,7 @@ def make_tasks(
     run_async: RunAsync | None = None,
     snapshots: SnapshotWriter | None = None,
     folder: Path | None = None,
+    wait: Callable[[], None] | None = None,
 ) -> list[Task]:
     """Make the tasks of a worker.
 
@@ -218,6 +224,7 @@ def make_tasks(
             wake,
             run_async,
             None if snapshots is None else snapshots.of(task_id),
+            wait,
         )
         tasks.append(task_class(plan, task_id, component)(setup, ports))
     return tasks

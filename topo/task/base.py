@@ -111,6 +111,9 @@ class Ports:
     the others; on any thread."""
     snapshots: SnapshotStore | None = None
     """Where snapshots go; with `exactly_once` only."""
+    wait: Callable[[], None] | None = None
+    """What a call that yields does while there is no mail for it: lets the other tasks of the worker run, and waits until
+    something has arrived. Without it the thread waits for a mail alone."""
 
 
 @dataclass(slots=True)
@@ -158,7 +161,7 @@ class Task(ABC):
         self.behind: deque[tuple[InEdge, Frame]] = deque()
         """Frames that wait behind a barrier, in order of arrival."""
         self.is_closed = False
-        self.mailbox = TaskMailbox(wake=ports.wake)
+        self.mailbox = TaskMailbox(wake=ports.wake, wait=ports.wait)
         self.processor = MailboxProcessor(lambda _processor: self._act(self._now), self.mailbox)
         object.__setattr__(self.context, "executor", TaskExecutor(self.mailbox, self._run_user_mail))
         self._now = 0.0

@@ -60,8 +60,6 @@ class BoltTask(Task):
         self._ackers = self.plan.ackers
         self._pace = Pace(self.config.flush_interval_s, self.config.batch_size)
         self._batch: Batch | None = None
-        self._is_in_call = False
-        """User code runs on input, and a mail that it yields to belongs to that."""
         self._careful = 0
         """So many tuples more are run one by one."""
         self._origins: dict[tuple[int, int], Origin] = {}
@@ -153,10 +151,7 @@ class BoltTask(Task):
         self._careful = CAREFUL_TUPLES if event.routes.suspects else 0
 
     def _run_user_mail(self, action: Callable[[], object]) -> None:
-        if self._is_in_call:
-            action()
-        else:
-            self._run_untracked(action, self._now)
+        self._run_untracked(action, self._now)
 
     def _guard(self, call: Any, now: float) -> None:
         try:
@@ -372,11 +367,7 @@ class BoltTask(Task):
         hand.hold(self.id, batch.packed_roots(first, last))
         began = clock()
         # An exception that leaves here ends the process, and then the note says what was in hand.
-        self._is_in_call = True
-        try:
-            self._run(batch, first, last, now)
-        finally:
-            self._is_in_call = False
+        self._run(batch, first, last, now)
         hand.release()
         # A bolt whose queue is full leaves the rest of the slice for later.
         last = batch.done

@@ -2,6 +2,9 @@
 
 The shell (`topo.runtime.process`) reads sockets and clocks and calls this; the simulator does the same with virtual ones. Frames
 between two tasks of the worker are handed over here, as objects; all others come out as commands.
+
+A call of user code may yield, and then the shell has the other tasks run meanwhile: `run`, `idle` and the like leave out the
+tasks that are in a call, and what arrives for these waits until they are back.
 """
 
 from __future__ import annotations
@@ -79,6 +82,8 @@ class HandNote:
 
     def __init__(self, note: Note) -> None:
         self._note = note
+        self._held: list[tuple[TaskId, bytes, list[tuple[TaskId, bytes]]]] = []
+        self._is_final = False
         self.spouts: list[SpoutTask] = []
         self.task: TaskId | None = None
         """The task that is at work; read by the watchdog."""
@@ -87,12 +92,23 @@ class HandNote:
 
     def hold(self, task: TaskId, roots: bytes) -> None:
         """The task runs user code on tuples of these roots (packed words)."""
-        positions = [(spout.id, position) for spout in self.spouts for position in spout.positions_of(roots)]
-        self._note.write(task, roots, positions)
+        if not self._is_final:
+            positions = [(spout.id, position) for spout in self.spouts for position in spout.positions_of(roots)]
+            self._held.append((task, roots, positions))
+            self._note.write(task, roots, positions)
 
     def release(self) -> None:
-        """Nothing is in hand."""
-        self._note.clear()
+        """The call is over: nothing is in hand, or again what the call has that this one ran in."""
+        if not self._is_final:
+            self._held.pop()
+            if self._held:
+                self._note.write(*self._held[-1])
+            else:
+                self._note.clear()
+
+    def keep(self) -> None:
+        """A call has ended the worker: the note stays as it is."""
+        self._is_final = True
 
     def enter(self, task: TaskId | None) -> None:
         """A task is at work from now on, or none is."""
@@ -120,16 +136,25 @@ class Worker:
         self._hand = hand
         self._local = frozenset(self.tasks)
         self._hand_over: deque[tuple[Task, FrameArrived]] = deque()
+        self._in_call: list[TaskId] = []
+        """The tasks that are in a call, the outermost first; more than one while they yield."""
+        self._kept: list[tuple[Task, FrameArrived]] = []
+        """What has arrived for these, in order."""
+        self._bug: FrameworkBug | None = None
         self._out: list[Command] = []
         self._busy_since: float | None = None
         hand.spouts = [task for task in self.tasks.values() if isinstance(task, SpoutTask) and task.is_retrying]
 
     def arrived(self, task: TaskId, inbox: Inbox, frame: bytes, now: float) -> None:
         """A frame was read from one of a task's inboxes."""
-        self._handle(self.tasks[task], FrameArrived(frame, inbox), now)
+        if task in self._in_call:
+            self._kept.append((self.tasks[task], FrameArrived(frame, inbox)))
+        else:
+            self._handle(self.tasks[task], FrameArrived(frame, inbox), now)
 
     def told(self, message: control.FromMaster, now: float) -> None:
-        """The topology master says something."""
+        """The topology master says something. Not while a task is in a call."""
+        assert not self._in_call, "told within a call"
         if isinstance(message, control.Routes):
             self._adopt(message, now)
         elif isinstance(message, control.Go):
@@ -158,7 +183,7 @@ class Worker:
     def run(self, now: float) -> bool:
         """Give every task that has work one turn. Returns whether any had, so that more may be left."""
         any_work = bool(self._hand_over)
-        for task in self.tasks.values():
+        for task in self._at_hand():
             if not task.has_work:
                 deadline = task.next_deadline(now)
                 if deadline is None or deadline > now:
@@ -174,17 +199,22 @@ class Worker:
     def idle(self, now: float) -> None:
         """Nothing is left to do or to read: let out what is buffered. May make work for tasks of the same worker."""
         self._busy_since = now
-        for task in self.tasks.values():
+        for task in self._at_hand():
             self._handle(task, _IDLE, now)
 
     @property
     def has_work(self) -> bool:
         """Whether `run` would do something at once."""
-        return any(task.has_work for task in self.tasks.values())
+        return any(task.has_work for task in self._at_hand())
+
+    @property
+    def is_in_call(self) -> bool:
+        """Whether a task is in a call, so that whoever asks has been called by one that yields."""
+        return bool(self._in_call)
 
     def next_deadline(self, now: float) -> float | None:
         """When `run` is wanted if nothing arrives before, in monotonic seconds."""
-        deadlines = [at for task in self.tasks.values() if (at := task.next_deadline(now)) is not None]
+        deadlines = [at for task in self._at_hand() if (at := task.next_deadline(now)) is not None]
         return min(deadlines) if deadlines else None
 
     def take_commands(self) -> list[Command]:
@@ -207,7 +237,8 @@ class Worker:
         """Assert the tasks' invariants."""
         for task in self.tasks.values():
             task.validate()
-        assert not self._hand_over, "a frame was not handed over"
+        assert not self._hand_over and not self._kept, "a frame was not handed over"
+        assert not self._in_call
 
     def _adopt(self, routes: control.Routes, now: float) -> None:
         if routes.term < self.term:
@@ -225,6 +256,11 @@ class Worker:
             event = RoutesChanged(routes, self._local, routes.positions.get(task.id), routes.attempts.get(task.id))
             self._handle(task, event, now)
 
+    def _at_hand(self) -> Iterable[Task]:
+        if not self._in_call:
+            return self.tasks.values()
+        return [task for task in self.tasks.values() if task.id not in self._in_call]
+
     def _each(self, event: Event, now: float) -> None:
         for task in self.tasks.values():
             self._handle(task, event, now)
@@ -233,23 +269,47 @@ class Worker:
         self._perform(task, event, now)
         while self._hand_over:
             target, arrival = self._hand_over.popleft()
-            self._perform(target, arrival, now)
-        self._hand.enter(None)
+            if target.id in self._in_call:
+                self._kept.append((target, arrival))
+            else:
+                self._perform(target, arrival, now)
+        self._hand.enter(self._in_call[-1] if self._in_call else None)
+
+    def has_failed(self) -> bool:
+        """Whether it has to exit for another reason than that the work is done: nothing runs any more."""
+        return self.exit is not None and self.exit.code != EXIT_DONE
 
     def _perform(self, task: Task, event: Event, now: float) -> None:
-        if self.exit is not None and self.exit.code != EXIT_DONE:
+        if self.has_failed():
             return
         self._hand.enter(task.id)
+        self._in_call.append(task.id)
         try:
             commands = task.handle(event, now)
-        except FrameworkBug:
+        except FrameworkBug as bug:
+            self._bug = bug
             raise
         except (Exception, SystemExit) as error:
+            if self._bug is not None:
+                raise self._bug from error
+            if self.has_failed():
+                return
             # The task has not survived: say why, then end, so that the master starts a new one.
+            self._hand.keep()
             for command in task.crashed(error, now):
                 self._dispatch(command)
             self.exit = Exit(EXIT_CRASHED, f"component {task.component_id!r} raised {type(error).__name__}: {error}")
             return
+        finally:
+            self._in_call.pop()
+        if self._bug is not None:
+            # It came out of a task that ran while this one yielded; user code cannot have handled it.
+            raise self._bug
+        if self.has_failed():
+            return
+        if self._kept:
+            self._hand_over.extendleft(reversed(self._kept))
+            self._kept.clear()
         for command in commands:
             self._dispatch(command)
 

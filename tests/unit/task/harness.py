@@ -259,6 +259,7 @@ def make_task(
     hand: Any,
     seed: bytes = b"seed",
     calls: Any = None,
+    wait: Callable[[], None] | None = None,
 ) -> Task:
     """A task as a worker process makes it."""
     spec = plan.task(task)
@@ -275,7 +276,7 @@ def make_task(
     }
     watermarks = None if task in plan.ackers else topology.component(spec.component).watermarks
     setup = TaskSetup(task, plan, config, component, context, customs, watermarks)
-    ports = Ports(IdSource(seed + bytes([task])), clock, CODEC, hand, lambda: 1_700_000_000_000, run_async=calls)
+    ports = Ports(IdSource(seed + bytes([task])), clock, CODEC, hand, lambda: 1_700_000_000_000, run_async=calls, wait=wait)
     return task_class(plan, task, component)(setup, ports)
 
 

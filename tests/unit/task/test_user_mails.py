@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import threading
+from contextlib import suppress
 from itertools import count
 from typing import Any
 
 from tests.unit.task.harness import Manual, Plain, Replaying, Scripted, Sink, Solo, chain
 from topo.api.spout import BlockingSpout
+from topo.operators.mailbox import MailFailed
 from topo.runtime.blocking import BlockingSpoutRunner
 from topo.wire.frames import FrameKind
 
@@ -63,6 +65,51 @@ def test_a_call_may_wait_for_another_thread_by_yielding_and_what_it_is_told_belo
     assert solo.values() == ["answer to 1", "answer to 2"]
     (frame,) = solo.frames(FrameKind.DATA)
     assert frame.root_list() == ids.roots
+
+
+def test_a_failing_action_reaches_the_spout_that_yields_to_it_in_next_tuple() -> None:
+    caught: list[Any] = []
+
+    def step(collector: Any) -> None:
+        spout.context.executor.execute(lambda: 1 // 0)
+        try:
+            spout.context.executor.yield_()
+        except MailFailed as failed:
+            caught.append(failed.__cause__)
+
+    spout = Scripted([step, 1])
+    solo = Solo(chain(spout, Sink()), "a")
+    solo.wait(0.1)
+    assert [type(error) for error in caught] == [ZeroDivisionError]
+    assert solo.values() == [1] and solo.errors() == []
+
+
+def test_a_failing_action_reaches_the_tick_that_yields_to_it_and_what_that_has_emitted_stays() -> None:
+    def on_tick(tup: Any, collector: Any) -> None:
+        if tup.is_tick:
+            collector.emit(("before",))
+            bolt.context.executor.execute(lambda: 1 // 0)
+            with suppress(MailFailed):
+                bolt.context.executor.yield_()
+
+    bolt = Plain(on_tick)
+    solo = Solo(chain(Replaying(), bolt, Sink(), tick_interval="1s"), "b")
+    solo.wait(1.5)
+    assert solo.values() == ["before"] and solo.errors() == []
+
+
+def test_an_action_in_prepare_waits_for_the_edges_with_what_it_emits() -> None:
+    class Asking(Manual):
+        def prepare(self, context: Any, collector: Any) -> None:
+            super().prepare(context, collector)
+            context.executor.execute(lambda: collector.emit(("early",)))
+            context.executor.yield_()
+
+    solo = Solo(chain(Replaying(), Asking(), Sink()), "b", is_open=False)
+    solo.adopt(1)
+    solo.run()
+    assert [frame.kind for frame in solo.frames() if frame.target == solo.task.consumers[0]] == [FrameKind.OPEN, FrameKind.DATA]
+    assert solo.values() == ["early"]
 
 
 def test_try_yield_runs_what_is_there_and_waits_for_nothing() -> None:

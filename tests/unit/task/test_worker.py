@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -43,7 +44,8 @@ class Hosted:
         self.clock = Clock()
         self.notes = Notes()
         self.hand = HandNote(self.notes)
-        tasks = [make_task(topology, self.plan, task, self.clock, self.hand) for task in self.plan.workers[slot]]
+        mine = self.plan.workers[slot]
+        tasks = [make_task(topology, self.plan, task, self.clock, self.hand, wait=self.attend) for task in mine]
         self.worker = Worker(WorkerId(slot), INCARNATION, tasks, self.hand)
         self.out: list[Any] = []
         if starts:
@@ -54,6 +56,14 @@ class Hosted:
     def tell(self, message: control.FromMaster) -> None:
         self.worker.told(message, self.clock.now)
         self.take()
+
+    def attend(self) -> None:
+        """What the loop does while a call yields."""
+        self.worker.run(self.clock.now)
+        self.worker.idle(self.clock.now)
+        self.out += self.worker.take_commands()
+        if self.worker.has_failed():
+            raise SystemExit("the worker ends")
 
     def take(self) -> None:
         self.out += self.worker.take_commands()
@@ -423,3 +433,111 @@ def test_frames_of_the_old_epoch_between_its_tasks_are_not_taken_into_the_new_on
     assert all(counts[word] >= times for word, times in EXPECTED.items())
     kinds = [parse(command.frame).kind for command in host.sent() if isinstance(command.frame, bytes)]
     assert FrameKind.DATA not in kinds
+
+
+# -- a call that yields has the other tasks run
+
+
+def waiting(execute: Any, **settings: Any) -> tuple[Topology, Plain, list[Any]]:
+    """Spout a; bolt b runs the function; bolt c, which reads from both, keeps what it sees."""
+    seen: list[Any] = []
+    bolt = Plain(execute)
+    builder = TopologyBuilder("waiting").config(workers=1, **settings)
+    builder.set_spout("a", Scripted([1, 2, 3, 4], ends=False))
+    builder.set_bolt("b", bolt).shuffle_grouping("a")
+    keep = Plain(lambda tup, collector: seen.append((tup.component, tup.values[0])), ())
+    builder.set_bolt("c", keep).shuffle_grouping("a").shuffle_grouping("b")
+    return builder.build(), bolt, seen
+
+
+def test_a_call_that_yields_has_the_other_tasks_of_the_worker_run_and_is_not_entered_again() -> None:
+    order: list[Any] = []
+
+    def execute(tup: Any, collector: Any) -> None:
+        order.append(("begins", tup.values[0]))
+        if tup.values[0] == 1:
+            while len(seen) < 4:
+                host.attend()
+            bolt.context.executor.execute(lambda: order.append("mail"))
+            bolt.context.executor.yield_()
+        collector.emit(tup.values)
+        order.append(("ends", tup.values[0]))
+
+    topology, bolt, seen = waiting(execute, batch_size=1)
+    host = Hosted(topology)
+    host.run(5.0)
+    assert order[:3] == [("begins", 1), "mail", ("ends", 1)]
+    assert order[3:] == [(what, number) for number in (2, 3, 4) for what in ("begins", "ends")], "frames stay in order"
+    assert seen[:4] == [("a", number) for number in (1, 2, 3, 4)]
+    assert sorted(seen[4:]) == [("b", number) for number in (1, 2, 3, 4)]
+    spout = host.plan.tasks_of("a")[0]
+    assert host.worker.tasks[spout].statistics().counters.acked == 4
+
+
+def test_yield_waits_for_a_mail_by_having_the_others_run() -> None:
+    def execute(tup: Any, collector: Any) -> None:
+        while tup.values[0] not in told:
+            bolt.context.executor.yield_()
+
+    topology, bolt, seen = waiting(execute, batch_size=1)
+    host = Hosted(topology)
+    keeper = host.worker.tasks[host.plan.tasks_of("c")[0]]
+    told: list[Any] = []
+
+    def keep(tup: Any, collector: Any) -> None:
+        seen.append((tup.component, tup.values[0]))
+        bolt.context.executor.execute(lambda: told.append(tup.values[0]))
+
+    keeper._user.run = keep  # type: ignore[attr-defined]
+    host.run(5.0)
+    assert told == [1, 2, 3, 4], "each call waited until another task had told it"
+
+
+def test_what_is_in_hand_is_that_of_the_innermost_call_and_afterwards_that_of_the_outer_one() -> None:
+    noted: list[Any] = []
+
+    def execute(tup: Any, collector: Any) -> None:
+        if tup.values[0] == 1:
+            before, named = host.notes.written[-1], host.hand.task
+            host.attend()
+            noted.extend([before, host.notes.written[-1]])
+            assert before[0] == named == host.hand.task == host.plan.tasks_of("b")[0] and not host.notes.is_clear
+            assert any(task == host.plan.tasks_of("c")[0] for task, _, _ in host.notes.written)
+
+    topology, _, _ = waiting(execute, batch_size=1)
+    host = Hosted(topology)
+    host.run(5.0)
+    assert len(noted) == 2 and noted[0] == noted[1]
+    assert host.notes.is_clear
+
+
+def test_a_task_that_crashes_while_another_yields_ends_the_worker_and_blames_nothing_of_the_other() -> None:
+    def execute(tup: Any, collector: Any) -> None:
+        bolt.context.executor.yield_()
+
+    topology, bolt, _ = waiting(execute, batch_size=1, on_error="crash")
+    host = Hosted(topology)
+    keeper = host.worker.tasks[host.plan.tasks_of("c")[0]]
+    keeper._user.run = lambda tup, collector: 1 // 0  # type: ignore[attr-defined]
+    host.run(5.0)
+    assert host.worker.exit is not None and host.worker.exit.code == EXIT_CRASHED
+    assert "'c' raised ZeroDivisionError" in host.worker.exit.why
+    assert [error.component for error in host.messages(control.ComponentError)] == ["c"]
+    assert host.notes.written[-1][0] == keeper.id and not host.notes.is_clear, "the note says who had what in hand"
+
+
+def test_a_bug_of_the_framework_goes_through_the_user_code_that_yields() -> None:
+    def execute(tup: Any, collector: Any) -> None:
+        with suppress(Exception):
+            bolt.context.executor.yield_()
+
+    topology, bolt, _ = waiting(execute, batch_size=1)
+    host = Hosted(topology)
+    keeper = host.worker.tasks[host.plan.tasks_of("c")[0]]
+
+    def fail(tup: Any, collector: Any) -> None:
+        raise FrameworkBug("a bug")
+
+    keeper._run = lambda *_: fail(None, None)  # type: ignore[attr-defined]
+    with pytest.raises(FrameworkBug, match="a bug"):
+        host.run(5.0)
