@@ -2,9 +2,9 @@
 
     python -m benchmarks.spark_word_count [--rounds 3] [--repeat 20] [--json]
 
-Runs alternate, each of the three once a round, and ratios are taken within a round: what else the machine does falls on all. The
-rate is that of acked lines between the first tenth and the last, so that starting and ending are not in it. The cluster's
-daemons and executors idle through the local runs, too.
+Runs alternate, each of the three once a round, and ratios are taken within a round: what else the machine does falls on all. Rate
+and CPU time of the workers' processes are those between the first tenth of the lines and the last, so that starting and ending
+are not in them. The cluster's daemons idle through the local runs, too. On a busy machine believe the CPU time.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+
+import psutil
 
 from tests.spark.standalone import LIGHT, StandaloneCluster
 from topo.launch.cluster import submit_background
@@ -28,24 +30,33 @@ ROOT = Path(__file__).parents[1]
 LOOK_S = 0.1
 
 
-def lines_a_second(repeat: int, cluster: SparkCluster | None, **settings: Any) -> float:
+class Figures(NamedTuple):
+    """Of one run: acked lines a second, and microseconds of CPU time that a line takes in all workers together."""
+
+    rate: float
+    cpu_us: float
+
+
+def run_once(repeat: int, cluster: SparkCluster | None, **settings: Any) -> Figures:
     """Run the word count once."""
     with tempfile.TemporaryDirectory(prefix="topo-") as home:
         parameters = {"repeat": repeat, "top": 1, "path": str(ROOT / "topo")}
         running = submit_background(
             str(ROOT / "topologies" / "word_count.py"), None, parameters, settings, Path(home), attached=True, cluster=cluster
         )
-        seen: list[tuple[float, int]] = []
+        seen: list[tuple[float, int, float]] = []
         while (outcome := running.outcome()) is None:
-            with suppress(Unreachable, AnswerTimeout):
-                seen.append((time.monotonic(), running.status()["totals"]["acked"]))
+            with suppress(Unreachable, AnswerTimeout, psutil.Error):
+                status = running.status()
+                cpu_s = sum(sum(psutil.Process(worker["pid"]).cpu_times()[:2]) for worker in status["workers"])
+                seen.append((time.monotonic(), status["totals"]["acked"], cpu_s))
             time.sleep(LOOK_S)
         assert outcome.exit_code == 0, outcome
         running.wait()
         total = running.summary()["totals"]["acked"]
-    middle = [(at, acked) for at, acked in seen if total / 10 <= acked <= total * 9 / 10]
-    (begin, first), (end, last) = middle[0], middle[-1]
-    return (last - first) / (end - begin)
+    middle = [look for look in seen if total / 10 <= look[1] <= total * 9 / 10]
+    (begin, first, cpu_begin), (end, last, cpu_end) = middle[0], middle[-1]
+    return Figures((last - first) / (end - begin), 1e6 * (cpu_end - cpu_begin) / (last - first))
 
 
 def main() -> None:
@@ -55,31 +66,35 @@ def main() -> None:
     parser.add_argument("--repeat", type=int, default=20)
     parser.add_argument("--json", action="store_true")
     asked = parser.parse_args()
-    rates: dict[str, list[float]] = {"ipc": [], "tcp": [], "spark": []}
+    found: dict[str, list[Figures]] = {"ipc": [], "tcp": [], "spark": []}
     with tempfile.TemporaryDirectory(prefix="spark-cluster-") as folder:
         standalone = StandaloneCluster(Path(folder), "127.0.0.1", ["127.0.0.1"] * 3)
         spark = SparkCluster(master=standalone.url, conf=LIGHT)
-        runs: dict[str, Callable[[], float]] = {
-            "ipc": lambda: lines_a_second(asked.repeat, None),
-            "tcp": lambda: lines_a_second(asked.repeat, None, transport="tcp"),
-            "spark": lambda: lines_a_second(asked.repeat, spark),
+        runs: dict[str, Callable[[], Figures]] = {
+            "ipc": lambda: run_once(asked.repeat, None),
+            "tcp": lambda: run_once(asked.repeat, None, transport="tcp"),
+            "spark": lambda: run_once(asked.repeat, spark),
         }
         try:
             for _ in range(asked.rounds):
                 for name, run in runs.items():
-                    rates[name].append(run())
+                    found[name].append(run())
         finally:
             standalone.close()
     ratios = {
-        f"{name}/{base}": statistics.median(a / b for a, b in zip(rates[name], rates[base], strict=True))
+        f"{name}/{base}": [
+            statistics.median(a[figure] / b[figure] for a, b in zip(found[name], found[base], strict=True))
+            for figure in range(len(Figures._fields))
+        ]
         for name, base in (("tcp", "ipc"), ("spark", "ipc"), ("spark", "tcp"))
     }
     if asked.json:
-        print(json.dumps({"lines_a_second": rates, "median_ratios": ratios}))
+        print(json.dumps({"runs": {name: [run._asdict() for run in runs] for name, runs in found.items()}, "ratios": ratios}))
         return
-    for name, found in rates.items():
-        print(f"{name:6} {', '.join(f'{rate:,.0f}' for rate in found)} lines/s")
-    print(", ".join(f"{name} {ratio:.2f}" for name, ratio in ratios.items()))
+    for name, each in found.items():
+        print(f"{name:6}", ", ".join(f"{run.rate:,.0f} lines/s at {run.cpu_us:.1f} us" for run in each))
+    for name, (rate, cpu) in ratios.items():
+        print(f"{name:10} rate {rate:.2f}, CPU time {cpu:.2f}")
 
 
 if __name__ == "__main__":

@@ -111,7 +111,7 @@ def test_the_commands_work_on_it_as_on_a_local_one(scene: Scene, submit: Submit,
     running.wait_until(lambda status: status["status"] == "INACTIVE", LONG_S, "a pause")
     topo("activate", "raising")
     running.wait_until(lambda status: status["status"] == "RUNNING", LONG_S, "its end")
-    topo("kill", "raising")
+    topo("kill", "raising", "--yes")
     assert running.wait(PATIENCE_S).kind is OutcomeKind.KILLED
 
 

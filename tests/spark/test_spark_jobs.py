@@ -194,7 +194,7 @@ def boom(spark: SparkSession) -> Any:
     ("given", "says", "is_final"),
     [
         ({"sql": "SELECT number FROM nowhere"}, "TABLE_OR_VIEW_NOT_FOUND", True),
-        ({"sql": "SELECT number FROM"}, "PARSE_SYNTAX_ERROR", True),
+        ({"sql": "SELECT (1 AS number"}, "PARSE_SYNTAX_ERROR", True),
         ({"query": lambda spark: spark.range(1)}, "UNRESOLVED_COLUMN", True),
         ({"query": boom}, r"ZeroDivisionError: made wrong \(line \d+ of .*test_spark_jobs.py\)", True),
         ({"sql": "SELECT raise_error('torn') AS number"}, "torn", False),
