@@ -17,9 +17,7 @@ if TYPE_CHECKING:
 @name_argument
 @click.option("-e", "--parallelism", type=Parallelism(), multiple=True, required=True, help="So many tasks for a component.")
 @click.option("--dry-run", is_flag=True, help="Say what would move, and change nothing.")
-@click.option(
-    "-w", "--wait", "wait_s", type=Duration(), default="60s", show_default=True, help="How long what is in flight may take."
-)
+@click.option("--deadline", type=Duration(), default="60s", show_default=True, help="How long the end, and the start, may take.")
 @home_option
 @json_option
 def command(

@@ -67,17 +67,17 @@ def checkpoints(status: Status) -> Text | None:
     line = Text(f"checkpoints  {count(told['complete'])} complete")
     last = next((row for row in reversed(told["latest"]) if row["state"] == "complete"), None)
     if last is not None:
-        age = "" if is_over or told["age_s"] is None else f" {seconds(told['age_s'])} ago"
+        age = "the last" if is_over or told["age_s"] is None else f"{seconds(told['age_s'])} ago"
         line.append(
-            f"  last{age}: {count(last['bytes'])} bytes in {seconds(last['duration_s'])}, "
+            f", {age}: {count(last['bytes'])} bytes in {seconds(last['duration_s'])}, "
             f"aligned {seconds(last['alignment_ms'] / 1000)}, paused {seconds(last['pause_ms'] / 1000)}"
         )
     if told["restores"]:
-        line.append(f"  restored {plural(told['restores'], 'time')}")
+        line.append(f", restored {plural(told['restores'], 'time')}")
     if told["failed"]:
-        line.append(f"  failed {count(told['failed'])}", style="yellow")
+        line.append(f", failed {count(told['failed'])}", style="yellow")
     if told["under_way"] and not is_over:
-        line.append(f"  number {told['under_way']['checkpoint']} under way for {seconds(told['under_way']['since_s'])}")
+        line.append(f", under way for {seconds(told['under_way']['since_s'])}")
     return line
 
 

@@ -35,6 +35,8 @@ from topo.plan.physical import PhysicalPlan
 from topo.wire import control
 
 _REMEMBERED = 20
+TELL_AGAIN_S = 1.0
+"""How often tasks that have not done what a complete checkpoint allows are told of it: a sink may have failed to publish."""
 
 
 class Phase(Enum):
@@ -141,6 +143,7 @@ class CheckpointCoordinator:
         self._completed_at: float | None = None
         self._is_wanted = self._is_final_wanted = self._is_final_done = False
         self._unpublished: set[TaskId] = set()
+        self._tell_again_at = 0.0
         self._steps: list[Step] = []
         self._rows: deque[Row] = deque(maxlen=_REMEMBERED)
         self._complete = self._failed = self._aborted = 0
@@ -151,6 +154,7 @@ class CheckpointCoordinator:
         """Every task of the epoch is ready and spouts emit. Said again, it changes nothing."""
         if self._epoch != epoch:
             self._epoch = epoch
+            self._tell_again_at = now + TELL_AGAIN_S
             self._began_at = now if self._began_at is None else self._began_at
 
     def epoch_broken(self, now: float) -> None:
@@ -175,12 +179,17 @@ class CheckpointCoordinator:
         due_at = self._due_at()
         if due_at is not None and now >= due_at:
             self._begin(now)
+        if self._may_tell_again and now >= self._tell_again_at and self.completed is not None:
+            self._tell_again_at = now + TELL_AGAIN_S
+            self._steps.append(ToAll(control.CheckpointComplete(self.completed.checkpoint)))
 
     def next_deadline(self) -> float | None:
         """When `advance` has something to do, unless something happens."""
+        deadline = self._due_at()
         if self._attempt is not None:
-            return self._attempt.deadline if self.phase is Phase.UNDER_WAY else None
-        return self._due_at()
+            deadline = self._attempt.deadline if self.phase is Phase.UNDER_WAY else None
+        again = self._tell_again_at if self._may_tell_again else None
+        return min((at for at in (deadline, again) if at is not None), default=None)
 
     def barrier_acked(self, message: control.BarrierAcked, now: float) -> None:
         """The barrier of a spout has gone through."""
@@ -257,7 +266,7 @@ class CheckpointCoordinator:
         duration_s = now - attempt.began_at
         row = Row(attempt.number, "complete", duration_s, figures.bytes, figures.alignment_ms, figures.pause_ms)
         self._rows.append(row)
-        self._unpublished = set(self._tasks)
+        self._unpublished, self._tell_again_at = set(self._tasks), now + TELL_AGAIN_S
         # A recovery that began meanwhile has taken the stillness with it.
         self._is_final_done = attempt.is_final and self._epoch == attempt.epoch
         self._steps.append(ToAll(control.CheckpointComplete(attempt.number)))
@@ -335,6 +344,10 @@ class CheckpointCoordinator:
         assert not self._unpublished or self.completed is not None
 
     # -- inside ----------------------------------------------------------------------------------------------------------
+
+    @property
+    def _may_tell_again(self) -> bool:
+        return bool(self._unpublished) and self._epoch is not None and self.phase is not Phase.SEARCHING
 
     def _due_at(self) -> float | None:
         if self.phase is not Phase.IDLE or self._epoch is None or self._began_at is None or self.lost:

@@ -306,13 +306,15 @@ class TopologyMaster:
 
     def _record(self) -> MasterRecord:
         checkpoints = self.checkpoints
+        # One that is elsewhere is not to be expected among this run's own.
+        own = None if checkpoints is None or checkpoints.folder else checkpoints.completed
         return MasterRecord(
             term=self.term,
             epoch=self.recovery.epochs.epoch,
             incarnations=dict(self.recovery.lives),
             active=self.is_active,
             checkpoint=0 if checkpoints is None else checkpoints.last,
-            completed=0 if checkpoints is None or checkpoints.completed is None else checkpoints.completed.checkpoint,
+            completed=0 if own is None else own.checkpoint,
         )
 
     def _checkpoint(self, now: float) -> None:

@@ -203,6 +203,7 @@ class Judgement:
         """Judge a run that has ended."""
         self._judge_outcome()
         self._judge_states()
+        self._judge_published()
         self._judge_letters()
         self._judge_queues()
         self._judge_silence()
@@ -234,6 +235,13 @@ class Judgement:
             found = kind.together(_states_of(store, manifest, part.name, is_keyed=kind.key is not None))
             if found != expected:
                 self._history.violated(7, f"the state of {part.name} is {_difference(found, expected)}")
+
+    def _judge_published(self) -> None:
+        ledgers = {part.name for part in self._scenario.parts if isinstance(part.make(Beyond()), stages.Ledger)}
+        found = sorted((token[0], one) for token, rows in self._outside.published.items() for one in rows)
+        expected = sorted(sink for sink in self._expected.sinks if sink[0] in ledgers)
+        if found != expected:
+            self._history.violated(7, f"what is published is {_difference(found, expected)}")
 
     def _judge_letters(self) -> None:
         codec, plan = Codec(), self._simulation.plan
@@ -339,7 +347,11 @@ class _Drawing:
         keeps_time = True
         for level in range(random.randint(1, 3)):
             ends, keeps_time = self._draw_stage(f"b{level}", ends, keeps_time and needs_time)
-        self._add("sink", stages.Log, ends)
+        if random.random() < 0.7:
+            self._add("sink", stages.Log, ends)
+        if len(self.parts) < 3 or random.random() < 0.5 or not any(part.name == "sink" for part in self.parts):
+            self._add("ledger", stages.Ledger, ends)
+            self.is_irrevocable = True
         tasks = sum(part.parallelism for part in self.parts)
         self.settings = {
             **SETTINGS,
@@ -401,19 +413,23 @@ class _Drawing:
                 "relay": stages.Relay, "double": stages.Double, "sieve": stages.Sieve, "hand": stages.Hand,
                 "tally": stages.Tally, "whole": stages.Whole, "later": stages.Later, "buckets": stages.Buckets,
             }[kind], ends)  # fmt: skip
-        return [name], has_time and kind != "later"
+        # What comes out of windows behind an idle input, or of calls that the news of its idleness has overtaken, may be late.
+        is_quiet = any(part.source is not None and part.source.quiet_s for part in self.parts)
+        may_be_late = is_quiet and kind in ("call", "buckets", "tumbling", "sliding", "session")
+        return [name], has_time and kind != "later" and not may_be_late
 
     def _add(self, name: str, stage: Any, ends: Sequence[str], **arguments: Any) -> None:
         random, work_s = self._random, self._random.choice((0.0, 0.0, self._work_s))
         settings: dict[str, Any] = {}
         hopeless = kills = 0
         fails = random.choice((0, 0, 0, 20)) if stage in (stages.Relay, stages.Double, stages.Sieve, stages.Hand, stages.Tally,
-                                                         stages.Whole, stages.Buckets, stages.Later, stages.Pairs) else 0
-        if fails and random.random() < 0.3:
+                                                         stages.Whole, stages.Buckets, stages.Later, stages.Pairs,
+                                                         stages.Ledger) else 0
+        if fails and stage is not stages.Ledger and random.random() < 0.3:
             settings["on_error"] = "crash"
         if not settings and stage in (stages.Relay, stages.Hand, stages.Tally, stages.Call) and random.random() < 0.2:
             hopeless = 15
-        if stage in (stages.Relay, stages.Tally, stages.Buckets) and random.random() < 0.1:
+        if stage in (stages.Relay, stages.Tally, stages.Buckets, stages.Ledger) and random.random() < 0.1:
             kills = 30
         mishaps = Mishaps(fails, hopeless, kills)
         made: Callable[[Beyond], Any] = lambda outside: stage(outside, name, work_s, mishaps, **arguments)  # noqa: E731

@@ -21,6 +21,7 @@ from topo.api.context import TaskContext
 from topo.api.operator_bolts import AsyncBolt, ProcessBolt, WindowBolt
 from topo.api.spout import RetryingSpout, Spout, SpoutCollector
 from topo.api.tuples import Tuple
+from topo.api.two_phase import TwoPhaseSink
 from topo.api.watermarks import WatermarkStrategy
 from topo.api.windows import (
     EventTimeSessionWindows,
@@ -40,6 +41,10 @@ TUMBLING_MS, SLIDING_MS, SLIDE_MS, GAP_MS, BUCKET_MS = 100, 200, 100, 35, 80
 _WAIT_MS = 15
 """Rows wait so long for a timer of the clock."""
 _AT_THE_END = 1 << 61
+
+
+Token = tuple[str, int, int]
+"""What a sink has staged: its name, the index of its task, a number."""
 
 
 class Row(NamedTuple):
@@ -65,11 +70,15 @@ class Beyond(Outside):
         sleep: awaited by asynchronous calls; takes virtual seconds.
         now: virtual seconds.
         quiet_until: by (spout, index): until when it has nothing to emit.
+        staged: by token: ids of rows that are durable and not visible.
+        published: by token: ids of rows that are visible.
     """
 
     sleep: Callable[[float], Awaitable[None]] = lambda _seconds: Sleep(0.0)
     now: Callable[[], float] = lambda: 0.0
     quiet_until: dict[tuple[str, int], float] = field(default_factory=dict)
+    staged: dict[Token, list[str]] = field(default_factory=dict)
+    published: dict[Token, list[str]] = field(default_factory=dict)
 
 
 class Sleep:
@@ -342,6 +351,65 @@ class Log(Stateful, StatefulBolt):
     @staticmethod
     def together(states: Sequence[Any]) -> Any:
         return sorted((key, one) for state in states for key, ids in state.items() for one in ids)
+
+
+class Ledger(CheckpointedStage, TwoPhaseSink):
+    """A sink whose rows are published when their checkpoint is complete. Publishing goes wrong half way, now and then."""
+
+    outputs: Any = ()
+
+    def open(self, context: TaskContext) -> None:
+        self.index, self.parallelism = context.task_index, context.parallelism
+        self.rows: list[str] = []
+
+    def begin(self) -> None:
+        self.rows = []
+
+    def write(self, tup: Tuple) -> None:
+        self.meet(tup["id"])
+        self.outside.effects[self.name, tup["id"]] = self.outside.effects.get((self.name, tup["id"]), 0) + 1
+        self.rows.append(tup["id"])
+
+    def pre_commit(self) -> Any:
+        if not self.rows:
+            return None
+        number = self.outside.tried(f"{self.name} tokens", "")
+        self.stumble(f"stage {number}")
+        token = (self.name, self.index, number)
+        self.outside.staged[token] = self.rows
+        return token
+
+    def commit(self, token: Any) -> None:
+        rows = self.outside.staged.get(token)
+        if rows is None:
+            return
+        published = self.outside.published.setdefault(token, [])
+        published[:] = rows[: len(rows) // 2]
+        self.stumble(f"publish {token}")
+        published[:] = rows
+        del self.outside.staged[token]
+
+    def stumble(self, what: str) -> None:
+        """Go wrong, now and then."""
+        if chosen(what, self.mishaps.kills and 4, f"{self.name} kills") and not self.outside.tried(f"{self.name} kills", what):
+            self.outside.kill()
+        if chosen(what, self.mishaps.fails and 4, f"{self.name} fails") and not self.outside.tried(f"{self.name} fails", what):
+            raise Trouble(f"cannot {what}")
+
+    def abort(self, token: Any) -> None:
+        if token is None:
+            self.rows = []
+        else:
+            self.outside.staged.pop(token, None)
+
+    def recover(self, tokens: Sequence[Any]) -> None:
+        super().recover(tokens)
+        for token in list(self.outside.staged):
+            if token[0] == self.name and token[1] % self.parallelism == self.index:
+                del self.outside.staged[token]
+
+    def model(self, inputs: Mapping[str, Sequence[Row]]) -> list[Row]:
+        return []
 
 
 # -- the operator core -------------------------------------------------------------------------------------------------

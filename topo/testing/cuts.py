@@ -17,6 +17,7 @@ from topo.runtime.checkpoint_keeper import StoreCommand
 from topo.task.acker_task import AckerTask
 from topo.task.base import Task
 from topo.task.bolt_task import BoltTask
+from topo.task.checkpointed_spout_task import CheckpointedSpoutTask
 from topo.task.flow_control import InEdge
 from topo.task.snapshots import Stored, StoredPart
 from topo.task.spout_task import SpoutTask
@@ -193,6 +194,11 @@ class CheckpointHistory(History):
                 self.count("frames behind a barrier")
             if any(count > task.config.edge_window for count in behind.values()):
                 self.violated(5, f"task {task.id} has {behind} frames behind a barrier; the window is {task.config.edge_window}")
+
+    def _pending_of(self, task: SpoutTask) -> int:
+        """Messages that no checkpoint covers; up to as many again were emitted in the burst that reached the limit."""
+        assert isinstance(task, CheckpointedSpoutTask)
+        return 0 if task.is_retrying else (task.coverage.uncovered + 1) // 2
 
     def _inspect_acker(self, task: AckerTask) -> None:
         """Ackers hold barriers: those of checkpoints that failed, too, until the epoch is over."""

@@ -404,8 +404,11 @@ class History:
                 self.violated(5, f"task {task.id} holds back {task.outbox.waiting} frames; its limit is {config.outbox_limit}")
             if isinstance(task, AckerTask):
                 self._inspect_acker(task)
-            if isinstance(task, SpoutTask) and task._pending > (config.max_spout_pending or 1 << 60):
+            if isinstance(task, SpoutTask) and self._pending_of(task) > (config.max_spout_pending or 1 << 60):
                 self.violated(5, f"spout task {task.id} has {task._pending} messages pending of {config.max_spout_pending}")
+
+    def _pending_of(self, task: SpoutTask) -> int:
+        return task._pending
 
     def _inspect_acker(self, task: AckerTask) -> None:
         """What an acker holds open is open at a spout, or was until a timeout or a recovery: so spouts' limits bound it."""

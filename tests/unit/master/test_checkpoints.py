@@ -132,6 +132,7 @@ def test_the_next_one_begins_an_interval_after_the_last_began() -> None:
     checkpoints = under_way()
     checkpoints.until(114.0)
     checkpoints.done(1)
+    checkpoints.published(1)
     assert checkpoints.until(119.9) == []
     assert checkpoints.until(120.0) == [ToSpouts(BeginCheckpoint(Epoch(1), 2))]
 
@@ -140,6 +141,7 @@ def test_after_a_slow_one_there_is_a_pause() -> None:
     checkpoints = under_way()
     checkpoints.until(140.0)
     checkpoints.done(1)
+    checkpoints.published(1)
     assert checkpoints.until(140.9) == []
     assert checkpoints.until(141.0) == [ToSpouts(BeginCheckpoint(Epoch(1), 2))]
 
@@ -162,10 +164,12 @@ def test_none_begins_before_the_epoch_runs() -> None:
 def test_a_spout_that_is_nearly_full_gets_one_early_but_after_the_pause() -> None:
     checkpoints = under_way()
     checkpoints.done(1)
+    checkpoints.published(1)
     checkpoints.it.wanted(CheckpointWanted(LINES, Epoch(1)))
     assert checkpoints.until(110.9) == []
     assert checkpoints.until(111.0) == [ToSpouts(BeginCheckpoint(Epoch(1), 2))]
     checkpoints.done(2)
+    checkpoints.published(2)
     assert checkpoints.until(120.9) == []
 
 
@@ -334,6 +338,16 @@ def test_the_shapes_of_a_plan_leave_out_ackers_and_say_what_inputs_are_grouped_b
     }
 
 
+def test_tasks_that_could_not_publish_are_told_again_until_they_have() -> None:
+    checkpoints = under_way()
+    checkpoints.done(1)
+    checkpoints.published(1, LINES)
+    told = ToAll(CheckpointComplete(1))
+    assert checkpoints.until(checkpoints.now + 3.0) == [told] * 3
+    checkpoints.published(1, SINK)
+    assert checkpoints.until(119.0) == []
+
+
 def test_when_a_part_cannot_be_restored_an_earlier_checkpoint_is_looked_for() -> None:
     checkpoints = Checkpoints(last=7, completed=manifest(7))
     checkpoints.it.restored()
@@ -348,6 +362,7 @@ def test_when_a_part_cannot_be_restored_an_earlier_checkpoint_is_looked_for() ->
     assert checkpoints.it.completed == manifest(6)
     assert not checkpoints.it.holds_epoch
     checkpoints.runs()
+    checkpoints.published(6)
     assert checkpoints.until(110.0)[-1] == ToSpouts(BeginCheckpoint(Epoch(1), 8))
 
 

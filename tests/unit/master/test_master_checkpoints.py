@@ -175,9 +175,12 @@ def test_a_savepoint_to_start_from_is_named_with_its_folder_until_there_is_a_che
         commands = play.register(worker)
     assert [routes.folder for routes in routes_in(commands).values()] == ["/save"] * 3
     play.all_ready()
-    play.until(11.0)
+    begun = [command.record for command in play.until(11.0) if isinstance(command, Persist)]
+    # What a later master has to find is its own; the savepoint it knows of anyway.
+    assert [(record.checkpoint, record.completed) for record in begun] == [(9, 0)]
     taken(play, 9)
-    stored(play, 9)
+    kept = [command.record for command in stored(play, 9) if isinstance(command, Persist)]
+    assert [(record.checkpoint, record.completed) for record in kept] == [(9, 9)]
     assert {(routes.checkpoint, routes.folder) for routes in routes_in(play.replace(1)).values()} == {(9, "")}
 
 

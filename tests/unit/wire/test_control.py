@@ -11,7 +11,16 @@ from topo.wire import control
 from topo.wire.control import (
     Activate,
     Alive,
+<<<<<<< HEAD
     Cause,
+=======
+    BarrierAcked,
+    BeginCheckpoint,
+    CheckpointAborted,
+    CheckpointComplete,
+    CheckpointPublished,
+    CheckpointWanted,
+>>>>>>> part4
     Close,
     Closed,
     ComponentError,
@@ -25,13 +34,17 @@ from topo.wire.control import (
     FromWorker,
     Go,
     Heartbeat,
+    PartToRead,
     PositionReport,
     Probe,
     Quiet,
     Register,
     Reply,
     Request,
+    RestoreFailed,
     Routes,
+    SnapshotFailed,
+    SnapshotTaken,
     Stop,
     Stuck,
     TaskReady,
@@ -56,9 +69,22 @@ FROM_WORKER = [
     PositionReport(3, 2, b"\x01", b"\x80"),
     DeadLetter(3, 8, b"\x01", b"\x91\x01", ["ValueError: no"], 3, BIGGEST, Cause("ValueError", "no", "count")),
     Quiet(3, 2, 5, True, False, BIGGEST, 10, 2, "2 messages pending"),
+    SnapshotTaken(3, 2, 7, "7/3-99", 1 << 40, "c0ffee", 1.5, 0.25, 80.0),
+    SnapshotFailed(3, 2, 7, "No space left on device"),
+    RestoreFailed(3, 2, 7, "7/3-99 is damaged: its checksum is wrong"),
+    BarrierAcked(3, 2, 7),
+    CheckpointWanted(3, 2),
+    CheckpointPublished(3, 2, 7),
 ]
+PART = PartToRead(
+    file="7/3-99", length=12, checksum="c0ffee", component="count", task=3, index=1, groups=(0, 63), takes_values=True
+)
 FROM_MASTER = [
     Routes(4, 2, [TaskRoute(1, 0, 99, "ipc://a", "ipc://b", "key")], [BIGGEST], True, {1: b"\x01"}, {1: b"\x80"}),
+    Routes(4, 3, [], checkpoint=7, folder="/save", restore={3: [PART]}),
+    BeginCheckpoint(2, 7),
+    CheckpointComplete(7),
+    CheckpointAborted(7),
     Go(2),
     Activate(),
     Deactivate(),

@@ -1,0 +1,101 @@
+"""`topo rebalance` and `-e`: another number of tasks, said beforehand, done, or refused with the reason."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cli.drive import call, piped
+from tests.cli.test_processes import background
+
+__all__ = ["background"]
+
+EXACTLY = ("-s", "delivery=exactly_once", "-s", "batch_size=10", "-p", "pause=0.002", "--workers", "2")
+
+
+def tasks(name: str = "flow") -> dict[str, int]:
+    status = json.loads(piped("status", name, "--json").out)
+    return {row["component"]: row["parallelism"] for row in status["components"] if row["kind"] != "acker"}
+
+
+@pytest.fixture
+def running(background: None, flow: Path) -> Iterator[Path]:
+    result = piped("submit", flow, *EXACTLY, "-p", "items=100000", "-e", "double=2", "--wait")
+    assert result.code == 0, result.err
+    yield flow
+
+
+def test_the_number_of_tasks_can_be_given_to_every_command_that_takes_a_topology(
+    capsys: pytest.CaptureFixture[str], flow: Path
+) -> None:
+    assert "flow is valid: 6 tasks" in call(capsys, "validate", flow, "-e", "double=2", "-e", "show=2").out
+    assert "bolt double x3 (Double)" in call(capsys, "graph", flow, "-e", "double=3").out
+    result = call(capsys, "run", flow, "-e", "duble=2")
+    assert result.code == 2
+    assert "flow has no component 'duble'; there are numbers, double, show. Did you mean 'double'?" in result.err
+    for wrong in ("double", "double=", "double=0", "double=two", "=2"):
+        result = call(capsys, "run", flow, "-e", wrong)
+        assert result.code == 2 and f"'{wrong}' is not of the form component=n" in result.err
+    result = call(capsys, "validate", flow, "-e", "double=500")
+    assert (result.code, result.out.strip()) == (
+        2,
+        "- component 'double': parallelism 500 is more than max_parallelism 128; raise max_parallelism or lower the parallelism",
+    )
+
+
+@pytest.mark.integration
+def test_a_dry_run_says_what_would_move_and_changes_nothing(running: Path) -> None:
+    result = piped("rebalance", "flow", "-e", "double=1", "--dry-run")
+    assert (result.code, result.out) == (0, "double: 2 -> 1 tasks, 64 of 128 key groups would move\n")
+    told = json.loads(piped("rebalance", "flow", "-e", "double=1", "-e", "show=3", "--dry-run", "--json").out)
+    assert [(move["component"], move["before"], move["after"]) for move in told["moves"]] == [("double", 2, 1), ("show", 1, 3)]
+    assert tasks() == {"numbers": 1, "double": 2, "show": 1}
+
+
+@pytest.mark.integration
+def test_a_rebalance_says_what_it_did_and_lasts(running: Path) -> None:
+    result = piped("rebalance", "flow", "-e", "double=3")
+    assert result.code == 0, result.err
+    assert result.out.startswith("double: 2 -> 3 tasks, ") and result.out.endswith(" of 128 key groups moved\n")
+    assert "flow goes on from a savepoint" in result.err
+    assert tasks() == {"numbers": 1, "double": 3, "show": 1}
+    assert piped("kill", "flow", "--yes").code == 0
+    assert piped("resume", "flow", "--wait").code == 0
+    assert tasks() == {"numbers": 1, "double": 3, "show": 1}
+    assert "nothing to do" in piped("rebalance", "flow", "-e", "double=3").err
+
+
+@pytest.mark.integration
+def test_what_cannot_be_done_is_said_with_the_reason(running: Path) -> None:
+    for arguments, reason in (
+        (("flow", "-e", "numbers=2"), "'numbers' is a spout: what each of its tasks has read cannot be split"),
+        (("flow", "-e", "shw=2"), "Did you mean 'show'?"),
+        (("flo", "-e", "show=2"), "no topology is called 'flo'. Did you mean 'flow'?"),
+        (("flow",), "Missing option '-e'"),
+    ):
+        result = piped("rebalance", *arguments)
+        assert result.code == 2 and reason in result.err, result.err
+    assert tasks() == {"numbers": 1, "double": 2, "show": 1}
+    assert piped("kill", "flow", "--yes").code == 0
+    assert piped("rebalance", "flow", "-e", "show=2").code == 3
+    assert piped("rebalance", "flow", "-e", "show=2", "--dry-run").code == 0
+
+
+@pytest.mark.integration
+def test_a_topology_without_checkpoints_is_not_rebalanced(background: None, flow: Path) -> None:
+    assert piped("submit", flow, "-p", "items=100000", "-p", "pause=0.01", "--workers", "1", "--wait").code == 0
+    result = piped("rebalance", "flow", "-e", "double=2")
+    assert result.code == 2
+    assert "flow takes no checkpoints, so its state cannot move; run it with -s delivery=exactly_once" in result.err
+    assert tasks()["double"] == 1
+
+
+@pytest.mark.integration
+def test_the_status_says_how_checkpoints_do(running: Path) -> None:
+    assert piped("savepoint", "flow").code == 0
+    shown = piped("status", "flow").out
+    assert re.search(r"^checkpoints  1 complete, \S+ ago: \d+ bytes in \S+, aligned \S+, paused \S+$", shown, re.MULTILINE), shown
