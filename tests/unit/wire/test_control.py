@@ -11,16 +11,13 @@ from topo.wire import control
 from topo.wire.control import (
     Activate,
     Alive,
-<<<<<<< HEAD
-    Cause,
-=======
     BarrierAcked,
     BeginCheckpoint,
+    Cause,
     CheckpointAborted,
     CheckpointComplete,
     CheckpointPublished,
     CheckpointWanted,
->>>>>>> part4
     Close,
     Closed,
     ComponentError,
