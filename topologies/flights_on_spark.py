@@ -70,7 +70,7 @@ def departures(spark: SparkSession, month: int = 0) -> DataFrame:
     """)
 
 
-def topology(out: str = "build/flights", month: int = 0, tasks: int = 1, gap: str = "6h", staging: str = "") -> Topology:
+def topology(out: str = "build/flights", month: int = 0, tasks: int = 1, gap: str = "12h", staging: str = "") -> Topology:
     """Delays by airport of origin and hour of departure, and what each aircraft flew without a rest.
 
     Args:

@@ -34,12 +34,12 @@ DELAYS = """
 """
 SESSIONS = """
     WITH gaps AS (
-        SELECT *, coalesce(unix_millis(departure) - lag(unix_millis(departure)) OVER aircraft > 21600000, true) AS begins
+        SELECT *, coalesce(unix_millis(departure) - lag(unix_millis(departure)) OVER aircraft > 43200000, true) AS begins
         FROM departures WINDOW aircraft AS (PARTITION BY tailnum ORDER BY departure)
     ), numbered AS (
         SELECT *, count_if(begins) OVER (PARTITION BY tailnum ORDER BY departure) AS number FROM gaps
     )
-    SELECT tailnum, unix_millis(min(departure)) AS window_start, unix_millis(max(departure)) + 21600000 AS window_end,
+    SELECT tailnum, unix_millis(min(departure)) AS window_start, unix_millis(max(departure)) + 43200000 AS window_end,
            count(*) AS flights, max(delay) AS worst_delay
     FROM numbered GROUP BY tailnum, number
 """
