@@ -5,6 +5,8 @@ Without a path it makes up a log in which something goes wrong for a while.
     topo run topologies/access_log.py
     topo run topologies/access_log.py -p path=/var/log/nginx/access.log
     topo status access-log --json
+
+Every answer counts once, whatever worker dies. The metrics are counts of work done, and count twice what is done twice.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from topo import (
     BasicCollector,
     IterableSpout,
     PrintBolt,
+    StatefulBolt,
     TaskContext,
     TextFileSpout,
     Topology,
@@ -49,7 +52,7 @@ class Parse(BasicBolt):
         collector.emit((client, page.partition("?")[0], int(status), size_bytes))
 
 
-class Watch(BasicBolt):
+class Watch(StatefulBolt):
     """Tells when the share of server errors among the last `last` answers rises above the limit, and when it is below again."""
 
     outputs = ("alert",)
@@ -80,8 +83,16 @@ class Watch(BasicBolt):
             state = "too many server errors" if self.is_alert else "server errors are few again"
             collector.emit((f"{state}: {share:.1%} of the last {self.last} answers",))
 
+    def snapshot(self) -> tuple[list[bool], bool]:
+        return list(self.recent), self.is_alert
 
-class Pages(BasicBolt):
+    def restore(self, state: tuple[list[bool], bool] | None) -> None:
+        recent, self.is_alert = state or ([], False)
+        self.recent = deque(recent, maxlen=self.last)
+        self.errors = sum(recent)
+
+
+class Pages(StatefulBolt):
     """Counts answers and bytes by page, and prints the most wanted pages at the end."""
 
     def prepare(self, context: TaskContext) -> None:
@@ -94,6 +105,13 @@ class Pages(BasicBolt):
         self.answers[page] += 1
         self.bytes[page] += tup["size"]
         self.pages.set(len(self.answers))
+
+    def snapshot(self) -> tuple[dict[str, int], dict[str, int]]:
+        return dict(self.answers), dict(self.bytes)
+
+    def restore(self, state: tuple[dict[str, int], dict[str, int]] | None) -> None:
+        answers, sizes = state or ({}, {})
+        self.answers, self.bytes = Counter(answers), Counter(sizes)
 
     def cleanup(self) -> None:
         for page, count in self.answers.most_common(10):

@@ -18,7 +18,7 @@ import csv
 import io
 import json
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -39,6 +39,7 @@ from topo import (
     ProcessBolt,
     ProcessCollector,
     ProcessContext,
+    StatefulBolt,
     TaskContext,
     Topology,
     TopologyBuilder,
@@ -98,7 +99,7 @@ class Departures(BasicBolt):
         collector.emit((tailnum, origin, dest, minutes, departure_ms(year, month, day, hour, minute, minutes)))
 
 
-class Report(BasicBolt):
+class Report(StatefulBolt):
     """Prints the first results in the order of some fields, and how many there were."""
 
     def __init__(self, title: str, order: tuple[str, ...], most: int = 10) -> None:
@@ -109,6 +110,12 @@ class Report(BasicBolt):
 
     def execute(self, tup: Tuple, collector: BasicCollector) -> None:
         self.rows.append(tup.as_dict())
+
+    def snapshot(self) -> list[dict[str, Any]]:
+        return self.rows
+
+    def restore(self, state: Iterable[dict[str, Any]] | None) -> None:
+        self.rows = list(state or ())
 
     def cleanup(self) -> None:
         print(f"{self.title}: {len(self.rows):,}")

@@ -10,7 +10,17 @@ import random
 import time
 from collections import Counter, deque
 
-from topo import BasicBolt, BasicCollector, RetryingSpout, SpoutCollector, TaskContext, Topology, TopologyBuilder, Tuple
+from topo import (
+    BasicBolt,
+    BasicCollector,
+    RetryingSpout,
+    SpoutCollector,
+    StatefulBolt,
+    TaskContext,
+    Topology,
+    TopologyBuilder,
+    Tuple,
+)
 
 WORDS = ("apple", "pear", "plum", "cherry", "quince", "fig", "grape", "lemon", "melon", "peach", "mango", "olive")
 
@@ -44,10 +54,10 @@ def click(number: int, rate: int) -> str:
     return WORDS[(rank + number // rate) % len(WORDS)]
 
 
-class RollingCount(BasicBolt):
+class RollingCount(StatefulBolt):
     """Counts words in slots of one tick each, and tells at each tick the counts of the last `window` slots.
 
-    A tick belongs to no message, so what is emitted at a tick is not tracked: the next one tells everything anew.
+    The slots are in the topology's checkpoints. Ticks are of the clock: what is counted after a recovery is in a later slot.
     """
 
     outputs = ("counts",)
@@ -68,6 +78,12 @@ class RollingCount(BasicBolt):
 
     def end_of_input(self, collector: BasicCollector) -> None:
         self.tell(collector)
+
+    def snapshot(self) -> list[dict[str, int]]:
+        return [dict(slot) for slot in self.slots]
+
+    def restore(self, state: list[dict[str, int]] | None) -> None:
+        self.slots = deque(map(Counter, state or [{}]), maxlen=self.window)
 
     def tell(self, collector: BasicCollector) -> None:
         total: Counter[str] = Counter()

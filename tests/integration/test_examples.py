@@ -12,6 +12,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from tests.integration.support import FAST, Scene, kill, pid_of
+from topo.runtime.state_folder import read_json_lines
+
 pytestmark = pytest.mark.integration
 
 EXAMPLES = Path(__file__).parents[2] / "topologies"
@@ -53,6 +56,29 @@ def test_word_count_without_a_path_reads_the_standard_library_only(tmp_path: Pat
     assert ran.summary["totals"]["acked"] == ran.summary["totals"]["emitted"] == executed["split"] > 50_000
     assert executed["count"] > executed["split"]
     assert ran.summary["restarts"] == ran.summary["totals"]["failed"] == 0
+
+
+def test_word_count_is_exact_whatever_worker_is_killed(scene: Scene, tmp_path: Path) -> None:
+    (tmp_path / "text.txt").write_text(TEXT * 500)
+    path = str(EXAMPLES / "word_count.py")
+    parameters = {"path": str(tmp_path / "text.txt"), "repeat": 120, "counts": 2, "splits": 2}
+    settings = {**FAST, "checkpoint_interval": "300ms", "checkpoint_pause": "50ms"}
+    running = scene.cluster.submit(path, parameters=parameters, settings=settings)
+    before: dict[str, Any] = {"restarts": 0, "checkpoints": {"complete": 0}}
+
+    def has_moved_on(status: dict[str, Any]) -> bool:
+        return status["status"] == "RUNNING" and status["checkpoints"]["complete"] > before["checkpoints"]["complete"]
+
+    for number, component in enumerate(("count", "split", "lines", "report", "__acker"), start=1):
+        before = running.wait_until(has_moved_on)
+        kill(pid_of(before, component))
+        running.wait_until(lambda status, number=number: status["restarts"] == number)
+    assert running.wait(timeout_s=100).exit_code == 0
+    rows = [row for file in running.folder.logs.glob("worker-*.log") for row in read_json_lines(file)]
+    printed = [row["message"].split() for row in rows if row.get("logger") == "stdout" and "most frequent" not in row["message"]]
+    expected = {word: count * 500 * 120 for word, count in Counter(TEXT.split()).items()}
+    assert {word: int(count.replace(",", "")) for count, word in printed} == expected
+    assert running.summary()["restarts"] == 5
 
 
 def test_top_n_prints_the_leaders_of_the_window_at_each_tick() -> None:

@@ -7,7 +7,7 @@ the rows of its spouts alone: timestamps are such that nothing is late by chance
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from operator import xor
@@ -62,19 +62,23 @@ class Row(NamedTuple):
         return self[:4]
 
 
+def row_of(values: Sequence[Any]) -> Row:
+    """Return the row of which the values arrived."""
+    key, row_id, n, root = values
+    return Row(key, row_id, n, root, None)
+
+
 @dataclass(slots=True)
 class Beyond(Outside):
     """What is outside of all processes of a topology with checkpoints.
 
     Attributes:
-        sleep: awaited by asynchronous calls; takes virtual seconds.
         now: virtual seconds.
         quiet_until: by (spout, index): until when it has nothing to emit.
         staged: by token: ids of rows that are durable and not visible.
         published: by token: ids of rows that are visible.
     """
 
-    sleep: Callable[[float], Awaitable[None]] = lambda _seconds: Sleep(0.0)
     now: Callable[[], float] = lambda: 0.0
     quiet_until: dict[tuple[str, int], float] = field(default_factory=dict)
     staged: dict[Token, list[str]] = field(default_factory=dict)
@@ -87,7 +91,7 @@ class Sleep:
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
 
-    def __await__(self) -> Iterator[Any]:
+    def __await__(self) -> Generator[float, None, None]:
         yield self.seconds
 
 
@@ -180,7 +184,7 @@ class Relay(CheckpointedStage, BasicBolt):
         return [made for row in self.survivors(inputs) for made in self.made_of(row)]
 
     def execute(self, tup: Tuple, collector: BasicCollector) -> None:
-        for made in self.made_of(Row(*tup.values, at=None)):
+        for made in self.made_of(row_of(tup.values)):
             collector.emit(made.values)
         self.meet(tup["id"])
 
@@ -212,7 +216,7 @@ class Hand(CheckpointedStage, Bolt):
         if self.is_hopeless(tup["id"]):
             self.collector.fail(tup)
             return
-        self.collector.emit(self.renamed(Row(*tup.values, at=None)).values, tup)
+        self.collector.emit(self.renamed(row_of(tup.values)).values, tup)
         self.meet(tup["id"])
         self.collector.ack(tup)
 
@@ -230,10 +234,10 @@ class Call(CheckpointedStage, AsyncBolt):
         return [self.renamed(row) for row in self.survivors(inputs)]
 
     async def call(self, tup: Tuple) -> Any:
-        await self.outside.sleep(crc32(tup["id"].encode()) % 20 * 0.001)
+        await Sleep(crc32(tup["id"].encode()) % 20 * 0.001)
         if self.is_hopeless(tup["id"]):
             raise Trouble(f"{tup['id']} is hopeless")
-        return self.renamed(Row(*tup.values, at=None)).values
+        return self.renamed(row_of(tup.values)).values
 
 
 # -- bolts with state --------------------------------------------------------------------------------------------------
@@ -262,7 +266,7 @@ class Tally(Stateful, StatefulBolt):
         self.state: dict[str, list[int]] = {}
 
     def execute(self, tup: Tuple, collector: BasicCollector) -> None:
-        collector.emit(self.renamed(Row(*tup.values, at=None)).values)
+        collector.emit(self.renamed(row_of(tup.values)).values)
         self.meet(tup["id"])
         found = self.state.setdefault(tup["key"], [0, 0, 0])
         found[:] = [found[0] + 1, found[1] + tup["n"], found[2] ^ crc32(tup["id"].encode())]
@@ -297,7 +301,7 @@ class Whole(Stateful, StatefulBolt):
         self.meet(tup["id"])
         count, total, digest = self.state
         self.state = (count + 1, total + tup["n"], digest ^ crc32(tup["id"].encode()))
-        collector.emit(self.renamed(Row(*tup.values, at=None)).values)
+        collector.emit(self.renamed(row_of(tup.values)).values)
 
     def snapshot(self) -> Any:
         return self.state
@@ -423,7 +427,7 @@ class Contents(ProcessWindowFunction):
 
     def process(self, key: Any, elements: Sequence[Any], context: Any, collector: Any) -> None:
         self.stage.outside.work(self.stage.work_s)
-        rows = [Row(*values, at=None) for values in elements]
+        rows = [row_of(values) for values in elements]
         collector.emit(self.stage.result(key, context.window.start, context.window.end, rows).values)
 
 
@@ -435,12 +439,12 @@ class Windows(CheckpointedStage, WindowBolt):
     def __init__(self, outside: Beyond, name: str, work_s: float = 0.0, mishaps: Mishaps | None = None, *, kind: str) -> None:
         CheckpointedStage.__init__(self, outside, name, work_s, mishaps)
         self.kind = kind
-        window: Any = {
-            "tumbling": lambda: TumblingEventTimeWindows.of(f"{TUMBLING_MS}ms"),
-            "sliding": lambda: SlidingEventTimeWindows.of(f"{SLIDING_MS}ms", f"{SLIDE_MS}ms"),
-            "session": lambda: EventTimeSessionWindows.with_gap(f"{GAP_MS}ms"),
-        }[kind]()
-        WindowBolt.__init__(self, key="key", window=window, process=Contents(self), outputs=FIELDS)
+        windows: dict[str, Any] = {
+            "tumbling": TumblingEventTimeWindows.of(f"{TUMBLING_MS}ms"),
+            "sliding": SlidingEventTimeWindows.of(f"{SLIDING_MS}ms", f"{SLIDE_MS}ms"),
+            "session": EventTimeSessionWindows.with_gap(f"{GAP_MS}ms"),
+        }
+        WindowBolt.__init__(self, key="key", window=windows[kind], process=Contents(self), outputs=FIELDS)
         self.grouped_by = "key"
 
     def result(self, key: str, start: int, end: int, rows: Sequence[Row]) -> Row:
@@ -534,7 +538,7 @@ class Later(CheckpointedStage, ProcessBolt):
 
     def on_timer(self, timestamp: int, context: Any, collector: Any) -> None:
         for values in self.held.get():
-            collector.emit(self.renamed(Row(*values, at=None)).values)
+            collector.emit(self.renamed(row_of(values)).values)
         self.held.clear()
 
     def model(self, inputs: Mapping[str, Sequence[Row]]) -> list[Row]:
@@ -561,7 +565,7 @@ class Pairs(CheckpointedStage, ProcessBolt):
         mine.add(tup.values)
         self.meet(tup["id"])
         for values in others.get():
-            one, other = Row(*tup.values, at=None), Row(*values, at=None)
+            one, other = row_of(tup.values), row_of(values)
             collector.emit(self.pair(*((one, other) if is_left else (other, one))).values)
 
     def pair(self, left: Row, right: Row) -> Row:

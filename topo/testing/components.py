@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from copy import deepcopy
 
-from topo.api.bolt import BasicBolt, Bolt
+from topo.api.bolt import BasicBolt, Bolt, StatefulBolt
 from topo.api.component import Component
 from topo.api.spout import BlockingSpout, RetryingSpout, Spout
 from topo.api.topology import ComponentSpec, Topology
 from topo.errors import UserError
 from topo.plan.physical import Task
-from topo.testing.watched import Watch, WatchedBasicBolt, WatchedBolt
+from topo.testing.watched import Watch, WatchedBasicBolt, WatchedBolt, WatchedStatefulBolt
 from topo.testing.watched_spouts import WatchedRetryingSpout, WatchedSpout
 
 
@@ -78,6 +78,8 @@ def watched(component: Component, watch: Watch) -> WatchedBolt | WatchedBasicBol
         return WatchedRetryingSpout(component, watch)
     if isinstance(component, Spout):
         return WatchedSpout(component, watch)
+    if isinstance(component, StatefulBolt):
+        return WatchedStatefulBolt(component, watch)
     if isinstance(component, BasicBolt):
         return WatchedBasicBolt(component, watch)
     if isinstance(component, Bolt):

@@ -140,9 +140,7 @@ def draw_fault(random: Random, kind: FaultKind) -> Fault:
     )
 
 
-def draw_checkpoint_faults(
-    random: Random, *, has_links: bool, may_damage: bool, most: int = 4
-) -> tuple[Fault, ...]:
+def draw_checkpoint_faults(random: Random, *, has_links: bool, may_damage: bool, most: int = 4) -> tuple[Fault, ...]:
     """Draw faults for a topology with checkpoints; many of them wait for a moment of one.
 
     Args:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from topo.api.bolt import Anchors, BasicBolt, BasicCollector, Bolt, Collector
+from topo.api.bolt import Anchors, BasicBolt, BasicCollector, Bolt, Collector, StatefulBolt
 from topo.api.context import TaskContext
 from topo.api.streams import DEFAULT_STREAM
 from topo.api.tuples import Tuple
@@ -234,3 +234,20 @@ class WatchedBasicBolt(BasicBolt):
 
     def _checked(self, collector: BasicCollector) -> BasicCollector:
         return CheckedBasicCollector(collector, self._watch.carrier, self._watch.note)
+
+
+class WatchedStatefulBolt(WatchedBasicBolt, StatefulBolt):
+    """A `StatefulBolt` under observation."""
+
+    def __init__(self, inner: StatefulBolt, watch: Watch) -> None:
+        super().__init__(inner, watch)
+        self._stateful = inner
+        vars(self)["key"] = inner.key
+
+    def snapshot(self) -> Any:
+        """Pass it on."""
+        return self._stateful.snapshot()
+
+    def restore(self, state: Any) -> None:
+        """Pass it on."""
+        self._stateful.restore(state)

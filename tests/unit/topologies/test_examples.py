@@ -42,15 +42,20 @@ def test_word_count_reads_the_standard_library_unless_told_otherwise() -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_word_count_loses_no_word_when_a_split_worker_is_killed(seed: int) -> None:
-    topology = partial(word_count.topology, "unused.txt", splits=2)
-    test = TopologyTest(topology, sources={"lines": [*LINES[:2], CRASH("split"), *LINES[2:], END]}, seed=seed)
+@pytest.mark.parametrize("component", ["lines", "split", "count", "report"])
+def test_word_count_counts_each_word_once_whatever_is_killed(
+    seed: int, component: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    topology = partial(word_count.topology, "unused.txt", splits=2, counts=2)
+    test = TopologyTest(
+        topology, sources={"lines": [*LINES[:2], CRASH(component), *LINES[2:], END]}, seed=seed, checkpoint_interval="100ms"
+    )
 
     test.run()
 
     test.assert_all_acked()
-    counted = Counter(word for (word,) in test.emitted("split"))
-    assert counted >= WORDS, "a word may come twice, and none is missing"
+    printed = [line.split() for line in capsys.readouterr().out.splitlines()[1:]]
+    assert {word: int(count) for count, word in printed} == WORDS
 
 
 # -- top n ---------------------------------------------------------------------------------------------------------------
@@ -72,7 +77,10 @@ def test_top_n_counts_the_last_ticks_and_forgets_what_is_older() -> None:
 def test_top_n_joins_the_counts_of_all_tasks_at_each_tick(seed: int, capsys: pytest.CaptureFixture[str]) -> None:
     clicks = ["fig"] * 3 + ["plum"] * 2 + ["pear"]
     test = TopologyTest(
-        partial(top_n.topology, top=2, counters=3), sources={"clicks": [*clicks, PAUSE("20s"), "lemon"]}, seed=seed
+        partial(top_n.topology, top=2, counters=3),
+        sources={"clicks": [*clicks, PAUSE("20s"), "lemon"]},
+        seed=seed,
+        checkpoint_interval="1s",
     )
 
     test.advance("2500ms")
@@ -89,6 +97,22 @@ def test_top_n_clicks_are_the_same_in_every_run() -> None:
 
     assert clicks == [top_n.click(number, rate=10) for number in range(50)]
     assert set(clicks) <= set(top_n.WORDS)
+
+
+def test_top_n_and_the_access_log_go_on_from_what_they_had_counted() -> None:
+    rolling = top_n.RollingCount(window=2, top=1)
+    run_bolt(rolling, [tuple_of(word="fig"), tuple_of(word="fig"), TICK, tuple_of(word="pear")], end_of_input=False)
+    other = top_n.RollingCount(window=2, top=1)
+    other.restore(rolling.snapshot())
+    assert list(other.slots) == [{"fig": 2}, {"pear": 1}]
+    other.restore(None)
+    assert list(other.slots) == [{}]
+
+    watch = access_log.Watch(limit=0.1, last=3)
+    run_bolt(watch, [tuple_of(status=status) for status in (200, 503, 503, 200)])
+    again = access_log.Watch(limit=0.1, last=3)
+    again.restore(watch.snapshot())
+    assert (list(again.recent), again.errors, again.is_alert) == ([True, True, False], 2, True)
 
 
 # -- diamond -------------------------------------------------------------------------------------------------------------

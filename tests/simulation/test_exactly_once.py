@@ -1,0 +1,175 @@
+"""Topologies with checkpoints under seeded faults: 500 seeds whose state and output are exactly those of a run without faults.
+
+A failing seed replays with `python -m topo.testing.simulation --exactly-once --seed N`, or with `--trace` as well.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.simulation import planted_checkpoints as planted
+from topo.testing.checkpoint_scenarios import CheckpointRun, draw_checkpoint_scenario
+
+SEEDS = 500
+CHUNK = 25
+
+ROOT = Path(__file__).parents[2]
+
+_totals: dict[int, Counter[str]] = {}
+"""What occurred in the runs of each chunk of seeds."""
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> Iterator[None]:
+    """Stores that fail on purpose fill the log."""
+    logging.disable(logging.CRITICAL)
+    yield
+    logging.disable(logging.NOTSET)
+
+
+def judged(seed: int) -> CheckpointRun:
+    run = draw_checkpoint_scenario(seed).run()
+    if run.violations:
+        told = "\n".join(f"  {violation}" for violation in run.violations)
+        replay = f"python -m topo.testing.simulation --exactly-once --seed {seed}"
+        pytest.fail(f"{told}\nreplay it with: {replay}", pytrace=False)
+    return run
+
+
+def totals_of(chunk: int) -> Counter[str]:
+    """Run the seeds of a chunk, once, and return what occurred in them."""
+    if chunk not in _totals:
+        totals: Counter[str] = Counter()
+        for seed in range(chunk * CHUNK, (chunk + 1) * CHUNK):
+            totals.update(judged(seed).counts())
+        _totals[chunk] = totals
+    return _totals[chunk]
+
+
+@pytest.mark.parametrize("chunk", range(SEEDS // CHUNK))
+def test_whatever_goes_wrong_state_and_output_are_those_of_a_run_without_faults(chunk: int) -> None:
+    assert totals_of(chunk)["checkpoint"] > CHUNK
+
+
+SOMETIMES = (
+    "alignment",
+    "barrier waited",
+    "frames behind a barrier",
+    "checkpoint not committed",
+    "restored",
+    "recovery",
+    "another master",
+    "an earlier checkpoint was looked for",
+    "a master found a damaged checkpoint",
+    "dead letters",
+    "part cut short",
+    "part flipped",
+    "part lost",
+    "write failed: nothing was written",
+    "write failed: a part was written",
+    "write failed: everything was written, and nobody was told",
+    "death in a write: nothing was written",
+    "death in a write: a part was written",
+    "death in a write: everything was written, and nobody was told",
+    "struck when a spout is told to emit a barrier",
+    "struck when a barrier has come on some edges, and not on others",
+    "struck when a snapshot has been taken, and is not stored",
+    "struck when a snapshot is stored, and the master does not know",
+    "struck when the manifest is being written",
+    "struck when the manifest is there, and no task knows",
+    "struck when a task does what a complete checkpoint allows",
+    "struck when a task reads what it goes on from",
+    "an edge without room",
+    "back-pressure",
+    "frame of a newer epoch left unread",
+    "frame of a replaced worker refused",
+    "stale_frames",
+    "duplicate_frames",
+    "gaps",
+    "row: EdgeLost",
+    "row: WorkerLost",
+    "row: Trouble",
+    "row: CheckpointFailed",
+    "row: CheckpointDamaged",
+    "fault: CRASH",
+    "fault: STOP",
+    "fault: ZOMBIE",
+    "fault: CUT",
+    "fault: REORDER",
+    "fault: REPEAT",
+    "fault: SLOW_LINK",
+    "fault: SLOW_WORKER",
+    "fault: MASTER",
+    "fault: RESTART",
+    "fault: PAUSE",
+    "fault: SLOW_STORE",
+    "fault: FAILING_STORE",
+    "fault: TORN_WRITE",
+    "fault: DAMAGE",
+    "component: ReplayableSpout",
+    "component: TellingSpout",
+    "component: QueueSpout",
+    "component: Relay",
+    "component: Double",
+    "component: Sieve",
+    "component: Hand",
+    "component: Call",
+    "component: Tally",
+    "component: Whole",
+    "component: Later",
+    "component: Buckets",
+    "component: Pairs",
+    "component: tumblingWindows",
+    "component: slidingWindows",
+    "component: sessionWindows",
+    "component: Log",
+    "component: Ledger",
+    "an idle spout",
+    "a spout that ends long before the other",
+)
+"""What has to occur in some seed, or the seeds do not try what they are for."""
+
+
+@pytest.mark.timeout(900)
+def test_each_situation_of_interest_occurs_in_some_seed() -> None:
+    never = [name for name in SOMETIMES if not any(totals_of(chunk)[name] for chunk in range(SEEDS // CHUNK))]
+    assert never == []
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("plant", planted.PLANTS, ids=lambda plant: plant.__name__)
+def test_a_planted_fault_is_caught(plant: planted.Plant, monkeypatch: pytest.MonkeyPatch) -> None:
+    oracles, promising = planted.PLANTS[plant]
+    plant(monkeypatch)
+    for seed in (*promising, *range(SEEDS)):
+        if any(violation.oracle in oracles for violation in draw_checkpoint_scenario(seed).run().violations):
+            return
+    pytest.fail(f"no seed has caught: {plant.__doc__}")
+
+
+def test_a_seed_gives_the_same_run_again() -> None:
+    first, second, other = (draw_checkpoint_scenario(seed).run(keeps_trace=seed == 4) for seed in (4, 4, 5))
+    assert first.simulation.trace_hash == second.simulation.trace_hash != other.simulation.trace_hash
+    assert len(second.simulation.trace_lines) > 100
+
+
+@pytest.mark.parametrize("hash_seed", ["1", "2"])
+def test_a_run_does_not_depend_on_the_order_of_sets(hash_seed: str) -> None:
+    found = subprocess.run(
+        [sys.executable, "-m", "topo.testing.simulation", "--exactly-once", "--seed", "4"],
+        env={**os.environ, "PYTHONHASHSEED": hash_seed},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    assert f"trace {draw_checkpoint_scenario(4).run().simulation.trace_hash}" in found.stdout
