@@ -121,7 +121,8 @@ class BoltTask(Task):
         self._emission_time.reset(now, forget=True)
         if self.is_checkpointed:
             self._alignment.reset()
-            self._letters.restore([part.values["letters"] for part in self.restored if "letters" in part.values])
+            letters = [part.values["letters"] for part in self.restored if "letters" in part.values]
+            self._letters.restore(letters, self._goes_on_from)
             marks = [part.values["watermark"] for part in self.restored if "watermark" in part.values]
             if marks:
                 self._emission_time.restore(min(marks))
