@@ -98,4 +98,5 @@ def test_a_topology_without_checkpoints_is_not_rebalanced(background: None, flow
 def test_the_status_says_how_checkpoints_do(running: Path) -> None:
     assert piped("savepoint", "flow").code == 0
     shown = piped("status", "flow").out
-    assert re.search(r"^checkpoints  1 complete, \S+ ago: \d+ bytes in \S+, aligned \S+,\s+paused\s+\S+$", shown, re.MULTILINE), shown
+    line = r"^checkpoints  1 complete, \S+ ago: \d+ bytes in \S+, aligned \S+,\s+paused\s+\S+$"
+    assert re.search(line, shown, re.MULTILINE), shown

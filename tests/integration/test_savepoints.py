@@ -127,6 +127,16 @@ def test_without_checkpoints_there_is_no_savepoint_and_no_rebalance(scene: Scene
     assert running.status()["status"] == "RUNNING"
 
 
+def test_a_topology_that_has_not_begun_is_not_ended_with_an_empty_savepoint(scene: Scene) -> None:
+    slow = "def prepare(self, context):\n        while not (HERE / 'go').exists():\n            time.sleep(0.01)\n"
+    running = scene.submit(scene.file(counting(300).replace("def prepare(self, context):\n", slow)), **QUICK)
+    with pytest.raises(UserError, match="flow has not begun yet"):
+        running.kill(savepoint=True)
+    scene.touch("go")
+    ended_well(running)
+    assert counts(scene) == expected_counts(300)
+
+
 def test_a_savepoint_that_cannot_be_written_is_told_and_nothing_is_lost(scene: Scene) -> None:
     (scene.folder / "file").write_text("in the way")
     running = scene.submit_background(scene.file(counting(4000)), "flow", **QUICK)

@@ -35,6 +35,9 @@ from topo.plan.physical import PhysicalPlan
 from topo.wire import control
 
 _REMEMBERED = 20
+_BREATH = 4
+"""While everything has ended, checkpoints leave so many times the duration of the last one between them: in no less time can it be
+seen that nothing moves any more, for barriers do."""
 TELL_AGAIN_S = 1.0
 """How often tasks that have not done what a complete checkpoint allows are told of it: a sink may have failed to publish."""
 
@@ -142,6 +145,7 @@ class CheckpointCoordinator:
         self._ended_at: float | None = None
         self._completed_at: float | None = None
         self._is_wanted = self._is_final_wanted = self._is_final_done = False
+        self._is_ending = False
         self._unpublished: set[TaskId] = set()
         self._tell_again_at = 0.0
         self._steps: list[Step] = []
@@ -218,6 +222,10 @@ class CheckpointCoordinator:
         """A task has done what the last complete checkpoint allows."""
         if self.completed is not None and message.checkpoint == self.completed.checkpoint:
             self._unpublished.discard(message.task)
+
+    def ending(self, is_ending: bool) -> None:
+        """Every input has ended, so that a checkpoint is only the next best to the final one; or not any more."""
+        self._is_ending = is_ending
 
     def want_final(self) -> None:
         """Nothing moves any more: a last checkpoint is to hold all of it. Said again, it changes nothing."""
@@ -358,6 +366,8 @@ class CheckpointCoordinator:
             return earliest if self._rows and self._rows[-1].state != "complete" else self._began_at
         if self._is_final_done:
             return None
+        if self._is_ending and self._rows and self._ended_at is not None:
+            earliest = max(earliest, self._ended_at + _BREATH * self._rows[-1].duration_s)
         return earliest if self._is_wanted else max(self._began_at + self._interval_s, earliest)
 
     def _begin(self, now: float) -> None:

@@ -326,6 +326,7 @@ class TopologyMaster:
             checkpoints.epoch_runs(epochs.epoch, now)
         else:
             checkpoints.epoch_broken(now)
+        checkpoints.ending(self.quiescence.has_ended)
         checkpoints.advance(now)
         for step in checkpoints.take_steps():
             self._take(step)

@@ -87,6 +87,11 @@ class Quiescence:
             return None
         return self._next_at
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether no task expects any more input."""
+        return self.facts.keys() == self._tasks and all(quiet.ended or self._is_drain for quiet in self.facts.values())
+
     def pending(self) -> int:
         """How many messages are pending, as far as tasks have said."""
         return sum(quiet.pending for quiet in self.facts.values())

@@ -365,6 +365,8 @@ class MasterShell:
             raise FrameError(f"the master does not know the verb {verb!r}")
         if self._keeper is None and (verb == "savepoint" or arguments.get("savepoint")):
             raise UserError(f"{self._job.plan.name} takes no checkpoints; run it with -s delivery=exactly_once")
+        if arguments.get("savepoint") and not self.master.recovery.epochs.has_run:
+            raise UserError(f"{self._job.plan.name} has not begun yet, so there is nothing to save; try again when it runs")
         self._handle(wishes[verb]())
         return {}
 

@@ -151,6 +151,8 @@ class Task(ABC):
         self.worker = self.plan.worker_of(self.id)
         self.is_checkpointed = self.config.delivery == "exactly_once" and self.id not in self.plan.ackers
         self.restored: list[Snapshot] = []
+        self._goes_on_from = 0
+        """The checkpoint that this epoch begins with; 0: none."""
         self._is_unreadable = False
         """What this epoch begins with, of each task that it is taken over from."""
         self.epoch = Epoch(0)
@@ -529,6 +531,7 @@ class Task(ABC):
 
     def _take_over(self, routes: Routes) -> None:
         """Read what the epoch begins with."""
+        self._goes_on_from = routes.checkpoint
         parts = routes.restore.get(self.id, []) if self.is_checkpointed else []
         self.restored = []
         self._is_unreadable = False

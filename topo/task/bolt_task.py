@@ -22,6 +22,7 @@ from topo.operators.state_handles import KeyContext
 from topo.operators.watermarks import InputStatus, WatermarkCombiner
 from topo.task.base import Ports, Task, TaskSetup
 from topo.task.batch import Batch
+from topo.task.causes import MAX_TEXT
 from topo.task.collectors import Emitter, StreamRows
 from topo.task.emission_time import EmissionTime, send_time
 from topo.task.events import RoutesChanged
@@ -30,7 +31,9 @@ from topo.task.held_letters import HeldLetters
 from topo.task.pace import Pace
 from topo.task.routing import Stamps, owners_of
 from topo.task.snapshots import Aligned, Alignment, Snapshot, pass_on
+from topo.task.user_errors import message_of, place_of
 from topo.task.wiring import make_router
+from topo.wire.control import Cause
 from topo.wire.frames import MAX_WATERMARK, MIN_WATERMARK, Frame, FrameKind, pack_words, signal_frame
 
 CAREFUL_TUPLES = 20_000
@@ -119,7 +122,8 @@ class BoltTask(Task):
         self._emission_time.reset(now, forget=True)
         if self.is_checkpointed:
             self._alignment.reset()
-            self._letters.restore([part.values["letters"] for part in self.restored if "letters" in part.values])
+            letters = [part.values["letters"] for part in self.restored if "letters" in part.values]
+            self._letters.restore(letters, self._goes_on_from)
             marks = [part.values["watermark"] for part in self.restored if "watermark" in part.values]
             if marks:
                 self._emission_time.restore(min(marks))
@@ -342,7 +346,8 @@ class BoltTask(Task):
 
     def _give_up(self, values: Any, error: BaseException) -> None:
         """Make a dead letter of a tuple."""
-        self._letters.add(values, f"{type(error).__name__}: {error}", self.config.attempts)
+        cause = Cause(type(error).__name__, message_of(error)[:MAX_TEXT], self.component_id, *place_of(error))
+        self._letters.add(values, str(cause), self.config.attempts)
 
     def _edge_ended(self, edge: InEdge, now: float) -> None:
         self._pass_time(self._time.finish(edge.sender), now)

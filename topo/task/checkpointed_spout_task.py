@@ -74,7 +74,7 @@ class CheckpointedSpoutTask(SpoutTask):
         self._emission_time.reset(self.ports.clock(), forget=True)
         if marks:
             self._emission_time.restore(min(marks))
-        return self.coverage.restore(states)
+        return self.coverage.restore(states, self._goes_on_from)
 
     def _opening_watermark(self) -> int:
         return self._emission_time.latest if self.restored else MIN_WATERMARK

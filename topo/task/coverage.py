@@ -77,8 +77,10 @@ class Coverage:
         self._marks.append((checkpoint, self.emitted))
         return covered
 
-    def restore(self, states: Iterable[Covered]) -> tuple[list[Any], list[Any]]:
-        """Begin a new epoch from what a checkpoint has; without one, from the beginning.
+    def restore(self, states: Iterable[Covered], checkpoint: int) -> tuple[list[Any], list[Any]]:
+        """Begin a new epoch from what a checkpoint has; without one (0), from the beginning.
+
+        Its completion may be told again, and covers nothing that is emitted from here on.
 
         Returns:
             Messages that no checkpoint covers, which a source without positions has to emit again, and those that are done.
@@ -88,7 +90,7 @@ class Coverage:
         self._marks.clear()
         self._known = {}
         self.position = None
-        self._snapshotted = 0
+        self._snapshotted = checkpoint
         self.emitted = self.covered
         for state in states:
             self.position = state.get("position")

@@ -51,14 +51,20 @@ class HeldLetters:
         self._snapshotted = checkpoint
         return {"count": self._count, "held": [(number, *letter[1:]) for number, letter in self._held.items()]}
 
-    def restore(self, states: Iterable[State]) -> None:
-        """Go on from snapshots; of several, numbers begin after the greatest."""
+    def restore(self, states: Iterable[State], checkpoint: int) -> None:
+        """Go on from snapshots of a checkpoint; of several, numbers begin after the greatest.
+
+        The checkpoint's completion may be told again, and covers no letter that is added from here on.
+        """
+        states = list(states)
         self._held.clear()
-        self._count = self._snapshotted = 0
+        self._count = max((state["count"] for state in states), default=0)
+        self._snapshotted = checkpoint
         for state in states:
-            self._count = max(self._count, state["count"])
-            for number, *letter in state["held"]:
-                values, why, attempts = letter
+            for number, values, why, attempts in state["held"]:
+                if number in self._held:
+                    self._count += 1
+                    number = self._count
                 self._held[number] = (-1, values, why, attempts)
 
     def publish(self, checkpoint: int) -> None:

@@ -364,7 +364,7 @@ class _Drawing:
             "edge_window": random.choice((1, 2, 4, 16)),
             "outbox_limit": random.choice((1, 4, 64)),
             "flush_interval": random.choice(("0ms", "1ms", "5ms")),
-            "checkpoint_interval": random.choice(("40ms", "100ms", "300ms")),
+            "checkpoint_interval": random.choice(("15ms", "40ms", "100ms", "300ms")),
             "checkpoint_pause": random.choice(("20ms", "50ms")),
             "checkpoint_timeout": random.choice(("300ms", "1s")),
             "checkpoint_keep": random.choice((2, 3)),
