@@ -18,6 +18,13 @@ def kind(request: pytest.FixtureRequest) -> SinkKind:
     return found
 
 
+@pytest.fixture(params=[kind for kind in KINDS if kind.takes_one_by_one], ids=lambda kind: kind.name)
+def simple(request: pytest.FixtureRequest) -> SinkKind:
+    """A kind that is in the other modes as the base class is, and judges each tuple when it comes."""
+    found: SinkKind = request.param
+    return found
+
+
 @pytest.fixture(params=["in memory", "spilled"], autouse=True)
 def spilling(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Transactions that fit into memory, and such that do not."""
@@ -42,13 +49,13 @@ def test_rows_are_seen_when_their_checkpoint_is_complete_and_not_before(kind: Si
     assert kind.staged(tmp_path) == []
 
 
-def test_every_tuple_is_acked_when_it_is_written_and_ticks_do_nothing(kind: SinkKind, tmp_path: Path) -> None:
-    task = SinkTask(kind, tmp_path)
+def test_every_tuple_is_acked_when_it_is_written_and_ticks_do_nothing(simple: SinkKind, tmp_path: Path) -> None:
+    task = SinkTask(simple, tmp_path)
     task.write(1, 2)
     task.sink.execute(TICK)
     task.sink.end_of_input()
     assert len(task.collector.acked) == 2
-    assert kind.rows(tmp_path) == []
+    assert simple.rows(tmp_path) == []
 
 
 def test_a_checkpoint_without_rows_stages_nothing(kind: SinkKind, tmp_path: Path) -> None:
@@ -228,8 +235,8 @@ def test_a_token_is_small_and_survives_the_checkpoint(kind: SinkKind, tmp_path: 
     assert kind.rows(tmp_path) == list(range(100))
 
 
-def test_a_tuple_that_cannot_be_written_leaves_nothing_behind(kind: SinkKind, tmp_path: Path) -> None:
-    task = SinkTask(kind, tmp_path)
+def test_a_tuple_that_cannot_be_written_leaves_nothing_behind(simple: SinkKind, tmp_path: Path) -> None:
+    task = SinkTask(simple, tmp_path)
     task.write(1, 2)
     for _ in range(3):
         with pytest.raises(Exception, match=r"object|type"):
@@ -237,26 +244,26 @@ def test_a_tuple_that_cannot_be_written_leaves_nothing_behind(kind: SinkKind, tm
     task.write(3)
     task.snapshot(1)
     task.output.complete(1)
-    assert kind.rows(tmp_path) == [1, 2, 3]
+    assert simple.rows(tmp_path) == [1, 2, 3]
 
 
 @pytest.mark.parametrize("delivery", ["at_least_once", "at_most_once"])
-def test_with_other_modes_a_batch_is_published_and_acked_when_it_is_full(kind: SinkKind, tmp_path: Path, delivery: str) -> None:
-    sink = kind.make(tmp_path)
+def test_with_other_modes_a_batch_is_published_and_acked_when_it_is_full(simple: SinkKind, tmp_path: Path, delivery: str) -> None:
+    sink = simple.make(tmp_path)
     sink.max_batch = 2
     collector = started(sink, delivery=delivery)
     first, second, third = (tracked(n=n) for n in range(3))
     sink.execute(first)
-    assert (collector.acked, kind.rows(tmp_path)) == ([], [])
+    assert (collector.acked, simple.rows(tmp_path)) == ([], [])
     sink.execute(second)
-    assert (collector.acked, kind.rows(tmp_path)) == ([first, second], [0, 1])
+    assert (collector.acked, simple.rows(tmp_path)) == ([first, second], [0, 1])
     sink.execute(third)
     sink.execute(TICK)
-    assert (collector.acked, kind.rows(tmp_path)) == ([first, second, third], [0, 1, 2])
+    assert (collector.acked, simple.rows(tmp_path)) == ([first, second, third], [0, 1, 2])
 
 
-def test_with_other_modes_the_end_publishes_and_a_reset_drops(kind: SinkKind, tmp_path: Path) -> None:
-    sink = kind.make(tmp_path)
+def test_with_other_modes_the_end_publishes_and_a_reset_drops(simple: SinkKind, tmp_path: Path) -> None:
+    sink = simple.make(tmp_path)
     collector = started(sink, delivery="at_least_once")
     sink.execute(tracked(n=1))
     sink.on_reset()
@@ -264,9 +271,9 @@ def test_with_other_modes_the_end_publishes_and_a_reset_drops(kind: SinkKind, tm
     sink.end_of_input()
     sink.execute(tracked(n=3))
     sink.execute(TICK)
-    assert kind.rows(tmp_path) == [2, 3]
+    assert simple.rows(tmp_path) == [2, 3]
     assert len(collector.acked) == 2
     sink.execute(tracked(n=4))
     sink.cleanup()
-    assert kind.rows(tmp_path) == [2, 3, 4]
-    assert kind.staged(tmp_path) == []
+    assert simple.rows(tmp_path) == [2, 3, 4]
+    assert simple.staged(tmp_path) == []

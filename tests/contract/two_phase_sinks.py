@@ -10,6 +10,7 @@ import re
 import sqlite3
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -33,12 +34,14 @@ class SinkKind:
         make: the sink, as a topology makes it. It writes tuples with one field, `n`.
         rows: what a reader from outside finds: the values of `n`.
         staged: what a reader who knows the sink finds staged: one entry or more for each transaction.
+        takes_one_by_one: it judges and acks each tuple when it comes; in the other modes it is as the base class is.
     """
 
     name: str
     make: Callable[[Path], TwoPhaseSink]
     rows: Callable[[Path], list[int]]
     staged: Callable[[Path], list[str]]
+    takes_one_by_one: bool = True
 
 
 def _lines_of(files: list[Path]) -> list[int]:
@@ -84,6 +87,25 @@ def _sqlite(name: str, **options: Any) -> SinkKind:
     )
 
 
+def _spark() -> SinkKind:
+    import pyarrow.parquet
+
+    from topo.spark import SparkSink
+
+    def rows(folder: Path) -> list[int]:
+        # By the time of their making, which the names of one process tell and those of several do not.
+        files = sorted(folder.glob("out/part-*.parquet"))
+        return sorted(row["n"] for file in files for row in pyarrow.parquet.read_table(file).to_pylist())
+
+    return SinkKind(
+        "spark",
+        lambda folder: SparkSink(folder / "out", schema={"n": "bigint"}),
+        rows,
+        lambda folder: [path.name for path in folder.glob("out/_topo/*/*.tmp")],
+        takes_one_by_one=False,
+    )
+
+
 KINDS = [
     SinkKind(
         "lines",
@@ -100,6 +122,8 @@ KINDS = [
         lambda folder: [path.name for path in folder.glob(".*.jsonl")],
     ),
 ]
+if find_spec("pyarrow") is not None:
+    KINDS.append(_spark())
 
 
 def carried(state: Any) -> Any:

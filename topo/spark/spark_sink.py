@@ -1,4 +1,8 @@
-"""A sink that writes tuples to a folder of parquet files, and acks them when they are committed."""
+"""A sink that writes tuples to a folder of parquet files, in micro-batches that show as a whole.
+
+In the tracked modes a batch is committed when it is full or at a tick, and its tuples are acked then. With `exactly_once` batches
+are staged, and committed when the checkpoint is complete that covers them.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +14,14 @@ from datetime import timedelta
 from operator import attrgetter
 from pathlib import Path
 from time import monotonic
+from typing import Any
 
 import pyarrow as pa
 
-from topo.api.bolt import Bolt, Collector
+from topo.api.bolt import Collector
 from topo.api.context import TaskContext
 from topo.api.tuples import Tuple
+from topo.api.two_phase import TwoPhaseSink
 from topo.errors import ConfigError, EnvironmentFault
 from topo.spark.column_values import DoesNotFit, Row, fit_rows, infer_schema
 from topo.spark.hive_partitions import NAME_BYTES, split_by_partition, too_long
@@ -27,11 +33,14 @@ _HELD_BATCHES = 4
 _values, _origin = attrgetter("values"), attrgetter("origin")
 
 
-class SparkSink(Bolt):
+class SparkSink(TwoPhaseSink):
     """Writes tuples to a folder that Spark reads, as parquet in micro-batches, and acks them when their batch is committed.
 
     A batch is committed when it has `max_rows` or at the tick that comes every `max_age`. Nothing that was acked is lost,
     whatever is killed; after a recovery rows may repeat (at least once). A reader sees whole files only.
+
+    With `exactly_once` each row is there once, and shows when the checkpoint that covers it is complete: a file for every
+    `max_rows` and every checkpoint.
 
     A tuple that does not fit the schema fails and is reported; the others go on. While the file system refuses to write, tuples
     are held and not acked, and the batch is tried again at every tick.
@@ -63,6 +72,7 @@ class SparkSink(Bolt):
         Raises:
             ConfigError: an argument cannot be used.
         """
+        super().__init__()
         if max_rows < 1:
             raise ConfigError(f"max_rows={max_rows!r} must be at least 1")
         self.component_settings = {"tick_interval": max_age}
@@ -80,8 +90,9 @@ class SparkSink(Bolt):
             ConfigError: the folder has another schema than is declared, or `max_age` is too long for `message_timeout`.
         """
         self._collector, self._log = collector, context.logger
+        self._is_staged = context.config.delivery == "exactly_once"
         tick, timeout = context.config.tick_interval_s, context.config.message_timeout_s
-        if tick and timeout and tick > timeout / 2:
+        if not self._is_staged and tick and timeout and tick > timeout / 2:
             raise ConfigError(
                 f"SparkSink holds tuples for {tick:g} s, which a message_timeout of {timeout:g} s does not allow: "
                 "lower max_age, or set message_timeout to at least twice as much"
@@ -91,7 +102,8 @@ class SparkSink(Bolt):
         self._commits = ParquetCommits(
             self._path, f"{context.topology}.{context.component}", context.task_index, self._life, self._compression
         )
-        if finished := self._commits.recover(context.parallelism):
+        self._parallelism = context.parallelism
+        if not self._is_staged and (finished := self._commits.recover(context.parallelism)):
             self._log.info("finished %d interrupted commits in %s", finished, self._path)
         self._schema = kept_schema(self._path)
         if self._declared is not None:
@@ -101,36 +113,99 @@ class SparkSink(Bolt):
         self._rows, self._files = context.metrics.counter("rows_written"), context.metrics.counter("files_written")
         self._commit_ms = context.metrics.histogram("commit_ms")
         self._staged: Staged | None
+        self._transaction: list[Staged] = []
         self._forget()
 
     def execute(self, tup: Tuple) -> None:
         """Hold the tuple back until its batch is full, or a tick comes."""
         if tup.is_tick:
-            self._flush()
+            if not self._is_staged:
+                self._flush()
             return
         self._held.append(tup)
         if len(self._held) >= self._limit:
             self._full()
 
     def end_of_input(self) -> None:
-        """Write what is held back. Replays after the end wait for a tick."""
-        self._flush()
+        """Write what is held back. Replays after the end wait for a tick. With `exactly_once` the last checkpoint does it."""
+        if not self._is_staged:
+            self._flush()
 
     def on_reset(self) -> None:
         """Forget what is held back: it comes again. A commit that has begun is finished."""
+        if self._is_staged:
+            return
         begun = self._staged
         self._forget()
         self._staged = begun
 
+    # -- with exactly_once -----------------------------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """Start with no batch."""
+        self._transaction = []
+
+    def write(self, tup: Tuple) -> None:
+        """Hold a tuple; the same as `execute`."""
+        self.execute(tup)
+
+    def pre_commit(self) -> Any:
+        """Stage what is held. Raises OSError while the file system refuses; what is held stays then."""
+        self._stage()
+        if not self._transaction:
+            return None
+        return [[staged.name, [list(file) for file in staged.files], staged.rows] for staged in self._transaction]
+
+    def commit(self, token: Any) -> None:
+        """Show the batches of a transaction."""
+        for staged in _staged_of(token):
+            try:
+                self._commits.commit(staged)
+            except BatchLost as error:
+                # It was committed before, and the files have been compacted away since; or somebody has removed what was staged.
+                self._collector.report_error(error)
+            else:
+                self._rows.add(staged.rows)
+                self._files.add(len(staged.files))
+
+    def abort(self, token: Any) -> None:
+        """Remove the files of a transaction that will not count; None: of the one at hand, and forget what is held."""
+        if token is None:
+            self._forget()
+            transaction, self._transaction = self._transaction, []
+        else:
+            transaction = _staged_of(token)
+        for staged in transaction:
+            self._commits.abort(staged)
+
+    def recover(self, tokens: Sequence[Any]) -> None:
+        """Show what the checkpoint has staged; undo what else earlier processes of this task have left."""
+        for token in tokens:
+            self.commit(token)
+        self._commits.recover(self._parallelism)
+
+    def _stage(self) -> None:
+        """Make a batch of what is held: durable, and not to be seen."""
+        if self._held:
+            staged = self._prepare()
+            if staged is not None:
+                self._transaction.append(staged)
+            self._ack_batch()
+        self._is_refused, self._limit = False, self._most
+
     def cleanup(self) -> None:
         """Leave nothing in the folder but what is committed. What is held back has not been acked."""
         with suppress(OSError):
-            self._commits.close()
+            if self._is_staged:
+                # What is staged may count yet.
+                self.abort(None)
+            else:
+                self._commits.close()
 
     def _batch_limit(self, context: TaskContext) -> int:
         """A spout whose messages all lie here would send no more until a tick comes: half of them is a batch."""
         pending = context.config.max_spout_pending
-        if pending is None or not context.config.ackers:
+        if pending is None or not context.config.ackers or self._is_staged:
             return self._max_rows
         limit = max(1, pending // (2 * context.parallelism))
         if limit < self._max_rows:
@@ -145,7 +220,12 @@ class SparkSink(Bolt):
         self._limit = self._most
 
     def _full(self) -> None:
-        if not self._is_refused:
+        if not self._is_refused and self._is_staged:
+            try:
+                self._stage()
+            except OSError as error:
+                self._refused(error)
+        elif not self._is_refused:
             self._flush()
         else:
             # What is tracked is limited by max_spout_pending; what is not would fill the memory.
@@ -186,7 +266,11 @@ class SparkSink(Bolt):
         self._commits.commit(staged)
         self._rows.add(staged.rows)
         self._files.add(len(staged.files))
-        batch, self._batch, self._staged = self._batch, [], None
+        self._staged = None
+        self._ack_batch()
+
+    def _ack_batch(self) -> None:
+        batch, self._batch = self._batch, []
         ack = self._collector.ack
         for tup in batch:
             ack(tup)
@@ -273,6 +357,10 @@ class SparkSink(Bolt):
 
     def _checked(self, schema: pa.Schema) -> pa.Schema:
         return checked_schema(schema, self._path, self._partition_by, self._key)
+
+
+def _staged_of(token: Any) -> list[Staged]:
+    return [Staged(name, tuple(tuple(file) for file in files), rows) for name, files, rows in token]
 
 
 def _in_order(tup: Tuple, names: Sequence[str]) -> Row:

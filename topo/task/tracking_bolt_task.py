@@ -144,9 +144,13 @@ class TrackingBoltTask(AnchoringTask):
         self._bolt.prepare(self.context, self._collector)
 
     def _snapshot(self, checkpoint: int) -> Snapshot:
+        if self._staged is None:
+            return super()._snapshot(checkpoint)
+        staged = self._staged.snapshot(checkpoint)
+        # What the sink has refused while it staged is given up in this checkpoint.
+        self._settle(self._now)
         snapshot = super()._snapshot(checkpoint)
-        if self._staged is not None:
-            snapshot.values["staged"] = self._staged.snapshot(checkpoint)
+        snapshot.values["staged"] = staged
         return snapshot
 
     def _begin_user(self) -> None:

@@ -106,7 +106,8 @@ def spark_application(settings: Mapping[str, str], master: str, log: Path) -> It
     try:
         if SparkContext._gateway is None:
             with open(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab") as file:
-                gateway = launch_gateway(conf, {"stdout": file, "stderr": file})  # type: ignore[no-untyped-call]
+                launch: Any = launch_gateway
+                gateway = launch(conf, {"stdout": file, "stderr": file})
             context = SparkContext(conf=conf, gateway=gateway)
         else:
             context = SparkContext(conf=conf)
