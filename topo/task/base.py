@@ -369,6 +369,11 @@ class Task(ABC):
     def _close_component(self) -> None:  # noqa: B027
         """Call the user's last callback."""
 
+    def _end_mails(self) -> None:
+        """Refuse further mails, and run those that are there."""
+        self.processor.prepare_close()
+        self.processor.drain()
+
     def _deadlines(self, now: float) -> list[float | None]:
         oldest = self.outbox.oldest
         flush = None if oldest is None else oldest + self.config.flush_interval_s
@@ -696,10 +701,11 @@ class Task(ABC):
             self.is_closed = True
             self.queue.clear()
             if self._is_open:
-                try:
-                    self._close_component()
-                except Exception as error:
-                    self._record_error(error, now)
+                for step in (self._end_mails, self._close_component, self.processor.close):
+                    try:
+                        step()
+                    except Exception as error:
+                        self._record_error(error, now)
             self._errors.flush(now, all_of_them=True)
             self._tell(Closed(task=self.id))
 

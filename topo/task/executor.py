@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 
-from topo.operators.mailbox import MailboxExecutor, TaskMailbox
+from topo.operators.mailbox import MailboxExecutor, MailboxState, RejectedExecution, TaskMailbox
+
+_PRIORITY = 0
+"""Above the least, so that mails of the task itself and deferrable ones wait for the main loop when a call yields."""
 
 
 class TaskExecutor(MailboxExecutor):
@@ -20,7 +24,7 @@ class TaskExecutor(MailboxExecutor):
     """
 
     def __init__(self, mailbox: TaskMailbox, run: Callable[[Callable[[], object]], None]) -> None:
-        super().__init__(mailbox)
+        super().__init__(mailbox, _PRIORITY)
         self._run_action = run
         self._is_yielding = False
 
@@ -47,5 +51,13 @@ class TaskExecutor(MailboxExecutor):
     def _run_posted(self, action: Callable[[], object]) -> None:
         if self._is_yielding:
             action()
-        else:
+        elif self._mailbox.state is MailboxState.OPEN:
             self._run_action(action)
+        else:
+            self._run_action(partial(_run_last, action))
+
+
+def _run_last(action: Callable[[], object]) -> None:
+    """Run an action at the end of its task; one that posts itself again and again ends by being refused."""
+    with suppress(RejectedExecution):
+        action()

@@ -7,10 +7,13 @@ from contextlib import suppress
 from itertools import count
 from typing import Any
 
+import pytest
+
 from tests.unit.task.harness import Manual, Plain, Replaying, Scripted, Sink, Solo, chain
 from topo.api.spout import BlockingSpout
-from topo.operators.mailbox import MailFailed
+from topo.operators.mailbox import MailFailed, RejectedExecution
 from topo.runtime.blocking import BlockingSpoutRunner
+from topo.task.events import Close
 from topo.wire.frames import FrameKind
 
 
@@ -128,6 +131,24 @@ def test_try_yield_runs_what_is_there_and_waits_for_nothing() -> None:
     assert seen == [False, "ran", True]
 
 
+def test_what_is_for_the_main_loop_is_not_run_by_a_call_that_yields() -> None:
+    seen: list[str] = []
+
+    def ask(tup: Any, collector: Any) -> None:
+        executor = bolt.context.executor
+        executor.execute(lambda: seen.append("deferred"), deferrable=True)
+        solo.task.processor.executor().execute(lambda: seen.append("the task's own"))
+        executor.execute(lambda: seen.append("now"))
+        executor.yield_()
+        assert not executor.try_yield()
+
+    bolt = Plain(ask)
+    solo = Solo(chain(Replaying(), bolt, Sink()), "b")
+    solo.feed(1)
+    solo.run()
+    assert seen == ["now", "deferred", "the task's own"] and solo.errors() == []
+
+
 def test_a_failing_action_fails_the_input_that_yields_to_it() -> None:
     def fail(tup: Any, collector: Any) -> None:
         bolt.context.executor.execute(lambda: 1 // 0)
@@ -167,6 +188,23 @@ def test_a_spout_that_has_raised_is_not_asked_sooner_for_an_action() -> None:
     spout.context.executor.execute(lambda: None)
     solo.run()
     assert solo.values() == [] and len(solo.errors()) == 1
+
+
+def test_at_the_end_the_actions_that_wait_run_before_the_component_is_closed_and_no_more_are_taken() -> None:
+    bolt = Plain()
+    solo = Solo(chain(Replaying(), bolt, Sink()), "b")
+    executor = bolt.context.executor
+
+    def again() -> None:
+        bolt.calls.append("action")
+        executor.execute(again)
+
+    executor.execute(again)
+    solo.handle(Close())
+    assert bolt.calls == ["prepare", "action", "cleanup"] and solo.errors() == []
+    with pytest.raises(RejectedExecution):
+        executor.execute(again)
+    assert not solo.task.has_work
 
 
 def test_the_thread_of_a_blocking_spout_enters_through_the_mailbox_and_ends_with_it() -> None:
