@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import psutil
 import pytest
 
@@ -239,7 +241,9 @@ class Count(BasicBolt):
 
     def watch(status: Status) -> None:
         if worker_of(status, "__acker")["state"] == "live" and status["outcome"] is None:
-            memory.append(psutil.Process(pid_of(status, "__acker")).memory_info().rss)
+            # The status is of a moment ago; the process may have ended since.
+            with suppress(psutil.NoSuchProcess):
+                memory.append(psutil.Process(pid_of(status, "__acker")).memory_info().rss)
             trees.append(component_of(status, "__acker")["levels"].get("trees", 0))
 
     run = scene.run(scene.file(fan + declared), on_status=watch)
