@@ -14,8 +14,7 @@ from topo.task.base import Ports, TaskSetup
 from topo.task.batch import Batch
 from topo.task.bolt_task import BoltTask
 from topo.task.collectors import BoltCollector, Emitter, Mark, TrackedTuple, TupleState
-from topo.task.snapshots import Aligned
-from topo.task.snapshots import Snapshot
+from topo.task.snapshots import Aligned, Snapshot
 from topo.task.staged_output import StagedOutput, merged
 
 _FORGOTTEN = "execute() has neither acked nor failed its input, and kept no reference to it; it fails after message_timeout"
