@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from random import Random
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -23,14 +24,13 @@ def barrier(sender: int, checkpoint: int) -> Frame:
 @given(st.integers(1, 4), st.integers(1, 4), st.randoms(use_true_random=False))
 @settings(max_examples=200, deadline=None)
 def test_what_is_processed_before_an_aligned_barrier_is_what_came_before_it_on_every_edge(
-    senders: int, checkpoints: int, random: object
+    senders: int, checkpoints: int, chance: Random
 ) -> None:
-    chance = random  # type: ignore[assignment]
     waiting: dict[int, deque[int | None]] = {}
     for sender in range(1, senders + 1):
         waiting[sender] = deque()
         for checkpoint in range(1, checkpoints + 1):
-            waiting[sender].extend([checkpoint] * chance.randrange(3))  # type: ignore[attr-defined]
+            waiting[sender].extend([checkpoint] * chance.randrange(3))
             waiting[sender].append(None)
     inputs = {sender: InEdge(TaskId(sender)) for sender in waiting}
     alignment = Alignment()
@@ -40,7 +40,7 @@ def test_what_is_processed_before_an_aligned_barrier_is_what_came_before_it_on_e
     while any(waiting.values()):
         now += 1
         open_edges = [sender for sender, left in waiting.items() if left and not inputs[sender].is_behind_barrier]
-        sender = chance.choice(open_edges)  # type: ignore[attr-defined]
+        sender = chance.choice(open_edges)
         row = waiting[sender].popleft()
         if row is not None:
             assert row == passed + 1, "a row of another checkpoint is processed"
