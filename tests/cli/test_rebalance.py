@@ -11,6 +11,7 @@ import pytest
 
 from tests.cli.drive import call, piped
 from tests.cli.test_processes import background
+from topo.runtime.state_folder import StateFolder
 
 __all__ = ["background"]
 
@@ -57,12 +58,15 @@ def test_a_dry_run_says_what_would_move_and_changes_nothing(running: Path) -> No
 
 
 @pytest.mark.integration
-def test_a_rebalance_says_what_it_did_and_lasts(running: Path) -> None:
+def test_a_rebalance_says_what_it_did_and_lasts(running: Path, topo_home: Path) -> None:
     result = piped("rebalance", "flow", "-e", "double=3")
     assert result.code == 0, result.err
     assert result.out.startswith("double: 2 -> 3 tasks, ") and result.out.endswith(" of 128 key groups moved\n")
     assert "flow goes on from a savepoint" in result.err
     assert tasks() == {"numbers": 1, "double": 3, "show": 1}
+    # The run before left nothing but the savepoint.
+    folder = StateFolder(topo_home).find("flow")
+    assert len(list(folder.savepoints.iterdir())) == 1 and len(list(folder.checkpoints.iterdir())) <= 1
     assert piped("kill", "flow", "--yes").code == 0
     assert piped("resume", "flow", "--wait").code == 0
     assert tasks() == {"numbers": 1, "double": 3, "show": 1}

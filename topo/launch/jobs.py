@@ -319,10 +319,7 @@ def _forget(folder: TopologyFolder, start_from: str) -> None:
     for path in (folder.positions, folder.dead_letters, folder.errors, folder.summary):
         with contextlib.suppress(FileNotFoundError):
             path.unlink()
-    with contextlib.suppress(FileNotFoundError):
-        for run in folder.checkpoints.iterdir():
-            if not Path(start_from).is_relative_to(run):
-                shutil.rmtree(run, ignore_errors=True)
+    _remove_checkpoints(folder, start_from)
     shutil.rmtree(folder.components, ignore_errors=True)
     for path in folder.logs.iterdir():
         with contextlib.suppress(OSError):
@@ -330,6 +327,14 @@ def _forget(folder: TopologyFolder, start_from: str) -> None:
     with contextlib.suppress(FileNotFoundError):
         kept = json.loads(folder.master.read_bytes())
         write_atomically(folder.master, json.dumps({**kept, "active": True, "completed": 0}).encode())
+
+
+def _remove_checkpoints(folder: TopologyFolder, start_from: str) -> None:
+    """Remove the checkpoints that are in the topology's own folder, but for what the next run begins from."""
+    with contextlib.suppress(FileNotFoundError):
+        for run in folder.checkpoints.iterdir():
+            if not Path(start_from).is_relative_to(run):
+                shutil.rmtree(run, ignore_errors=True)
 
 
 def begin_anew(
@@ -341,7 +346,7 @@ def begin_anew(
 ) -> None:
     """Have the next master of a topology begin at the beginning, or from a savepoint.
 
-    Its checkpoints stay, and nobody looks for them.
+    Nobody looks for its checkpoints any more. They stay when it begins at the beginning; a savepoint stands for them.
 
     Args:
         parallelism: tasks by component from now on; None: as before.
@@ -357,6 +362,8 @@ def begin_anew(
         if parallelism is not None and plan is not None:
             facts |= {"parallelism": dict(parallelism), "plan": json.loads(plan.to_json())}
         write_atomically(folder.topology, json.dumps(facts).encode())
+        if start_from:
+            _remove_checkpoints(folder, start_from)
 
 
 def remove(folder: TopologyFolder) -> None:

@@ -36,8 +36,8 @@ from topo.wire import control
 
 _REMEMBERED = 20
 _BREATH = 4
-"""While everything has ended, checkpoints leave so many times the duration of the last one between them: in no less time can it
-be seen that nothing moves any more, for barriers do."""
+"""While everything has ended, checkpoints leave so many times the duration of the last one between them: barriers move, and that
+nothing moves any more is not seen in less time."""
 TELL_AGAIN_S = 1.0
 """How often tasks that have not done what a complete checkpoint allows are told of it: a sink may have failed to publish."""
 

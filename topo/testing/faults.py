@@ -107,7 +107,7 @@ CHECKPOINT_WEIGHTS = {
     FaultKind.SLOW_STORE: 2,
     FaultKind.FAILING_STORE: 2,
     FaultKind.TORN_WRITE: 2,
-    FaultKind.DAMAGE: 2,
+    FaultKind.DAMAGE: 4,
 }
 """What strikes topologies with checkpoints."""
 _HAS_MOMENT = {FaultKind.CRASH, FaultKind.STOP, FaultKind.ZOMBIE, FaultKind.CUT, FaultKind.MASTER}
@@ -159,5 +159,9 @@ def draw_checkpoint_faults(random: Random, *, has_links: bool, may_damage: bool,
             fault = replace(fault, moment=random.choice(list(Moment)), countdown=countdown)
             if random.random() < 0.7:
                 fault = replace(fault, point=CrashPoint.IN_TURN)
-        faults.append(fault)
+            if fault.moment is Moment.RESTORING:
+                # Something has to begin a recovery.
+                faults.append(replace(draw_fault(random, FaultKind.CRASH), share=fault.share, after_s=fault.after_s))
+        if fault.kind is not FaultKind.DAMAGE or all(other.kind is not FaultKind.DAMAGE for other in faults):
+            faults.append(fault)
     return tuple(sorted(faults, key=lambda fault: fault.share))

@@ -226,5 +226,6 @@ class Strikes:
         assert self._simulation.disk is not None
         what = self._simulation.disk.damage(fault.pick)
         if what is not None:
-            self._crash(fault)
+            # Whoever goes on from it finds the damage: tasks, or the next master.
+            (self._crash if fault.pick < 0.6 else self._master)(fault)
         return what

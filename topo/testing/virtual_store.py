@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from topo.errors import EnvironmentFault
 from topo.master.commands import CommitCheckpoint, FindCheckpoint
+from topo.master.ending import Stage
 from topo.runtime.checkpoint_keeper import RETRY_S, Answer, CheckpointKeeper, StoreCommand
 from topo.runtime.checkpoint_store import CheckpointStore
 
@@ -131,7 +132,13 @@ class Disk:
         return ending
 
     def damage(self, pick: float) -> str | None:
-        """Spoil a file of the last complete checkpoint; return which, None when there is none or nothing to fall back on."""
+        """Spoil a file of the last complete checkpoint; return which.
+
+        None: there is none, nothing to fall back on, or nobody will read it, since everything is over.
+        """
+        master = self._simulation.master.master
+        if master is None or master.ending.stage is not Stage.SERVING or master.quiescence.is_still:
+            return None
         complete = [stored for stored in self.store().checkpoints() if stored.manifest is not None]
         if len(complete) < 2 or complete[-1].manifest is None:
             return None

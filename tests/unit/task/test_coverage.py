@@ -1,0 +1,142 @@
+"""Which messages of a spout a checkpoint covers, against a model that keeps every message and every snapshot."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from topo.task.coverage import Coverage
+
+STEPS = st.lists(
+    st.sampled_from(("emit", "emit", "emit", "snapshot", "complete", "complete again", "recover", "crash")), max_size=60
+)
+
+
+class Queue:
+    """A source without positions, its spout task, and all that is known of both.
+
+    Attributes:
+        unacked: messages that the source delivers again to another process.
+        taken: by checkpoint: what was emitted before its snapshot.
+    """
+
+    def __init__(self) -> None:
+        self.coverage = Coverage(has_positions=False, keeps_ids=True)
+        self.unacked: list[int] = []
+        self.emitted: list[int] = []
+        self.taken: dict[int, list[int]] = {}
+        self.states: dict[int, Any] = {}
+        self.complete = 0
+        self.checkpoint = 0
+        self.fresh = 0
+
+    def emit(self, message: int) -> None:
+        if self.coverage.accept([message]) == []:
+            self.ack(message)
+        else:
+            self.emitted.append(message)
+
+    def ack(self, message: int) -> None:
+        assert message in self.taken.get(self.complete, ()), f"{message} is acked, and no complete checkpoint covers it"
+        self.unacked.remove(message)
+
+    def step(self, name: str) -> None:
+        if name == "emit":
+            self.fresh += 1
+            self.unacked.append(self.fresh)
+            self.emit(self.fresh)
+        elif name == "snapshot":
+            self.checkpoint += 1
+            self.states[self.checkpoint] = self.coverage.snapshot(self.checkpoint)
+            self.taken[self.checkpoint] = list(self.emitted)
+        elif name == "complete" and self.checkpoint in self.states:
+            self.complete = self.checkpoint
+            self.told()
+        elif name == "complete again" and self.complete:
+            self.told()
+        elif name in ("recover", "crash"):
+            if name == "crash":
+                self.coverage = Coverage(has_positions=False, keeps_ids=True)
+            states = [self.states[self.complete]] if self.complete else []
+            # The number of one that was under way is not used again.
+            self.states = {self.complete: self.states[self.complete]} if self.complete else {}
+            self.emitted = list(self.taken.get(self.complete, ()))
+            lost, covered = self.coverage.restore(states, self.complete)
+            for message in covered:
+                self.ack(message)
+            for message in lost if name == "recover" else list(self.unacked):
+                self.emit(message)
+            self.told()
+
+    def told(self) -> None:
+        for message in self.coverage.complete(self.complete):
+            self.ack(message)
+
+
+@given(STEPS)
+@settings(max_examples=300, deadline=None)
+def test_each_message_of_a_queue_is_covered_once_and_acked_when_it_is(steps: list[str]) -> None:
+    queue = Queue()
+    for name in steps:
+        queue.step(name)
+        assert len(set(queue.emitted)) == len(queue.emitted), "a message was sent twice"
+        assert set(queue.emitted) == set(range(1, queue.fresh + 1)), "a message was forgotten"
+        assert queue.coverage.uncovered == len(set(queue.emitted) - set(queue.taken.get(queue.complete, ())))
+    for name in ("snapshot", "complete"):
+        queue.step(name)
+    assert queue.coverage.uncovered == 0
+    queue.step("crash")
+    assert queue.unacked == [], "what a complete checkpoint covers is acked, if not before the crash then when it comes again"
+
+
+@given(st.lists(st.sampled_from(("emit", "emit", "snapshot", "complete", "recover")), max_size=40))
+@settings(max_examples=200, deadline=None)
+def test_a_source_with_positions_goes_on_behind_what_the_checkpoint_covers(steps: list[str]) -> None:
+    coverage = Coverage(has_positions=True, keeps_ids=False)
+    states: dict[int, Any] = {}
+    positions: dict[int, int | None] = {0: None}
+    position: int | None = None
+    checkpoint = complete = 0
+    for name in steps:
+        if name == "emit":
+            position = 0 if position is None else position + 1
+            assert coverage.accept([position]) is None
+        elif name == "snapshot":
+            checkpoint += 1
+            states[checkpoint], positions[checkpoint] = coverage.snapshot(checkpoint), position
+        elif name == "complete" and checkpoint in states and checkpoint > complete:
+            complete = checkpoint
+            assert coverage.complete(complete) == []
+            assert coverage.covered == 1 + (
+                -1 if position is None else positions[complete] if positions[complete] is not None else -1
+            )
+        elif name == "recover":
+            assert coverage.restore([states[complete]] if complete else [], complete) == ([], [])
+            position = positions[complete]
+            states = {number: state for number, state in states.items() if number == complete}
+        assert coverage.position == position
+
+
+def test_a_spout_that_wants_to_know_is_told_of_the_positions_that_a_checkpoint_covers() -> None:
+    coverage = Coverage(has_positions=True, keeps_ids=True)
+    coverage.accept([1, 2])
+    coverage.snapshot(7)
+    coverage.accept([3])
+    assert coverage.complete(7) == [1, 2]
+    assert coverage.complete(7) == []
+    coverage.snapshot(8)
+    assert coverage.complete(8) == [3]
+
+
+def test_a_completion_told_again_after_a_recovery_covers_nothing_new() -> None:
+    coverage = Coverage(has_positions=False, keeps_ids=True)
+    coverage.accept(["a"])
+    state = coverage.snapshot(3)
+    assert coverage.complete(3) == ["a"]
+    assert coverage.restore([state], 3) == ([], [])
+    assert coverage.accept(["b"]) is None
+    assert coverage.complete(3) == []
+    coverage.snapshot(4)
+    assert coverage.complete(4) == ["b"]

@@ -1,0 +1,98 @@
+"""Dead letters that wait for their checkpoint, against a model that keeps every letter and every snapshot."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from topo.ids import TaskId
+from topo.task.held_letters import HeldLetters
+from topo.wire.codec import Codec
+from topo.wire.control import DeadLetter
+
+CODEC = Codec()
+
+
+class Told:
+    """What the master has been told: a letter is stored once for each number."""
+
+    def __init__(self) -> None:
+        self.letters: dict[int, DeadLetter] = {}
+
+    def __call__(self, letter: DeadLetter) -> None:
+        known = self.letters.setdefault(letter.id, letter)
+        assert known.values == letter.values, f"number {letter.id} is another letter than before"
+
+    @property
+    def values(self) -> list[Any]:
+        return [CODEC.unpack_value(letter.values)[0] for letter in self.letters.values()]
+
+
+@given(
+    st.lists(
+        st.sampled_from(("add", "add", "snapshot", "complete", "complete again", "stored", "recover")),
+        max_size=60,
+    )
+)
+@settings(max_examples=300, deadline=None)
+def test_a_letter_is_told_when_a_checkpoint_covers_it_and_stored_once(steps: list[str]) -> None:
+    told = Told()
+    held = HeldLetters(TaskId(1), CODEC, told)
+    given_up: list[int] = []
+    covered: dict[int, list[int]] = {0: []}
+    states: dict[int, Any] = {}
+    checkpoint = complete = fresh = 0
+    for name in steps:
+        if name == "add":
+            # After a recovery other tuples may be given up than before.
+            fresh += 1
+            given_up.append(fresh)
+            held.add((fresh,), "why", 3)
+        elif name == "snapshot":
+            checkpoint += 1
+            states[checkpoint], covered[checkpoint] = held.snapshot(checkpoint), list(given_up)
+        elif name == "complete" and checkpoint in states:
+            complete = max(complete, checkpoint)
+            held.publish(complete)
+        elif name == "complete again" and complete:
+            held.publish(complete)
+        elif name == "stored":
+            held.stored(list(told.letters))
+        elif name == "recover":
+            states = {complete: states[complete]} if complete else {}
+            given_up = list(covered[complete])
+            held.restore(states.values(), complete)
+            if complete:
+                held.publish(complete)
+        assert sorted(told.values) == covered[complete]
+    held.stored(list(told.letters))
+    assert len(held) == len(given_up) - len(covered[complete])
+
+
+def test_letters_of_two_tasks_that_one_takes_over_keep_apart() -> None:
+    old = []
+    for task in (1, 2):
+        before = HeldLetters(TaskId(task), CODEC, Told())
+        before.add((f"of {task}",), "why", 1)
+        old.append(before.snapshot(5))
+    told = Told()
+    after = HeldLetters(TaskId(1), CODEC, told)
+    after.restore(old, 5)
+    after.publish(5)
+    assert sorted(told.values) == ["of 1", "of 2"]
+    after.add(("new",), "why", 1)
+    after.snapshot(6)
+    after.publish(6)
+    assert sorted(told.values) == ["new", "of 1", "of 2"]
+
+
+def test_values_that_cannot_be_carried_are_kept_in_words() -> None:
+    told = Told()
+    held = HeldLetters(TaskId(1), CODEC, told)
+    held.add((object,), "why", 1)
+    held.snapshot(1)
+    held.publish(1)
+    (letter,) = told.letters.values()
+    assert "object" in CODEC.unpack_value(letter.values)
