@@ -122,6 +122,8 @@ class Loop:
         self.worker = worker
         self.turned_at = clock()
         """When the loop last turned; the watchdog reads it."""
+        self.alive_at = self.turned_at
+        """When the watchdog was last seen to be on time: a process that stands still has neither."""
         self._transport = transport
         self._master = master
         self._inboxes = inboxes
@@ -133,7 +135,8 @@ class Loop:
         self._clock = clock
         self._to_master: deque[bytes] = deque()
         self._unheard: deque[bytes] = deque()
-        """What the master has said while a call yielded."""
+        """What the master has said while a call yielded, or just after the process had stood still."""
+        self._listens_until = self.turned_at
         self._beat_at = self.turned_at
         self._heard_at = self.turned_at
         self._is_to_finish = False
@@ -155,9 +158,13 @@ class Loop:
             if rest_s and not is_busy:
                 time.sleep(min(rest_s, self._sleep_s()))
             ready = transport.wait(0.0 if is_busy else self._sleep_s())
-            now = self.turned_at = clock()
-            while self._unheard:
-                self._told(self._unheard.popleft(), now)
+            now = clock()
+            if now - max(self.turned_at, self.alive_at) > self._config.worker_timeout_s:
+                # Others may have taken its place: that news comes last.
+                self._listens_until = now + self._config.heartbeat_s
+            self.turned_at = now
+            if self._unheard:
+                self._hear(now)
             self._connections.send_again()
             has_read = self._read(ready, now)
             has_run = worker.run(now)
@@ -218,8 +225,9 @@ class Loop:
         if not ready:
             return False
         if LINK in ready:
-            for message in self._transport.receive(LINK, READ_AT_ONCE):
-                self._told(message, now)
+            self._unheard += self._transport.receive(LINK, READ_AT_ONCE)
+            self._heard_at = now
+            self._hear(now)
         has_read = LINK in ready
         is_held = False
         for name in ready:
@@ -243,19 +251,20 @@ class Loop:
             time.sleep(HELD_PAUSE_S)
         return has_read
 
-    def _told(self, data: bytes, now: float) -> None:
-        self._heard_at = now
-        if self.worker.is_in_call:
-            self._unheard.append(data)
+    def _hear(self, now: float) -> None:
+        if self.worker.is_in_call or now < self._listens_until:
             return
-        try:
-            message = control.decode_from_master(data, MAX_LINK_MESSAGE)
-        except FrameError as error:
-            _LOG.error("the master sent %s", error)
-            return
-        if isinstance(message, control.Routes) and message.term >= self.worker.term and message.epoch > self.worker.epoch:
-            self._connections.adopt(message)
-        self.worker.told(message, now)
+        messages: list[control.FromMaster] = []
+        for data in self._unheard:
+            try:
+                messages.append(control.decode_from_master(data, MAX_LINK_MESSAGE))
+            except FrameError as error:
+                _LOG.error("the master sent %s", error)
+        self._unheard.clear()
+        for message in messages:
+            if isinstance(message, control.Routes) and message.term >= self.worker.term and message.epoch > self.worker.epoch:
+                self._connections.adopt(message)
+        self.worker.hear(messages, now)
 
     def _perform(self) -> None:
         for command in self.worker.take_commands():
@@ -287,7 +296,7 @@ class Loop:
         """Work off what has been read, close the components, and let everything out: whoever gets it need not get it again."""
         worker, now = self.worker, self._clock()
         until = now + FINISH_S
-        worker.told(control.Deactivate(), now)
+        worker.hear([control.Deactivate()], now)
         while worker.has_work and now < until:
             worker.run(now)
             self._perform()
@@ -295,5 +304,5 @@ class Loop:
             self._connections.send_again()
             now = self._clock()
         worker.idle(now)
-        worker.told(control.Close(worker.epoch, drain=True), now)
+        worker.hear([control.Close(worker.epoch, drain=True)], now)
         self._perform()

@@ -51,9 +51,14 @@ class Watchdog:
         transport: Transport | None = None
         outlet = 0
         told_at: float | None = None
+        passed_at = self._loop.now()
         while not self._done.wait(self._config.heartbeat_s):
+            now = self._loop.now()
+            if now - passed_at < self._config.worker_timeout_s:
+                self._loop.alive_at = now
+            passed_at = now
             turned_at = self._loop.turned_at
-            held_s = self._loop.now() - turned_at
+            held_s = now - turned_at
             if held_s < 2 * self._config.heartbeat_s:
                 continue
             if transport is None:

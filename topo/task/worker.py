@@ -10,7 +10,7 @@ tasks that are in a call, and what arrives for these waits until they are back.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -152,33 +152,19 @@ class Worker:
         else:
             self._handle(self.tasks[task], FrameArrived(frame, inbox), now)
 
-    def told(self, message: control.FromMaster, now: float) -> None:
-        """The topology master says something. Not while a task is in a call."""
+    def hear(self, messages: Sequence[control.FromMaster], now: float) -> None:
+        """What the topology master has said meanwhile, in order. Not while a task is in a call.
+
+        None of it is done when a part of it says that another process has this one's place. A process that was stopped for long
+        finds its old orders first; to restore by them what tasks have staged could undo what their replacements have.
+        """
         assert not self._in_call, "told within a call"
-        if isinstance(message, control.Routes):
-            self._adopt(message, now)
-        elif isinstance(message, control.Go):
-            self._each(Go(message.epoch), now)
-        elif isinstance(message, control.Probe):
-            if message.epoch == self.epoch:
-                self._each(Probe(message.number), now)
-        elif isinstance(message, control.Activate):
-            self._each(Activate(), now)
-        elif isinstance(message, control.Deactivate | control.Drain):
-            self._each(Deactivate(), now)
-        elif isinstance(message, control.DeadLettersStored):
-            if message.task in self.tasks:
-                self._handle(self.tasks[message.task], DeadLettersStored(tuple(message.ids)), now)
-        elif isinstance(message, control.BeginCheckpoint):
-            self._each(BeginCheckpoint(message.epoch, message.checkpoint), now)
-        elif isinstance(message, control.CheckpointComplete):
-            self._each(CheckpointComplete(message.checkpoint), now)
-        elif isinstance(message, control.Close):
-            self._each(Close(), now)
-            if all(task.is_closed for task in self.tasks.values()):
-                self.exit = self.exit or Exit(EXIT_DONE, "closed")
-        elif isinstance(message, control.Stop):
-            self.exit = self.exit or Exit(EXIT_DONE, f"stopped by the master: {message.reason}")
+        for message in messages:
+            if isinstance(message, control.Routes) and not self._is_in(message):
+                self.exit = self.exit or Exit(EXIT_REPLACED, "the routes name another incarnation of this worker")
+                return
+        for message in messages:
+            self._told(message, now)
 
     def run(self, now: float) -> bool:
         """Give every task that has work one turn. Returns whether any had, so that more may be left."""
@@ -240,14 +226,36 @@ class Worker:
         assert not self._hand_over and not self._kept, "a frame was not handed over"
         assert not self._in_call
 
+    def _told(self, message: control.FromMaster, now: float) -> None:
+        if isinstance(message, control.Routes):
+            self._adopt(message, now)
+        elif isinstance(message, control.Go):
+            self._each(Go(message.epoch), now)
+        elif isinstance(message, control.Probe):
+            if message.epoch == self.epoch:
+                self._each(Probe(message.number), now)
+        elif isinstance(message, control.Activate):
+            self._each(Activate(), now)
+        elif isinstance(message, control.Deactivate | control.Drain):
+            self._each(Deactivate(), now)
+        elif isinstance(message, control.DeadLettersStored):
+            if message.task in self.tasks:
+                self._handle(self.tasks[message.task], DeadLettersStored(tuple(message.ids)), now)
+        elif isinstance(message, control.BeginCheckpoint):
+            self._each(BeginCheckpoint(message.epoch, message.checkpoint), now)
+        elif isinstance(message, control.CheckpointComplete):
+            self._each(CheckpointComplete(message.checkpoint), now)
+        elif isinstance(message, control.Close):
+            self._each(Close(), now)
+            if all(task.is_closed for task in self.tasks.values()):
+                self.exit = self.exit or Exit(EXIT_DONE, "closed")
+        elif isinstance(message, control.Stop):
+            self.exit = self.exit or Exit(EXIT_DONE, f"stopped by the master: {message.reason}")
+
     def _adopt(self, routes: control.Routes, now: float) -> None:
         if routes.term < self.term:
             return
         self.term = routes.term
-        mine = {route.task: route.incarnation for route in routes.routes if route.task in self.tasks}
-        if any(incarnation != self.incarnation for incarnation in mine.values()) or len(mine) != len(self.tasks):
-            self.exit = self.exit or Exit(EXIT_REPLACED, "the routes name another incarnation of this worker")
-            return
         if routes.epoch <= self.epoch:
             return
         self.epoch = routes.epoch
@@ -255,6 +263,11 @@ class Worker:
         for task in self.tasks.values():
             event = RoutesChanged(routes, self._local, routes.positions.get(task.id), routes.attempts.get(task.id))
             self._handle(task, event, now)
+
+    def _is_in(self, routes: control.Routes) -> bool:
+        """Whether routes name this process for its tasks; also when they are those of a master that was replaced."""
+        mine = [route.incarnation for route in routes.routes if route.task in self.tasks]
+        return routes.term < self.term or mine == [self.incarnation] * len(self.tasks)
 
     def _at_hand(self) -> Iterable[Task]:
         if not self._in_call:

@@ -105,9 +105,9 @@ CHECKPOINT_WEIGHTS = {
     **_WEIGHTS,
     FaultKind.MASTER: 4,
     FaultKind.SLOW_STORE: 2,
-    FaultKind.FAILING_STORE: 2,
+    FaultKind.FAILING_STORE: 3,
     FaultKind.TORN_WRITE: 2,
-    FaultKind.DAMAGE: 4,
+    FaultKind.DAMAGE: 8,
 }
 """What strikes topologies with checkpoints."""
 _HAS_MOMENT = {FaultKind.CRASH, FaultKind.STOP, FaultKind.ZOMBIE, FaultKind.CUT, FaultKind.MASTER}
@@ -162,6 +162,8 @@ def draw_checkpoint_faults(random: Random, *, has_links: bool, may_damage: bool,
             if fault.moment is Moment.RESTORING:
                 # Something has to begin a recovery.
                 faults.append(replace(draw_fault(random, FaultKind.CRASH), share=fault.share, after_s=fault.after_s))
+        elif fault.kind in (FaultKind.FAILING_STORE, FaultKind.TORN_WRITE) and random.random() < 0.3:
+            fault = replace(fault, moment=Moment.COMMITTING)
         if fault.kind is not FaultKind.DAMAGE or all(other.kind is not FaultKind.DAMAGE for other in faults):
             faults.append(fault)
     return tuple(sorted(faults, key=lambda fault: fault.share))

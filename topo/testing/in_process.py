@@ -323,7 +323,7 @@ class InProcessCluster:
     def _told(self, host: Host, message: control.FromMaster, now: float) -> None:
         if isinstance(message, control.Routes) and message.epoch > host.worker.epoch:
             host.peers = {route.task: route.incarnation for route in message.routes}
-        host.worker.told(message, now)
+        host.worker.hear([message], now)
 
     def _send(self, host: Host) -> bool:
         commands = host.worker.take_commands()

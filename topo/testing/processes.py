@@ -265,8 +265,9 @@ class SimulatedProcess:
     def _read(self) -> bool:
         worker, now = self.worker, self.time
         has_read = bool(self.link)
-        while self.link and worker.exit is None:
-            self._told(control.decode_from_master(self.link.popleft()))
+        if self.link and worker.exit is None:
+            self._hear([control.decode_from_master(data) for data in self.link])
+            self.link.clear()
         for (task, inbox), frames in self.inboxes.items():
             if frames and (inbox is Inbox.CONTROL or worker.tasks[task].wants_data):
                 has_read = True
@@ -274,13 +275,15 @@ class SimulatedProcess:
                     worker.arrived(task, inbox, frames.popleft(), now)
         return has_read
 
-    def _told(self, message: control.FromMaster) -> None:
+    def _hear(self, messages: list[control.FromMaster]) -> None:
         self._heard_at = self.time
         worker = self.worker
-        if isinstance(message, control.Routes) and message.term >= worker.term and message.epoch > worker.epoch:
-            self.routes = {route.task: route.incarnation for route in message.routes}
-        worker.told(message, self.time)
-        self._simulation.history.told(self, message)
+        for message in messages:
+            if isinstance(message, control.Routes) and message.term >= worker.term and message.epoch > worker.epoch:
+                self.routes = {route.task: route.incarnation for route in message.routes}
+        worker.hear(messages, self.time)
+        for message in messages:
+            self._simulation.history.told(self, message)
 
     def _perform(self) -> None:
         commands: Iterable[Any] = self.worker.take_commands()

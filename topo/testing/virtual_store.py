@@ -7,7 +7,7 @@ when its process dies. What was stored can be damaged or lost. Between two proce
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from enum import Enum
 from itertools import chain, repeat
 from random import Random
@@ -39,14 +39,14 @@ class MemoryFiles:
 
     Attributes:
         content: by name.
-        fails: how the next writes end; None: well.
+        fails: tells of each write how it ends; None: well.
     """
 
     url = "memory"
 
     def __init__(self) -> None:
         self.content: dict[str, bytes] = {}
-        self.fails: Callable[[], Ending] | None = None
+        self.fails: Callable[[], Ending | None] | None = None
 
     def write(self, name: str, chunks: Iterable[bytes]) -> None:
         """Write a file."""
@@ -115,11 +115,12 @@ class Disk:
         if is_dying:
             ending = self._random.choice(list(Ending))
             self._simulation.history.count(f"death in a write: {ending.value}")
-            endings = chain([ending], repeat(Ending.NOTHING))
+            endings: Iterator[Ending | None] = chain([ending], repeat(Ending.NOTHING))
             self.files.fails = lambda: next(endings)
         elif self.torn_next:
             self.torn_next = False
-            self.files.fails = lambda: self._failed(Ending.TORN)
+            endings = chain([self._failed(Ending.TORN)], repeat(None))
+            self.files.fails = lambda: next(endings)
         elif now < self.failing_until:
             self.files.fails = lambda: self._failed(self._random.choice(list(Ending)))
         try:

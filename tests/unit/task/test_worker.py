@@ -54,7 +54,7 @@ class Hosted:
             self.tell(control.Go(Epoch(1)))
 
     def tell(self, message: control.FromMaster) -> None:
-        self.worker.told(message, self.clock.now)
+        self.worker.hear([message], self.clock.now)
         self.take()
 
     def attend(self) -> None:
@@ -220,6 +220,22 @@ def test_a_worker_that_has_been_replaced_ends(epoch: int) -> None:
     host.tell(routes(host.plan, epoch, {TaskId(2): Incarnation(5)}))
     assert host.worker.exit is not None and host.worker.exit.code == EXIT_REPLACED
     assert host.worker.epoch == 1
+
+
+def test_a_worker_that_was_away_does_not_begin_an_epoch_of_before_its_replacement() -> None:
+    topology, _ = word_count(Scripted(LINES))
+    host = Hosted(topology)
+    orders = [routes(host.plan, 2), routes(host.plan, 3, {TaskId(2): Incarnation(5)})]
+    host.worker.hear(orders, 1.0)
+    assert host.worker.exit is not None and host.worker.exit.code == EXIT_REPLACED
+    assert host.worker.epoch == 1
+
+
+def test_what_the_master_said_meanwhile_is_done_in_order() -> None:
+    topology, _ = word_count(Scripted(LINES))
+    host = Hosted(topology, starts=False)
+    host.worker.hear([routes(host.plan, 1), routes(host.plan, 3)], 1.0)
+    assert host.worker.exit is None and host.worker.epoch == 3
 
 
 def test_a_worker_whose_task_the_routes_have_lost_ends() -> None:
