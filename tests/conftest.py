@@ -26,10 +26,8 @@ _SPARKLESS = pytest.StashKey[str]()
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Skip what needs Spark where it cannot run, and say so once at the end; share the others out so that all end together."""
+    """Skip what needs Spark where it cannot run, and say so once at the end; begin with what takes longest."""
     items.sort(key=_when)
-    for item in items:
-        item.add_marker(pytest.mark.xdist_group(_group_of(item)))
     marked = [item for item in items if item.get_closest_marker("spark")]
     missing = _missing_for_spark() if marked else None
     if missing is not None:
@@ -38,13 +36,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.skip(reason=missing))
 
 
-def _group_of(item: pytest.Item) -> str:
-    """Tests of one group run in one process, one after the other: all that share a Spark, and those of one file."""
-    return "spark" if item.get_closest_marker("spark") else str(item.path)
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Have tests in one process, one after the other, that share a Spark, and those of one file."""
+    group = "spark" if item.get_closest_marker("spark") else item.path.name
+    item.add_marker(pytest.mark.xdist_group(group))
 
 
 def _when(item: pytest.Item) -> int:
-    """What takes longest begins first; files stay as they are."""
     if item.get_closest_marker("spark"):
         return 0
     return 1 if item.get_closest_marker("integration") else 2
