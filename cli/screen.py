@@ -99,7 +99,8 @@ class PlainScreen(AbstractContextManager["PlainScreen"]):
         self._next_s, self._word = now + PLAIN_S, status["status"]
         totals = status["totals"]
         line = (
-            f"{status['topology']}: {self._word.lower()}, {seconds(status['uptime_s'])}, emitted {count(totals['emitted'])}, "
+            f"{status['topology']}: {self._word.lower()}, {seconds(status['uptime_s'])}, "
+            f"emitted {count(totals['emitted'])} ({rate(totals['emitted_per_s'])}/s), "
             f"acked {count(totals['acked'])} ({rate(totals['acked_per_s'])}/s), failed {count(totals['failed'])}, "
             f"pending {count(totals['pending'])}"
         )

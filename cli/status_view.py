@@ -49,10 +49,10 @@ def messages(status: Status) -> Text:
     """Return what became of the spouts' messages, on a line."""
     totals = status["totals"]
     parts = [
-        f"emitted {count(totals['emitted'])}",
-        f"acked {count(totals['acked'])} ({rate(totals['acked_per_s'])}/s)",
-        f"pending {count(totals['pending'])}",
+        f"{name} {count(totals[name])}" + ("" if "ended_ms" in status else f" ({rate(totals[f'{name}_per_s'])}/s)")
+        for name in ("emitted", "acked")
     ]
+    parts.append(f"pending {count(totals['pending'])}")
     named = {"failed": "failed", "timed_out": "timed out", "replayed": "replayed", "dead_lettered": "dead-lettered"}
     parts += [f"{word} {count(totals[name])}" for name, word in named.items() if totals[name]]
     return Text("  ".join(parts))
