@@ -41,7 +41,7 @@ def test_the_spouts_messages_have_rates_while_it_goes_on() -> None:
     given = status(row("source", "spout"))
     given["totals"] |= {"emitted": 5000, "emitted_per_s": 1000.0, "acked": 4000}
     assert shown(200, given)[1] == ["emitted", "5,000", "(1,000/s)", "acked", "4,000", "(0/s)", "pending", "0"]
-    assert shown(200, given | {"ended_ms": 1})[1] == ["emitted", "5,000", "acked", "4,000", "pending", "0"]
+    assert shown(200, given | {"status": "FINISHED"})[1] == ["emitted", "5,000", "acked", "4,000", "pending", "0"]
 
 
 def test_a_topology_of_windows_shows_its_event_time() -> None:
