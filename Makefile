@@ -28,6 +28,7 @@ flights: ## the example with Spark at both ends; ARGS="-p month=1" goes to topo 
 	@$(setup) examples spark
 	@$(java)
 	@rm -rf build/flights
+	@echo 'Spark reads and joins the flights of a year first: up to a minute in which nothing is emitted.'
 	@.venv/bin/topo run topologies/flights_on_spark.py -p out=build/flights $(ARGS)
 	@$(python) topologies/flights_on_spark.py build/flights
 

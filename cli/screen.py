@@ -15,7 +15,7 @@ from rich.console import Group
 from rich.live import Live
 from rich.text import Text
 
-from topo_cli.output import count, make_console, rate, seconds, talk
+from topo_cli.output import make_console, seconds, talk
 from topo_cli.status_view import components_table, headline, messages
 
 PLAIN_S = 5.0
@@ -63,7 +63,8 @@ class LiveScreen(AbstractContextManager["LiveScreen"]):
 
     def progress(self, status: Mapping[str, Any]) -> None:
         """Draw the view anew."""
-        view = Group(Text(), headline(status), messages(status), components_table(self._console, status))
+        figures = Text("  ".join(messages(status)))
+        view = Group(Text(), headline(status), figures, components_table(self._console, status))
         self._live.update(view, refresh=True)
 
     def printed(self, lines: Sequence[str]) -> None:
@@ -97,12 +98,7 @@ class PlainScreen(AbstractContextManager["PlainScreen"]):
         if self._quiet or (now < self._next_s and status["status"] == self._word):
             return
         self._next_s, self._word = now + PLAIN_S, status["status"]
-        totals = status["totals"]
-        line = (
-            f"{status['topology']}: {self._word.lower()}, {seconds(status['uptime_s'])}, emitted {count(totals['emitted'])}, "
-            f"acked {count(totals['acked'])} ({rate(totals['acked_per_s'])}/s), failed {count(totals['failed'])}, "
-            f"pending {count(totals['pending'])}"
-        )
+        line = f"{status['topology']}: {self._word.lower()}, {seconds(status['uptime_s'])}, {', '.join(messages(status))}"
         talk(f"{line}; {status['reason']}" if status["reason"] else line)
 
     def printed(self, lines: Sequence[str]) -> None:

@@ -56,7 +56,7 @@ MOST_BEHIND = "25h"
 """No flight of the data departs so long before one that is read earlier."""
 
 HELD_FOR = "20s"
-"""How long a window really keeps what it holds: days of the file pass in moments."""
+"""How long a window really keeps what it holds, which `delivery=at_least_once` asks for: days of the file pass in moments."""
 
 
 def data_folder() -> Path:
@@ -132,7 +132,7 @@ def _shown(name: str, value: Any) -> str:
 
 def _departures(name: str, flights: int) -> TopologyBuilder:
     builder = TopologyBuilder(name)
-    # Windows ack what they hold when they are over, which takes as many flights as are in a day.
+    # For at_least_once: windows ack what they hold when they are over, which takes as many flights as are in a day.
     builder.config(max_spout_pending=20_000)
     builder.set_spout("records", IterableSpout(partial(records, flights), fields=("record",)))
     watermarks = WatermarkStrategy.bounded_out_of_orderness(MOST_BEHIND, timestamp="departure")

@@ -29,7 +29,7 @@ FIELDS = ("tailnum", "origin", "dest", "delay", "seats", "wind", "departure")
 CLOCK = {"spark.sql.session.timeZone": "UTC", "spark.sql.shuffle.partitions": "4"}
 
 HELD_FOR = "20s"
-"""How long a window really keeps what it holds: days of the file pass in moments."""
+"""How long a window really keeps what it holds, which `delivery=at_least_once` asks for: days of the file pass in moments."""
 
 
 def data_folder() -> Path:
@@ -81,7 +81,7 @@ def topology(out: str = "build/flights", month: int = 0, tasks: int = 1, gap: st
         staging: a folder where Spark's rows stay, so that another run needs no Spark.
     """
     builder = TopologyBuilder("flights-on-spark")
-    # Windows ack what they hold when they are over.
+    # For at_least_once: windows ack what they hold when they are over.
     builder.config(max_spout_pending=20_000)
     query = partial(departures, month=month)
     spout = SparkSpout(query=query, fields=FIELDS, timestamp="departure", config=CLOCK, staging=staging or None)
@@ -112,9 +112,9 @@ def topology(out: str = "build/flights", month: int = 0, tasks: int = 1, gap: st
 
 
 def report(spark: SparkSession, out: str) -> None:
-    """Print what SQL says of the results. A row may be there twice after a recovery; its key tells."""
-    spark.read.parquet(f"{out}/delays").dropDuplicates(["origin", "window_start"]).createOrReplaceTempView("delays")
-    spark.read.parquet(f"{out}/sessions").dropDuplicates(["tailnum", "window_start"]).createOrReplaceTempView("sessions")
+    """Print what SQL says of the results: each row is there once, since the sinks publish with checkpoints."""
+    spark.read.parquet(f"{out}/delays").createOrReplaceTempView("delays")
+    spark.read.parquet(f"{out}/sessions").createOrReplaceTempView("sessions")
     print("The worst hours of an airport with ten departures or more:")
     spark.sql("""
         SELECT origin, timestamp_millis(window_start) AS hour, flights, round(delay, 1) AS delay, seats, round(wind) AS wind

@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 import time
 from collections import Counter, deque
+from collections.abc import Sequence
 
 from topo import (
     BasicBolt,
@@ -57,17 +58,19 @@ def click(number: int, rate: int) -> str:
 class RollingCount(StatefulBolt):
     """Counts words in slots of one tick each, and tells at each tick the counts of the last `window` slots.
 
-    The slots are in the topology's checkpoints. Ticks are of the clock: what is counted after a recovery is in a later slot.
+    The slots are in the topology's checkpoints, by word, so that words can move to other tasks. Ticks are of the clock: what is
+    counted after a recovery is in a later slot.
     """
 
     outputs = ("counts",)
+    key = "word"
 
     def __init__(self, window: int, top: int) -> None:
         self.window = window
         self.top = top
 
     def prepare(self, context: TaskContext) -> None:
-        self.slots: deque[Counter[str]] = deque([Counter()], maxlen=self.window)
+        self.slots = self.empty_slots()
 
     def execute(self, tup: Tuple, collector: BasicCollector) -> None:
         if tup.is_tick:
@@ -79,11 +82,18 @@ class RollingCount(StatefulBolt):
     def end_of_input(self, collector: BasicCollector) -> None:
         self.tell(collector)
 
-    def snapshot(self) -> list[dict[str, int]]:
-        return [dict(slot) for slot in self.slots]
+    def snapshot(self) -> dict[str, list[int]]:
+        return {word: [slot[word] for slot in self.slots] for word in set().union(*self.slots)}
 
-    def restore(self, state: list[dict[str, int]] | None) -> None:
-        self.slots = deque(map(Counter, state or [{}]), maxlen=self.window)
+    def restore(self, state: dict[str, Sequence[int]] | None) -> None:
+        self.slots = self.empty_slots()
+        for word, counts in (state or {}).items():
+            for slot, count in zip(reversed(self.slots), reversed(counts), strict=False):
+                if count:
+                    slot[word] = count
+
+    def empty_slots(self) -> deque[Counter[str]]:
+        return deque((Counter() for _ in range(self.window)), maxlen=self.window)
 
     def tell(self, collector: BasicCollector) -> None:
         total: Counter[str] = Counter()

@@ -16,7 +16,7 @@ def row(component: str, kind: str = "bolt", **given: Any) -> dict[str, Any]:
 
 
 def status(*rows: dict[str, Any]) -> dict[str, Any]:
-    totals = {"emitted": 0, "acked": 0, "acked_per_s": 0.0, "pending": 0, "complete_latency_s": None}
+    totals = {"emitted": 0, "acked": 0, "emitted_per_s": 0.0, "acked_per_s": 0.0, "pending": 0, "complete_latency_s": None}
     totals |= dict.fromkeys(("failed", "timed_out", "replayed", "dead_lettered"), 0)
     about = {"topology": "sums", "status": "RUNNING", "uptime_s": 1.0, "restarts": 0, "reason": ""}
     return {**about, "totals": totals, "components": list(rows), "tasks": [], "workers": []}
@@ -35,6 +35,13 @@ WINDOWS = row(
     levels={"open_windows": 42.0, "timers": 43.0, "state_entries": 44.0},
     event_time={"watermark_ms": 5, "lag_s": 12.5, "held_back_by": "parse[1]"},
 )
+
+
+def test_the_spouts_messages_have_rates_while_it_goes_on() -> None:
+    given = status(row("source", "spout"))
+    given["totals"] |= {"emitted": 5000, "emitted_per_s": 1000.0, "acked": 4000}
+    assert shown(200, given)[1] == ["emitted", "5,000", "(1,000/s)", "acked", "4,000", "(0/s)", "pending", "0"]
+    assert shown(200, given | {"status": "FINISHED"})[1] == ["emitted", "5,000", "acked", "4,000", "pending", "0"]
 
 
 def test_a_topology_of_windows_shows_its_event_time() -> None:

@@ -102,7 +102,8 @@ def test_what_cannot_move_is_refused_and_the_topology_goes_on(scene: Scene) -> N
         'builder.set_bolt("whole", Whole()).global_grouping("spread")',
         "return builder.build()",
     )
-    running = scene.submit(scene.file(counting(100_000) + whole + "\n".join(f"    {line}" for line in lines)), **QUICK)
+    topology = scene.file(counting(100_000) + whole + "\n".join(f"    {line}" for line in lines))
+    running = scene.submit(topology, **QUICK)
     running.wait_until(emitted(1))
     with pytest.raises(TopologyError, match="the state of Whole goes by no key"):
         running.rebalance({"whole": 2})
@@ -116,6 +117,9 @@ def test_what_cannot_move_is_refused_and_the_topology_goes_on(scene: Scene) -> N
     assert rebalancing_of(running.folder, {"spread": 2}).moves[0].after == 2
     status = running.status()
     assert (status["term"], status["status"], status["restarts"]) == (1, "RUNNING", 0)
+    place = running.kill(savepoint=True)
+    with pytest.raises(CheckpointRefused, match="the state of Whole goes by no key"):
+        scene.cluster.submit(topology, settings=QUICK, start_from=place, parallelism={"whole": 2})
 
 
 def test_without_checkpoints_there_is_no_savepoint_and_no_rebalance(scene: Scene) -> None:

@@ -21,12 +21,12 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from topo.api.topology import Topology
-from topo.errors import EnvironmentFault, NotFound, TopologyError, UserError
+from topo.errors import CheckpointRefused, EnvironmentFault, NotFound, TopologyError, UserError
 from topo.launch.local import WORKER_MODULE
 from topo.launch.spark.cluster import SparkCluster
 from topo.launch.spark.context import check_here
 from topo.launch.spark.shipping import import_here_as_well
-from topo.plan.parallelism import with_parallelism
+from topo.plan.parallelism import unsplittable, with_parallelism
 from topo.plan.physical import PhysicalPlan, physical_plan
 from topo.plan.validation import problems_of
 from topo.runtime.checkpoint_store import open_store
@@ -111,9 +111,10 @@ def new_job(
         if before is not None:
             # It has the checkpoints of the run that it goes on with.
             facts["run_ms"] = before["run_ms"]
-        job = job_of(folder, facts, load_topology(copy.reference, facts["parameters"]).topology)
+        loaded = load_topology(copy.reference, facts["parameters"]).topology
+        job = job_of(folder, facts, loaded)
         facts["plan"] = json.loads(job.plan.to_json())
-        _check_start(job)
+        _check_start(job, loaded)
         if cluster is not None:
             _check_folder(job)
         end_leftovers(folder)
@@ -304,14 +305,18 @@ def _checkpoints_url(folder: TopologyFolder, place: str | None, facts: Mapping[s
     return f"{place.rstrip('/')}/{own}" if "://" in place else str(Path(facts["submitted_from"], place, own))
 
 
-def _check_start(job: Job) -> None:
+def _check_start(job: Job, topology: Topology) -> None:
     """Check that the job can begin where it is told to, before anything is forgotten."""
     if not job.start_from:
         return
     if not job.checkpoints:
         raise UserError(f"{job.plan.name} takes no checkpoints, so it cannot go on from one; set delivery=exactly_once")
     store = open_store(job.checkpoints, job.plan.name)
-    checkpoint_to_restore(store, job.plan, start_from=job.start_from, drop=job.drop_state)
+    manifest = checkpoint_to_restore(store, job.plan, start_from=job.start_from, drop=job.drop_state).manifest
+    before = {} if manifest is None else {name: shape.parallelism for name, shape in manifest.components.items()}
+    now = {component.id: component.parallelism for component in job.plan.components}
+    if problems := unsplittable(topology, {name: tasks for name, tasks in before.items() if now.get(name, tasks) != tasks}):
+        raise CheckpointRefused("; ".join(problems))
 
 
 def _forget(folder: TopologyFolder, start_from: str) -> None:

@@ -53,7 +53,7 @@ def rebalancing_of(folder: TopologyFolder, parallelism: Mapping[str, int]) -> Re
         raise TopologyError(problems)
     after = job_of(folder, {**facts, "parallelism": wanted}, topology)
     changes = moves(before.plan, after.plan)
-    if problems := unsplittable(topology, changes):
+    if problems := unsplittable(topology, {move.component: move.before for move in changes}):
         raise TopologyError(problems)
     if not before.checkpoints:
         raise UserError(f"{folder.name} takes no checkpoints, so its state cannot move; run it with -s delivery=exactly_once")

@@ -520,7 +520,8 @@ class TopologyMaster:
                 self.membership.gone(slot)
 
     def _left(self, slot: Slot, why: str) -> None:
-        if self.ending.stage is Stage.CLOSING and not self.ending.has_closed(slot.tasks):
+        # One that had not come up had nothing to close, and was ended by us.
+        if self.ending.stage is Stage.CLOSING and slot.state is SlotState.LIVE and not self.ending.has_closed(slot.tasks):
             self.recovery.record("WorkerLost", f"ended before its components had closed: {why}", slot)
         self.figures.ended(slot.tasks)
         self.membership.gone(slot)

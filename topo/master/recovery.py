@@ -184,7 +184,7 @@ class Recovery:
             self._commands.append(StopWorker(slot.worker, slot.incarnation, kill=True))
         self.counts.losses += 1
         start_at = slot.restarts.lost(now)
-        self.record("WorkerLost", f"{why}; it is started again in {start_at - now:.1f} s", slot)
+        self.record("WorkerLost", f"{why.rstrip('.')}; it is started again in {start_at - now:.1f} s", slot)
         self._vacate(slot, why, start_at)
         if not self.epochs.has_run and slot.restarts.losses_in_a_row >= GIVE_UP_AFTER:
             who = ", ".join(self._components(slot.tasks))

@@ -60,15 +60,20 @@ def moves(before: PhysicalPlan, after: PhysicalPlan) -> list[Move]:
     return found
 
 
-def unsplittable(topology: Topology, changes: list[Move]) -> list[str]:
-    """Return why components cannot have another number of tasks and keep their state: one sentence each."""
+def unsplittable(topology: Topology, before: Mapping[str, int]) -> list[str]:
+    """Return why components cannot have another number of tasks and keep their state: one sentence each.
+
+    Args:
+        topology: what the code says of them.
+        before: the components whose number of tasks changes, with the number that they had.
+    """
     found = []
-    for move in changes:
-        spec = topology.component(move.component)
+    for name, tasks in before.items():
+        spec = topology.component(name)
         if spec.kind is ComponentKind.SPOUT:
             found.append(
                 f"{spec.id!r} is a spout: what each of its tasks has read cannot be split, so its parallelism stays "
-                f"{move.before}; give the bolts behind it more tasks"
+                f"{tasks}; give the bolts behind it more tasks"
             )
         elif issubclass(spec.type, StatefulBolt) and spec.type.key is None:
             found.append(

@@ -289,7 +289,7 @@ class Loop:
             self._finish()
         self._beat(self._clock())
         self._perform()
-        _LOG.info("%s", self._transport.statistics())
+        _LOG.debug("%s", self._transport.statistics())
         return exit_
 
     def _finish(self) -> None:

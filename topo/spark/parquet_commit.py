@@ -31,6 +31,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from topo.errors import EnvironmentFault
+from topo.runtime.state_folder import sync_folder
 
 HIDDEN = "_topo"
 _RECORD = "commit"
@@ -201,15 +202,6 @@ def kept_schema(path: Path) -> pa.Schema | None:
         return pa.ipc.read_schema(pa.py_buffer((path / HIDDEN / "schema.arrow").read_bytes()))
     except FileNotFoundError:
         return None
-
-
-def sync_folder(folder: Path) -> None:
-    """Make durable which files a folder has."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _make_folder(folder: Path) -> None:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from topo.errors import ConfigError, EnvironmentFault, NotFound
+from topo.runtime.state_folder import sync_folder
 
 NAME = "snapshot.json"
 
@@ -108,15 +109,7 @@ def write_snapshot(folder: Path, snapshot: Snapshot) -> Snapshot:
                 os.link(temporary, folder / NAME)
         finally:
             os.unlink(temporary)
-        _sync(folder)
+        sync_folder(folder)
     except OSError as error:
         raise EnvironmentFault(f"cannot write {folder / NAME}: {error.strerror}") from error
     return read_snapshot(folder, snapshot.source) or snapshot
-
-
-def _sync(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -20,7 +20,7 @@ from topo.ids import TaskId
 from topo.operators.independent import independent_rows
 from topo.operators.state_handles import KeyContext
 from topo.operators.watermarks import InputStatus, WatermarkCombiner
-from topo.task.base import Ports, Task, TaskSetup
+from topo.task.base import Ports, TaskSetup
 from topo.task.batch import Batch
 from topo.task.causes import MAX_TEXT
 from topo.task.collectors import Emitter, StreamRows
@@ -32,9 +32,10 @@ from topo.task.pace import Pace
 from topo.task.routing import Stamps, owners_of
 from topo.task.snapshots import Aligned, Alignment, Snapshot, pass_on
 from topo.task.user_errors import message_of, place_of
+from topo.task.user_task import UserTask
 from topo.task.wiring import make_router
 from topo.wire.control import Cause
-from topo.wire.frames import MAX_WATERMARK, MIN_WATERMARK, Frame, FrameKind, pack_words, signal_frame
+from topo.wire.frames import MAX_WATERMARK, MIN_WATERMARK, Frame, FrameKind, pack_words
 
 CAREFUL_TUPLES = 20_000
 """How many tuples a bolt runs one by one after a process has died with tuples in hand. Each spout tries its suspects one by one,
@@ -42,7 +43,7 @@ but those of several spouts meet in one batch, and so do suspects and what spout
 be alone in hand."""
 
 
-class BoltTask(Task):
+class BoltTask(UserTask):
     """Base of `BasicBoltTask` and `TrackingBoltTask`: slices of input, ticks, the end of input, values owed to ackers."""
 
     ACCEPTS = frozenset(
@@ -156,17 +157,6 @@ class BoltTask(Task):
 
     def _run_user_mail(self, action: Callable[[], object]) -> None:
         self._run_untracked(action, self._now)
-
-    def _guard(self, call: Any, now: float) -> None:
-        try:
-            call()
-        except Exception as error:
-            self._user_error(error, now)
-
-    def _user_error(self, error: Exception, now: float) -> None:
-        self._record_error(error, now)
-        if self.config.on_error == "crash":
-            raise error
 
     def _close_component(self) -> None:
         self._user.cleanup()
@@ -405,12 +395,6 @@ class BoltTask(Task):
             self._run_untracked(self._user_end, now)
             self._tell_end(now)
 
-    def _tell_end(self, now: float) -> None:
-        self._end_told = True
-        self._flush(now)
-        for target in self.consumers:
-            self.outbox.signal(target, lambda stamp, to, number: signal_frame(FrameKind.END, stamp, to, number))
-
     # -- output ----------------------------------------------------------------------------------------------------------
 
     def _stamps(self, stream: StreamRows, inherited: list[int | None] | None, ends: list[int]) -> Stamps:
@@ -429,20 +413,11 @@ class BoltTask(Task):
             return self._emission_time.stamps(stream.rows, None if self._emission_time.reads else stamps)
         return stamps
 
-    def _reject_rows(self, stream: int, roots: Any, error: Exception) -> None:
-        name = self.plan.streams(self.component_id)[stream].name
-        wrapped = type(error)(f"component {self.component_id!r}, stream {name!r}: {error}")
-        self._fail(roots, wrapped)
-        self._record_error(wrapped, self.ports.clock())
-
     def _fail(self, roots: Iterable[int], error: Exception) -> None:
         """Have the ackers told that roots have failed, and the master why."""
         roots = list(roots)
         self._fails.update(dict.fromkeys(roots))
         self._causes.note(roots, error)
-
-    def _report_row(self, _row: int, error: Exception) -> None:
-        self._record_error(error, self.ports.clock())
 
     def _flush_when_due(self, now: float) -> None:
         if len(self._acks) >= self.config.batch_size or self._fails or self._touches:

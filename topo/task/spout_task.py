@@ -15,7 +15,7 @@ from topo.api.streams import DEFAULT_STREAM
 from topo.errors import EmitError, FrameworkBug, SpoutStalled
 from topo.ids import ID_BYTES, Epoch, TaskId
 from topo.operators.clock import PausableClock
-from topo.task.base import Ports, Task, TaskSetup
+from topo.task.base import Ports, TaskSetup
 from topo.task.collectors import MessageCollector, StreamRows
 from topo.task.emission_time import EmissionTime, send_time
 from topo.task.events import RoutesChanged
@@ -23,8 +23,9 @@ from topo.task.fates import Emission, Fates, Pending
 from topo.task.flow_control import InEdge
 from topo.task.pace import Pace
 from topo.task.routing import Stamps
+from topo.task.user_task import UserTask
 from topo.task.wiring import make_router
-from topo.wire.frames import Frame, FrameKind, SenderStatus, pack_words, signal_frame, unpack_words
+from topo.wire.frames import Frame, FrameKind, SenderStatus, pack_words, unpack_words
 
 FIRST_WAIT_S = 0.000_25
 """How long a spout without a message waits before it is asked again."""
@@ -39,7 +40,7 @@ FIRST_ERROR_WAIT_S = 0.2
 LONGEST_ERROR_WAIT_S = 30.0
 
 
-class SpoutTask(Task):
+class SpoutTask(UserTask):
     """One task of a spout.
 
     Attributes:
@@ -140,22 +141,11 @@ class SpoutTask(Task):
             self._poll_at = now
             self._guard(self._spout.activate, now)
 
-    def _guard(self, call: Callable[[], object], now: float) -> None:
-        try:
-            call()
-        except Exception as error:
-            self._user_error(error, now)
-
     def _run_user_mail(self, action: Callable[[], object]) -> None:
         self._guard(action, self._now)
         if self._error_wait_s == FIRST_ERROR_WAIT_S:
             # It may have brought what `next_tuple` is waiting for.
             self._poll_at = min(self._poll_at, self._now)
-
-    def _user_error(self, error: Exception, now: float) -> None:
-        self._record_error(error, now)
-        if self.config.on_error == "crash":
-            raise error
 
     def _close_component(self) -> None:
         self.fates.commit(self.epoch, self.ports.clock(), at_once=True)
@@ -359,12 +349,6 @@ class SpoutTask(Task):
             self._wait_s = min(self._wait_s * 2, LONGEST_WAIT_S)
         self._poll_at = now + self._wait_s
 
-    def _tell_end(self, now: float) -> None:
-        self._end_told = True
-        self._flush(now)
-        for target in self.consumers:
-            self.outbox.signal(target, lambda stamp, to, number: signal_frame(FrameKind.END, stamp, to, number))
-
     def _send(self, now: float, *, first_time: bool) -> None:
         """Route what is in the collector: in runs of tracked and of untracked rows, which usually is one."""
         collector = self._collector
@@ -457,15 +441,10 @@ class SpoutTask(Task):
             stream.targets[:] = [stream.targets[row] for row in rows]
         stream.rows[:] = [stream.rows[row] for row in rows]
 
-    def _report_row(self, _row: int, error: Exception) -> None:
-        self._record_error(error, self.ports.clock())
-
-    def _reject_rows(self, stream: int, roots: Any, error: Exception) -> None:
-        name = self.plan.streams(self.component_id)[stream].name
-        wrapped = type(error)(f"component {self.component_id!r}, stream {name!r}: {error}")
-        self._record_error(wrapped, self.ports.clock())
+    def _fail(self, roots: Iterable[int], error: Exception) -> None:
+        roots = list(roots)
         self._fails.extend(roots)
-        self._causes.note(roots, wrapped)
+        self._causes.note(roots, error)
 
     def _flush(self, now: float) -> None:
         super()._flush(now)

@@ -238,6 +238,14 @@ def test_a_topology_that_has_not_begun_is_drained_at_once() -> None:
     assert close(play)[-1] == Finished(Outcome(OutcomeKind.DRAINED, "ended before it began"))
 
 
+def test_workers_that_are_ended_before_they_have_come_up_are_no_row_of_errors() -> None:
+    play = Play()
+    play.do(Started())
+    play.register(0)
+    play.do(DrainAsked(10.0))
+    assert play.exits(1) == play.exits(2) == []
+
+
 def test_killed_workers_are_not_replaced() -> None:
     play = running()
     play.exits(2)

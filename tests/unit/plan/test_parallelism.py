@@ -80,8 +80,6 @@ def test_what_moves_are_the_key_groups_that_get_another_owner() -> None:
 
 
 def test_spouts_and_state_without_keys_cannot_be_split() -> None:
-    before = plan({})
-    changes = moves(before, plan({"numbers": 2, "keyed": 3, "pass": 3, "whole": 2}))
-    spout, whole = unsplittable(topology(), changes)
+    spout, whole = unsplittable(topology(), {"numbers": 1, "keyed": 1, "pass": 1, "whole": 1})
     assert "'numbers' is a spout: what each of its tasks has read cannot be split, so its parallelism stays 1;" in spout
     assert "'whole': the state of Whole goes by no key, so it cannot be split; set its `key`" in whole

@@ -92,6 +92,16 @@ def test_top_n_joins_the_counts_of_all_tasks_at_each_tick(seed: int, capsys: pyt
     assert capsys.readouterr().out.splitlines()[-1] == "lemon 1"
 
 
+def test_top_n_hands_its_slots_on_by_word() -> None:
+    ticked = [tuple_of(word="fig"), tuple_of(word="fig"), TICK, tuple_of(word="fig"), tuple_of(word="pear")]
+    state = run_bolt(top_n.RollingCount(window=2, top=1), ticked, end_of_input=False).bolt.snapshot()
+    assert state == {"fig": [2, 1], "pear": [0, 1]}
+
+    narrower = top_n.RollingCount(window=1, top=9)
+    narrower.restore(state)
+    assert narrower.snapshot() == {"fig": [1], "pear": [1]}
+
+
 def test_top_n_clicks_are_the_same_in_every_run() -> None:
     clicks = [top_n.click(number, rate=10) for number in range(50)]
 
@@ -106,7 +116,7 @@ def test_top_n_and_the_access_log_go_on_from_what_they_had_counted() -> None:
     other.restore(rolling.snapshot())
     assert list(other.slots) == [{"fig": 2}, {"pear": 1}]
     other.restore(None)
-    assert list(other.slots) == [{}]
+    assert list(other.slots) == [{}, {}]
 
     watch = access_log.Watch(limit=0.1, last=3)
     run_bolt(watch, [tuple_of(status=status) for status in (200, 503, 503, 200)])
