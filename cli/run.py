@@ -155,6 +155,7 @@ def _print_summary(status: Mapping[str, Any], exit_code: Exit, as_json: bool) ->
         console.print(summary_text(status, exit_code), soft_wrap=True)
         name = status["topology"]
         if exit_code == Exit.FAILED:
-            talk(f"next: topo errors {name}, topo dead-letters {name}, topo logs {name}")
+            letters = f"topo dead-letters {name}, " if status["dead_letters"] else ""
+            talk(f"next: topo errors {name}, {letters}topo logs {name}")
         elif exit_code == Exit.INTERRUPTED:
             talk(f"next: topo resume {name} goes on in the background")

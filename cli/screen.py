@@ -15,8 +15,8 @@ from rich.console import Group
 from rich.live import Live
 from rich.text import Text
 
-from topo_cli.output import count, make_console, rate, seconds, talk
-from topo_cli.status_view import components_table, headline, messages
+from topo_cli.output import count, make_console, seconds, talk
+from topo_cli.status_view import acked, components_table, headline, messages
 
 PLAIN_S = 5.0
 """How often progress is told where there is no terminal."""
@@ -100,8 +100,7 @@ class PlainScreen(AbstractContextManager["PlainScreen"]):
         totals = status["totals"]
         line = (
             f"{status['topology']}: {self._word.lower()}, {seconds(status['uptime_s'])}, emitted {count(totals['emitted'])}, "
-            f"acked {count(totals['acked'])} ({rate(totals['acked_per_s'])}/s), failed {count(totals['failed'])}, "
-            f"pending {count(totals['pending'])}"
+            f"{acked(status)}, failed {count(totals['failed'])}, pending {count(totals['pending'])}"
         )
         talk(f"{line}; {status['reason']}" if status["reason"] else line)
 

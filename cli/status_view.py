@@ -19,12 +19,14 @@ STYLES = {
     "STARTING": "cyan",
     "DRAINING": "cyan",
     "INACTIVE": "yellow",
+    "KILLED": "yellow",
     "DEGRADED": "yellow",
     "FAILED": "red",
     "LOST": "red",
 }
 _OF_OPERATORS = ("open_windows", "timers", "async_in_flight", "state_entries")
 """Levels that only windows, process functions and asynchronous calls have."""
+_ENDED = ("FINISHED", "KILLED", "FAILED")
 _HOT = 0.8
 """Capacity above which a component holds the topology back."""
 
@@ -45,12 +47,19 @@ def headline(status: Status) -> Text:
     return line
 
 
+def acked(status: Status) -> str:
+    """Return how many messages were acked, and how fast as long as any may be."""
+    totals = status["totals"]
+    now = "" if status["status"] in _ENDED else f" ({rate(totals['acked_per_s'])}/s)"
+    return f"acked {count(totals['acked'])}{now}"
+
+
 def messages(status: Status) -> Text:
     """Return what became of the spouts' messages, on a line."""
     totals = status["totals"]
     parts = [
         f"emitted {count(totals['emitted'])}",
-        f"acked {count(totals['acked'])} ({rate(totals['acked_per_s'])}/s)",
+        acked(status),
         f"pending {count(totals['pending'])}",
     ]
     named = {"failed": "failed", "timed_out": "timed out", "replayed": "replayed", "dead_lettered": "dead-lettered"}
