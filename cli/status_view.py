@@ -19,12 +19,14 @@ STYLES = {
     "STARTING": "cyan",
     "DRAINING": "cyan",
     "INACTIVE": "yellow",
+    "KILLED": "yellow",
     "DEGRADED": "yellow",
     "FAILED": "red",
     "LOST": "red",
 }
 _OF_OPERATORS = ("open_windows", "timers", "async_in_flight", "state_entries")
 """Levels that only windows, process functions and asynchronous calls have."""
+_ENDED = ("FINISHED", "KILLED", "FAILED")
 _HOT = 0.8
 """Capacity above which a component holds the topology back."""
 
@@ -48,7 +50,7 @@ def headline(status: Status) -> Text:
 def messages(status: Status) -> list[str]:
     """Return what became of the spouts' messages; with rates as long as it goes on."""
     totals = status["totals"]
-    is_over = status["status"] in ("FINISHED", "FAILED")
+    is_over = status["status"] in _ENDED
     parts = [
         f"{name} {count(totals[name])}" + ("" if is_over else f" ({rate(totals[f'{name}_per_s'])}/s)")
         for name in ("emitted", "acked")

@@ -3,9 +3,13 @@ from __future__ import annotations
 import io
 from typing import Any
 
+import pytest
 from rich.console import Console
 
-from topo_cli.status_view import event_time_table, status_view
+from topo_cli.exits import Exit
+from topo_cli.run import _print_summary
+from topo_cli.screen import PlainScreen
+from topo_cli.status_view import event_time_table, messages, status_view
 
 
 def row(component: str, kind: str = "bolt", **given: Any) -> dict[str, Any]:
@@ -53,6 +57,29 @@ def test_a_topology_of_windows_shows_its_event_time() -> None:
     assert lines[at + 1] == ["sum", "12.5s", "parse[1]", "1,200", "7", "42", "43", "44"]
     assert lines[at + 2] == ["look-up", "9"]
     assert len(lines) == at + 3, "the spout has no event time"
+
+
+@pytest.mark.parametrize("word", ["FINISHED", "KILLED", "FAILED"])
+def test_a_rate_is_told_as_long_as_the_topology_lives(word: str, capsys: pytest.CaptureFixture[str]) -> None:
+    given = status(row("source", "spout"))
+    given["totals"] |= {"acked": 10, "acked_per_s": 5.0}
+    for line, told in ((given, "acked 10 (5.0/s)"), (given | {"status": word}, "acked 10")):
+        PlainScreen(quiet=False).progress(line)
+        assert f", {told}, pending" in capsys.readouterr().err
+        assert messages(line)[1] == told
+
+
+@pytest.mark.parametrize(("letters", "named"), [(0, False), (2, True)])
+def test_dead_letters_are_pointed_to_when_there_are_any(letters: int, named: bool, capsys: pytest.CaptureFixture[str]) -> None:
+    given = status(row("source", "spout")) | {
+        "dead_letters": letters,
+        "outcome": {"kind": "finally failed", "reason": "it is so", "dead_letters": letters},
+    }
+    given["totals"] |= {"finally_failed": 1, "executed": 1}
+    _print_summary(given, Exit.FAILED, as_json=False)
+    told = capsys.readouterr().err
+    assert "next: topo errors sums, " in told and told.endswith("topo logs sums\n")
+    assert ("topo dead-letters sums" in told) is named
 
 
 def test_before_the_first_watermark_the_lag_is_none_yet() -> None:
