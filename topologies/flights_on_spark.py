@@ -112,7 +112,7 @@ def topology(out: str = "build/flights", month: int = 0, tasks: int = 1, gap: st
 
 
 def report(spark: SparkSession, out: str) -> None:
-    """Print what SQL says of the results. A row may be there twice after a recovery; its key tells."""
+    """Print what SQL says of the results. In other modes than `exactly_once` a row may be there twice; its key tells."""
     spark.read.parquet(f"{out}/delays").dropDuplicates(["origin", "window_start"]).createOrReplaceTempView("delays")
     spark.read.parquet(f"{out}/sessions").dropDuplicates(["tailnum", "window_start"]).createOrReplaceTempView("sessions")
     print("The worst hours of an airport with ten departures or more:")

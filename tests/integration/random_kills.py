@@ -16,7 +16,7 @@ from typing import Any
 
 import psutil
 
-from tests.integration.support import Scene, Status, eventually, is_gone, kill, words_of
+from tests.integration.support import Scene, Status, eventually, kill, words_of
 from topo.launch.cluster import RunningTopology
 from topo.master.outcome import Outcome
 from topo.runtime.client import AnswerTimeout, Unreachable
@@ -122,7 +122,8 @@ class Killer:
             struck = sum(self._kill(pid) for pid in self._chance.sample(workers, min(victims, len(workers))))
             if kind == "all":
                 self._kill(master)
-                eventually(lambda: is_gone(master))
+                # What a process has locked is free when the last of its threads has ended.
+                eventually(lambda: not self.running.folder.is_running())
                 self.running = self._scene.resume(self.running.name)
                 self._complete = 0
             self._counts["strikes"] += 1
