@@ -85,7 +85,7 @@ class Killer:
         self.running = running
         self._scene = scene
         self._chance = random.Random(SEED)
-        self._strikes: list[str] = []
+        self._strikes = ["all", "two", "one"]
         self._counts: Counter[str] = Counter()
         self._of_terms: dict[int, Status] = {}
         self._complete = 0

@@ -30,7 +30,7 @@ def killed_at_random(scene: Scene, topology: str) -> Killer:
     outcome = killer.kill_for_a_while()
     assert (outcome.exit_code, outcome.reason) == (0, "every message was processed"), str(killer)
     counts = killer.counts()
-    assert counts["strikes"] >= SECONDS / 5 and counts["restores"] >= SECONDS / 10, str(killer)
+    assert counts["strikes"] >= SECONDS / 8 and counts["restores"] >= SECONDS / 15, str(killer)
     return killer
 
 
