@@ -22,6 +22,7 @@ T = TypeVar("T")
 LONGEST_PIECE = 1024 * 1024
 """Bytes of a part in one message."""
 LONGEST_MESSAGE = LONGEST_PIECE + 16 * 1024
+_LONGEST_PART = 1 << 62
 ANSWER_S = 15.0
 """How long a worker waits for an answer: the master may have to bring another one's part onto a slow disk first."""
 _QUIET_S = 2 * ANSWER_S
@@ -125,7 +126,7 @@ class PartDesk:
             return self._write(connection, path, request, now)
         except FrameError as error:
             why = str(error)
-        except (OSError, OverflowError) as error:
+        except OSError as error:
             why = f"the master: {error}"
         self._drop(connection)
         return Refused(why)
@@ -147,7 +148,7 @@ class PartDesk:
         return Path(request.folder, request.name)
 
     def _read(self, path: Path, request: Get) -> Bytes | Missing:
-        if request.start < 0 or not 0 <= request.length <= LONGEST_PIECE:
+        if not 0 <= request.start < _LONGEST_PART or not 0 <= request.length <= LONGEST_PIECE:
             raise FrameError(f"{request.length} bytes from {request.start} cannot be had at once")
         try:
             with path.open("rb") as file:
