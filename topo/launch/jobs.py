@@ -115,8 +115,6 @@ def new_job(
         job = job_of(folder, facts, loaded)
         facts["plan"] = json.loads(job.plan.to_json())
         _check_start(job, loaded)
-        if cluster is not None:
-            _check_folder(job)
         end_leftovers(folder)
         sweep_sockets(state)
         if before is None:
@@ -176,17 +174,6 @@ def checkpoints_of(folder: TopologyFolder) -> str:
         return _checkpoints_url(folder, config["checkpoint_folder"], facts) if config["delivery"] == "exactly_once" else ""
     except (OSError, ValueError, KeyError):
         return ""
-
-
-def _check_folder(job: Job) -> None:
-    """Refuse checkpoints that the hosts of a cluster would write where the others cannot read them."""
-    config = job.plan.config
-    if config.delivery == "exactly_once" and not config.checkpoint_folder:
-        raise UserError(
-            f"topology {job.plan.name!r} takes checkpoints, and the workers of a Spark cluster may be on several hosts; say "
-            "where all of them can write, with -s checkpoint_folder=PATH or the URL of a shared file system; or take "
-            "-s delivery=at_least_once"
-        )
 
 
 def _before(folder: TopologyFolder, facts: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -293,6 +280,7 @@ def job_of(folder: TopologyFolder, facts: Mapping[str, Any], topology: Topology)
         checkpoints=_checkpoints_url(folder, config.checkpoint_folder, facts) if plan.config.delivery == "exactly_once" else "",
         start_from=facts.get("start_from", ""),
         drop_state=tuple(facts.get("drop_state", ())),
+        is_spread=bool(facts.get("spark")),
     )
 
 
