@@ -64,6 +64,12 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 
 
 @pytest.fixture(autouse=True)
+def no_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing narrows what is printed, not even a runner that sets the width for its processes."""
+    monkeypatch.delenv("COLUMNS", raising=False)
+
+
+@pytest.fixture(autouse=True)
 def topo_home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A state folder for one test, at a short path since sockets live below it; removed afterwards."""
     folder = Path(tempfile.mkdtemp(prefix="topo-"))
