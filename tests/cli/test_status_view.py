@@ -3,9 +3,13 @@ from __future__ import annotations
 import io
 from typing import Any
 
+import pytest
 from rich.console import Console
 
-from topo_cli.status_view import event_time_table, status_view
+from topo_cli.exits import Exit
+from topo_cli.run import _print_summary
+from topo_cli.screen import PlainScreen
+from topo_cli.status_view import event_time_table, messages, status_view
 
 
 def row(component: str, kind: str = "bolt", **given: Any) -> dict[str, Any]:
@@ -16,7 +20,7 @@ def row(component: str, kind: str = "bolt", **given: Any) -> dict[str, Any]:
 
 
 def status(*rows: dict[str, Any]) -> dict[str, Any]:
-    totals = {"emitted": 0, "acked": 0, "emitted_per_s": 0.0, "acked_per_s": 0.0, "pending": 0, "complete_latency_s": None}
+    totals = {"emitted": 0, "acked": 0, "acked_per_s": 0.0, "pending": 0, "complete_latency_s": None}
     totals |= dict.fromkeys(("failed", "timed_out", "replayed", "dead_lettered"), 0)
     about = {"topology": "sums", "status": "RUNNING", "uptime_s": 1.0, "restarts": 0, "reason": ""}
     return {**about, "totals": totals, "components": list(rows), "tasks": [], "workers": []}
@@ -37,13 +41,6 @@ WINDOWS = row(
 )
 
 
-def test_the_spouts_messages_have_rates_while_it_goes_on() -> None:
-    given = status(row("source", "spout"))
-    given["totals"] |= {"emitted": 5000, "emitted_per_s": 1000.0, "acked": 4000}
-    assert shown(200, given)[1] == ["emitted", "5,000", "(1,000/s)", "acked", "4,000", "(0/s)", "pending", "0"]
-    assert shown(200, given | {"status": "FINISHED"})[1] == ["emitted", "5,000", "acked", "4,000", "pending", "0"]
-
-
 def test_a_topology_of_windows_shows_its_event_time() -> None:
     calls = row("look-up", levels={"async_in_flight": 9.0})
     lines = shown(200, status(row("source", "spout"), WINDOWS, calls))
@@ -53,6 +50,29 @@ def test_a_topology_of_windows_shows_its_event_time() -> None:
     assert lines[at + 1] == ["sum", "12.5s", "parse[1]", "1,200", "7", "42", "43", "44"]
     assert lines[at + 2] == ["look-up", "9"]
     assert len(lines) == at + 3, "the spout has no event time"
+
+
+@pytest.mark.parametrize("word", ["FINISHED", "KILLED", "FAILED"])
+def test_a_rate_is_told_as_long_as_the_topology_lives(word: str, capsys: pytest.CaptureFixture[str]) -> None:
+    given = status(row("source", "spout"))
+    given["totals"] |= {"acked": 10, "acked_per_s": 5.0}
+    for line, told in ((given, "acked 10 (5.0/s)"), (given | {"status": word}, "acked 10")):
+        PlainScreen(quiet=False).progress(line)
+        assert f"{told}, failed 0" in capsys.readouterr().err
+        assert str(messages(line)).split("  ")[1] == told
+
+
+@pytest.mark.parametrize(("letters", "named"), [(0, False), (2, True)])
+def test_dead_letters_are_pointed_to_when_there_are_any(letters: int, named: bool, capsys: pytest.CaptureFixture[str]) -> None:
+    given = status(row("source", "spout")) | {
+        "dead_letters": letters,
+        "outcome": {"kind": "finally failed", "reason": "it is so"},
+    }
+    given["totals"] |= {"finally_failed": 1, "executed": 1}
+    _print_summary(given, Exit.FAILED, as_json=False)
+    told = capsys.readouterr().err
+    assert "next: topo errors sums, " in told and told.endswith("topo logs sums\n")
+    assert ("topo dead-letters sums" in told) is named
 
 
 def test_before_the_first_watermark_the_lag_is_none_yet() -> None:
