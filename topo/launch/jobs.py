@@ -111,10 +111,9 @@ def new_job(
         if before is not None:
             # It has the checkpoints of the run that it goes on with.
             facts["run_ms"] = before["run_ms"]
-        loaded = load_topology(copy.reference, facts["parameters"]).topology
-        job = job_of(folder, facts, loaded)
+        job = job_of(folder, facts, load_topology(copy.reference, facts["parameters"]).topology)
         facts["plan"] = json.loads(job.plan.to_json())
-        _check_start(job, loaded)
+        _check_start(job)
         if cluster is not None:
             _check_folder(job)
         end_leftovers(folder)
@@ -305,7 +304,7 @@ def _checkpoints_url(folder: TopologyFolder, place: str | None, facts: Mapping[s
     return f"{place.rstrip('/')}/{own}" if "://" in place else str(Path(facts["submitted_from"], place, own))
 
 
-def _check_start(job: Job, topology: Topology) -> None:
+def _check_start(job: Job) -> None:
     """Check that the job can begin where it is told to, before anything is forgotten."""
     if not job.start_from:
         return
@@ -313,6 +312,7 @@ def _check_start(job: Job, topology: Topology) -> None:
         raise UserError(f"{job.plan.name} takes no checkpoints, so it cannot go on from one; set delivery=exactly_once")
     store = open_store(job.checkpoints, job.plan.name)
     manifest = checkpoint_to_restore(store, job.plan, start_from=job.start_from, drop=job.drop_state).manifest
+    topology = load_topology(job.reference, job.parameters).topology
     before = {} if manifest is None else {name: shape.parallelism for name, shape in manifest.components.items()}
     now = {component.id: component.parallelism for component in job.plan.components}
     if problems := unsplittable(topology, {name: tasks for name, tasks in before.items() if now.get(name, tasks) != tasks}):
