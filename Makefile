@@ -32,10 +32,10 @@ flights: ## the example with Spark at both ends; ARGS="-p month=1" goes to topo 
 	@.venv/bin/topo run topologies/flights_on_spark.py -p out=build/flights $(ARGS)
 	@$(python) topologies/flights_on_spark.py build/flights
 
-test: ## run the tests; ARGS="-k acker -n 2" goes to pytest
+test: ## run the tests; ARGS="-k acker -n 0" goes to pytest
 	@$(setup) test examples spark
 	@$(java)
-	@$(python) -m pytest $(ARGS)
+	@$(python) -m pytest -n 2 --dist loadgroup --no-loadscope-reorder $(ARGS)
 
 check: ## lint, strict types, import directions
 	@$(setup) test dev

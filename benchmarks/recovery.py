@@ -1,12 +1,13 @@
 """How long a topology under load is held up when a bolt's worker is killed, and until everything lost has come again.
 
-    python benchmarks/recovery.py [--kills 10] [--rate 2000] [--json]
+    python benchmarks/recovery.py [--kills 10] [--rate 2000] [-s delivery=exactly_once -s checkpoint_interval=1s] [--json]
 
 Spout, bolt and sink run with the open-loop spout of `topo bench pipe`, and the bolt's worker gets SIGKILL. Each kill is one of a
 topology that has just been started, since the wait before a restart doubles when losses follow each other. For each kill:
 
 gap_s       from the kill to the first tuple that the sink gets through the replacement: to the end of the longest silence.
 replayed_s  from the kill to the last ack of a message that was due before it.
+new_s       from the kill to the first message at the sink that was due after it.
 
 `message_timeout` stays at its default of 30 s, so no replay comes from a timeout.
 """
@@ -54,31 +55,36 @@ def gap_s(killed: int, arrivals: list[int]) -> float:
     return (resumed - killed) / 1e9
 
 
-def one_kill(rate: float) -> tuple[float, float, int, int]:
-    """Return the gap, the time to the last replay, and how many messages were replayed and never acked."""
+def one_kill(rate: float, settings: dict[str, str]) -> tuple[float, float, float, int, int]:
+    """Return the gap, the times to the last replay and the first new message, and how many were replayed and never acked."""
     with tempfile.TemporaryDirectory() as scratch, LocalCluster(Path(scratch)) as cluster:
         parameters = {"rate": rate, "seconds": BEFORE_S + AFTER_S, "samples": scratch}
-        running = cluster.submit(f"{Path(workloads.__file__).absolute()}:pipe", parameters=parameters)
+        running = cluster.submit(f"{Path(workloads.__file__).absolute()}:pipe", parameters=parameters, settings=settings)
         running.wait_until(lambda status: status["totals"]["acked"] > 0)
         time.sleep(BEFORE_S)
         killed = kill_worker_of(running, "identity")
         running.wait()
-        acks, arrivals = pairs_of(Path(scratch, "spout-0")), [there for _, there in pairs_of(Path(scratch, "sink-0"))]
+        acks, sunk = pairs_of(Path(scratch, "spout-0")), pairs_of(Path(scratch, "sink-0"))
         totals = running.summary()["totals"]
     replayed = max((there - killed) / 1e9 for due, there in acks if due <= killed)
-    return gap_s(killed, arrivals), replayed, totals["reset"], int(rate * (BEFORE_S + AFTER_S)) - len({due for due, _ in acks})
+    new_s = (min(there for due, there in sunk if due > killed) - killed) / 1e9
+    lost = int(rate * (BEFORE_S + AFTER_S)) - len({due for due, _ in acks})
+    return gap_s(killed, [there for _, there in sunk]), replayed, new_s, totals["reset"], lost
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=10)
     parser.add_argument("--rate", type=float, default=2000.0)
+    parser.add_argument("-s", "--setting", action="append", default=[], metavar="NAME=VALUE")
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
-    gaps, replays, again, lost = zip(*(one_kill(arguments.rate) for _ in range(arguments.kills)), strict=True)
+    settings = dict(setting.split("=", 1) for setting in arguments.setting)
+    gaps, replays, news, again, lost = zip(*(one_kill(arguments.rate, settings) for _ in range(arguments.kills)), strict=True)
     result = {
         "gap_s": {"median": round(median(gaps), 3), "max": round(max(gaps), 3)},
         "replayed_s": {"median": round(median(replays), 3), "max": round(max(replays), 3)},
+        "new_s": {"median": round(median(news), 3), "max": round(max(news), 3)},
         "messages_replayed": sum(again),
         "never_acked": sum(lost),
         "runs": {"gap_s": [round(gap, 3) for gap in gaps], "replayed_s": [round(seconds, 3) for seconds in replays]},
@@ -88,6 +94,7 @@ def main() -> None:
         return
     print(f"{result['messages_replayed']:,} messages replayed, {result['never_acked']} lost")
     print(f"tuples flow again after {result['gap_s']['median']} s (median), {result['gap_s']['max']} s at most")
+    print(f"messages from after the kill arrive after {result['new_s']['median']} s (median), {result['new_s']['max']} s at most")
     print(
         f"all that was lost is acked after {result['replayed_s']['median']} s (median), {result['replayed_s']['max']} s at most"
     )

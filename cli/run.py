@@ -155,7 +155,7 @@ def _print_summary(status: Mapping[str, Any], exit_code: Exit, as_json: bool) ->
         console.print(summary_text(status, exit_code), soft_wrap=True)
         name = status["topology"]
         if exit_code == Exit.FAILED:
-            letters = f"topo dead-letters {name}, " if status["dead_letters"] else ""
+            letters = f"topo dead-letters {name}, " if status["outcome"]["dead_letters"] else ""
             talk(f"next: topo errors {name}, {letters}topo logs {name}")
         elif exit_code == Exit.INTERRUPTED:
             talk(f"next: topo resume {name} goes on in the background")

@@ -15,8 +15,8 @@ from rich.console import Group
 from rich.live import Live
 from rich.text import Text
 
-from topo_cli.output import count, make_console, seconds, talk
-from topo_cli.status_view import acked, components_table, headline, messages
+from topo_cli.output import make_console, seconds, talk
+from topo_cli.status_view import components_table, headline, messages
 
 PLAIN_S = 5.0
 """How often progress is told where there is no terminal."""
@@ -63,7 +63,8 @@ class LiveScreen(AbstractContextManager["LiveScreen"]):
 
     def progress(self, status: Mapping[str, Any]) -> None:
         """Draw the view anew."""
-        view = Group(Text(), headline(status), messages(status), components_table(self._console, status))
+        figures = Text("  ".join(messages(status)))
+        view = Group(Text(), headline(status), figures, components_table(self._console, status))
         self._live.update(view, refresh=True)
 
     def printed(self, lines: Sequence[str]) -> None:
@@ -97,11 +98,7 @@ class PlainScreen(AbstractContextManager["PlainScreen"]):
         if self._quiet or (now < self._next_s and status["status"] == self._word):
             return
         self._next_s, self._word = now + PLAIN_S, status["status"]
-        totals = status["totals"]
-        line = (
-            f"{status['topology']}: {self._word.lower()}, {seconds(status['uptime_s'])}, emitted {count(totals['emitted'])}, "
-            f"{acked(status)}, failed {count(totals['failed'])}, pending {count(totals['pending'])}"
-        )
+        line = f"{status['topology']}: {self._word.lower()}, {seconds(status['uptime_s'])}, {', '.join(messages(status))}"
         talk(f"{line}; {status['reason']}" if status["reason"] else line)
 
     def printed(self, lines: Sequence[str]) -> None:

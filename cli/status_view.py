@@ -47,24 +47,18 @@ def headline(status: Status) -> Text:
     return line
 
 
-def acked(status: Status) -> str:
-    """Return how many messages were acked, and how fast as long as any may be."""
+def messages(status: Status) -> list[str]:
+    """Return what became of the spouts' messages; with rates as long as it goes on."""
     totals = status["totals"]
-    now = "" if status["status"] in _ENDED else f" ({rate(totals['acked_per_s'])}/s)"
-    return f"acked {count(totals['acked'])}{now}"
-
-
-def messages(status: Status) -> Text:
-    """Return what became of the spouts' messages, on a line."""
-    totals = status["totals"]
+    is_over = status["status"] in _ENDED
     parts = [
-        f"emitted {count(totals['emitted'])}",
-        acked(status),
-        f"pending {count(totals['pending'])}",
+        f"{name} {count(totals[name])}" + ("" if is_over else f" ({rate(totals[f'{name}_per_s'])}/s)")
+        for name in ("emitted", "acked")
     ]
+    parts.append(f"pending {count(totals['pending'])}")
     named = {"failed": "failed", "timed_out": "timed out", "replayed": "replayed", "dead_lettered": "dead-lettered"}
     parts += [f"{word} {count(totals[name])}" for name, word in named.items() if totals[name]]
-    return Text("  ".join(parts))
+    return parts
 
 
 def checkpoints(status: Status) -> Text | None:
@@ -179,7 +173,7 @@ def status_view(console: Console, status: Status, *, tasks: bool = False) -> Gro
     """Return all that `topo status` shows."""
     if not status["totals"]:
         return Group(headline(status))
-    parts: list[RenderableType] = [headline(status), messages(status)]
+    parts: list[RenderableType] = [headline(status), Text("  ".join(messages(status)))]
     latency = status["totals"]["complete_latency_s"]
     if latency:
         parts.append(Text(f"complete latency  p50 {seconds(latency['p50'])}  p99 {seconds(latency['p99'])}"))

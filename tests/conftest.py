@@ -26,13 +26,26 @@ _SPARKLESS = pytest.StashKey[str]()
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Skip what needs Spark where it cannot run, and say so once at the end."""
+    """Skip what needs Spark where it cannot run, and say so once at the end; begin with what takes longest."""
+    items.sort(key=_when)
     marked = [item for item in items if item.get_closest_marker("spark")]
     missing = _missing_for_spark() if marked else None
     if missing is not None:
         config.stash[_SPARKLESS] = f"{len(marked)} tests of Spark were skipped: {missing}"
         for item in marked:
             item.add_marker(pytest.mark.skip(reason=missing))
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Have tests in one process, one after the other, that share a Spark, and those of one file."""
+    group = "spark" if item.get_closest_marker("spark") else item.path.name
+    item.add_marker(pytest.mark.xdist_group(group))
+
+
+def _when(item: pytest.Item) -> int:
+    if item.get_closest_marker("spark"):
+        return 0
+    return 1 if item.get_closest_marker("integration") else 2
 
 
 def _missing_for_spark() -> str | None:

@@ -108,7 +108,7 @@ def test_a_topology_in_the_background_from_submit_to_kill(flow: Path, background
     assert ended.code == 0
     assert "drained; nothing was left in flight" in ended.err
     over = json.loads(piped("status", "flow", "--json").out)
-    assert over["status"] == "FINISHED"
+    assert over["status"] == "KILLED"
 
     assert piped("resume", "flow", "--wait").code == 0
     assert piped("kill", "flow", "--yes").code == 0
@@ -148,7 +148,7 @@ def test_two_topologies_at_once_do_not_meet(flow: Path, background: None) -> Non
     assert [row["status"] for row in json.loads(piped("list", "--json").out)] == ["RUNNING", "RUNNING"]
     assert piped("kill", "one", "--yes").code == 0
     rows = {row["topology"]: row["status"] for row in json.loads(piped("list", "--json").out)}
-    assert rows == {"one": "FINISHED", "two": "RUNNING"}
+    assert rows == {"one": "KILLED", "two": "RUNNING"}
 
 
 def test_logs_are_followed_until_the_topology_ends(flow: Path, background: None) -> None:

@@ -23,7 +23,6 @@ from topo.task.flow_control import Arrival, InEdge
 from topo.task.spout_task import SpoutTask
 from topo.task.tracking_bolt_task import TrackingBoltTask
 from topo.task.worker import Worker
-from topo.wire import control
 from topo.wire.frames import Frame, parse, unpack_words
 
 Plant = Callable[[pytest.MonkeyPatch], None]
@@ -181,17 +180,7 @@ def newer_frame_is_dropped(patch: pytest.MonkeyPatch) -> None:
 
 def zombie_adopts_an_epoch(patch: pytest.MonkeyPatch) -> None:
     """A worker does not look whether the routes mean it."""
-    adopt = Worker._adopt
-
-    def adopt_any(self: Worker, routes: control.Routes, now: float) -> None:
-        mine = {route.incarnation for route in routes.routes if route.task in self.tasks}
-        own = self.incarnation
-        if len(mine) == 1:
-            (self.incarnation,) = mine
-        adopt(self, routes, now)
-        self.incarnation = own
-
-    patch.setattr(Worker, "_adopt", adopt_any)
+    patch.setattr(Worker, "_is_in", lambda self, routes: True)
 
 
 def outbox_is_dropped_on_restart(patch: pytest.MonkeyPatch) -> None:

@@ -149,6 +149,13 @@ def test_a_file_that_changes_after_the_listing_is_named(tmp_path: Path) -> None:
         read(rows)
 
 
+def test_a_position_in_a_file_that_was_never_listed_is_not_taken_for_the_end(tmp_path: Path) -> None:
+    write(tmp_path, "a.parquet", range(3))
+    with pytest.raises(TornFile, match=r"position \(1, 0, 2\) is in none of the 1 files"):
+        read(reader(tmp_path), (1, 0, 2))
+    assert read(reader(tmp_path), (0, 0, 2)) == []
+
+
 def test_columns_are_found_by_name_whatever_else_a_file_has_and_however_wide_its_integers_are(tmp_path: Path) -> None:
     pq.write_table(pa.table({"a": pa.array([1], pa.int64()), "b": ["x"]}), tmp_path / "1.parquet")
     pq.write_table(pa.table({"new": [0.5], "b": ["y"], "a": pa.array([2], pa.int16())}), tmp_path / "2.parquet")

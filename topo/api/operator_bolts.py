@@ -155,8 +155,9 @@ class ProcessCollector(Protocol):
 class ProcessBolt(OperatorBolt, ABC):
     """A function of each tuple and of timers, with keyed state: Flink's keyed process function.
 
-    What `process` emits is anchored on its tuple, which is acked when the call returns. What `on_timer` emits is not tracked.
-    State and timers live in the memory of the task: they outlive a recovery of other processes, and die with their own.
+    With `delivery="exactly_once"`, the default for it, state and timers are restored when a process dies, and each tuple and
+    each timer has changed them once. With `at_least_once` they live in the memory of the task, and die with its process; what
+    `process` emits is anchored on its tuple, which is acked when the call returns, and what `on_timer` emits is not tracked.
 
     Args:
         key: the field or fields that state and timers go by, the same as the grouping's.

@@ -11,7 +11,7 @@ from typing import Any, BinaryIO
 from topo.api.context import TaskContext
 from topo.api.spout import RetryingSpout, SpoutCollector
 from topo.config import parse_size
-from topo.errors import ConfigError, NotFound
+from topo.errors import ConfigError, EnvironmentFault, NotFound
 
 
 class TextFileSpout(RetryingSpout):
@@ -69,6 +69,7 @@ class TextFileSpout(RetryingSpout):
 
         Raises:
             NotFound: the path does not exist, or the folder has no file that matches.
+            EnvironmentFault: what lay before the committed position is no longer there, so that what lies behind it is unknown.
         """
         self._collector = collector
         self._index, self._tasks = context.task_index, context.parallelism
@@ -79,10 +80,18 @@ class TextFileSpout(RetryingSpout):
         self._inside_line = False
         if context.committed_position is not None:
             number, offset = context.committed_position
-            if number < len(self._files) * self._repeat:
-                self._go_to(number, offset)
-            else:
-                self._number = number
+            self._check(number, offset)
+            self._go_to(number, offset)
+
+    def _check(self, number: int, offset: int) -> None:
+        """Refuse a position that the files do not have: it must not be taken for the end."""
+        gone = f"TextFileSpout: {str(self._path)!r} no longer has position ({number}, {offset})"
+        files = len(self._files)
+        if number >= files * self._repeat:
+            raise EnvironmentFault(f"{gone}: it is {files} file{'s' * (files != 1)}, read {self._repeat} times")
+        file = self._files[number % files]
+        if offset > (size := file.stat().st_size):
+            raise EnvironmentFault(f"{gone}: {file} has {size} bytes")
 
     def _list_files(self) -> list[Path]:
         if not self._path.exists():

@@ -111,11 +111,10 @@ def new_job(
         if before is not None:
             # It has the checkpoints of the run that it goes on with.
             facts["run_ms"] = before["run_ms"]
-        job = job_of(folder, facts, load_topology(copy.reference, facts["parameters"]).topology)
+        loaded = load_topology(copy.reference, facts["parameters"]).topology
+        job = job_of(folder, facts, loaded)
         facts["plan"] = json.loads(job.plan.to_json())
-        _check_start(job)
-        if cluster is not None:
-            _check_folder(job)
+        _check_start(job, loaded)
         end_leftovers(folder)
         sweep_sockets(state)
         if before is None:
@@ -175,17 +174,6 @@ def checkpoints_of(folder: TopologyFolder) -> str:
         return _checkpoints_url(folder, config["checkpoint_folder"], facts) if config["delivery"] == "exactly_once" else ""
     except (OSError, ValueError, KeyError):
         return ""
-
-
-def _check_folder(job: Job) -> None:
-    """Refuse checkpoints that the hosts of a cluster would write where the others cannot read them."""
-    config = job.plan.config
-    if config.delivery == "exactly_once" and not config.checkpoint_folder:
-        raise UserError(
-            f"topology {job.plan.name!r} takes checkpoints, and the workers of a Spark cluster may be on several hosts; say "
-            "where all of them can write, with -s checkpoint_folder=PATH or the URL of a shared file system; or take "
-            "-s delivery=at_least_once"
-        )
 
 
 def _before(folder: TopologyFolder, facts: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -292,6 +280,7 @@ def job_of(folder: TopologyFolder, facts: Mapping[str, Any], topology: Topology)
         checkpoints=_checkpoints_url(folder, config.checkpoint_folder, facts) if plan.config.delivery == "exactly_once" else "",
         start_from=facts.get("start_from", ""),
         drop_state=tuple(facts.get("drop_state", ())),
+        is_spread=bool(facts.get("spark")),
     )
 
 
@@ -304,7 +293,7 @@ def _checkpoints_url(folder: TopologyFolder, place: str | None, facts: Mapping[s
     return f"{place.rstrip('/')}/{own}" if "://" in place else str(Path(facts["submitted_from"], place, own))
 
 
-def _check_start(job: Job) -> None:
+def _check_start(job: Job, topology: Topology) -> None:
     """Check that the job can begin where it is told to, before anything is forgotten."""
     if not job.start_from:
         return
@@ -312,7 +301,6 @@ def _check_start(job: Job) -> None:
         raise UserError(f"{job.plan.name} takes no checkpoints, so it cannot go on from one; set delivery=exactly_once")
     store = open_store(job.checkpoints, job.plan.name)
     manifest = checkpoint_to_restore(store, job.plan, start_from=job.start_from, drop=job.drop_state).manifest
-    topology = load_topology(job.reference, job.parameters).topology
     before = {} if manifest is None else {name: shape.parallelism for name, shape in manifest.components.items()}
     now = {component.id: component.parallelism for component in job.plan.components}
     if problems := unsplittable(topology, {name: tasks for name, tasks in before.items() if now.get(name, tasks) != tasks}):

@@ -190,7 +190,7 @@ class TopologyMaster:
             control.Closed: self._on_closed,
             control.SnapshotTaken: self._about_checkpoint(lambda it, message, now: it.snapshot_taken(message, now)),
             control.SnapshotFailed: self._about_checkpoint(lambda it, message, now: it.snapshot_failed(message, now)),
-            control.RestoreFailed: self._about_checkpoint(lambda it, message, now: it.restore_failed(message, now)),
+            control.RestoreFailed: self._on_restore_failed,
             control.BarrierAcked: self._about_checkpoint(lambda it, message, now: it.barrier_acked(message, now)),
             control.CheckpointWanted: self._about_checkpoint(lambda it, message, _now: it.wanted(message)),
             control.CheckpointPublished: self._about_checkpoint(lambda it, message, _now: it.published(message)),
@@ -356,6 +356,12 @@ class TopologyMaster:
 
     def _about_checkpoint(self, take: Callable[[CheckpointCoordinator, Any, float], None]) -> Callable[[Slot, Any, float], None]:
         return lambda _slot, message, now: self._with_checkpoints(lambda it: take(it, message, now))
+
+    def _on_restore_failed(self, slot: Slot, message: control.RestoreFailed, now: float) -> None:
+        if message.is_transient:
+            self.recovery.cannot_read(slot, message, now)
+        else:
+            self._with_checkpoints(lambda it: it.restore_failed(message, now))
 
     def _on_checkpoint_found(self, event: CheckpointFound, _now: float) -> None:
         if self.checkpoints is not None and self.checkpoints.found(event):
@@ -537,5 +543,5 @@ class TopologyMaster:
         self._commands.append(Finished(outcome))
 
 
-_STARTS_SOMETHING = (control.Register, control.TaskReady, control.EdgeLost, control.Stuck)
+_STARTS_SOMETHING = (control.Register, control.TaskReady, control.EdgeLost, control.Stuck, control.RestoreFailed)
 """What has no place any more when the topology ends."""

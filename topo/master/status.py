@@ -36,8 +36,21 @@ class Status(Enum):
     DRAINING = "DRAINING"
     """It is about to end."""
     FINISHED = "FINISHED"
+    KILLED = "KILLED"
+    """The operator has ended it, at once or when what was in flight had gone through."""
     FAILED = "FAILED"
     """It has ended as it should not have."""
+
+
+_END = {
+    OutcomeKind.DONE: Status.FINISHED,
+    OutcomeKind.FINALLY_FAILED: Status.FAILED,
+    OutcomeKind.DEAD_LETTERS: Status.FAILED,
+    OutcomeKind.CRASHED: Status.FAILED,
+    OutcomeKind.DRAINED: Status.KILLED,
+    OutcomeKind.CUT_SHORT: Status.KILLED,
+    OutcomeKind.KILLED: Status.KILLED,
+}
 
 
 def describe(master: TopologyMaster, now: float) -> dict[str, Any]:
@@ -77,8 +90,7 @@ def status_of(master: TopologyMaster, now: float) -> tuple[Status, str]:
     """Return the status and why it is so, in words; "" when there is nothing to explain."""
     ending = master.ending
     if ending.stage is Stage.FINISHED and ending.outcome is not None:
-        failed = ending.outcome.kind in (OutcomeKind.CRASHED, OutcomeKind.FINALLY_FAILED, OutcomeKind.DEAD_LETTERS)
-        return Status.FAILED if failed else Status.FINISHED, ending.outcome.reason
+        return _END[ending.outcome.kind], ending.outcome.reason
     if ending.stage is not Stage.SERVING:
         return Status.DRAINING, "closing" if ending.stage is Stage.CLOSING else "stopping"
     if ending.is_draining:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, Protocol
 
@@ -188,6 +188,18 @@ class _Call:
     def _finish(self, results: Sequence[Any]) -> None:
         self.cancel()
         self._operator.finish(self, results)
+
+
+def joined_inputs(queues: Iterable[Sequence[dict[str, Any]]]) -> list[dict[str, Any]]:
+    """Return what one operator restores of what several had in flight.
+
+    Watermarks of one queue say nothing of the elements of another, which may be older, so they are left out where elements of
+    several meet: nothing may get behind one, and the inputs say theirs anew.
+    """
+    filled = [queue for queue in queues if queue]
+    if len(filled) == 1:
+        return list(filled[0])
+    return [one for queue in filled for one in queue if "watermark" not in one]
 
 
 class AsyncWaitOperator(Operator):

@@ -8,6 +8,7 @@ Numbers are never used twice, so nothing is ever replaced. A manifest is the fir
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -19,9 +20,11 @@ from topo.checkpoint.manifest import Manifest, decode_manifest, encode_manifest,
 from topo.errors import CheckpointDamaged, CheckpointMissing, CheckpointRefused, EnvironmentFault
 from topo.ids import TaskId
 from topo.keys import KeyGroupRange
-from topo.runtime.files import Files, open_files
+from topo.runtime.files import Files, PartFiles, open_files
 
 MANIFEST = "manifest.json"
+PART = re.compile(r"[0-9]{10,19}/task-[0-9]{5,10}\.part")
+"""The names of parts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,22 +49,11 @@ class Found:
     problems: tuple[str, ...] = ()
 
 
-class CheckpointStore:
-    """Checkpoints of one topology in one place. Blocking; for any thread, but a checkpoint is one thread's at a time.
+class PartStore:
+    """The parts of checkpoints in one place, as workers see it. Blocking; for any thread."""
 
-    Args:
-        files: where.
-        topology: whose; the checkpoints of another one are refused.
-        keep: how many complete ones `prune` leaves.
-    """
-
-    def __init__(self, files: Files, topology: str, keep: int = 3) -> None:
+    def __init__(self, files: PartFiles) -> None:
         self._files = files
-        self._topology = topology
-        self._keep = keep
-        self.url = files.url
-
-    # -- by the workers of the tasks -------------------------------------------------------------------------------------
 
     def write_part(self, checkpoint: int, task: TaskId, part: EncodedPart) -> str:
         """Store a task's part; return its file's name, once it is durable. Raises EnvironmentFault when it cannot be."""
@@ -81,7 +73,32 @@ class CheckpointStore:
         """
         return decode_snapshot(self._reader(name.file), name, types, groups, values=values)
 
-    # -- by the master ---------------------------------------------------------------------------------------------------
+    def _reader(self, file: str) -> Callable[[int, int], bytes]:
+        def read(start: int, length: int) -> bytes:
+            try:
+                return self._files.read(file, start, length)
+            except FileNotFoundError:
+                raise CheckpointDamaged(file, "it is not there") from None
+
+        return read
+
+
+class CheckpointStore(PartStore):
+    """Checkpoints of one topology in one place. Blocking; for any thread, but a checkpoint is one thread's at a time.
+
+    Args:
+        files: where.
+        topology: whose; the checkpoints of another one are refused.
+        keep: how many complete ones `prune` leaves.
+    """
+
+    _files: Files
+
+    def __init__(self, files: Files, topology: str, keep: int = 3) -> None:
+        super().__init__(files)
+        self._topology = topology
+        self._keep = keep
+        self.url = files.url
 
     def commit(self, manifest: Manifest) -> None:
         """Make a checkpoint complete: all its parts are durable. May be repeated.
@@ -209,15 +226,6 @@ class CheckpointStore:
 
     def _numbers(self) -> list[int]:
         return sorted(int(name) for name in self._files.names() if name.isdecimal())
-
-    def _reader(self, file: str) -> Callable[[int, int], bytes]:
-        def read(start: int, length: int) -> bytes:
-            try:
-                return self._files.read(file, start, length)
-            except FileNotFoundError:
-                raise CheckpointDamaged(file, "it is not there") from None
-
-        return read
 
 
 def open_store(url: str, topology: str, keep: int = 3) -> CheckpointStore:

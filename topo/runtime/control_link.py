@@ -33,6 +33,7 @@ class ControlLink:
         self._context: zmq.Context[Socket] = zmq.Context()
         self.allow_list = AllowList()
         self._zap = ZapHandler(self._context, self.allow_list) if keys is not None else None
+        self._keys = keys
         self._workers = self._router()
         self._clients = self._router()
         if keys is not None and self._zap is not None:
@@ -45,6 +46,23 @@ class ControlLink:
         self._poller.register(self._workers, zmq.POLLIN)
         self._poller.register(self._clients, zmq.POLLIN)
         self._watched: set[int] = set()
+
+    def listener(self, host: str, longest: int, queued: int) -> tuple[Socket, str]:
+        """Open another TCP socket for workers, under the same keys and allow-list, and return it with its endpoint.
+
+        It is for one thread, which need not be this one. The caller closes it before this link.
+
+        Args:
+            longest: a longer message, in bytes, is dropped together with the connection that brought it.
+            queued: how many messages wait on a connection, each way, before its sender has to, or an answer is dropped.
+        """
+        assert self._zap is not None and self._keys is not None, "workers of this link do not come over TCP"
+        socket = self._context.socket(zmq.ROUTER)
+        socket.maxmsgsize = longest
+        socket.sndhwm = socket.rcvhwm = queued
+        socket.linger = 0
+        self._zap.guard(socket, self._keys.secret)
+        return socket, self._bind(socket, f"tcp://{host}:*")
 
     def wait(self, timeout_s: float | None, descriptors: Iterable[int] = ()) -> None:
         """Sleep until somebody talks, a descriptor is readable, or the time is up."""

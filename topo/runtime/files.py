@@ -16,8 +16,8 @@ from topo.errors import EnvironmentFault
 from topo.runtime.state_folder import sync_folder
 
 
-class Files(Protocol):
-    """A tree of files. Every method but `read` of a missing file raises EnvironmentFault when the storage fails."""
+class PartFiles(Protocol):
+    """What a worker needs of a tree of files. Every method but `read` of a missing file raises EnvironmentFault on a failure."""
 
     url: str
     """How the root is named to other processes."""
@@ -27,6 +27,10 @@ class Files(Protocol):
 
     def read(self, name: str, start: int = 0, length: int | None = None) -> bytes:
         """Return bytes of a file, fewer where it ends. Raises FileNotFoundError when it is not there."""
+
+
+class Files(PartFiles, Protocol):
+    """A tree of files."""
 
     def names(self, folder: str = "") -> list[str]:
         """Return the names in a folder, unsorted; none when it is not there."""
@@ -38,6 +42,40 @@ class Files(Protocol):
         """Remove a folder and what is in it; one that is not there is fine."""
 
 
+class NewFile:
+    """A file of this machine while it is written, under a temporary name. Methods raise OSError.
+
+    Attributes:
+        length: bytes written so far.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.length = 0
+        self._path = path
+        self._temporary = path.with_name(f".{path.name}.{os.getpid()}-{os.urandom(4).hex()}.new")
+        _make_folder(path.parent)
+        self._file = os.fdopen(os.open(self._temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
+
+    def write(self, data: bytes) -> None:
+        """Append."""
+        self.length += self._file.write(data)
+
+    def keep(self) -> None:
+        """Give it its name, once it is durable as a whole."""
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        self._file.close()
+        os.replace(self._temporary, self._path)
+        sync_folder(self._path.parent)
+
+    def discard(self) -> None:
+        """Leave nothing of it. Raises nothing."""
+        with suppress(OSError):
+            self._file.close()
+        with suppress(OSError):
+            self._temporary.unlink()
+
+
 class LocalFiles:
     """A folder of this machine, or one that it has mounted."""
 
@@ -47,19 +85,16 @@ class LocalFiles:
 
     def write(self, name: str, chunks: Iterable[bytes]) -> None:
         path = self._root / name
-        temporary = path.with_name(f".{path.name}.{os.getpid()}-{os.urandom(4).hex()}.new")
         try:
-            _make_folder(path.parent)
-            with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            file = NewFile(path)
+            try:
                 for chunk in chunks:
                     file.write(chunk)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(temporary, path)
-            sync_folder(path.parent)
+                file.keep()
+            except BaseException:
+                file.discard()
+                raise
         except OSError as error:
-            with suppress(OSError):
-                temporary.unlink()
             raise EnvironmentFault(f"cannot write {path}: {error.strerror}") from error
 
     def read(self, name: str, start: int = 0, length: int | None = None) -> bytes:

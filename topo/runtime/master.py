@@ -63,7 +63,9 @@ from topo.runtime.checkpoint_keeper import CheckpointKeeper
 from topo.runtime.checkpoint_store import open_store
 from topo.runtime.code_copy import as_user_knows_it, origin_of_copy
 from topo.runtime.control_link import ControlLink
+from topo.runtime.control_parts import PartServer
 from topo.runtime.crash_notes import read_note
+from topo.runtime.part_desk import PartDesk
 from topo.runtime.restoring import Restored, checkpoint_to_restore
 from topo.runtime.state_folder import (
     TopologyFolder,
@@ -134,6 +136,7 @@ class Job:
         checkpoints: path or URL of this run's own folder of checkpoints; empty where none are taken.
         start_from: path or URL of a savepoint that it begins from, while it has no checkpoint of its own.
         drop_state: components of that savepoint whose state nobody takes.
+        is_spread: workers are on other machines, which may share no disk with this one.
     """
 
     folder: TopologyFolder
@@ -147,6 +150,7 @@ class Job:
     checkpoints: str = ""
     start_from: str = ""
     drop_state: tuple[str, ...] = ()
+    is_spread: bool = False
 
 
 Watcher = Callable[[dict[str, Any]], None]
@@ -189,6 +193,8 @@ class MasterShell:
         record = _read_record(job.folder.master)
         self._keeper: CheckpointKeeper | None = None
         self._restored = Restored(None)
+        self._served: list[str] = []
+        self._parts: PartServer | None = None
         if job.checkpoints:
             store = open_store(job.checkpoints, job.plan.name, config.checkpoint_keep)
             expected = 0 if record is None else record.completed
@@ -196,6 +202,12 @@ class MasterShell:
                 store, job.plan, expected=expected, start_from=job.start_from, drop=job.drop_state
             )
             self._keeper = CheckpointKeeper(store, job.plan.name)
+        if job.is_spread and self._keeper is not None:
+            own = [] if config.checkpoint_folder else [job.checkpoints]
+            self._served = own + [folder for folder in [self._restored.folder] if folder and "://" not in folder]
+        if self._served:
+            # Each worker writes one part at a time; its predecessor may have left one.
+            self._parts = PartServer(self.link, config.host, PartDesk(self._served, 2 * len(job.plan.workers)))
         self.master = TopologyMaster(
             job.plan,
             self.digest,
@@ -236,6 +248,8 @@ class MasterShell:
             self._launcher.close()
             if self._keeper is not None:
                 self._keeper.close()
+            if self._parts is not None:
+                self._parts.close()
             self.link.close()
             remove_socket_folder(self._sockets)
 
@@ -419,6 +433,8 @@ class MasterShell:
             note=str(self._note(worker, incarnation)),
             log=str(job.folder.logs / f"worker-{worker}.log"),
             checkpoints=job.checkpoints,
+            served=self._served,
+            parts_endpoint=self._parts.endpoint if self._parts is not None else "",
             folder=str(job.folder.components),
             parent=os.getpid() if job.foreground else 0,
         )

@@ -13,6 +13,7 @@ import time
 import traceback
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from topo.plan.physical import PhysicalPlan, physical_plan
 from topo.runtime.async_runner import AsyncRunner
 from topo.runtime.blocking import BlockingSpoutRunner
 from topo.runtime.code import load_topology
+from topo.runtime.control_parts import files_for
 from topo.runtime.crash_notes import NoteFile
 from topo.runtime.loop import LINK, Connections, Loop, Target, frame_limits
 from topo.runtime.snapshots import SnapshotWriter
@@ -93,7 +95,7 @@ def run(spec: WorkerSpec, log: TaskLog) -> Exit:
 
     calls = AsyncRunner()
     registry = serializers_of(topology)
-    snapshots = SnapshotWriter(spec.checkpoints, plan, registry) if spec.checkpoints else None
+    snapshots = SnapshotWriter(spec.checkpoints, plan, registry, partial(files_for, spec)) if spec.checkpoints else None
     folder = Path(spec.folder) if spec.folder else None
 
     def attend() -> None:

@@ -10,23 +10,30 @@ from topo.checkpoint.encoding import ExtTypes, PartName, TaskSnapshot, encode_sn
 from topo.ids import TaskId
 from topo.keys import KeyGroupRange
 from topo.plan.physical import PhysicalPlan
-from topo.runtime.checkpoint_store import CheckpointStore, open_store
+from topo.runtime.checkpoint_store import PartStore
+from topo.runtime.files import PartFiles, open_files
 from topo.task.snapshots import Snapshot, Stored, StoredPart
 from topo.wire.control import PartToRead
 
 
 class SnapshotWriter:
-    """The thread that encodes and stores the snapshots of all tasks of a worker, one after the other."""
+    """The thread that encodes and stores the snapshots of all tasks of a worker, one after the other.
 
-    def __init__(self, url: str, plan: PhysicalPlan, types: ExtTypes) -> None:
+    Args:
+        url: of the topology's checkpoints.
+        reach: returns the files at a path or URL, as this process reaches them.
+    """
+
+    def __init__(self, url: str, plan: PhysicalPlan, types: ExtTypes, reach: Callable[[str], PartFiles] = open_files) -> None:
         self._plan = plan
         self._types = types
-        self._store = open_store(url, plan.name)
+        self._reach = reach
+        self._store = PartStore(reach(url))
         self._thread = ThreadPoolExecutor(1, "snapshots")
 
     def of(self, task: TaskId) -> TaskSnapshots:
         """Return the store as one task sees it."""
-        return TaskSnapshots(self._plan, task, self._store, self._types, self._thread.submit)
+        return TaskSnapshots(self._plan, task, self._store, self._types, self._thread.submit, self._reach)
 
     def close(self) -> None:
         """End the thread; what has not been written is not."""
@@ -38,21 +45,24 @@ class TaskSnapshots:
 
     Args:
         submit: runs a function in the background.
+        reach: returns the files at another path or URL.
     """
 
     def __init__(
         self,
         plan: PhysicalPlan,
         task: TaskId,
-        store: CheckpointStore,
+        store: PartStore,
         types: ExtTypes,
         submit: Callable[[Callable[[], None]], object],
+        reach: Callable[[str], PartFiles] = open_files,
     ) -> None:
         self._plan = plan
         self._task = task
         self._store = store
         self._types = types
         self._submit = submit
+        self._reach = reach
 
     def pack(self, value: Any) -> bytes:
         """Return a value as it is stored."""
@@ -95,10 +105,10 @@ class TaskSnapshots:
 
     def read(self, folder: str, checkpoint: int, parts: Sequence[PartToRead]) -> list[Snapshot]:
         """Return what the task takes from each part."""
-        store = open_store(folder, self._plan.name) if folder else self._store
+        store = PartStore(self._reach(folder)) if folder else self._store
         return [self._read(store, checkpoint, part) for part in parts]
 
-    def _read(self, store: CheckpointStore, checkpoint: int, part: PartToRead) -> Snapshot:
+    def _read(self, store: PartStore, checkpoint: int, part: PartToRead) -> Snapshot:
         first, last = part.groups
         # An empty range, of which nothing is wanted, cannot be said as one.
         groups = KeyGroupRange(first, last) if first <= last else None

@@ -29,6 +29,8 @@ class WorkerSpec(msgspec.Struct, frozen=True, kw_only=True):
         note: path of the in-hand note.
         log: path of the worker's log.
         checkpoints: path or URL of the topology's checkpoints; empty where none are taken.
+        served: folders of checkpoints that only the master reaches.
+        parts_endpoint: where the master writes and reads the parts in them; empty where there are none.
         folder: where components keep files; empty where the workers share no disk.
         parent: the process that starts this one, if the worker is to end with it; 0 if it is to outlive it.
     """
@@ -51,6 +53,8 @@ class WorkerSpec(msgspec.Struct, frozen=True, kw_only=True):
     note: str = ""
     log: str = ""
     checkpoints: str = ""
+    served: list[str] = []
+    parts_endpoint: str = ""
     folder: str = ""
     parent: int = 0
 

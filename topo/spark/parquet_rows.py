@@ -87,6 +87,8 @@ class ParquetRows:
             TornFile, SchemaDiffers, NotRepresentable: all name the file.
         """
         first_file, first_group, row = after if after is not None else (0, 0, -1)
+        if after is not None and first_file >= len(self._files):
+            raise TornFile(f"position {tuple(after)} is in none of the {len(self._files)} files of the source: it is another one")
         for number in range(first_file, len(self._files)):
             path = self._path(number)
             try:

@@ -28,7 +28,7 @@ from topo.api.context import TaskContext
 from topo.api.groupings import CustomGrouping
 from topo.api.watermarks import WatermarkStrategy
 from topo.config import TopologyConfig
-from topo.errors import FrameError, FrameworkBug, TopoError
+from topo.errors import CheckpointDamaged, EnvironmentFault, FrameError, FrameworkBug, TopoError
 from topo.ids import Epoch, IdSource, Incarnation, TaskId
 from topo.operators.mailbox import RejectedExecution, TaskMailbox
 from topo.operators.mailbox_processor import MailboxProcessor
@@ -546,8 +546,8 @@ class Task(ABC):
             except TopoError as error:
                 # Never ready: it waits for other Routes.
                 self._is_unreadable = True
-                why = RestoreFailed(task=self.id, epoch=self.epoch, checkpoint=routes.checkpoint, why=str(error))
-                self._tell(why)
+                is_transient = isinstance(error, EnvironmentFault) and not isinstance(error, CheckpointDamaged)
+                self._tell(RestoreFailed(self.id, self.epoch, routes.checkpoint, str(error), is_transient))
 
     def _take_snapshot(self, checkpoint: int, waited_s: float, then: Callable[[], None], now: float) -> None:
         """Take the snapshot of a checkpoint; when it is stored, tell the master and call `then`.

@@ -25,7 +25,7 @@ from topo.api.operator_bolts import AsyncBolt, OperatorBolt, ProcessBolt, Window
 from topo.api.tuples import Origin, Tuple
 from topo.errors import FrameworkBug
 from topo.ids import TaskId
-from topo.operators.async_wait import AsyncWaitOperator
+from topo.operators.async_wait import AsyncWaitOperator, joined_inputs
 from topo.operators.base import Operator, OperatorContext, OperatorSnapshot
 from topo.operators.bolt_operators import BoltCalls, window_operator_of
 from topo.operators.clock import TaskProcessingTime
@@ -650,8 +650,7 @@ class AsyncTask(OperatorTask):
         super()._restore_user([])
         self._to_restore = [
             one if "watermark" in one else {**one, "value": self._restored_tuple(one["value"], one["timestamp"])}
-            for part in parts
-            for one in part.values.get("own", ())
+            for one in joined_inputs(part.values.get("own", ()) for part in parts)
         ]
 
     def _restored_tuple(self, stored: tuple[Any, ...], timestamp: int | None) -> TrackedTuple:

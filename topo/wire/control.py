@@ -238,12 +238,17 @@ class SnapshotFailed(Message, frozen=True):
 
 
 class RestoreFailed(Message, frozen=True):
-    """A part of the checkpoint that the Routes name is not what was written; the task waits for other Routes."""
+    """A task cannot read its part of the checkpoint that the Routes name; it waits for other Routes.
+
+    Attributes:
+        is_transient: the storage has failed, and may work again; else the part is not what was written.
+    """
 
     task: TaskId
     epoch: Epoch
     checkpoint: int
     why: str
+    is_transient: bool = False
 
 
 class BarrierAcked(Message, frozen=True):

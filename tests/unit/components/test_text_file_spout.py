@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from tests.unit.components.drive import Emitted, drain, opened
 from topo import ConfigError, NotFound, TextFileSpout
+from topo.errors import EnvironmentFault
 
 
 def emitted_by_all(path: Path, tasks: int, **options: object) -> Emitted:
@@ -121,10 +122,19 @@ def test_it_continues_exactly_after_any_committed_position(
             assert rest == emitted[done + 1 :]
 
 
-def test_a_position_beyond_the_last_file_is_the_end(tmp_path: Path) -> None:
+def test_the_end_of_the_last_file_is_a_position_behind_which_nothing_comes(tmp_path: Path) -> None:
     (tmp_path / "text").write_text("a\n")
     spout = TextFileSpout(tmp_path / "text")
-    assert drain(spout, opened(spout, committed=(5, 0))) == []
+    assert drain(spout, opened(spout, committed=(0, 2))) == []
+
+
+@pytest.mark.parametrize("tasks", [1, 2])
+def test_a_position_that_the_files_no_longer_have_is_refused_and_not_taken_for_the_end(tmp_path: Path, tasks: int) -> None:
+    (tmp_path / "text").write_text("a\n")
+    with pytest.raises(EnvironmentFault, match=r"no longer has position \(0, 3\): .*text has 2 bytes"):
+        opened(TextFileSpout(tmp_path / "text"), parallelism=tasks, committed=(0, 3))
+    with pytest.raises(EnvironmentFault, match=r"no longer has position \(5, 0\): it is 1 file, read 2 times"):
+        opened(TextFileSpout(tmp_path / "text", repeat=2), parallelism=tasks, committed=(5, 0))
 
 
 def test_what_cannot_be_read_is_said_with_its_path(tmp_path: Path) -> None:

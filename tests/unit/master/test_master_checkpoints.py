@@ -199,6 +199,29 @@ def test_damage_found_during_restore_leads_to_an_earlier_checkpoint_loudly() -> 
     assert any("an earlier one" in found.message for found in commands if isinstance(found, RecordError))
 
 
+def test_a_checkpoint_that_cannot_be_read_now_is_tried_again_by_a_new_worker() -> None:
+    play = with_one_complete()
+    play.until(21.0)
+    taken(play, 2)
+    stored(play, 2)
+    play.replace(1)
+    epoch = play.epoch
+    commands = play.says(1, RestoreFailed(SINK, epoch, 2, "the disk is away", is_transient=True))
+    assert StopWorker(WorkerId(1), Incarnation(104), kill=True) in commands
+    (row,) = (command for command in commands if isinstance(command, RecordError))
+    assert (row.kind, row.worker) == ("WorkerLost", 1) and "cannot read checkpoint 2: the disk is away" in row.message
+    play.until(play.master.membership.slots[WorkerId(1)].start_at)
+    commands = play.register(1)
+    assert {(routes.epoch, routes.checkpoint) for routes in routes_in(commands).values()} == {(epoch + 1, 2)}
+
+
+def test_a_restore_that_failed_in_an_epoch_that_is_over_ends_nobody() -> None:
+    play = with_one_complete()
+    play.replace(1)
+    play.exits(2)
+    assert play.says(1, RestoreFailed(SINK, play.epoch, 1, "the disk is away", is_transient=True)) == []
+
+
 def test_a_topology_without_a_checkpoint_that_can_be_restored_ends() -> None:
     play = with_one_complete()
     play.replace(1)

@@ -198,6 +198,7 @@ def test_a_drain_pauses_the_spouts_and_closes_when_nothing_moves_without_an_end_
     assert play.answer_probe(2, ended=False, sent=9, received=9) == probe(3)
     assert play.answer_probe(3, ended=False, sent=9, received=9) == closing(drain=True)
     assert close(play) == [Finished(Outcome(OutcomeKind.DRAINED, "drained; nothing was left in flight"))]
+    assert play.master.topology_status(play.now)["status"] == "KILLED"
 
 
 def test_a_drain_that_runs_out_of_time_closes_and_says_what_was_pending() -> None:
@@ -208,6 +209,7 @@ def test_a_drain_that_runs_out_of_time_closes_and_says_what_was_pending() -> Non
     assert sent == [Close(Epoch(1), drain=True)] * 3
     reason = "drained, not to the end: 3 messages were pending (task 1: busy)"
     assert close(play) == [Finished(Outcome(OutcomeKind.CUT_SHORT, reason))]
+    assert play.master.topology_status(play.now)["status"] == "KILLED"
 
 
 def test_a_worker_lost_in_a_drain_is_replaced_and_told_to_drain() -> None:
@@ -256,6 +258,7 @@ def test_killed_workers_are_not_replaced() -> None:
     assert play.do(KillAsked()) == []
     assert play.exits(0) == []
     assert play.exits(1) == [Finished(Outcome(OutcomeKind.KILLED, "killed by the operator"))]
+    assert play.master.topology_status(play.now)["status"] == "KILLED"
 
 
 def test_a_kill_ends_though_a_process_is_never_reported_gone() -> None:

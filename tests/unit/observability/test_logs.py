@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import logging
+import subprocess
 import sys
 import threading
 import warnings
@@ -113,9 +114,20 @@ def test_exceptions_and_warnings_are_logged(start: Start, rows: Rows) -> None:
     assert "old" in warned["message"] and warned["level"] == "WARNING"
 
 
-def test_odd_characters_stay_on_one_line(start: Start, rows: Rows) -> None:
-    start()
-    logging.getLogger("mine").info("two\nlines é \udcff \u2028")
+ODD = """
+import logging, sys
+from pathlib import Path
+from topo.observability.logs import start_logging
+
+log = start_logging(Path(sys.argv[1]), worker=1, components={})
+logging.getLogger("mine").info("two\\nlines é \\udcff \\u2028")
+log.close()
+"""
+
+
+def test_odd_characters_stay_on_one_line(path: Path, rows: Rows) -> None:
+    # In a process of its own: pytest captures logs too, and cannot carry these from one process to another.
+    subprocess.run([sys.executable, "-c", ODD, str(path)], check=True, capture_output=True)
     assert [row["message"] for row in rows()] == ["two\nlines é \udcff \u2028"]
 
 

@@ -19,7 +19,7 @@ from topo.api.async_io import (
     RetryStrategy,
 )
 from topo.errors import UserError
-from topo.operators.async_wait import AsyncFunction, AsyncWaitOperator, ResultHandle
+from topo.operators.async_wait import AsyncFunction, AsyncWaitOperator, ResultHandle, joined_inputs
 from topo.operators.base import OperatorSnapshot
 from topo.operators.mailbox import MailFailed
 
@@ -661,3 +661,11 @@ def test_what_was_restored_but_not_opened_yet_is_in_the_next_snapshot() -> None:
     feed(r, "a1", 10)
     again = restored(lambda: build(Manual()), r.snapshot(), open_now=False)
     assert inputs(again.snapshot()) == ["a1", 10]
+
+
+def test_where_the_queues_of_several_tasks_meet_no_element_gets_behind_the_watermark_of_another() -> None:
+    first = [{"key": None, "value": "a", "timestamp": 1}, {"watermark": 5}, {"key": None, "value": "b", "timestamp": 6}]
+    second = [{"key": None, "value": "c", "timestamp": 4}, {"watermark": 5}]
+    assert [one["value"] for one in joined_inputs([first, second])] == ["a", "b", "c"]
+    assert joined_inputs([[], first]) == first
+    assert joined_inputs([[], []]) == []

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from topo import AsyncBolt, ProcessBolt, WindowBolt
-from topo.api.async_io import AsyncMode
+from topo.api.async_io import AsyncMode, FixedDelayRetry
 from topo.api.windows import (
     ContinuousEventTimeTrigger,
     CountTrigger,
@@ -173,6 +173,10 @@ def test_07_boundaries(watermark: int, is_late: bool) -> None:
     harness.watermark(watermark)
     feed(harness, ("a", 1))
     assert (harness.late_dropped == 1) is is_late and (harness.values == []) is is_late
+    at_its_end = windows(TumblingEventTimeWindows.of("2ms"), allowed_lateness="20ms")
+    at_its_end.watermark(watermark - 20)
+    feed(at_its_end, ("a", 1))
+    assert (at_its_end.values != []) is is_late, "the window's last timestamp, 1, is behind the watermark 1, and not 0"
     timers = TimerHarness()
     timers.register_event("k", 10)
     timers.watermark(9)
@@ -203,9 +207,12 @@ def test_09_sessions_that_touch() -> None:
 
 
 def test_10_after_a_merge() -> None:
-    """Dangling timers of old windows are ignored; the trigger and the clean-up belong to the merged window."""
+    """Dangling timers of old windows are ignored; the trigger and the clean-up belong to the merged window, contents stay."""
     harness = windows(EventTimeSessionWindows.with_gap("3s"), trigger=ContinuousEventTimeTrigger.of("1s"))
     feed(harness, (1, 500), (2, 2500))
+    (held,) = harness.snapshot().keyed.values()
+    assert [row[1] for row in held["state"]["__window-contents"]["rows"]] == [(500, 3500)], "where they were put first"
+    assert ("k", (500, 5500), 5499) in held["timers"]["window-timers"][0], "the merged window's"
     harness.watermark(999)
     assert fired(harness) == [], "the first fire time, 1000, has not come"
     harness.watermark(3499)
@@ -327,7 +334,7 @@ class Asks(AsyncBolt):
 
 
 def test_19_async() -> None:
-    """Capacity counts watermarks; nothing crosses a watermark; an answer leaves in a mail of its own."""
+    """Capacity counts watermarks; nothing crosses one; an answer leaves in a mail of its own; a retry keeps its place."""
     bolt = Asks(AsyncMode.UNORDERED, 4)
     harness = OperatorHarness(bolt, ("name",), runs_mails=False)
     harness.process(("a",), 1)
@@ -343,6 +350,14 @@ def test_19_async() -> None:
         left.append(len(harness.events))
     assert all(after - before <= 1 for before, after in zip([0, *left], left, strict=False)), "one a mail"
     assert harness.events == [Emitted(("b",), 2), Emitted(("a",), 1), Watermark(2), Emitted(("c",), 3)]
+    again = Asks(AsyncMode.ORDERED, 1, retry=FixedDelayRetry(1, "10ms", if_error=lambda _error: True))
+    waits = OperatorHarness(again, ("name",))
+    waits.process(("a",), 1)
+    again.open_calls.pop("a").set_exception(OSError("not now"))  # type: ignore[attr-defined]
+    waits.run()
+    assert waits.in_flight == 1 and waits.operator.is_full and not again.open_calls  # type: ignore[attr-defined]
+    waits.advance_clock(10)
+    assert list(again.open_calls) == ["a"] and waits.failed == []  # type: ignore[attr-defined]
 
 
 def test_20_restored() -> None:

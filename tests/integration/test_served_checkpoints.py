@@ -1,0 +1,87 @@
+"""Workers that share no disk with the master, played by local ones that are told so: checkpoints go through it, both ways."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.integration.support import FAST, Scene, kill, pid_of
+from tests.integration.test_exactly_once import QUICK, complete, counting, expected_counts
+from tests.integration.test_operator_bolts import rows_of
+from topo.ids import Incarnation, WorkerId
+from topo.launch.jobs import new_job
+from topo.launch.local import LocalLauncher
+from topo.master.outcome import OutcomeKind
+from topo.runtime.master import Job, MasterShell
+from topo.runtime.part_desk import Answer, Bytes, PartDesk, Refused
+from topo.runtime.worker_spec import WorkerSpec
+
+pytestmark = pytest.mark.integration
+
+
+class Elsewhere(LocalLauncher):
+    """Starts workers here, and remembers what they were told."""
+
+    def __init__(self, job: Job) -> None:
+        super().__init__(job.folder)
+        self.specs: list[WorkerSpec] = []
+
+    def start(self, worker: WorkerId, incarnation: Incarnation, spec: WorkerSpec) -> None:
+        self.specs.append(spec)
+        super().start(worker, incarnation, spec)
+
+
+class FailsOnce(PartDesk):
+    """A disk that cannot be read the first time."""
+
+    has_failed = False
+
+    def answer(self, connection: bytes, data: bytes, now: float) -> Answer:
+        answer = super().answer(connection, data, now)
+        if isinstance(answer, Bytes) and not FailsOnce.has_failed:
+            FailsOnce.has_failed = True
+            return Refused("the disk is away")
+        return answer
+
+
+def run(
+    scene: Scene, count: int, on_status: Callable[[dict[str, Any]], None] | None = None, **of_the_job: Any
+) -> list[WorkerSpec]:
+    """Run a count to its end; return what its workers were told."""
+    settings = {**FAST, **QUICK, "transport": "tcp", "workers": 2, **of_the_job.pop("settings", {})}
+    job = replace(
+        new_job(scene.file(counting(count)), None, {}, settings, scene.home, foreground=True, **of_the_job), is_spread=True
+    )
+    launcher = Elsewhere(job)
+    with job.folder.lock():
+        outcome = MasterShell(job, launcher, on_status).run()
+    assert outcome.kind is OutcomeKind.DONE, outcome.reason
+    assert {row["key"]: row["count"] for row in rows_of(scene.folder, "out")} == expected_counts(count)
+    return launcher.specs
+
+
+def test_a_killed_worker_and_a_later_run_go_on_from_what_the_master_keeps(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("topo.runtime.master.PartDesk", FailsOnce)
+    killed: list[int] = []
+
+    def kill_once(status: dict[str, Any]) -> None:
+        if complete(status) >= 2 and not killed:
+            killed.append(pid_of(status, "count"))
+            kill(killed[0])
+
+    specs = run(scene, 4000, kill_once)
+    # Two, that of the one that was killed, and that of the one that could not read.
+    assert killed and FailsOnce.has_failed and len(specs) >= 4
+    kept = specs[0].checkpoints
+    assert all(spec.served == [kept] for spec in specs)
+    # A path names a place on the master's machine, and so does that of a savepoint; keys move to other tasks.
+    specs = run(scene, 5000, start_from=kept, parallelism={"count": 3})
+    assert [spec.served for spec in specs] == [[specs[0].checkpoints, kept]] * 2
+
+
+def test_workers_reach_a_shared_folder_by_themselves(scene: Scene) -> None:
+    specs = run(scene, 200, settings={"checkpoint_folder": str(scene.folder / "shared")})
+    assert [(spec.served, spec.parts_endpoint) for spec in specs] == [([], "")] * 2
