@@ -58,10 +58,14 @@ def notes(status: Mapping[str, Any]) -> list[str]:
         for component in dict.fromkeys(hosted[task] for task in worker["tasks"])
         if components[component] == "bolt"
     ]
-    restores = (status.get("checkpoints") or {}).get("restores", 0)
-    if restores:
+    checkpoints = status.get("checkpoints")
+    if checkpoints:
+        restores = checkpoints["restores"]
         kept = "what bolts keep in attributes that no snapshot has began again from zero"
-        found.append(f"Went on from a checkpoint {plural(restores, 'time')}; {kept}.")
+        if restores:
+            found.append(f"Went on from a checkpoint {plural(restores, 'time')}; {kept}.")
+        elif status["totals"]["emitted"] and any(worker["losses"] for worker in status["workers"]):
+            found.append(f"Began again at the beginning, there being no checkpoint yet; {kept}.")
     elif lost:
         found.append(f"Lost with their processes: what {', '.join(lost)} kept in attributes; counts there began again from zero.")
     again = status["totals"]["replayed"]

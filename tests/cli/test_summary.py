@@ -44,3 +44,13 @@ def test_the_summary_says_whose_attributes_died_and_that_tuples_may_have_come_tw
     assert "count (2x)" in lost and "lines" not in lost and "acker" not in lost
     assert "began again from zero" in lost
     assert again.startswith("Emitted again: 1 message;")
+
+
+def test_with_checkpoints_it_says_from_where_the_topology_went_on() -> None:
+    workers = [{"worker": 0, "tasks": [1], "losses": 0}, {"worker": 1, "tasks": [2, 3], "losses": 1}]
+    (restored,) = notes(status(workers=workers, checkpoints={"restores": 2}))
+    assert restored.startswith("Went on from a checkpoint 2 times;")
+    (anew,) = notes(status(workers=workers, totals={"emitted": 5}, checkpoints={"restores": 0}))
+    assert anew.startswith("Began again at the beginning, there being no checkpoint yet;")
+    assert notes(status(checkpoints={"restores": 0})) == []
+    assert notes(status(workers=workers, checkpoints={"restores": 0})) == [], "it has never begun"
