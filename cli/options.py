@@ -160,7 +160,9 @@ def spark_options(function: F) -> F:
     return cast(F, command)
 
 
-def _cluster(master: str, conf: tuple[tuple[str, str], ...], py_files: tuple[str, ...], slots: int | None) -> SparkCluster:
+def _cluster(
+    master: str, conf: tuple[tuple[str, str], ...], py_files: tuple[str, ...], slots: int | None
+) -> SparkCluster:
     from topo.launch.spark.cluster import SparkCluster
 
     files = [os.path.abspath(name) for given in py_files for name in given.split(",") if name]

@@ -215,6 +215,31 @@ def test_broken_frames_are_dropped_and_counted_and_the_task_lives(
     assert psutil.Process(pid).memory_info().rss < before + (40 << 20)
 
 
+FLOOD, FLOOD_BYTES = 40_000, 4096
+
+
+def test_a_flood_of_broken_frames_takes_no_memory_and_the_flow_goes_on_under_it(
+    scene: Scene, senders: zmq.Context[zmq.Socket[bytes]]
+) -> None:
+    running = scene.submit(scene.file(FLOW))
+    status = running.wait_until(lambda status: acked(status) > 50)
+    sink = psutil.Process(pid_of(status, "sink"))
+    data, control = (push(senders, endpoint) for endpoint in inboxes_of(sink.pid))
+    before, acked_before = sink.memory_info().rss, acked(status)
+    highest = 0
+    frame = b"\xff" * FLOOD_BYTES
+    for number in range(FLOOD):
+        # What the sink has not read yet waits with the sender, which is held up here.
+        (data if number % 2 else control).send(frame)
+        if number % 1000 == 0:
+            highest = max(highest, sink.memory_info().rss)
+    status = wait_for_malformed(running, "sink", FLOOD)
+    assert counter(status, "sink", "malformed_frames") == FLOOD, "each one is counted"
+    assert max(highest, sink.memory_info().rss) < before + (40 << 20), f"{FLOOD * FLOOD_BYTES >> 20} MiB have passed"
+    after = running.wait_until(lambda status: acked(status) > acked_before + 200)
+    assert (after["restarts"], after["epoch"], running.errors()) == (0, 1, [])
+
+
 def test_forged_frames_of_strange_senders_epochs_and_lives_are_fenced_off(
     scene: Scene, senders: zmq.Context[zmq.Socket[bytes]]
 ) -> None:

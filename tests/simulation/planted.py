@@ -15,11 +15,13 @@ from topo.acking.pending import SpoutPending
 from topo.acking.positions import PositionTracker
 from topo.acking.retries import RetryBook
 from topo.ids import Epoch, IdSource, TaskId
+from topo.operators.async_wait import AsyncWaitOperator
 from topo.task import bolt_task
 from topo.task.base import Task
 from topo.task.basic_bolt_task import BasicBoltTask
 from topo.task.events import Inbox, RoutesChanged
 from topo.task.flow_control import Arrival, InEdge
+from topo.task.operator_task import AsyncTask
 from topo.task.spout_task import SpoutTask
 from topo.task.tracking_bolt_task import TrackingBoltTask
 from topo.task.worker import Worker
@@ -239,6 +241,27 @@ def ids_have_16_bits(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(IdSource, "telescoped", telescoped)
 
 
+def calls_are_acked_when_they_begin(patch: pytest.MonkeyPatch) -> None:
+    """An input of an async bolt is acked before there is a result, which is anchored on nothing."""
+    process_element = AsyncWaitOperator.process_element
+
+    def process_and_ack(self: AsyncWaitOperator, key: Any, value: Any, timestamp: int | None) -> None:
+        process_element(self, key, value, timestamp)
+        if isinstance(self._observer, AsyncTask):
+            self._observer._collector.ack(value)
+
+    def emitting(self: AsyncTask, value: Any) -> None:
+        self._output.anchors = ()
+
+    def after(self: AsyncTask, *_: Any) -> None:
+        self._mark = None
+
+    patch.setattr(AsyncWaitOperator, "process_element", process_and_ack)
+    patch.setattr(AsyncTask, "emitting", emitting)
+    patch.setattr(AsyncTask, "emitted", after)
+    patch.setattr(AsyncTask, "failed", after)
+
+
 def suspects_are_not_counted(patch: pytest.MonkeyPatch) -> None:
     """A message that takes its process down each time is never given up."""
     suspect = RetryBook.suspect
@@ -264,6 +287,7 @@ PLANTS: dict[Plant, tuple[set[int], tuple[int, ...]]] = {
     outbox_is_dropped_on_restart: ({1, 10}, (0, 5)),
     position_is_committed_past_an_open_message: ({4}, (2, 6)),
     ids_have_16_bits: ({3}, (30, 32, 35)),
+    calls_are_acked_when_they_begin: ({1}, (2, 5, 6)),
     suspects_are_not_counted: ({1, 10}, (12, 21)),
     bolts_are_not_careful: ({1, 10}, (28,)),
 }

@@ -80,6 +80,7 @@ SOMETIMES = (
     "row: EdgeLost",
     "row: WorkerLost",
     "row: Trouble",
+    "row: TimeoutError",
     "row: ValueNotCarried",
     "row: EmitError",
     "fault: CRASH",
@@ -102,6 +103,7 @@ SOMETIMES = (
     "death of a spout",
     "death of a bolt",
     "death of an acker",
+    "death with calls in flight",
 )
 """What has to occur in some seed, or the seeds do not try what they are for."""
 

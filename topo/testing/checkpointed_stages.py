@@ -7,7 +7,7 @@ the rows of its spouts alone: timestamps are such that nothing is late by chance
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from operator import xor
@@ -29,7 +29,7 @@ from topo.api.windows import (
     SlidingEventTimeWindows,
     TumblingEventTimeWindows,
 )
-from topo.testing.outside import Outside, chosen
+from topo.testing.outside import Outside, Sleep, chosen
 from topo.testing.stages import Trouble
 
 FIELDS = ("key", "id", "n", "root")
@@ -83,16 +83,6 @@ class Beyond(Outside):
     quiet_until: dict[tuple[str, int], float] = field(default_factory=dict)
     staged: dict[Token, list[str]] = field(default_factory=dict)
     published: dict[Token, list[str]] = field(default_factory=dict)
-
-
-class Sleep:
-    """Awaited, it gives the seconds to whoever drives the coroutine."""
-
-    def __init__(self, seconds: float) -> None:
-        self.seconds = seconds
-
-    def __await__(self) -> Generator[float, None, None]:
-        yield self.seconds
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,7 @@ from topo.ids import TaskId
 from topo.master.outcome import OutcomeKind
 from topo.master.positions import SpoutProgress
 from topo.task.acker_task import AckerTask
+from topo.task.operator_task import AsyncTask
 from topo.task.spout_task import SpoutTask
 from topo.testing.faults import FaultKind
 from topo.testing.outside import Outside, message_key
@@ -188,6 +189,8 @@ class Oracles:
                 for task in process.tasks:
                     kind = "a spout" if isinstance(task, SpoutTask) else "an acker" if isinstance(task, AckerTask) else "a bolt"
                     history.count(f"death of {kind}")
+                    if isinstance(task, AsyncTask) and task.statistics().levels.get("async_in_flight"):
+                        history.count("death with calls in flight")
         history.count("dead letters", len(self._letters))
         history.count("given up by a spout", len(self._outside.given_up))
         for _, row in simulation.master.store.errors:

@@ -6,7 +6,7 @@ a pure function, so what has to arrive at the sinks for each message can be comp
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from typing import Any
 from zlib import crc32
@@ -56,6 +56,16 @@ def message_key(spout: str, index: int, number: int) -> str:
 def chosen(path: str, one_in: int, salt: str) -> bool:
     """Whether a path belongs to a fixed share of all paths; always the same ones."""
     return one_in > 0 and crc32(f"{salt}{path}".encode()) % one_in == 0
+
+
+class Sleep:
+    """Awaited, it gives the seconds to whoever drives the coroutine."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+
+    def __await__(self) -> Generator[float, None, None]:
+        yield self.seconds
 
 
 class PositionedSpout(RetryingSpout):

@@ -116,6 +116,8 @@ class SimulatedProcess:
         self.turn_s = simulation.draw_turn_s()
         self.turns = 0
         self._beside = VirtualThread(simulation, lambda: self.is_alive, lambda: self.is_stopped)
+        self._calls: set[Coroutine[Any, Any, Any]] = set()
+        """Those that have not begun."""
         self.note = SimulatedNote(self)
         self.hand = HandNote(self.note)
         self.tasks = self._make_tasks(topology)
@@ -161,8 +163,10 @@ class SimulatedProcess:
 
     def _run_async(self, call: Coroutine[Any, Any, Any], done: AsyncDone, _blocks: Callable[[Exception], None]) -> None:
         """Drive a coroutine beside the process's thread; what it awaits are virtual seconds."""
+        self._calls.add(call)
 
         def step() -> None:
+            self._calls.discard(call)
             if not self.is_alive:
                 call.close()
             elif self.is_stopped:
@@ -178,6 +182,11 @@ class SimulatedProcess:
                     self._simulation.at(self._simulation.now + seconds, step)
 
         self._simulation.at(self.time, step)
+
+    def drop_calls(self) -> None:
+        """The simulation is over: calls that have not begun never will."""
+        for call in self._calls:
+            call.close()
 
     # -- what the process's own code calls -------------------------------------------------------------------------------
 

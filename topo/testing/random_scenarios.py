@@ -30,7 +30,7 @@ SETTINGS: dict[str, Any] = {
 def draw_scenario(seed: int) -> Scenario:
     """Return what a seed stands for; always the same."""
     random = Random(f"scenario {seed}")
-    drawing = _Drawing(random)
+    drawing = _Drawing(random, Random(f"calls {seed}"))
     faults = draw_faults(random, has_links=drawing.settings["workers"] != 1)
     return Scenario(
         seed, drawing.parts, drawing.spouts, drawing.settings, hopeless=drawing.hopeless, poison=drawing.poison, faults=faults
@@ -40,8 +40,9 @@ def draw_scenario(seed: int) -> Scenario:
 class _Drawing:
     """A topology while it is drawn."""
 
-    def __init__(self, random: Random) -> None:
+    def __init__(self, random: Random, calls: Random) -> None:
         self._random = random
+        self._calls = calls
         self.parts: list[Part] = []
         self.spouts: list[SpoutFacts] = []
         self.hopeless: list[tuple[str, str]] = []
@@ -137,10 +138,22 @@ class _Drawing:
         else:
             trouble = {} if is_batched else self._draw_trouble(name)
             made_of = {"map": stages.Map, "split": stages.Split, "filter": stages.Filter, "fork": stages.Fork}[kind]
+            if kind == "map" and "poison" not in trouble and self._calls.random() < 0.7:
+                self._add(name, stages.Call, ends, fails_one_in=flaky, **trouble, **self._draw_call())
+                return [(name, DEFAULT_STREAM)], is_batched
             self._add(name, made_of, ends, fails_one_in=flaky, **trouble)
             if kind == "fork":
                 return [(name, "even"), (name, "odd")] if random.random() < 0.8 else [(name, "odd")], is_batched
         return [(name, DEFAULT_STREAM)], is_batched
+
+    def _draw_call(self) -> dict[str, Any]:
+        calls = self._calls
+        return {
+            "is_ordered": calls.random() < 0.5,
+            "capacity": calls.choice((2, 5, 20)),
+            "hangs_one_in": calls.choice((0, 0, 60)),
+            "retries": calls.random() < 0.5,
+        }
 
     def _draw_trouble(self, component: str) -> dict[str, Any]:
         random = self._random

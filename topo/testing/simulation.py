@@ -116,6 +116,8 @@ class Simulation:
             quiet_s = self.now - self.strikes.quiet_since
             if quiet_s > QUIET_AFTER_FAULTS_S or self._event_count > MOST_EVENTS:
                 self.history.violated(10, f"not over {quiet_s:.0f} s after the last fault: {self._why_not()}")
+        for process in self.all_processes:
+            process.drop_calls()
 
     def _why_not(self) -> str:
         if self.master.master is None:

@@ -6,16 +6,22 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 from zlib import crc32
 
+from topo.api.async_io import AsyncMode, FixedDelayRetry
 from topo.api.bolt import BasicBolt, BasicCollector, Bolt, Collector
 from topo.api.component import Component
 from topo.api.context import TaskContext
 from topo.api.groupings import CustomGrouping
+from topo.api.operator_bolts import AsyncBolt
 from topo.api.streams import DEFAULT_STREAM, direct
 from topo.api.tuples import Tuple
-from topo.testing.outside import FIELDS, Outside, chosen
+from topo.testing.outside import FIELDS, Outside, Sleep, chosen
 
 Outcomes = list[tuple[str, str]]
 """What becomes of a path: (stream, path) for each tuple that is made of it."""
+
+
+CALL_TIMEOUT_MS = 60
+"""Asynchronous calls may take so long."""
 
 
 class Trouble(Exception):
@@ -47,8 +53,12 @@ class Stage(Component):
         return 0 in met
 
     def of_tuple(self, tup: Tuple) -> list[tuple[str, tuple[Any, ...]]]:
-        """The tuples made of one: paths that go the same way stay together."""
+        """The tuples made of one, which is work."""
         self.outside.work(self.work_s)
+        return self.ways_of(tup)
+
+    def ways_of(self, tup: Tuple) -> list[tuple[str, tuple[Any, ...]]]:
+        """The tuples made of one: paths that go the same way stay together."""
         ways: dict[tuple[str, int], list[str]] = {}
         for path in tup["paths"]:
             for place, (stream, made) in enumerate(self.of_path(path)):
@@ -114,6 +124,47 @@ class Fork(Map):
 
     def of_path(self, path: str) -> Outcomes:
         return [("even" if crc32(path.encode()) & 1 else "odd", f"{path}>{self.name}")]
+
+
+class Call(Stage, AsyncBolt):
+    """Asynchronous calls that take different times; a failure is called again at once, or fails its tuple.
+
+    Args:
+        is_ordered: results leave in the order of the inputs.
+        capacity: how many calls are under way at most.
+        fails_one_in: raises for such a share of all inputs, the first time.
+        hangs_one_in: does not return for such a share, the first time, until the call has timed out.
+        retries: a call that raises is made again.
+    """
+
+    def __init__(
+        self,
+        outside: Outside,
+        name: str,
+        work_s: float = 0.0,
+        *,
+        is_ordered: bool,
+        capacity: int,
+        fails_one_in: int = 0,
+        hangs_one_in: int = 0,
+        retries: bool = False,
+        hopeless: Sequence[str] = (),
+    ) -> None:
+        Stage.__init__(self, outside, name, work_s)
+        mode = AsyncMode.ORDERED if is_ordered else AsyncMode.UNORDERED
+        retry = FixedDelayRetry(1, "2ms", if_error=lambda error: isinstance(error, Trouble)) if retries else None
+        AsyncBolt.__init__(self, mode, capacity, f"{CALL_TIMEOUT_MS}ms", retry)
+        self.fails_one_in, self.hangs_one_in, self.hopeless = fails_one_in, hangs_one_in, frozenset(hopeless)
+
+    async def call(self, tup: Tuple) -> list[tuple[Any, ...]]:
+        await Sleep(crc32(tup["key"].encode()) % 5 * 0.001)
+        if not self.hopeless.isdisjoint(path.partition(">")[0] for path in tup["paths"]):
+            raise Trouble(f"{tup['key']} is hopeless")
+        if self.is_first_time(tup, self.fails_one_in):
+            raise Trouble(f"{tup['key']} fails once")
+        if self.is_first_time(tup, self.hangs_one_in, "hangs"):
+            await Sleep(3 * CALL_TIMEOUT_MS / 1000)
+        return [values for _, values in self.ways_of(tup)]
 
 
 class Address(Stage, BasicBolt):
