@@ -194,6 +194,7 @@ def zombie_adopts_an_epoch(patch: pytest.MonkeyPatch) -> None:
         self.incarnation = own
 
     patch.setattr(Worker, "_adopt", adopt_any)
+    patch.setattr(Worker, "_is_in", lambda self, routes: True)
 
 
 def outbox_is_dropped_on_restart(patch: pytest.MonkeyPatch) -> None:
