@@ -103,7 +103,7 @@ class Simulation:
         while self.master.outcome is None and not self.history.violations:
             if not self._events:
                 self.history.violated(10, "nothing is left that could happen, and the topology has not ended")
-                return
+                break
             self._event_count += 1
             self.now, _, _, what = heappop(self._events)
             try:
