@@ -16,6 +16,18 @@ if TYPE_CHECKING:
 __all__ = ["no_process_is_left", "scene"]
 
 
+@pytest.fixture(scope="session", autouse=True)
+def quick_java(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Have every Java that is started be ready soon rather than be fast later: most live for seconds."""
+    folder = tmp_path_factory.mktemp("conf")
+    options = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+    names = ("spark.driver.defaultJavaOptions", "spark.executor.defaultJavaOptions")
+    (folder / "spark-defaults.conf").write_text("".join(f"{name} {options}\n" for name in names))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SPARK_CONF_DIR", str(folder))
+        yield
+
+
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A local session of two cores, in UTC."""
