@@ -7,6 +7,7 @@ import signal
 from pathlib import Path
 
 from topo.runtime.code_copy import is_installed
+from topo.runtime.master import ENDED_WELL
 
 _SHELL_SIGNAL = 128
 _TAIL_BYTES = 8192
@@ -28,7 +29,7 @@ def describe_exit(code: int, last_words: str = "", oom_killed: bool = False) -> 
             return f"{described}, out of memory: the kernel ended it"
         return described + _place_of_crash(last_words)
     if code == 0:
-        return "exited"
+        return ENDED_WELL
     described = f"exit code {code}"
     if code > _SHELL_SIGNAL and (name := _signal_name(code - _SHELL_SIGNAL)) != "unknown":
         described += f" (signal {code - _SHELL_SIGNAL}, {name}, in a child process)"

@@ -289,7 +289,8 @@ class Loop:
             self._finish()
         self._beat(self._clock())
         self._perform()
-        _LOG.debug("%s", self._transport.statistics())
+        done = self._transport.statistics()
+        _LOG.info("frames: %d sent, %d received, %d refused at first", done.frames_sent, done.frames_received, done.refused)
         return exit_
 
     def _finish(self) -> None:

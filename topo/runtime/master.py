@@ -87,6 +87,10 @@ _LOG = logging.getLogger(__name__)
 LONGEST_SLEEP_S = 0.5
 LAST_WORDS_S = 0.05
 """The end of a process may be seen before what it said last, its final figures among it, has been read."""
+LATE_WORDS_S = 2.0
+"""So long on a busy machine, where it is known that something is still to come."""
+ENDED_WELL = "exited"
+"""The end of a process that has ended by itself, with 0."""
 RETRY_S = 0.5
 """Wait before something that could not be written is tried again."""
 PROGRESS_S = 0.25
@@ -270,7 +274,8 @@ class MasterShell:
     def _turn(self) -> None:
         now = self._clock()
         deadline = self.master.next_deadline()
-        deadlines = [self._alive_at, *(at for _, at in self._ended[:1]), *([deadline] if deadline is not None else [])]
+        deadlines = [self._alive_at, *(self._heard_by(*ended) for ended in self._ended)]
+        deadlines += [deadline] if deadline is not None else []
         until = min(now + LONGEST_SLEEP_S, *deadlines)
         self.link.wait(0 if self._asked else max(0.0, until - now), self._descriptors())
         self._work_off(self._clock())
@@ -283,9 +288,11 @@ class MasterShell:
         for identity, data in self.link.from_workers():
             self._from_worker(identity, data)
         now = self._clock()
-        self._ended += [(end, now + LAST_WORDS_S) for end in self._launcher.poll()]
-        while self._ended and self._ended[0][1] <= now:
-            self._worker_ended(self._ended.pop(0)[0])
+        self._ended += [(end, now) for end in self._launcher.poll()]
+        for end, seen_at in self._ended[:]:
+            if self._heard_by(end, seen_at) <= now:
+                self._ended.remove((end, seen_at))
+                self._worker_ended(end)
         for identity, data in self.link.from_clients():
             self._from_client(identity, data)
         now = self._clock()
@@ -337,6 +344,12 @@ class MasterShell:
             _LOG.warning("worker %s sent %s", who[0], error)
             return
         self._handle(FromWorker(*who, message))
+
+    def _heard_by(self, end: WorkerEnd, seen_at: float) -> float:
+        """Return when the last words of a worker will have been read. One that ended well has said that it has closed."""
+        is_closing = self.master.ending.stage is Stage.CLOSING and end.description == ENDED_WELL
+        has_more = is_closing and not self.master.ending.has_closed(self._job.plan.workers[end.worker])
+        return seen_at + (LATE_WORDS_S if has_more else LAST_WORDS_S)
 
     def _worker_ended(self, end: WorkerEnd) -> None:
         note = self._note(end.worker, end.incarnation)

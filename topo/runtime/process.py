@@ -149,7 +149,7 @@ def run(spec: WorkerSpec, log: TaskLog) -> Exit:
         calls.close()
         if snapshots is not None:
             snapshots.close()
-        transport.close(linger_s=0.5)
+        transport.close(linger_s=2.0)
         note.close()
 
 
