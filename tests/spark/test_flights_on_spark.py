@@ -15,8 +15,8 @@ import pytest
 pytest.importorskip("pyspark")
 
 from tests.integration.random_kills import SECONDS, SETTINGS, Killer, paced
-from tests.integration.support import FAST, Scene
-from topo.launch.cluster import RunningTopology, submit_background
+from tests.integration.support import Scene
+from topo.launch.cluster import submit_background
 from topologies import flights_on_spark as example
 
 if TYPE_CHECKING:
@@ -53,12 +53,6 @@ SESSIONS = """
 
 
 @pytest.fixture(scope="module")
-def staging(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the first run leaves Spark's rows for the others."""
-    return tmp_path_factory.mktemp("staging")
-
-
-@pytest.fixture(scope="module")
 def batch(spark: SparkSession) -> dict[str, list[tuple[Any, ...]]]:
     """The results by Spark alone."""
     example.departures(spark, MONTH).cache().createOrReplaceTempView("departures")
@@ -77,30 +71,12 @@ def results(spark: SparkSession, out: Path, name: str) -> list[tuple[Any, ...]]:
     return rows(spark.read.parquet(str(out / name)).select(*columns))
 
 
-def submit(scene: Scene, staging: Path, **settings: Any) -> RunningTopology:
-    """Start the example; its results go to the folder `out`."""
-    parameters = {"out": str(scene.folder / "out"), "month": MONTH, "tasks": 2, "staging": str(staging)}
-    return scene.cluster.submit(example.__file__, parameters=parameters, settings={**FAST, "message_timeout": "60s", **settings})
-
-
-def test_the_results_are_those_of_spark_in_batch_row_by_row(
-    spark: SparkSession, scene: Scene, batch: dict[str, list[tuple[Any, ...]]], staging: Path
-) -> None:
-    outcome = submit(scene, staging).wait(400)
-    assert outcome.exit_code == 0, outcome.reason
-    out = scene.folder / "out"
-    for name, expected in batch.items():
-        assert len(expected) > 1000
-        assert Counter(results(spark, out, name)) == Counter(expected)
-    example.report(spark, str(out))
-
-
 def test_after_random_kills_the_results_are_those_of_spark_in_batch_row_by_row(
-    spark: SparkSession, scene: Scene, batch: dict[str, list[tuple[Any, ...]]], staging: Path
+    spark: SparkSession, scene: Scene, batch: dict[str, list[tuple[Any, ...]]]
 ) -> None:
     departures = len(spark.table("departures").select("tailnum").collect())
     out = scene.folder / "out"
-    bound = f"out={str(out)!r}, month={MONTH}, tasks=2, staging={str(staging)!r}"
+    bound = f"out={str(out)!r}, month={MONTH}, tasks=2"
     more = f"\n\ndef killed():\n    return topology({bound})\n"
     path = paced(scene, Path(example.__file__), "SparkSpout", departures / ROWS_A_CALL, more)
     running = submit_background(f"{path}:killed", settings=SETTINGS, home=scene.home)
@@ -113,4 +89,5 @@ def test_after_random_kills_the_results_are_those_of_spark_in_batch_row_by_row(
     print(f"\nflights: {killer}; {departures} departures, {sum(map(len, found.values()))} rows")
     assert killer.counts()["strikes"] >= SECONDS / 8 and killer.counts()["restores"] >= SECONDS / 15, str(killer)
     for name, expected in batch.items():
-        assert Counter(found[name]) == Counter(expected)
+        assert len(expected) > 1000 and Counter(found[name]) == Counter(expected)
+    example.report(spark, str(out))
