@@ -50,7 +50,7 @@ from topo.operators.base import KeyedOperator, OperatorSnapshot
 from topo.plan.parallelism import with_parallelism
 from topo.plan.physical import physical_plan
 from topo.runtime.snapshots import TaskSnapshots
-from topo.task.base import Ports, TaskSetup
+from topo.task.setup import Ports, TaskSetup
 from topo.task.snapshots import Snapshot, StoredPart
 from topo.task.wiring import make_context, task_class
 from topo.testing import OperatorHarness

@@ -17,11 +17,11 @@ from topo.acking.retries import RetryBook
 from topo.ids import Epoch, IdSource, TaskId
 from topo.operators.async_wait import AsyncWaitOperator
 from topo.task import bolt_task
+from topo.task.async_task import AsyncTask
 from topo.task.base import Task
 from topo.task.basic_bolt_task import BasicBoltTask
 from topo.task.events import Inbox, RoutesChanged
 from topo.task.flow_control import Arrival, InEdge
-from topo.task.operator_task import AsyncTask
 from topo.task.spout_task import SpoutTask
 from topo.task.tracking_bolt_task import TrackingBoltTask
 from topo.task.worker import Worker

@@ -10,9 +10,10 @@ from typing import Any
 
 from topo.acking.acker_bolt import AckerBolt
 from topo.ids import TaskId
-from topo.task.base import Ports, Task, TaskSetup
+from topo.task.base import Task
 from topo.task.events import RoutesChanged
 from topo.task.flow_control import EdgeStatus, InEdge
+from topo.task.setup import Ports, TaskSetup
 from topo.wire.frames import Frame, FrameKind, pack_words
 
 

@@ -18,21 +18,15 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Protocol
+from dataclasses import replace
+from typing import Any, ClassVar
 
-from topo.api.component import Component
-from topo.api.context import TaskContext
-from topo.api.groupings import CustomGrouping
-from topo.api.watermarks import WatermarkStrategy
-from topo.config import TopologyConfig
 from topo.errors import CheckpointDamaged, EnvironmentFault, FrameError, FrameworkBug, TopoError
-from topo.ids import Epoch, IdSource, Incarnation, TaskId
+from topo.ids import Epoch, Incarnation, TaskId
 from topo.operators.mailbox import RejectedExecution, TaskMailbox
 from topo.operators.mailbox_processor import MailboxProcessor
-from topo.plan.physical import PhysicalPlan
 from topo.task.causes import Causes
 from topo.task.commands import Command, SendFrame, TellMaster
 from topo.task.events import (
@@ -54,10 +48,10 @@ from topo.task.events import (
 from topo.task.executor import TaskExecutor
 from topo.task.flow_control import UNLIMITED_WINDOW, Arrival, EdgeStatus, InEdge, OutEdge
 from topo.task.outbox import Outbox
+from topo.task.setup import Ports, TaskSetup
 from topo.task.snapshots import Snapshot, SnapshotStore, StoredPart
 from topo.task.statistics import Counters, TaskStatistics
 from topo.task.user_errors import CaughtError, ErrorBook
-from topo.wire.codec import Codec
 from topo.wire.control import (
     CheckpointPublished,
     Closed,
@@ -81,56 +75,6 @@ UNWATCHED_SILENCE_S = 3600.0
 """How long a receiver may be silent when `progress_timeout` is off: then user code may take as long as it likes."""
 
 
-AsyncDone = Callable[[Any, BaseException | None], None]
-RunAsync = Callable[[Coroutine[Any, Any, Any], AsyncDone, Callable[[Exception], None]], None]
-
-
-class InHand(Protocol):
-    """Where a task notes what it is about to run, so that it can be found after the process has died."""
-
-    def hold(self, task: TaskId, roots: bytes) -> None:
-        """The task runs user code on tuples that descend from these roots (packed words)."""
-
-    def release(self) -> None:
-        """Nothing is in hand."""
-
-
-@dataclass(slots=True)
-class Ports:
-    """What a task is given from outside. In the simulator all of it is virtual."""
-
-    ids: IdSource
-    clock: Callable[[], float]
-    codec: Codec
-    in_hand: InHand
-    wall_ms: Callable[[], int] = lambda: 0
-    wake: Callable[[], None] = lambda: None
-    """Gets the worker's loop out of its wait; any thread may call it."""
-    run_async: RunAsync | None = None
-    """Runs a coroutine beside the task's thread. Calls back with its result or its error, and before with an error if it blocks
-    the others; on any thread."""
-    snapshots: SnapshotStore | None = None
-    """Where snapshots go; with `exactly_once` only."""
-    wait: Callable[[], None] | None = None
-    """What a call that yields does while there is no mail for it: lets the other tasks of the worker run, and waits until
-    something has arrived. Without it the thread waits for a mail alone."""
-
-
-@dataclass(slots=True)
-class TaskSetup:
-    """Which task this is, and the user's component that it runs (None for an acker)."""
-
-    task: TaskId
-    plan: PhysicalPlan
-    config: TopologyConfig
-    component: Component | None
-    context: TaskContext = field(repr=False)
-    groupings: Mapping[tuple[str, int], CustomGrouping] = field(default_factory=dict)
-    """The user's own groupings, by target component and number of its input."""
-    watermarks: WatermarkStrategy | None = None
-    """How event time is made for what the task emits."""
-
-
 class Task(ABC):
     """Base of the three kinds of task."""
 
@@ -151,10 +95,11 @@ class Task(ABC):
         self.worker = self.plan.worker_of(self.id)
         self.is_checkpointed = self.config.delivery == "exactly_once" and self.id not in self.plan.ackers
         self.restored: list[Snapshot] = []
+        """What this epoch begins with, of each task that it is taken over from."""
+        self._is_unreadable = False
+        """Whether that could not be read."""
         self._goes_on_from = 0
         """The checkpoint that this epoch begins with; 0: none."""
-        self._is_unreadable = False
-        """What this epoch begins with, of each task that it is taken over from."""
         self.epoch = Epoch(0)
         self.incarnation = Incarnation(0)
         self.counters = Counters()

@@ -12,11 +12,11 @@ from functools import partial
 from topo.api.bolt import BasicBolt
 from topo.api.tuples import Tuple
 from topo.errors import EmitError, FrameworkBug
-from topo.task.base import Ports, TaskSetup
 from topo.task.batch import Batch
 from topo.task.bolt_task import BoltTask
 from topo.task.collectors import AnchoringCollector, Emitter, TrackedTuple
 from topo.task.routing import owners_of
+from topo.task.setup import Ports, TaskSetup
 from topo.wire.frames import Anchoring
 
 

@@ -20,7 +20,6 @@ from topo.ids import TaskId
 from topo.operators.independent import independent_rows
 from topo.operators.state_handles import KeyContext
 from topo.operators.watermarks import InputStatus, WatermarkCombiner
-from topo.task.base import Ports, TaskSetup
 from topo.task.batch import Batch
 from topo.task.causes import MAX_TEXT
 from topo.task.collectors import Emitter, StreamRows
@@ -30,6 +29,7 @@ from topo.task.flow_control import EdgeStatus, InEdge
 from topo.task.held_letters import HeldLetters
 from topo.task.pace import Pace
 from topo.task.routing import Stamps, owners_of
+from topo.task.setup import Ports, TaskSetup
 from topo.task.snapshots import Aligned, Alignment, Snapshot, pass_on
 from topo.task.user_errors import message_of, place_of
 from topo.task.user_task import UserTask

@@ -9,11 +9,11 @@ from typing import Any
 
 from topo.api.spout import Spout
 from topo.ids import TaskId
-from topo.task.base import Ports, TaskSetup
 from topo.task.collectors import StreamRows
 from topo.task.coverage import Coverage
 from topo.task.events import BeginCheckpoint, RoutesChanged
 from topo.task.flow_control import InEdge
+from topo.task.setup import Ports, TaskSetup
 from topo.task.snapshots import Snapshot, pass_on
 from topo.task.spout_task import SpoutTask
 from topo.wire.control import BarrierAcked, CheckpointWanted

@@ -15,7 +15,6 @@ from topo.api.streams import DEFAULT_STREAM
 from topo.errors import EmitError, FrameworkBug, SpoutStalled
 from topo.ids import ID_BYTES, Epoch, TaskId
 from topo.operators.clock import PausableClock
-from topo.task.base import Ports, TaskSetup
 from topo.task.collectors import MessageCollector, StreamRows
 from topo.task.emission_time import EmissionTime, send_time
 from topo.task.events import RoutesChanged
@@ -23,6 +22,7 @@ from topo.task.fates import Emission, Fates, Pending
 from topo.task.flow_control import InEdge
 from topo.task.pace import Pace
 from topo.task.routing import Stamps
+from topo.task.setup import Ports, TaskSetup
 from topo.task.user_task import UserTask
 from topo.task.wiring import make_router
 from topo.wire.frames import Frame, FrameKind, SenderStatus, pack_words, unpack_words

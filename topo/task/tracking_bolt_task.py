@@ -10,10 +10,10 @@ from topo.api.bolt import Bolt
 from topo.api.tuples import Tuple
 from topo.api.two_phase import TwoPhaseSink
 from topo.errors import FrameworkBug, TupleStateError
-from topo.task.base import Ports, TaskSetup
 from topo.task.batch import Batch
 from topo.task.bolt_task import BoltTask
 from topo.task.collectors import BoltCollector, Emitter, Mark, TrackedTuple, TupleState
+from topo.task.setup import Ports, TaskSetup
 from topo.task.snapshots import Aligned, Snapshot
 from topo.task.staged_output import StagedOutput, merged
 

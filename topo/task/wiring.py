@@ -8,17 +8,18 @@ from pathlib import Path
 from topo.api.bolt import BasicBolt
 from topo.api.context import TaskContext
 from topo.api.groupings import Custom, CustomGrouping, GroupingKind
-from topo.api.operator_bolts import OperatorBolt
+from topo.api.operator_bolts import AsyncBolt, ProcessBolt, WindowBolt
 from topo.api.topology import ComponentKind, Topology
 from topo.errors import FrameworkBug
 from topo.ids import IdSource, TaskId
 from topo.plan.logical import Subscription as Declared
 from topo.plan.physical import PhysicalPlan
-from topo.task.base import Task, TaskSetup
+from topo.task.base import Task
 from topo.task.collectors import Emitter
 from topo.task.groupers import CustomGrouper, EveryTarget, FieldsGrouper, Grouper, OneTarget, PartialKeyGrouper, ShuffleGrouper
 from topo.task.outbox import Outbox
 from topo.task.routing import DirectGrouper, Router, Subscription
+from topo.task.setup import TaskSetup
 
 CustomGroupings = Mapping[tuple[str, int], CustomGrouping]
 """The user's groupings by target component and number of its input."""
@@ -98,11 +99,14 @@ def task_class(plan: PhysicalPlan, task: TaskId, component: object) -> type[Task
     """Return the class that runs a task."""
     # Imported here since the kinds of task import this module.
     from topo.task.acker_task import AckerTask
+    from topo.task.async_task import AsyncTask
     from topo.task.basic_bolt_task import BasicBoltTask
     from topo.task.checkpointed_spout_task import CheckpointedSpoutTask
-    from topo.task.operator_task import operator_task_class
+    from topo.task.checkpointed_window_task import CheckpointedWindowTask
+    from topo.task.process_task import ProcessTask
     from topo.task.spout_task import SpoutTask
     from topo.task.tracking_bolt_task import TrackingBoltTask
+    from topo.task.window_task import WindowTask
 
     kind = plan.component_of(task).kind
     is_checkpointed = plan.config.delivery == "exactly_once"
@@ -110,8 +114,12 @@ def task_class(plan: PhysicalPlan, task: TaskId, component: object) -> type[Task
         return AckerTask
     if kind is ComponentKind.SPOUT:
         return CheckpointedSpoutTask if is_checkpointed else SpoutTask
-    if isinstance(component, OperatorBolt):
-        return operator_task_class(component, is_checkpointed)
+    if isinstance(component, WindowBolt):
+        return CheckpointedWindowTask if is_checkpointed else WindowTask
+    if isinstance(component, ProcessBolt):
+        return ProcessTask
+    if isinstance(component, AsyncBolt):
+        return AsyncTask
     if kind is ComponentKind.BOLT:
         return BasicBoltTask if isinstance(component, BasicBolt) else TrackingBoltTask
     raise FrameworkBug(f"no task runs a component of kind {kind}")

@@ -16,8 +16,11 @@ from topo.checkpoint.encoding import unpack
 from topo.checkpoint.manifest import Manifest, name_of
 from topo.master.outcome import OutcomeKind
 from topo.runtime.checkpoint_store import CheckpointStore
+from topo.testing import checkpointed_operators as operators
+from topo.testing import checkpointed_sources as sources
 from topo.testing import checkpointed_stages as stages
-from topo.testing.checkpointed_stages import Beyond, CheckpointedStage, Mishaps, Row, Source, Stateful
+from topo.testing.checkpointed_sources import Source
+from topo.testing.checkpointed_stages import Beyond, CheckpointedStage, Mishaps, Row, Stateful
 from topo.testing.faults import Fault, FaultKind, draw_checkpoint_faults
 from topo.testing.history import Violation
 from topo.testing.simulation import Simulation
@@ -95,7 +98,7 @@ class CheckpointScenario:
         for part in self.parts:
             made = part.make(outside)
             if part.source is not None:
-                builder.set_spout(part.name, made, part.parallelism, watermarks=stages.strategy(), **part.settings)
+                builder.set_spout(part.name, made, part.parallelism, watermarks=sources.strategy(), **part.settings)
                 continue
             declarer = builder.set_bolt(part.name, made, part.parallelism, **part.settings)
             for source, grouping in part.inputs:
@@ -278,7 +281,7 @@ class Judgement:
             history.count("fault: " + fault.kind.name)
         for part in self._scenario.parts:
             made = part.make(Beyond())
-            kind = made.kind if isinstance(made, stages.Windows) else ""
+            kind = made.kind if isinstance(made, operators.Windows) else ""
             history.count(f"component: {kind}{type(made).__name__}")
         sources = [part.source for part in self._scenario.parts if part.source is not None]
         history.count("an idle spout", sum(bool(key) for key in self._outside.quiet_until))
@@ -389,9 +392,9 @@ class _Drawing:
         if kind == "queue":
             in_fail = random.random() < 0.5
             self.is_irrevocable = True
-            made = lambda outside: stages.QueueSpout(outside, source, in_fail)  # noqa: E731
+            made = lambda outside: sources.QueueSpout(outside, source, in_fail)  # noqa: E731
         else:
-            spout = stages.ReplayableSpout if kind == "positions" else stages.TellingSpout
+            spout = sources.ReplayableSpout if kind == "positions" else sources.TellingSpout
             made = lambda outside: spout(outside, source)  # noqa: E731
         self.parts.append(Part(name, made, parallelism, source=source))
 
@@ -402,17 +405,17 @@ class _Drawing:
             kinds += ["tumbling", "sliding", "session", "tumbling", "sliding", "session", "buckets", "buckets", "buckets"]
         kind = random.choice(kinds)
         if kind in ("tumbling", "sliding", "session"):
-            self._add(name, stages.Windows, ends, kind=kind)
+            self._add(name, operators.Windows, ends, kind=kind)
         elif kind == "call":
             self._add(name, stages.Call, ends, is_ordered=random.random() < 0.5, capacity=random.choice((1, 3, 10)))
         elif kind == "pairs":
             for side in ("l", "r"):
                 self._add(f"{name}{side}", random.choice((stages.Relay, stages.Tally)), ends)
-            self._add(name, stages.Pairs, [f"{name}l", f"{name}r"], left=f"{name}l", right=f"{name}r")
+            self._add(name, operators.Pairs, [f"{name}l", f"{name}r"], left=f"{name}l", right=f"{name}r")
         else:
             self._add(name, {
                 "relay": stages.Relay, "double": stages.Double, "sieve": stages.Sieve, "hand": stages.Hand,
-                "tally": stages.Tally, "whole": stages.Whole, "later": stages.Later, "buckets": stages.Buckets,
+                "tally": stages.Tally, "whole": stages.Whole, "later": operators.Later, "buckets": operators.Buckets,
             }[kind], ends)  # fmt: skip
         # What comes out of windows behind an idle input, or of calls that the news of its idleness has overtaken, may be late.
         is_quiet = any(part.source is not None and part.source.quiet_s for part in self.parts)
@@ -423,12 +426,12 @@ class _Drawing:
         random, work_s = self._random, self._random.choice((0.0, 0.0, self._work_s))
         settings: dict[str, Any] = {}
         hopeless = kills = 0
-        fails = random.choice((0, 0, 0, 20)) if stage not in (stages.Call, stages.Windows, stages.Log) else 0
+        fails = random.choice((0, 0, 0, 20)) if stage not in (stages.Call, operators.Windows, stages.Log) else 0
         if fails and stage is not stages.Ledger and random.random() < 0.3:
             settings["on_error"] = "crash"
         if not settings and stage in (stages.Relay, stages.Hand, stages.Tally, stages.Call) and random.random() < 0.2:
             hopeless = 15
-        if stage in (stages.Relay, stages.Tally, stages.Buckets, stages.Ledger) and random.random() < 0.1:
+        if stage in (stages.Relay, stages.Tally, operators.Buckets, stages.Ledger) and random.random() < 0.1:
             kills = 30
         mishaps = Mishaps(fails, hopeless, kills)
         made: Callable[[Beyond], Any] = lambda outside: stage(outside, name, work_s, mishaps, **arguments)  # noqa: E731

@@ -25,9 +25,9 @@ from topo.task.collectors import TupleState
 from topo.task.events import Inbox
 from topo.task.fates import Pending
 from topo.task.flow_control import EdgeStatus, InEdge
-from topo.task.operator_task import WindowTask
 from topo.task.spout_task import SpoutTask
 from topo.task.tracking_bolt_task import AnchoringTask
+from topo.task.window_task import WindowTask
 from topo.wire import control
 from topo.wire.frames import Columns, Frame, FrameKind, unpack_words
 

@@ -26,7 +26,7 @@ from topo.ids import TaskId
 from topo.master.outcome import OutcomeKind
 from topo.master.positions import SpoutProgress
 from topo.task.acker_task import AckerTask
-from topo.task.operator_task import AsyncTask
+from topo.task.async_task import AsyncTask
 from topo.task.spout_task import SpoutTask
 from topo.testing.faults import FaultKind
 from topo.testing.outside import Outside, message_key

@@ -18,9 +18,10 @@ from topo.ids import IdSource, Incarnation, TaskId, WorkerId
 from topo.master.events import InHand
 from topo.plan.physical import PhysicalPlan
 from topo.runtime.snapshots import TaskSnapshots
-from topo.task.base import AsyncDone, Ports, Task, TaskSetup
+from topo.task.base import Task
 from topo.task.commands import SendFrame
 from topo.task.events import Inbox
+from topo.task.setup import AsyncDone, Ports, TaskSetup
 from topo.task.wiring import custom_groupings, make_context, task_class
 from topo.task.worker import EXIT_ORPHANED, Exit, HandNote, Worker
 from topo.testing.virtual_store import VirtualThread

@@ -21,8 +21,8 @@ from topo.master.events import DrainAsked
 from topo.master.outcome import Outcome, OutcomeKind
 from topo.plan.physical import physical_plan
 from topo.plan.validation import validate
-from topo.task.base import Ports, TaskSetup
 from topo.task.checkpointed_spout_task import CheckpointedSpoutTask
+from topo.task.setup import Ports, TaskSetup
 from topo.task.spout_task import SpoutTask
 from topo.task.wiring import custom_groupings, make_context, task_class
 from topo.testing.carried import Carrier, Row, as_row, codec_for

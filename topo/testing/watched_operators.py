@@ -6,8 +6,11 @@ from typing import TYPE_CHECKING
 
 from topo.api.operator_bolts import AsyncBolt, OperatorBolt, WindowBolt
 from topo.errors import UserError, ValueNotCarried
-from topo.task.base import Ports, TaskSetup
-from topo.task.operator_task import CheckpointedWindowTask, OperatorTask, ProcessTask, WindowTask
+from topo.task.checkpointed_window_task import CheckpointedWindowTask
+from topo.task.operator_task import OperatorTask
+from topo.task.process_task import ProcessTask
+from topo.task.setup import Ports, TaskSetup
+from topo.task.window_task import WindowTask
 
 if TYPE_CHECKING:
     from topo.testing.watched import Watch

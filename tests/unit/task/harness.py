@@ -14,9 +14,10 @@ from topo.api.spout import RetryingSpout, Spout
 from topo.api.topology import Topology, TopologyBuilder
 from topo.ids import Epoch, IdSource, Incarnation, TaskId
 from topo.plan.physical import PhysicalPlan, physical_plan
-from topo.task.base import Ports, Task, TaskSetup
+from topo.task.base import Task
 from topo.task.commands import Command, SendFrame, TellMaster
 from topo.task.events import Event, FrameArrived, Go, Idle, Inbox, RoutesChanged, Turn
+from topo.task.setup import Ports, TaskSetup
 from topo.task.wiring import task_class
 from topo.wire.codec import Codec
 from topo.wire.control import ComponentError, FromTask, Quiet, Routes, TaskReady, TaskRoute

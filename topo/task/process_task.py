@@ -1,0 +1,97 @@
+"""Process functions as a task: each tuple and each timer is a call whose effects can be taken back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from topo.api.operator_bolts import ProcessBolt
+from topo.operators.base import Operator
+from topo.operators.process import ProcessOperator
+from topo.task.batch import Batch
+from topo.task.collectors import TrackedTuple
+from topo.task.operator_task import OperatorTask
+
+
+class _TimersApart:
+    """The user's process function with another way to call `on_timer`."""
+
+    def __init__(self, bolt: ProcessBolt, call: Callable[[Callable[[], None]], None]) -> None:
+        self.open = bolt.open
+        self.process = bolt.process
+        self.close = bolt.close
+        self._on_timer = bolt.on_timer
+        self._call = call
+
+    def on_timer(self, timestamp: int, context: Any, collector: Any) -> None:
+        """Call the user for one timer."""
+        self._call(lambda: self._on_timer(timestamp, context, collector))
+
+
+class ProcessTask(OperatorTask):
+    """Runs a `ProcessBolt`."""
+
+    def _make_operator(self) -> Operator:
+        assert isinstance(self.component, ProcessBolt)
+        return ProcessOperator(_TimersApart(self.component, self._on_timer))
+
+    def _on_timer(self, call: Callable[[], None]) -> None:
+        """Call the user for one timer. If it raises, what it has emitted is discarded."""
+        operator = self._operator
+        assert isinstance(operator, ProcessOperator)
+        mark = self._collector.mark()
+
+        def undo() -> None:
+            operator.undo()
+            self._collector.roll_back(mark, None)
+
+        try:
+            call()
+        except Exception as error:
+            if not self.is_checkpointed:
+                self._roll_back(mark, None, error)
+                self._user_error(error, self._now)
+                return
+            undo()
+            final = self._try_again(call, undo, error)
+            if final is not None:
+                self._user_error(final, self._now)
+
+    def _run(self, batch: Batch, first: int, last: int, now: float) -> None:
+        collector, operator, output = self._collector, self._operator, self._output
+        assert isinstance(operator, ProcessOperator)
+        keys = self._keys(batch, first, last)
+        errors: list[Exception] = []
+        for index, key in zip(range(first, last), keys, strict=True):
+            stamp = None if batch.stamps is None else batch.stamps[index]
+            tup = TrackedTuple.made(batch.rows[index], batch.origin, stamp, self.epoch, *batch.ids_at(index))
+            mark = collector.mark()
+            output.anchors = (tup,)
+            try:
+                operator.process_element(key, tup, stamp)
+            except Exception as error:
+                if not self.is_checkpointed:
+                    self._roll_back(mark, tup, error)
+                    errors.append(error)
+                    continue
+                final = self._try_tuple_again(partial(operator.process_element, key, tup, stamp), mark, tup, error, operator.undo)
+                if final is not None:
+                    errors.append(final)
+                    continue
+            collector.ack(tup)
+        output.anchors = ()
+        self._settle(now)
+        for raised in errors:
+            self._user_error(raised, now)
+
+    def _levels(self) -> dict[str, float]:
+        operator = self._operator
+        assert isinstance(operator, ProcessOperator)
+        if not self._is_open:
+            return super()._levels()
+        return {
+            **super()._levels(),
+            "timers": float(operator.timers.pending),
+            "state_entries": float(operator.state.entries),
+        }

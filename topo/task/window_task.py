@@ -1,0 +1,219 @@
+"""Windows as a task, in a tracked topology: which input is held by which window, and what a firing's results are anchored on."""
+
+from __future__ import annotations
+
+from topo.api.operator_bolts import WindowBolt
+from topo.errors import FrameworkBug
+from topo.ids import TaskId
+from topo.operators.base import Operator
+from topo.operators.bolt_operators import window_operator_of
+from topo.operators.windowing import WindowOperator
+from topo.task.batch import Batch
+from topo.task.collectors import Mark, TrackedTuple
+from topo.task.events import RoutesChanged
+from topo.task.flow_control import EdgeStatus, InEdge
+from topo.task.operator_task import OperatorTask
+from topo.task.panes import Firing, PaneLedger
+from topo.task.setup import Ports, TaskSetup
+from topo.wire.frames import Anchoring, Frame, FrameKind, pack_words
+
+
+class WindowTask(OperatorTask):
+    """Runs a `WindowBolt` in a tracked topology."""
+
+    ACCEPTS = OperatorTask.ACCEPTS | {FrameKind.ACKED, FrameKind.FAILED, FrameKind.TOUCHED}
+
+    def __init__(self, setup: TaskSetup, ports: Ports) -> None:
+        self.ledger = PaneLedger(ports.ids, self._on_firing)
+        self._firing_mark: Mark | None = None
+        super().__init__(setup, ports)
+        self._at_hand: dict[int, TrackedTuple] = {}
+        self._inits: list[tuple[int, int]] = []
+        self._output.side_anchors = self._side_anchors
+        self._running: tuple[Batch, int] | None = None
+
+    def _make_operator(self) -> Operator:
+        bolt = self.component
+        assert isinstance(bolt, WindowBolt)
+        return window_operator_of(bolt, self.input_fields, lambda size: self.ports.ids.roots(1)[0] % size, self.ledger)
+
+    def _reset(self, event: RoutesChanged, now: float) -> None:
+        super()._reset(event, now)
+        self._inits.clear()
+        self._renew_operator()
+
+    def _epoch_begins(self, now: float) -> None:
+        super()._epoch_begins(now)
+        self.ledger.reset(self.epoch)
+
+    def _edges_in(self) -> list[TaskId]:
+        return [*super()._edges_in(), *self.plan.ackers]
+
+    @property
+    def _has_ended(self) -> bool:
+        return all(edge.status is EdgeStatus.FINISHED for edge in self.inputs.values() if edge.sender not in self._ackers)
+
+    @property
+    def _pending(self) -> int:
+        return self.ledger.open_firings
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether nothing is in hand and nothing is owed that is due."""
+        return super().is_quiet and not self.ledger.acks and not self.ledger.fails
+
+    def _on_firing(self, firing: Firing | None) -> None:
+        """A pane fires: its results are anchored on the firing."""
+        self._output.anchors = () if firing is None else (firing.anchor,)
+        self._firing_mark = self._collector.mark()
+
+    def _run(self, batch: Batch, first: int, last: int, now: float) -> None:
+        operator = self._operator
+        assert isinstance(operator, WindowOperator)
+        is_single = batch.anchoring is Anchoring.SINGLE
+        while first < last:
+            keys, stamps, rows = self._keys(batch, first, last), self._stamps_of(batch, first, last), batch.rows[first:last]
+            if batch.anchoring is Anchoring.NONE:
+                roots = edges = [()] * (last - first)
+            else:
+                roots, edges = batch.roots[first:last], batch.edges[first:last]
+            self.ledger.begin(roots, edges, is_single=is_single)
+            self._running = (batch, first)
+            self._firing_mark = None
+            taken, error = last - first, None
+            try:
+                operator.process_batch(keys, rows, stamps)
+            except FrameworkBug:
+                raise
+            except Exception as raised:
+                taken, error = operator.position, raised
+                self._discard_firing(raised)
+            self._ack_unheld(batch, first, taken, now)
+            first += taken
+            if error is not None:
+                self._fail(batch.ids_at(first)[0], error)
+                self.counters.failed += 1
+                first += 1
+                self._user_error(error, now)
+        self._running = None
+        if self._ended_in_epoch:
+            self.ledger.release_all()
+        self._settle(now)
+
+    def _ack_unheld(self, batch: Batch, first: int, taken: int, now: float) -> None:
+        """Ack what no window took: late, and dropped or put out on the late stream, or in a gap between windows."""
+        self._settle(now)
+        acks, operator = self._acks, self._operator
+        assert isinstance(operator, WindowOperator)
+        self.counters.late += operator.late_elements
+        self.counters.late_dropped += operator.late_dropped
+        operator.late_elements = operator.late_dropped = 0
+        for position in self.ledger.unheld():
+            if position < taken:
+                self.counters.acked += 1
+                late = self._at_hand.get(position)
+                out = 0 if late is None else late.out
+                for root, edge in zip(*batch.ids_at(first + position), strict=True):
+                    acks[root] = acks.get(root, 0) ^ edge ^ out
+        self._at_hand.clear()
+
+    def _side_anchors(self, stream: str) -> tuple[TrackedTuple, ...]:
+        """Return what a side output is anchored on: the element at hand where it is a late one, else the firing."""
+        bolt, operator = self.component, self._operator
+        assert isinstance(bolt, WindowBolt) and isinstance(operator, WindowOperator)
+        if stream != bolt.late_stream or self._running is None:
+            return self._output.anchors
+        batch, first = self._running
+        position = operator.position
+        late = TrackedTuple.made((), batch.origin, None, self.epoch, *batch.ids_at(first + position))
+        self._at_hand[position] = late
+        return (late,)
+
+    def _call_raised(self, error: Exception, now: float) -> None:
+        self._discard_firing(error)
+        super()._call_raised(error, now)
+
+    def _discard_firing(self, error: Exception) -> None:
+        """The firing at hand has raised: what it has put out is discarded, and its inputs fail."""
+        if self.ledger.current is not None and self._firing_mark is not None:
+            self._roll_back(self._firing_mark, None, error)
+            self.ledger.fail_current()
+            self._causes.note(self.ledger.fails, error)
+
+    def _user_end(self) -> None:
+        super()._user_end()
+        self._settle(self._now)
+        self.ledger.release_all()
+
+    def _settle(self, now: float) -> None:
+        super()._settle(now)
+        self._output.anchors = ()
+        self._firing_mark = None
+        ledger = self.ledger
+        self._inits += ledger.take_firings(now)
+        self.counters.acked += ledger.acked
+        ledger.acked = 0
+        if not self._acks:
+            self._acks, ledger.acks = ledger.acks, self._acks
+        elif ledger.acks:
+            acks = self._acks
+            for root, value in ledger.acks.items():
+                acks[root] = acks.get(root, 0) ^ value
+            ledger.acks.clear()
+        if ledger.fails:
+            self._fails.update(ledger.fails)
+            ledger.fails.clear()
+
+    def _deadlines(self, now: float) -> list[float | None]:
+        oldest, timeout = self.ledger.oldest_firing(), self.plan.longest_message_timeout_s
+        expires = None if oldest is None or timeout is None else oldest + timeout
+        return [*super()._deadlines(now), expires]
+
+    def _run_due(self, now: float) -> None:
+        super()._run_due(now)
+        timeout = self.plan.longest_message_timeout_s
+        # Verdicts that came while the process was held up count before the timeouts of the same time.
+        if timeout is not None and not self.queue and self.ledger.oldest_firing() is not None:
+            self.counters.timed_out += self.ledger.expire(now, timeout)
+
+    def _flush_when_due(self, now: float) -> None:
+        super()._flush_when_due(now)
+        if self._inits and self._owing_since is None:
+            self._owing_since = now
+
+    def _flush_ids(self) -> None:
+        if self._inits and self._ackers:
+            inits, self._inits = self._inits, []
+            for share, acker in enumerate(self._ackers):
+                mine = [(root, value) for root, value in inits if root % len(self._ackers) == share]
+                if mine:
+                    roots, values = zip(*mine, strict=True)
+                    self.outbox.put_ids(FrameKind.INIT, acker, pack_words(roots), pack_words(values))
+        super()._flush_ids()
+
+    def _process_other(self, edge: InEdge, frame: Frame, now: float) -> None:
+        if frame.kind is FrameKind.ACKED:
+            self.ledger.completed(frame.root_list())
+        elif frame.kind is FrameKind.FAILED:
+            self.ledger.failed(frame.root_list())
+        else:
+            self._touches.update(self.ledger.touched(frame.root_list()))
+        self._settle(now)
+
+    def validate(self) -> None:
+        """Assert the invariants."""
+        super().validate()
+        self.ledger.validate()
+
+    def _levels(self) -> dict[str, float]:
+        operator = self._operator
+        assert isinstance(operator, WindowOperator)
+        if not self._is_open:
+            return super()._levels()
+        return {
+            **super()._levels(),
+            "open_windows": float(operator.open_panes),
+            "timers": float(operator.timers.pending),
+            "state_entries": float(operator.state.entries),
+            "open_firings": float(self.ledger.open_firings),
+        }
