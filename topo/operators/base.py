@@ -23,6 +23,7 @@ from typing import Any, Protocol
 
 from topo.keys import KeyGroupRange
 from topo.operators.clock import ProcessingTimeService
+from topo.operators.independent import independent
 from topo.operators.mailbox import MailboxExecutor
 from topo.operators.state import KeyContext, KeyedState
 from topo.operators.timers import TimerServices
@@ -150,13 +151,14 @@ class Operator(ABC):
 
     def snapshot(self) -> OperatorSnapshot:
         """Return everything that `restore` needs; must not emit or change anything."""
-        return OperatorSnapshot(self.freeze()(), self.own())
+        return OperatorSnapshot(independent(self.freeze()()), self.own())
 
     def freeze(self) -> Callable[[], Keyed]:
-        """Copy what belongs to keys, as fast as that can be done.
+        """Hold on to what belongs to keys as it is now, as fast as that can be done.
 
         Returns:
-            What makes the keyed part of a snapshot of the copy: once, at any later time, on any thread.
+            What makes the keyed part of a snapshot of it: once, at any later time, on any thread. It has to be kept until that
+            part is no longer needed (see `KeyedState.freeze`).
         """
         return dict
 
@@ -221,7 +223,7 @@ class KeyedOperator(Operator):
         self.output.watermark(timestamp)
 
     def freeze(self) -> Callable[[], Keyed]:
-        """Copy state and timers; they are sorted by key group later."""
+        """Hold on to state and timers; they are sorted by key group later."""
         frozen_state, frozen_timers = self.state.freeze(), self.timers.freeze()
 
         def sort() -> Keyed:

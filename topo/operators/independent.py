@@ -29,12 +29,14 @@ def independent(value: Any) -> Any:
 
 
 def independent_rows(rows: Mapping[Any, Any]) -> dict[Any, Any]:
-    """Return the rows as a dict whose values do not change in place, quickly where none of them can: copied as a whole."""
+    """Return the rows as a dict whose values do not change in place, quickly where they are flat."""
     kinds = set(map(type, rows.values()))
     if kinds <= ATOMS:
         return dict(rows)
-    if kinds <= ATOMS | {tuple}:
-        inside = chain.from_iterable([row for row in rows.values() if type(row) is tuple])
-        if set(map(type, inside)) <= ATOMS:
-            return dict(rows)
+    if kinds <= ATOMS | {tuple, list, dict}:
+        flat = [value.values() if type(value) is dict else value for value in rows.values() if type(value) not in ATOMS]
+        if set(map(type, chain.from_iterable(flat))) <= ATOMS:
+            if kinds.isdisjoint((list, dict)):
+                return dict(rows)
+            return {key: value.copy() if type(value) in (list, dict) else value for key, value in rows.items()}
     return {key: independent(value) for key, value in rows.items()}

@@ -17,6 +17,7 @@ from typing import Any
 from topo.api.aggregates import AggregateFunction
 from topo.api.durations import duration_ms
 from topo.errors import UserError
+from topo.operators.independent import independent
 from topo.operators.state_handles import (
     AGGREGATING,
     LIST,
@@ -119,19 +120,24 @@ class KeyedState:
 
     def snapshot(self) -> dict[int, dict[str, Any]]:
         """Return all state: by key group, by name. What was restored for a state that nobody asked for stays in it."""
-        return self.freeze()()
+        return independent(self.freeze()())  # type: ignore[no-any-return]
 
     def freeze(self) -> Callable[[], dict[int, dict[str, Any]]]:
-        """Copy all state, as fast as that can be done; what is returned makes the snapshot of it, later and on any thread."""
+        """Hold on to all state as it is now, as fast as that can be done.
+
+        Returns:
+            What makes the snapshot of it, later and on any thread. It has to be kept until that snapshot is no longer needed:
+            the cells in it may be those of the tables, which are not changed as long as it is there.
+        """
         groups: dict[int, dict[str, Any]] = {group: dict(states) for group, states in self._unclaimed.items() if states}
         group_of, now_ms = self._keys.group_of, self._now_ms()
-        copied = [(name, state, state.table.copied()) for name, state in self._states.items()]
+        held = [(name, state, state.table.frozen()) for name, state in self._states.items()]
 
         def sort() -> dict[int, dict[str, Any]]:
-            for name, state, namespaces in copied:
+            for name, state, frozen in held:
                 live, ages = state.kind.live, state.ageing is not None
                 rows: dict[int, list[tuple[Any, Any, Any]]] = {}
-                for namespace, cells in namespaces.items():
+                for namespace, cells in frozen.cells.items():
                     for key, cell in cells.items():
                         if ages and (cell := live(cell, now_ms)) is None:
                             continue

@@ -8,9 +8,18 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterator, MutableMapping
+from dataclasses import dataclass
 from typing import Any
+from weakref import ref
 
-from topo.operators.independent import independent_rows
+from topo.operators.independent import ATOMS, independent, independent_rows
+
+
+@dataclass(slots=True, weakref_slot=True, eq=False)
+class Frozen:
+    """The cells of a table at one moment, by namespace and key."""
+
+    cells: dict[Any, dict[Any, Any]]
 
 
 class StateTable(ABC):
@@ -40,8 +49,8 @@ class StateTable(ABC):
         """Yield (namespace, key, cell) of every cell; the table must not be changed meanwhile."""
 
     @abstractmethod
-    def copied(self) -> dict[Any, dict[Any, Any]]:
-        """Return all cells, by namespace and key, as they are now and stay, whatever is changed in place."""
+    def frozen(self) -> Frozen:
+        """Return all cells as they are now; they stay so, whatever is changed in place, as long as it is referred to."""
 
     @abstractmethod
     def __len__(self) -> int:
@@ -49,16 +58,29 @@ class StateTable(ABC):
 
 
 class MemoryTable(StateTable):
-    """Cells in one dict for each namespace: where many keys share one, cheaper than a single dict by pairs."""
+    """Cells in one dict for each namespace: where many keys share one, cheaper than a single dict by pairs.
 
-    __slots__ = ("_namespaces",)
+    Freezing copies the dicts and not the cells in them: a cell that is read while somebody still holds on to what was frozen is
+    replaced by a copy of its own first, since whoever reads it may change it in place. Not so cells that are changed through
+    `rows`, past `get`: of a table that has given any away everything is copied at once.
+    """
+
+    __slots__ = ("_frozen", "_gave_rows", "_namespaces")
 
     def __init__(self) -> None:
         self._namespaces: dict[Hashable, dict[Any, Any]] = {}
+        self._gave_rows = False
+        self._frozen: ref[Frozen] | None = None
+        """Who shares cells with the table."""
 
     def get(self, namespace: Hashable, key: Hashable) -> Any:
         rows = self._namespaces.get(namespace)
-        return None if rows is None else rows.get(key)
+        if rows is None:
+            return None
+        cell = rows.get(key)
+        if self._frozen is None or type(cell) in ATOMS:
+            return cell
+        return self._unshared(namespace, key, cell)
 
     def put(self, namespace: Hashable, key: Hashable, cell: Any) -> None:
         rows = self._namespaces.get(namespace)
@@ -75,6 +97,7 @@ class MemoryTable(StateTable):
                 del self._namespaces[namespace]
 
     def rows(self, namespace: Hashable) -> MutableMapping[Any, Any]:
+        self._gave_rows = True
         return self._namespaces.setdefault(namespace, {})
 
     def items(self) -> Iterator[tuple[Any, Any, Any]]:
@@ -82,8 +105,22 @@ class MemoryTable(StateTable):
             for key, cell in rows.items():
                 yield namespace, key, cell
 
-    def copied(self) -> dict[Any, dict[Any, Any]]:
-        return {namespace: independent_rows(rows) for namespace, rows in self._namespaces.items()}
+    def frozen(self) -> Frozen:
+        is_shared = self._frozen is not None and self._frozen() is not None
+        if self._gave_rows or is_shared:
+            return Frozen({namespace: independent_rows(rows) for namespace, rows in self._namespaces.items()})
+        frozen = Frozen({namespace: dict(rows) for namespace, rows in self._namespaces.items()})
+        self._frozen = ref(frozen)
+        return frozen
+
+    def _unshared(self, namespace: Hashable, key: Hashable, cell: Any) -> Any:
+        """Return the cell to be changed in place, the table's own from now on."""
+        frozen = None if self._frozen is None else self._frozen()
+        if frozen is None:
+            self._frozen = None
+        elif frozen.cells.get(namespace, {}).get(key) is cell:
+            cell = self._namespaces[namespace][key] = independent(cell)
+        return cell
 
     def __len__(self) -> int:
         return sum(map(len, self._namespaces.values()))

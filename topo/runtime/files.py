@@ -42,6 +42,10 @@ class Files(PartFiles, Protocol):
         """Remove a folder and what is in it; one that is not there is fine."""
 
 
+_BUFFER_BYTES = 1 << 20
+"""Few writes for many small sections: after each one a thread waits for the interpreter while another computes."""
+
+
 class NewFile:
     """A file of this machine while it is written, under a temporary name. Methods raise OSError.
 
@@ -54,7 +58,8 @@ class NewFile:
         self._path = path
         self._temporary = path.with_name(f".{path.name}.{os.getpid()}-{os.urandom(4).hex()}.new")
         _make_folder(path.parent)
-        self._file = os.fdopen(os.open(self._temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
+        descriptor = os.open(self._temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        self._file = os.fdopen(descriptor, "wb", buffering=_BUFFER_BYTES)
 
     def write(self, data: bytes) -> None:
         """Append."""

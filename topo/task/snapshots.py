@@ -27,7 +27,8 @@ class Snapshot:
     """What a task has to remember, as plain data.
 
     Attributes:
-        keyed: makes what belongs to keys, by key group: once, at any later time, on any thread.
+        keyed: makes what belongs to keys, by key group: once, at any later time, on any thread. What it makes stays as it is
+            only while `keyed` is kept.
         values: what belongs to no key, by name.
     """
 
