@@ -147,7 +147,7 @@ class TopologyConfig:
     checkpoint_interval_s: float = _setting(
         "duration", 10.0, "How often a checkpoint is taken; only with `delivery=exactly_once`, as all settings of checkpoints."
     )
-    checkpoint_pause_s: float = _setting("duration", 0.5, "The shortest time between the end of a checkpoint and the next one.")
+    checkpoint_pause_s: float = _setting("duration", 0.1, "The shortest time between the end of a checkpoint and the next one.")
     checkpoint_timeout_s: float = _setting("duration", 60.0, "A checkpoint that takes longer is given up.")
     checkpoint_keep: int = _setting("count", 3, "Complete checkpoints that are kept.", least=1)
     checkpoint_folder: str | None = _setting(

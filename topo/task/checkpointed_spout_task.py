@@ -5,6 +5,7 @@ No message is followed by ackers; only barriers are. After a recovery the spout 
 
 from __future__ import annotations
 
+from collections import deque
 from typing import Any
 
 from topo.api.spout import Spout
@@ -18,6 +19,9 @@ from topo.task.snapshots import Snapshot, pass_on
 from topo.task.spout_task import SpoutTask
 from topo.wire.control import BarrierAcked, CheckpointWanted
 from topo.wire.frames import MIN_WATERMARK, Frame, FrameKind, pack_words
+
+_TOLD_AT_ONCE = 256
+"""Messages whose `ack` is called before the spout may emit again: a checkpoint covers tens of thousands."""
 
 
 class CheckpointedSpoutTask(SpoutTask):
@@ -34,6 +38,8 @@ class CheckpointedSpoutTask(SpoutTask):
         self._barriers: dict[int, int] = {}
         """Checkpoints whose barrier is under way, by root."""
         self._is_early_wanted = False
+        self._done: deque[Any] = deque()
+        """Messages that are covered and of which the spout has not been told yet."""
 
     # -- life ------------------------------------------------------------------------------------------------------------
 
@@ -52,8 +58,7 @@ class CheckpointedSpoutTask(SpoutTask):
         # Else what `fail` has emitted in a recovery before this one has not been sent, and is in no checkpoint.
         self._end_told = False
         lost, done = self._go_back()
-        for message in done:
-            self._tell_done(message, now)
+        self._done += done
         if self.is_retrying:
             # It reads on from the checkpoint, as a new process would.
             if self._is_active:
@@ -79,6 +84,19 @@ class CheckpointedSpoutTask(SpoutTask):
     def _opening_watermark(self) -> int:
         return self._emission_time.latest if self.restored else MIN_WATERMARK
 
+    def _close_component(self) -> None:
+        self._tell_done(len(self._done), self.ports.clock())
+        super()._close_component()
+
+    @property
+    def has_work(self) -> bool:
+        """Whether a Turn would do something now."""
+        return (bool(self._done) and not self.is_closed) or super().has_work
+
+    def _act(self, now: float) -> None:
+        self._tell_done(_TOLD_AT_ONCE, now)
+        super()._act(now)
+
     @property
     def _pending(self) -> int:
         """Rows that wait to be sent. What only waits for a checkpoint keeps nobody from ending."""
@@ -98,8 +116,7 @@ class CheckpointedSpoutTask(SpoutTask):
         places = self.coverage.accept(messages)
         if places is not None:
             known = set(range(len(messages))).difference(places)
-            for place in sorted(known):
-                self._tell_done(messages[place], now)
+            self._done += [messages[place] for place in sorted(known)]
             self._keep_rows(stream, places)
         if stream.rows:
             self._send_untracked(stream)
@@ -141,12 +158,13 @@ class CheckpointedSpoutTask(SpoutTask):
     def _publish(self, checkpoint: int, now: float) -> None:
         self._is_early_wanted = False
         before = self.coverage.covered
-        for message in self.coverage.complete(checkpoint):
-            self._tell_done(message, now)
+        self._done += self.coverage.complete(checkpoint)
         self.counters.acked += self.coverage.covered - before
 
-    def _tell_done(self, message: Any, now: float) -> None:
-        self._guard(lambda: self._spout.ack(message), now)
+    def _tell_done(self, most: int, now: float) -> None:
+        for _ in range(min(most, len(self._done))):
+            message = self._done.popleft()
+            self._guard(lambda message=message: self._spout.ack(message), now)  # type: ignore[misc]
 
     def _levels(self) -> dict[str, float]:
         return {**super()._levels(), "uncovered": float(self.coverage.uncovered)}
