@@ -111,7 +111,9 @@ class TimerQueue:
             if bucket != (key, namespace):
                 return False
         else:
-            if bucket.pop((key, namespace), _ABSENT) is _ABSENT:  # type: ignore[union-attr]
+            try:
+                del bucket[key, namespace]  # type: ignore[attr-defined]
+            except KeyError:
                 return False
             if bucket:
                 self._more -= 1
@@ -146,9 +148,6 @@ class TimerQueue:
         heap, buckets = self._heap, self._buckets
         while heap and heap[0] not in buckets:
             heappop(heap)
-
-
-_ABSENT = object()
 
 
 class TimerHandler(Protocol):
