@@ -22,9 +22,12 @@ class AggregateFunction(ABC):
 
     Attributes:
         fields: names of the result. With one name `get_result` returns the value, with several a tuple of as many.
+        is_atomic: say True if an `add` that raises leaves the accumulator as it was. Otherwise one that can be changed in place
+            is copied before each `add`, where calls that raise are tried again (`exactly_once`).
     """
 
     fields: tuple[str, ...] = ("result",)
+    is_atomic = False
 
     @abstractmethod
     def create_accumulator(self) -> Any:
@@ -187,6 +190,7 @@ class Collect(_OverField):
     """All values of a field as a tuple, in order of arrival."""
 
     fields = ("values",)
+    is_atomic = True
 
     def create_accumulator(self) -> list[Any]:
         """An empty list."""
@@ -194,8 +198,9 @@ class Collect(_OverField):
 
     def add(self, value: Any, accumulator: Sequence[Any]) -> list[Any]:
         """Append the field."""
+        added = self._get(value)
         values = accumulator if isinstance(accumulator, list) else list(accumulator)
-        values.append(self._get(value))
+        values.append(added)
         return values
 
     def get_result(self, accumulator: Sequence[Any]) -> tuple[Any, ...]:
@@ -216,6 +221,7 @@ class Together(AggregateFunction):
         self._named = named
         self._parts = tuple(named.values())
         self.fields = tuple(named)
+        self.is_atomic = len(named) == 1 and self._parts[0].is_atomic
 
     def bind(self, fields: tuple[str, ...]) -> AggregateFunction:
         """Bind every part."""

@@ -16,6 +16,7 @@ from topo.api.triggers import Trigger
 from topo.api.windows import TimeWindow
 from topo.operators.assigners import TumblingAssigner
 from topo.operators.clock import MAX_TIMESTAMP
+from topo.operators.independent import ATOMS, independent
 from topo.operators.window_contents import Accumulated
 from topo.operators.window_functions import EmitResult, WindowFunction
 from topo.operators.windowing import PaneObserver, WindowOperator
@@ -64,6 +65,8 @@ class DirectWindowOperator(WindowOperator):
         rows_of, more, taken = self._open.get, self._accumulated.more, self._taken
         if not self._keyed:
             keys = [None] * len(keys)
+        # Should `more` raise, what is kept has to be as it was before.
+        copies = self.undo_log is not None and not self._accumulated.is_atomic
         position = 0
         try:
             for position, (key, value, timestamp) in enumerate(zip(keys, values, timestamps, strict=True)):
@@ -74,6 +77,8 @@ class DirectWindowOperator(WindowOperator):
                 if kept is None:
                     self._take_first(rows, key, value, start)
                 else:
+                    if copies and type(kept) not in ATOMS:
+                        kept = independent(kept)
                     rows[key] = kept = more(value, kept)
                     if kept is None:
                         self._forget(key, start)
@@ -96,6 +101,7 @@ class DirectWindowOperator(WindowOperator):
         self._open.clear()
         self._open_windows.clear()
         self._taken.clear()
+        self._begin_timer(key, namespace, timestamp, is_event_time=True)
         last = namespace.end - 1
         try:
             if timestamp == last:

@@ -184,7 +184,7 @@ class KeyedState:
     def _load(self, name: str, state: _State, part: Mapping[str, Any]) -> None:
         self._check(name, state, part["kind"], part["ttl"])
         for key, namespace, cell in part["rows"]:
-            state.table.put(namespace, key, state.kind.copy(cell))
+            state.table.load(namespace, key, state.kind.copy(cell))
 
     @staticmethod
     def _check(name: str, state: _State, kind: str, ages: bool) -> None:

@@ -293,11 +293,8 @@ class ListState(_Handle):
         """Append elements."""
         ageing = self._ageing
         added = list(values) if ageing is None else [ageing.stamp(value) for value in values]
-        cell = self._table.get(self.namespace, self._keys.key)
-        if cell is not None:
-            cell.extend(added)
-            added = cell
-        self._put(added)
+        if added:
+            self._table.extend(self.namespace, self._keys.key, added)
         if ageing is not None:
             ageing.sweep()
 
@@ -334,12 +331,12 @@ class MapState(_Handle):
 
     def get(self, entry: Hashable, default: Any = None) -> Any:
         """Return the value of an entry, or `default`."""
+        ageing = self._ageing
+        if ageing is None:
+            return self._table.entry(self.namespace, self._keys.key, entry, default)
         cell = self._cell()
         if entry not in cell:
             return default
-        ageing = self._ageing
-        if ageing is None:
-            return cell[entry]
         if ageing.refresh_on_read:
             cell[entry] = ageing.stamp(cell[entry][0])
             self._put(cell)
@@ -347,11 +344,14 @@ class MapState(_Handle):
 
     def put(self, entry: Hashable, value: Any) -> None:
         """Set the value of an entry."""
+        ageing = self._ageing
+        if ageing is None:
+            self._table.put_entry(self.namespace, self._keys.key, entry, value)
+            return
         cell = self._cell()
-        cell[entry] = value if self._ageing is None else self._ageing.stamp(value)
+        cell[entry] = ageing.stamp(value)
         self._put(cell)
-        if self._ageing is not None:
-            self._ageing.sweep()
+        ageing.sweep()
 
     def update(self, entries: Mapping[Any, Any]) -> None:
         """Set several entries."""
@@ -360,6 +360,9 @@ class MapState(_Handle):
 
     def remove(self, entry: Hashable) -> None:
         """Drop an entry; nothing happens when there is none."""
+        if self._ageing is None:
+            self._table.remove_entry(self.namespace, self._keys.key, entry)
+            return
         cell = self._cell()
         if entry in cell:
             del cell[entry]
@@ -377,10 +380,16 @@ class MapState(_Handle):
         return {entry: value for entry, (value, _) in cell.items()}
 
     def __contains__(self, entry: Hashable) -> bool:
-        return entry in self._cell()
+        return entry in self._looked_at()
 
     def __len__(self) -> int:
-        return len(self._cell())
+        return len(self._looked_at())
+
+    def _looked_at(self) -> Mapping[Any, Any]:
+        """Return the cell, of which only the keys are of interest."""
+        if self._ageing is not None:
+            return self._cell()
+        return self._table.peek(self.namespace, self._keys.key) or {}
 
     def _cell(self) -> dict[Any, Any]:
         cell = self._table.get(self.namespace, self._keys.key)

@@ -7,7 +7,7 @@ dicts. A store on disk is another implementation, whose cells are encoded in `pu
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Iterator, MutableMapping
+from collections.abc import Collection, Hashable, Iterator, MutableMapping
 from dataclasses import dataclass
 from typing import Any
 from weakref import ref
@@ -36,6 +36,30 @@ class StateTable(ABC):
     @abstractmethod
     def delete(self, namespace: Hashable, key: Hashable) -> None:
         """Drop the cell; nothing happens when there is none."""
+
+    @abstractmethod
+    def load(self, namespace: Hashable, key: Hashable, cell: Any) -> None:
+        """Set a cell that has been restored: no change of the call at hand."""
+
+    @abstractmethod
+    def peek(self, namespace: Hashable, key: Hashable) -> Any:
+        """Return the cell, or None; whoever asks neither changes it in place nor gives it, or what is in it, to others."""
+
+    @abstractmethod
+    def extend(self, namespace: Hashable, key: Hashable, elements: Collection[Any]) -> None:
+        """Append to a cell that is a list, or make one. As `put` but for what it costs: nothing by what is there already."""
+
+    @abstractmethod
+    def entry(self, namespace: Hashable, key: Hashable, entry: Hashable, default: Any) -> Any:
+        """Return one value of a cell that is a dict, or the default."""
+
+    @abstractmethod
+    def put_entry(self, namespace: Hashable, key: Hashable, entry: Hashable, value: Any) -> None:
+        """Set one value of a cell that is a dict, or make one; costs nothing by what is there already."""
+
+    @abstractmethod
+    def remove_entry(self, namespace: Hashable, key: Hashable, entry: Hashable) -> None:
+        """Drop one value of a cell that is a dict, and the cell with the last one; nothing happens when there is none."""
 
     @abstractmethod
     def rows(self, namespace: Hashable) -> MutableMapping[Any, Any]:
@@ -74,15 +98,12 @@ class MemoryTable(StateTable):
         """Who shares cells with the table."""
 
     def get(self, namespace: Hashable, key: Hashable) -> Any:
-        rows = self._namespaces.get(namespace)
-        if rows is None:
-            return None
-        cell = rows.get(key)
-        if self._frozen is None or type(cell) in ATOMS:
-            return cell
-        return self._unshared(namespace, key, cell)
+        return self._own(namespace, key)
 
     def put(self, namespace: Hashable, key: Hashable, cell: Any) -> None:
+        self.load(namespace, key, cell)
+
+    def load(self, namespace: Hashable, key: Hashable, cell: Any) -> None:
         rows = self._namespaces.get(namespace)
         if rows is None:
             self._namespaces[namespace] = {key: cell}
@@ -90,15 +111,44 @@ class MemoryTable(StateTable):
             rows[key] = cell
 
     def delete(self, namespace: Hashable, key: Hashable) -> None:
+        self._drop(namespace, key)
+
+    def peek(self, namespace: Hashable, key: Hashable) -> Any:
         rows = self._namespaces.get(namespace)
-        if rows is not None:
-            rows.pop(key, None)
-            if not rows:
-                del self._namespaces[namespace]
+        return None if rows is None else rows.get(key)
+
+    def extend(self, namespace: Hashable, key: Hashable, elements: Collection[Any]) -> None:
+        cell = self._own(namespace, key)
+        if cell is None:
+            self.load(namespace, key, list(elements))
+        else:
+            cell.extend(elements)
+
+    def entry(self, namespace: Hashable, key: Hashable, entry: Hashable, default: Any) -> Any:
+        value = (self.peek(namespace, key) or {}).get(entry, default)
+        # One that can be changed in place must not be shared.
+        return value if type(value) in ATOMS else (self._own(namespace, key) or {}).get(entry, default)
+
+    def put_entry(self, namespace: Hashable, key: Hashable, entry: Hashable, value: Any) -> None:
+        cell = self._own(namespace, key)
+        if cell is None:
+            self.load(namespace, key, {entry: value})
+        else:
+            cell[entry] = value
+
+    def remove_entry(self, namespace: Hashable, key: Hashable, entry: Hashable) -> None:
+        cell = self._own(namespace, key)
+        if cell is not None:
+            cell.pop(entry, None)
+            if not cell:
+                self._drop(namespace, key)
 
     def rows(self, namespace: Hashable) -> MutableMapping[Any, Any]:
         self._gave_rows = True
-        return self._namespaces.setdefault(namespace, {})
+        rows = self._namespaces.setdefault(namespace, {})
+        if self._is_shared:
+            rows.update(independent_rows(rows))
+        return rows
 
     def items(self) -> Iterator[tuple[Any, Any, Any]]:
         for namespace, rows in self._namespaces.items():
@@ -106,21 +156,37 @@ class MemoryTable(StateTable):
                 yield namespace, key, cell
 
     def frozen(self) -> Frozen:
-        is_shared = self._frozen is not None and self._frozen() is not None
-        if self._gave_rows or is_shared:
+        if self._gave_rows or self._is_shared:
             return Frozen({namespace: independent_rows(rows) for namespace, rows in self._namespaces.items()})
         frozen = Frozen({namespace: dict(rows) for namespace, rows in self._namespaces.items()})
         self._frozen = ref(frozen)
         return frozen
 
-    def _unshared(self, namespace: Hashable, key: Hashable, cell: Any) -> Any:
-        """Return the cell to be changed in place, the table's own from now on."""
-        frozen = None if self._frozen is None else self._frozen()
+    @property
+    def _is_shared(self) -> bool:
+        return self._frozen is not None and self._frozen() is not None
+
+    def _own(self, namespace: Hashable, key: Hashable) -> Any:
+        """Return the cell, or None; if it can be changed in place it is the table's own from now on."""
+        rows = self._namespaces.get(namespace)
+        if rows is None:
+            return None
+        cell = rows.get(key)
+        if self._frozen is None or type(cell) in ATOMS:
+            return cell
+        frozen = self._frozen()
         if frozen is None:
             self._frozen = None
         elif frozen.cells.get(namespace, {}).get(key) is cell:
-            cell = self._namespaces[namespace][key] = independent(cell)
+            cell = rows[key] = independent(cell)
         return cell
+
+    def _drop(self, namespace: Hashable, key: Hashable) -> None:
+        rows = self._namespaces.get(namespace)
+        if rows is not None:
+            rows.pop(key, None)
+            if not rows:
+                del self._namespaces[namespace]
 
     def __len__(self) -> int:
         return sum(map(len, self._namespaces.values()))

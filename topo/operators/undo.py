@@ -6,7 +6,8 @@ for each cell touched, so only operators have one whose calls are repeated in pl
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Collection, Hashable
+from enum import Enum
 from typing import Any
 
 from topo.operators.independent import ATOMS, independent
@@ -47,7 +48,11 @@ class UndoLog:
 
 
 class UndoableTable(MemoryTable):
-    """A table in memory whose changes are noted in a log; those made through `rows` are not."""
+    """A table in memory whose changes are noted in a log; those made through `rows` are not.
+
+    What may be changed in place is copied before it is given away, whole. Appending to a list and setting an entry of a map note
+    only what they change, and cost the same however much is there.
+    """
 
     __slots__ = ("_log",)
 
@@ -56,24 +61,87 @@ class UndoableTable(MemoryTable):
         self._log = log
 
     def get(self, namespace: Hashable, key: Hashable) -> Any:
-        cell = super().get(namespace, key)
+        cell = self._own(namespace, key)
         # Whoever gets it may change it in place, and put it back then.
-        if cell is not None and type(cell) not in ATOMS:
-            self._note(namespace, key, cell)
+        if type(cell) not in ATOMS and self._log.touches((id(self), namespace, key)):
+            self._note(namespace, key, independent(cell))
         return cell
 
     def put(self, namespace: Hashable, key: Hashable, cell: Any) -> None:
-        self._note(namespace, key, super().get(namespace, key))
-        super().put(namespace, key, cell)
+        self._note_as_it_is(namespace, key)
+        self.load(namespace, key, cell)
 
     def delete(self, namespace: Hashable, key: Hashable) -> None:
-        self._note(namespace, key, super().get(namespace, key))
-        super().delete(namespace, key)
+        self._note_as_it_is(namespace, key)
+        self._drop(namespace, key)
 
-    def _note(self, namespace: Hashable, key: Hashable, cell: Any) -> None:
+    def extend(self, namespace: Hashable, key: Hashable, elements: Collection[Any]) -> None:
+        cell = self.peek(namespace, key)
+        if cell is None:
+            self._note_as_it_is(namespace, key)
+        elif self._log.touches((id(self), namespace, key, _LENGTH)):
+            length = len(cell)
+            self._log.note(lambda: self._shorten(namespace, key, length))
+        super().extend(namespace, key, elements)
+
+    def entry(self, namespace: Hashable, key: Hashable, entry: Hashable, default: Any) -> Any:
+        value = super().entry(namespace, key, entry, default)
+        if type(value) not in ATOMS and value is not default:
+            self._note_entry(namespace, key, entry)
+        return value
+
+    def put_entry(self, namespace: Hashable, key: Hashable, entry: Hashable, value: Any) -> None:
+        if self.peek(namespace, key) is None:
+            self._note_as_it_is(namespace, key)
+        else:
+            self._note_entry(namespace, key, entry)
+        super().put_entry(namespace, key, entry, value)
+
+    def remove_entry(self, namespace: Hashable, key: Hashable, entry: Hashable) -> None:
+        cell = self.peek(namespace, key)
+        if cell is None or entry not in cell:
+            return
+        if len(cell) == 1:
+            self.delete(namespace, key)
+            return
+        self._note_entry(namespace, key, entry)
+        # The entry goes back to its place; its value, if it was set in this call, is taken back after that.
+        value, order = cell[entry], list(cell)
+        self._log.note(lambda: self._put_back(namespace, key, entry, value, order))
+        super().remove_entry(namespace, key, entry)
+
+    def _note_as_it_is(self, namespace: Hashable, key: Hashable) -> None:
+        """Note a cell that leaves the table, so that nobody changes it, or that there is none."""
         if self._log.touches((id(self), namespace, key)):
-            before = independent(cell)
-            if before is None:
-                self._log.note(lambda: MemoryTable.delete(self, namespace, key))
+            self._note(namespace, key, self.peek(namespace, key))
+
+    def _note(self, namespace: Hashable, key: Hashable, before: Any) -> None:
+        if before is None:
+            self._log.note(lambda: self._drop(namespace, key))
+        else:
+            self._log.note(lambda: self.load(namespace, key, before))
+
+    def _note_entry(self, namespace: Hashable, key: Hashable, entry: Hashable) -> None:
+        if self._log.touches((id(self), namespace, key, _ENTRY, entry)):
+            before = independent((self.peek(namespace, key) or {}).get(entry, _ABSENT))
+            if before is _ABSENT:
+                self._log.note(lambda: MemoryTable.remove_entry(self, namespace, key, entry))
             else:
-                self._log.note(lambda: MemoryTable.put(self, namespace, key, before))
+                self._log.note(lambda: MemoryTable.put_entry(self, namespace, key, entry, before))
+
+    def _shorten(self, namespace: Hashable, key: Hashable, length: int) -> None:
+        cell = self._own(namespace, key)
+        if cell is not None:
+            del cell[length:]
+
+    def _put_back(self, namespace: Hashable, key: Hashable, entry: Hashable, value: Any, order: list[Any]) -> None:
+        cell = {**(self.peek(namespace, key) or {}), entry: value}
+        self.load(namespace, key, {one: cell[one] for one in order if one in cell})
+
+
+class _Absent(Enum):
+    ABSENT = 0
+
+
+_ABSENT = _Absent.ABSENT
+_LENGTH, _ENTRY = object(), object()

@@ -77,12 +77,14 @@ class Accumulated(_InState):
         first: makes what is kept from the first element.
         more: makes what is kept from a further element and what was kept.
         result: makes what the function sees from what is kept.
+        is_atomic: a call of `more` that raises has not changed what is kept.
     """
 
     first: Callable[[Any], Any]
     more: Callable[[Any, Any], Any]
     result: Callable[[Any], Any]
     handle: ReducingState | AggregatingState
+    is_atomic = False
 
     def read(self, namespace: Any) -> Sequence[Any] | None:
         self.handle.namespace = namespace
@@ -107,6 +109,7 @@ class Aggregated(Accumulated):
 
     def __init__(self, aggregate: AggregateFunction) -> None:
         self._aggregate = aggregate
+        self.is_atomic = aggregate.is_atomic
         self.first = lambda value: aggregate.add(value, aggregate.create_accumulator())
         self.more = aggregate.add
         self.result = aggregate.get_result

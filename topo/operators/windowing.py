@@ -34,6 +34,9 @@ TIMERS: Final = "window-timers"
 _TRIGGER_STATE: Final = "__window-trigger"
 _MERGING_STATE: Final = "__merging-window-set"
 
+MOST_TOLD: Final = 1_000
+"""Elements of a window that are told when it is given up."""
+
 _FIRES: Final = frozenset({TriggerResult.FIRE, TriggerResult.FIRE_AND_PURGE})
 _PURGES: Final = frozenset({TriggerResult.PURGE, TriggerResult.FIRE_AND_PURGE})
 
@@ -90,6 +93,8 @@ class WindowOperator(KeyedOperator):
         late_dropped: those that were dropped.
         position: of the element at hand in its batch. After an exception in `process_batch` it says whose it was: the elements
             before that one were taken, those after it were not.
+        due: where calls can be undone, the timer at hand: key, window, timestamp, whether it is of event time. After an
+            exception in a timer's call it says whose it was.
     """
 
     def __init__(
@@ -115,6 +120,7 @@ class WindowOperator(KeyedOperator):
         self._keyed = keyed
         self._observer = observer
         self.position = 0
+        self.due: tuple[Any, Any, int, bool] | None = None
 
     def setup(self, context: OperatorContext) -> None:
         """Take hold of state and timers."""
@@ -159,11 +165,39 @@ class WindowOperator(KeyedOperator):
 
     def on_event_time(self, key: Any, namespace: Any, timestamp: int) -> None:
         """A timer of the window `namespace` is due by the watermark."""
+        self._begin_timer(key, namespace, timestamp, is_event_time=True)
         self._on_timer(key, namespace, timestamp, self._trigger.on_event_time, is_event_time=True)
 
     def on_processing_time(self, key: Any, namespace: Any, timestamp: int) -> None:
         """A timer of the window `namespace` is due by the clock."""
+        self._begin_timer(key, namespace, timestamp, is_event_time=False)
         self._on_timer(key, namespace, timestamp, self._trigger.on_processing_time, is_event_time=False)
+
+    def repeat_due(self) -> None:
+        """Call for the timer at hand once more; it has been undone."""
+        assert self.due is not None
+        self.keys.key, window, timestamp, is_event_time = self.due
+        on_time = self.on_event_time if is_event_time else self.on_processing_time
+        on_time(self.keys.key, window, timestamp)
+
+    def contents_due(self) -> tuple[Any, ...]:
+        """Return what the timer at hand is about: key, start and end of its window, and what that holds, as far as known."""
+        assert self.due is not None
+        self.keys.key, window, _, _ = self.due
+        merging = self._load_merging(self.keys.key)
+        namespace = window if merging is None else merging.state_window(window)
+        try:
+            held = self._contents.read(namespace) or ()
+        except Exception:  # the aggregate's own result is what raises
+            held = ()
+        bounds = (window.start, window.end) if isinstance(window, TimeWindow) else (None, None)
+        return (self.keys.key, *bounds, tuple(held[:MOST_TOLD]))
+
+    def clear_due(self) -> None:
+        """Go on without the timer at hand: a window that is over by it is cleared, whatever it holds."""
+        assert self.due is not None
+        self.keys.key, window, timestamp, is_event_time = self.due
+        self._on_timer(self.keys.key, window, timestamp, _go_on, is_event_time=is_event_time)
 
     def own(self) -> list[Any]:
         """The assigner's stagger, which belongs to no key."""
@@ -187,6 +221,11 @@ class WindowOperator(KeyedOperator):
         """Return the moment after which nothing of the window is kept; MAX_TIMESTAMP for never."""
         last: int = window.max_timestamp
         return min(last + self._lateness_ms, MAX_TIMESTAMP) if self.assigner.is_event_time else last
+
+    def _begin_timer(self, key: Any, window: Any, timestamp: int, *, is_event_time: bool) -> None:
+        if self.undo_log is not None:
+            self.due = (key, window, timestamp, is_event_time)
+            self.begin_call()
 
     def _take(self, key: Any, value: Any, timestamp: int | None) -> None:
         self.begin_call()
@@ -316,6 +355,10 @@ class WindowOperator(KeyedOperator):
         self._contents.merge(state_window, merged_state_windows)
         if self._observer is not None and merged_state_windows:
             self._observer.moved(self.keys.key, state_window, merged_state_windows)
+
+
+def _go_on(_timestamp: int, _window: Any, _context: Any) -> TriggerResult:
+    return TriggerResult.CONTINUE
 
 
 class WindowTriggerContext:

@@ -25,14 +25,41 @@ class CheckpointedWindowTask(OperatorTask):
         assert isinstance(operator, WindowOperator)
         self._call = operator.position, self._collector.mark()
 
-    def _undo_call(self, place: int) -> None:
-        """Take back what the call for an element has done before it raised."""
-        operator = self._operator
-        assert isinstance(operator, WindowOperator)
-        operator.undo()
+    def _undo_element(self) -> None:
+        """Take back what the call for the element at hand has done before it raised."""
+        call, self._call = self._call, None
         # Without a call for it, the element has been taken the short way, which changes nothing when it raises.
-        if self._call is not None and self._call[0] == place:
-            self._collector.rewind(self._call[1])
+        if call is not None and call[0] == self._windows.position:
+            self._windows.undo()
+            self._collector.rewind(call[1])
+
+    def _call_raised(self, error: Exception, now: float) -> None:
+        """A timer has raised: its firing is tried again, and then given up with what the window holds."""
+        windows = self._windows
+        if windows.due is None:
+            super()._call_raised(error, now)
+            return
+        self._undo_timer()
+        final = self._try_again(windows.repeat_due, self._undo_timer, error)
+        if final is None:
+            return
+        self.counters.failed += 1
+        self._give_up(windows.contents_due(), final)
+        try:
+            windows.clear_due()
+        except Exception as raised:
+            self._record_error(raised, now)
+        self._user_error(final, now)
+
+    def _undo_timer(self) -> None:
+        assert self._call is not None
+        self._windows.undo()
+        self._collector.rewind(self._call[1])
+
+    @property
+    def _windows(self) -> WindowOperator:
+        assert isinstance(self._operator, WindowOperator)
+        return self._operator
 
     def _make_operator(self) -> Operator:
         bolt = self.component
@@ -55,9 +82,9 @@ class CheckpointedWindowTask(OperatorTask):
             except Exception as error:
                 place = operator.position
                 one = slice(place, place + 1)
-                undo = partial(self._undo_call, place)
-                undo()
-                final = self._try_again(partial(operator.process_batch, keys[one], rows[one], stamps[one]), undo, error)
+                self._undo_element()
+                again = partial(operator.process_batch, keys[one], rows[one], stamps[one])
+                final = self._try_again(again, self._undo_element, error)
                 if final is not None:
                     errors.append(final)
                     self.counters.failed += 1

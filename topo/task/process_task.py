@@ -17,7 +17,7 @@ from topo.task.operator_task import OperatorTask
 class _TimersApart:
     """The user's process function with another way to call `on_timer`."""
 
-    def __init__(self, bolt: ProcessBolt, call: Callable[[Callable[[], None]], None]) -> None:
+    def __init__(self, bolt: ProcessBolt, call: Callable[[int, Callable[[], None]], None]) -> None:
         self.open = bolt.open
         self.process = bolt.process
         self.close = bolt.close
@@ -26,7 +26,7 @@ class _TimersApart:
 
     def on_timer(self, timestamp: int, context: Any, collector: Any) -> None:
         """Call the user for one timer."""
-        self._call(lambda: self._on_timer(timestamp, context, collector))
+        self._call(timestamp, lambda: self._on_timer(timestamp, context, collector))
 
 
 class ProcessTask(OperatorTask):
@@ -36,7 +36,7 @@ class ProcessTask(OperatorTask):
         assert isinstance(self.component, ProcessBolt)
         return ProcessOperator(_TimersApart(self.component, self._on_timer))
 
-    def _on_timer(self, call: Callable[[], None]) -> None:
+    def _on_timer(self, timestamp: int, call: Callable[[], None]) -> None:
         """Call the user for one timer. If it raises, what it has emitted is discarded."""
         operator = self._operator
         assert isinstance(operator, ProcessOperator)
@@ -56,6 +56,8 @@ class ProcessTask(OperatorTask):
             undo()
             final = self._try_again(call, undo, error)
             if final is not None:
+                self.counters.failed += 1
+                self._give_up((operator.keys.key, timestamp), final)
                 self._user_error(final, self._now)
 
     def _run(self, batch: Batch, first: int, last: int, now: float) -> None:

@@ -62,6 +62,13 @@ def test_rows_are_changed_past_the_table_so_nothing_of_it_is_shared() -> None:
     assert frozen.cells == {None: {"one": [1]}}
 
 
+def test_rows_that_are_given_away_while_a_snapshot_is_under_way_are_no_longer_shared_with_it() -> None:
+    table = table_of(one=[1])
+    frozen = table.frozen()
+    table.rows(None)["one"].append(2)
+    assert frozen.cells == {None: {"one": [1]}}
+
+
 def test_what_is_deleted_or_replaced_stays_in_what_was_frozen() -> None:
     table = table_of(gone=[1], replaced=[2])
     frozen = table.frozen()
@@ -82,12 +89,19 @@ def change(state: KeyedState, keys: KeyContext, kind: str, key: str, number: int
     elif kind == "list":
         state.list("list").add([number])
     elif kind == "map":
-        state.map("map").put(number % 2, (number,))
+        entries = state.map("map")
+        inner = entries.get(number % 2, [])
+        inner.append(number)
+        entries.put(number % 2, inner)
+    elif kind == "rows":
+        rows = state.value("value").rows(None)
+        if key in rows:
+            rows[key]["deep"].append(number)
     else:
         state.list("list").clear()
 
 
-STEPS = st.tuples(st.sampled_from(["value", "list", "map", "clear", "freeze", "drop"]), st.sampled_from(KEYS))
+STEPS = st.tuples(st.sampled_from(["value", "list", "map", "rows", "clear", "freeze", "drop"]), st.sampled_from(KEYS))
 
 
 @given(st.lists(STEPS, max_size=60))

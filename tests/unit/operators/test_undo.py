@@ -42,7 +42,9 @@ def operator(*, can_undo: bool = True) -> Bare:
 CHANGES = st.lists(
     st.tuples(
         st.sampled_from("ab"),
-        st.sampled_from(["set", "append", "add", "put", "remove", "clear", "timer", "delete"]),
+        st.sampled_from(
+            ["set", "append", "add", "put", "grow", "remove", "items", "replace", "merge", "clear", "timer", "delete", "look"]
+        ),
         st.integers(0, 3),
     ),
     max_size=12,
@@ -65,8 +67,24 @@ def change(one: Bare, changes: list[tuple[str, str, int]]) -> None:
             some.add(number)
         elif what == "put":
             entries.put(number, [number])
+        elif what == "grow":
+            inner = entries.get(number, [])
+            inner.append(number)
+            entries.put(number, inner)
         elif what == "remove":
             entries.remove(number)
+        elif what == "items":
+            for inner in entries.items().values():
+                inner.append(number)
+        elif what == "replace":
+            some.replace([number] * number)
+        elif what == "merge":
+            some.namespace = number
+            some.add([number])
+            some.namespace = None
+            some.merge_namespaces(None, [number, number + 1])
+        elif what == "look":
+            assert (number in entries) == (number in entries.items()) and len(entries) == len(entries.items())
         elif what == "clear":
             value.clear()
             some.clear()
@@ -82,7 +100,10 @@ def everything(one: Bare) -> Any:
     keyed = one.snapshot().keyed
     return {
         group: (
-            {name: sorted(part["rows"]) for name, part in data["state"].items()},
+            {
+                name: sorted((key, repr(where), repr(cell)) for key, where, cell in part["rows"])
+                for name, part in data["state"].items()
+            },
             {name: [sorted(domain) for domain in domains] for name, domains in data["timers"].items()},
         )
         for group, data in keyed.items()
@@ -104,6 +125,18 @@ def test_after_undo_everything_is_as_before_the_call(
     for tried in (one, plain):
         change(tried, after)
     assert everything(one) == everything(plain)
+
+
+def test_restored_state_that_a_failed_call_was_the_first_to_ask_for_is_still_there() -> None:
+    one, again = operator(), operator()
+    one.keys.key = "a"
+    one.state.value("value").set(1)
+    again.restore(one.snapshot())
+    again.begin_call()
+    again.keys.key = "a"
+    again.state.value("value").set(2)
+    again.undo()
+    assert again.state.value("value").get() == 1
 
 
 def test_what_a_snapshot_holds_does_not_change_with_the_state() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.task.harness import Calls, Scripted, Sink, Solo
+from tests.unit.task.harness import CODEC, Calls, Scripted, Sink, Solo
 from topo import aggregates
 from topo.api.async_io import AsyncMode, FixedDelayRetry
 from topo.api.operator_bolts import AsyncBolt, OperatorBolt, ProcessBolt, WindowBolt
@@ -95,6 +95,132 @@ def owed(ids: Any, solo: Solo) -> dict[int, int]:
 
 
 # -- windows -----------------------------------------------------------------------------------------------------------------
+
+
+def checkpointed(bolt: OperatorBolt, **settings: Any) -> Solo:
+    return alone(bolt, delivery="exactly_once", **settings)
+
+
+POISONED = [("a", 1), ("b", 7), ("a", None), ("a", 2), ("b", None), ("c", 5), (None, None)]
+
+
+@pytest.mark.parametrize("batch", [1, 2, 3, 7])
+def test_a_tuple_that_raises_takes_nothing_of_its_neighbours_with_it(batch: int) -> None:
+    solo = checkpointed(sums())
+    for first in range(0, len(POISONED), batch):
+        rows = POISONED[first : first + batch]
+        put(solo, rows, [1] * len(rows), tracked=False)
+    time(solo, 20)
+    assert sorted(solo.rows()) == [("a", 0, 10, 3), ("b", 0, 10, 7), ("c", 0, 10, 5)]
+    assert (solo.task.counters.acked, solo.task.counters.failed) == (4, 3)
+
+
+class InPlace(aggregates.AggregateFunction):
+    """Counts before it adds up, in place, so that a value which cannot be added leaves a trace."""
+
+    fields = ("count", "sum")
+
+    def create_accumulator(self) -> Any:
+        return {"count": 0, "sum": 0}
+
+    def add(self, value: Any, accumulator: Any) -> Any:
+        accumulator["count"] += 1
+        accumulator["sum"] += value[1]
+        return accumulator
+
+    def get_result(self, accumulator: Any) -> Any:
+        return accumulator["count"], accumulator["sum"]
+
+
+@pytest.mark.parametrize("window", [TumblingEventTimeWindows.of("10ms"), SlidingEventTimeWindows.of("10ms", "10ms")])
+def test_an_accumulator_that_is_changed_in_place_is_what_it_was_before_the_call_that_raised(window: Any) -> None:
+    solo = checkpointed(sums(window=window, aggregate=InPlace()))
+    for rows in ([("a", 1)], [("a", 2), ("a", None), ("a", 3)]):
+        put(solo, rows, [1] * len(rows), tracked=False)
+    time(solo, 20)
+    assert solo.rows() == [("a", 0, 10, 3, 6)]
+
+
+class Wavering(ProcessWindowFunction):
+    """Emits, and then raises so many times for one key."""
+
+    def __init__(self, culprit: str, times: int) -> None:
+        self.culprit, self.left = culprit, times
+
+    def process(self, key: Any, elements: Any, context: Any, collector: Any) -> None:
+        collector.emit((key, 0, 0, len(elements)))
+        if key == self.culprit and self.left:
+            self.left -= 1
+            raise ValueError("not now")
+
+
+OUTPUTS = ("key", "start", "end", "count")
+
+
+@pytest.mark.parametrize("times", [0, 1, 2, 3])
+@pytest.mark.parametrize("keys", ["ab", "ba"])
+def test_what_a_failed_attempt_has_emitted_is_taken_back_wherever_in_the_batch_its_tuple_is(keys: str, times: int) -> None:
+    bolt = WindowBolt(
+        key="key",
+        window=GlobalWindows(),
+        trigger=PurgingTrigger.of(CountTrigger(1)),
+        process=Wavering("b", times),
+        outputs=OUTPUTS,
+    )
+    solo = checkpointed(bolt)
+    put(solo, [(key, 1) for key in keys], [1, 1], tracked=False)
+    assert [row[0] for row in solo.rows()] == [key for key in keys if key == "a" or times < 3]
+
+
+@pytest.mark.parametrize("window", [TumblingEventTimeWindows.of("10ms"), EventTimeSessionWindows.with_gap("9ms")])
+def test_a_firing_that_raises_is_tried_again_and_puts_out_one_result(window: Any) -> None:
+    solo = checkpointed(WindowBolt(key="key", window=window, process=Wavering("a", 2), outputs=OUTPUTS))
+    put(solo, [("a", 1), ("b", 1), ("a", 2)], [1, 1, 1], tracked=False)
+    time(solo, 20)
+    assert sorted(solo.rows()) == [("a", 0, 0, 2), ("b", 0, 0, 1)]
+    assert solo.task.counters.failed == 0 and solo.errors() == []
+
+
+@pytest.mark.parametrize(
+    ("window", "end"), [(TumblingEventTimeWindows.of("10ms"), 10), (EventTimeSessionWindows.with_gap("9ms"), 9)]
+)
+def test_a_firing_that_always_raises_is_a_letter_with_what_the_window_held(window: Any, end: int) -> None:
+    solo = checkpointed(WindowBolt(key="key", window=window, process=Wavering("a", 99), outputs=OUTPUTS))
+    put(solo, [("a", 1), ("b", 1), ("a", 2)], [0, 1, 0], tracked=False)
+    time(solo, 20)
+    assert solo.rows() == [("b", 0, 0, 1)]
+    assert solo.task.counters.failed == 1 and solo.errors() == ["ValueError: not now"]
+    assert letters(solo) == [("a", 0, end, (("a", 1), ("a", 2)))]
+    assert solo.task._operator.state.entries == 0  # type: ignore[attr-defined]
+
+
+class Alarm(ProcessBolt):
+    outputs = ("key",)
+
+    def __init__(self) -> None:
+        super().__init__(key="key")
+
+    def process(self, tup: Any, context: Any, collector: Any) -> None:
+        context.register_event_time_timer(5)
+
+    def on_timer(self, timestamp: int, context: Any, collector: Any) -> None:
+        collector.emit((context.key,))
+        if context.key == "a":
+            raise ValueError("never")
+
+
+def test_a_timer_that_always_raises_is_a_letter_of_its_key_and_timestamp() -> None:
+    solo = checkpointed(Alarm())
+    put(solo, [("a", 1), ("b", 1)], [1, 1], tracked=False)
+    time(solo, 20)
+    assert solo.rows() == [("b",)]
+    assert letters(solo) == [("a", 5)] and solo.task.counters.failed == 1
+
+
+def letters(solo: Solo) -> list[Any]:
+    """The dead letters that the task holds for the next checkpoint."""
+    return [CODEC.unpack_value(values) for _, values, _, _ in solo.task._letters.snapshot(1)["held"]]  # type: ignore[attr-defined]
+
 
 
 def test_a_window_emits_its_result_when_the_watermark_is_there_and_acks_its_inputs_when_that_is_through() -> None:
