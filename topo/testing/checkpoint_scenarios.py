@@ -27,6 +27,8 @@ from topo.testing.simulation import Simulation
 from topo.wire.codec import Codec
 from topo.wire.serializers import SerializerRegistry
 
+_REFUSING = (stages.Relay, stages.Hand, stages.Tally, stages.Call)
+"""Which may always fail for some rows."""
 ROWS = 60
 """Rows that the spouts of a run emit, at least."""
 SETTINGS: dict[str, Any] = {
@@ -281,7 +283,7 @@ class Judgement:
             history.count("fault: " + fault.kind.name)
         for part in self._scenario.parts:
             made = part.make(Beyond())
-            kind = made.kind if isinstance(made, operators.Windows) else ""
+            kind = f"{made.kind} {'adding ' * made.adds}" if isinstance(made, operators.Windows) else ""
             history.count(f"component: {kind}{type(made).__name__}")
         sources = [part.source for part in self._scenario.parts if part.source is not None]
         history.count("an idle spout", sum(bool(key) for key in self._outside.quiet_until))
@@ -405,7 +407,7 @@ class _Drawing:
             kinds += ["tumbling", "sliding", "session", "tumbling", "sliding", "session", "buckets", "buckets", "buckets"]
         kind = random.choice(kinds)
         if kind in ("tumbling", "sliding", "session"):
-            self._add(name, operators.Windows, ends, kind=kind)
+            self._add(name, operators.Windows, ends, kind=kind, adds=random.random() < 0.5)
         elif kind == "call":
             self._add(name, stages.Call, ends, is_ordered=random.random() < 0.5, capacity=random.choice((1, 3, 10)))
         elif kind == "pairs":
@@ -426,10 +428,11 @@ class _Drawing:
         random, work_s = self._random, self._random.choice((0.0, 0.0, self._work_s))
         settings: dict[str, Any] = {}
         hopeless = kills = 0
-        fails = random.choice((0, 0, 0, 20)) if stage not in (stages.Call, operators.Windows, stages.Log) else 0
+        fails = random.choice((0, 0, 0, 20)) if stage not in (stages.Call, stages.Log) else 0
         if fails and stage is not stages.Ledger and random.random() < 0.3:
             settings["on_error"] = "crash"
-        if not settings and stage in (stages.Relay, stages.Hand, stages.Tally, stages.Call) and random.random() < 0.2:
+        may_refuse = arguments["adds"] if stage is operators.Windows else stage in _REFUSING
+        if not settings and may_refuse and random.random() < 0.2:
             hopeless = 15
         if stage in (stages.Relay, stages.Tally, operators.Buckets, stages.Ledger) and random.random() < 0.1:
             kills = 30

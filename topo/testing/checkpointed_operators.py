@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import product
-from typing import Any
+from typing import Any, NamedTuple
 from zlib import crc32
 
+from topo.api.aggregates import AggregateFunction
 from topo.api.operator_bolts import ProcessBolt, WindowBolt
 from topo.api.tuples import Tuple
 from topo.api.windows import (
@@ -16,11 +17,26 @@ from topo.api.windows import (
     TumblingEventTimeWindows,
 )
 from topo.testing.checkpointed_stages import FIELDS, Beyond, CheckpointedStage, Mishaps, Row, digest_of, row_of
+from topo.testing.outside import chosen
+from topo.testing.stages import Trouble
 
 TUMBLING_MS, SLIDING_MS, SLIDE_MS, GAP_MS, BUCKET_MS = 100, 200, 100, 35, 80
 _WAIT_MS = 15
 """Rows wait so long for a timer of the clock."""
 _AT_THE_END = 1 << 61
+
+
+class Total(NamedTuple):
+    """What a window gives of its rows: how many, the sum of their numbers, and which."""
+
+    rows: int
+    n: int
+    digest: int
+
+    @staticmethod
+    def of(rows: Sequence[Row]) -> Total:
+        """Return the total of rows."""
+        return Total(len(rows), sum(row.n for row in rows), digest_of(row.id for row in rows))
 
 
 class Contents(ProcessWindowFunction):
@@ -30,31 +46,71 @@ class Contents(ProcessWindowFunction):
         self.stage = stage
 
     def process(self, key: Any, elements: Sequence[Any], context: Any, collector: Any) -> None:
-        self.stage.outside.work(self.stage.work_s)
-        rows = [row_of(values) for values in elements]
-        collector.emit(self.stage.result(key, context.window.start, context.window.end, rows).values)
+        stage = self.stage
+        stage.outside.work(stage.work_s)
+        total = Total(*elements[0]) if stage.adds else Total.of([row_of(values) for values in elements])
+        result = stage.result(key, context.window.start, context.window.end, total)
+        collector.emit(result.values)
+        stage.meet_firing(result.id)
+
+
+class Adding(AggregateFunction):
+    """Totals, changed in place before and after it can go wrong."""
+
+    def __init__(self, stage: Windows) -> None:
+        self.stage = stage
+
+    def create_accumulator(self) -> dict[str, int]:
+        return {"rows": 0, "n": 0, "digest": 0}
+
+    def add(self, value: Any, accumulator: dict[str, int]) -> dict[str, int]:
+        row = row_of(value)
+        accumulator["rows"] += 1
+        self.stage.meet(row.id)
+        accumulator["n"] += row.n
+        accumulator["digest"] ^= crc32(row.id.encode())
+        return accumulator
+
+    def get_result(self, accumulator: dict[str, int]) -> Total:
+        return Total(**accumulator)
+
+    def merge(self, first: dict[str, int], second: dict[str, int]) -> dict[str, int]:
+        first["rows"] += second["rows"]
+        first["n"] += second["n"]
+        first["digest"] ^= second["digest"]
+        return first
 
 
 class Windows(CheckpointedStage, WindowBolt):
-    """Tumbling, sliding or session windows."""
+    """Tumbling, sliding or session windows, which keep their rows or add them up."""
 
     grouped_by = "key"
 
-    def __init__(self, outside: Beyond, name: str, work_s: float = 0.0, mishaps: Mishaps | None = None, *, kind: str) -> None:
+    def __init__(
+        self, outside: Beyond, name: str, work_s: float = 0.0, mishaps: Mishaps | None = None, *, kind: str, adds: bool
+    ) -> None:
         CheckpointedStage.__init__(self, outside, name, work_s, mishaps)
-        self.kind = kind
+        self.kind, self.adds = kind, adds
         windows: dict[str, Any] = {
             "tumbling": TumblingEventTimeWindows.of(f"{TUMBLING_MS}ms"),
             "sliding": SlidingEventTimeWindows.of(f"{SLIDING_MS}ms", f"{SLIDE_MS}ms"),
             "session": EventTimeSessionWindows.with_gap(f"{GAP_MS}ms"),
         }
-        WindowBolt.__init__(self, key="key", window=windows[kind], process=Contents(self), outputs=FIELDS)
+        aggregate = Adding(self) if adds else None
+        WindowBolt.__init__(
+            self, key="key", window=windows[kind], aggregate=aggregate, process=Contents(self), outputs=FIELDS
+        )
         self.grouped_by = "key"
 
-    def result(self, key: str, start: int, end: int, rows: Sequence[Row]) -> Row:
+    def result(self, key: str, start: int, end: int, total: Total) -> Row:
         """Return what a window gives."""
-        name = f"{self.name}[{key} {start}-{end}: {len(rows)}, {digest_of(row.id for row in rows):x}]"
-        return Row(key, name, sum(row.n for row in rows), name, end - 1)
+        name = f"{self.name}[{key} {start}-{end}: {total.rows}, {total.digest:x}]"
+        return Row(key, name, total.n, name, end - 1)
+
+    def meet_firing(self, name: str) -> None:
+        """Go wrong once, if that is the fate of a window."""
+        if chosen(name, self.mishaps.fails, f"{self.name} fires") and not self.outside.tried(f"{self.name} fires", name):
+            raise Trouble(f"{name} fails once")
 
     def model(self, inputs: Mapping[str, Sequence[Row]]) -> list[Row]:
         contents: dict[tuple[str, int, int], list[Row]] = {}
@@ -79,7 +135,7 @@ class Windows(CheckpointedStage, WindowBolt):
                 held.append(row)
                 end = at + GAP_MS
             contents[key, begin, end] = held
-        return [self.result(*window, rows) for window, rows in contents.items()]
+        return [self.result(*window, Total.of(rows)) for window, rows in contents.items()]
 
 
 class Buckets(CheckpointedStage, ProcessBolt):
