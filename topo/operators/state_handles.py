@@ -327,6 +327,9 @@ class ListState(_Handle):
             self.clear()
 
 
+_ABSENT = object()
+
+
 class MapState(_Handle):
     """Values by entry, in the order in which the entries were made."""
 
@@ -377,7 +380,8 @@ class MapState(_Handle):
         return {entry: value for entry, (value, _) in cell.items()}
 
     def __contains__(self, entry: Hashable) -> bool:
-        return entry in self._cell()
+        """Whether there is such an entry; to ask is to read it."""
+        return self.get(entry, _ABSENT) is not _ABSENT
 
     def __len__(self) -> int:
         return len(self._cell())
