@@ -697,6 +697,30 @@ def test_the_end_is_told_when_the_last_call_is_done() -> None:
     assert solo.told_time() == ["END"]
 
 
+def test_an_idle_input_is_told_behind_what_is_in_flight_and_the_output_stays_idle() -> None:
+    solo, calls = enriching()
+    feed(solo, 1, stamps=[5])
+    time(solo, 5)
+    time(solo, FrameKind.IDLE)
+    assert solo.told_time() == []
+    calls.complete()
+    solo.run()
+    assert solo.told_time() == [5, "IDLE"]
+    time(solo, FrameKind.ACTIVE)
+    time(solo, 6)
+    assert solo.told_time() == [5, "IDLE", "ACTIVE", 6]
+
+
+def test_an_idle_input_that_ends_while_calls_are_in_flight_is_told_as_its_end_alone() -> None:
+    solo, calls = enriching()
+    feed(solo, 1, stamps=[5])
+    time(solo, FrameKind.IDLE)
+    time(solo, FrameKind.END)
+    calls.complete()
+    solo.run()
+    assert solo.told_time() == ["END"]
+
+
 def test_calls_of_an_earlier_epoch_count_for_nothing() -> None:
     solo, calls = enriching()
     feed(solo, 1)
