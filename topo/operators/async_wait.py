@@ -278,11 +278,15 @@ class AsyncWaitOperator(Operator):
         else:
             super().process_idle(idle)
 
-    def end_of_input(self) -> None:
-        """Make the attempts that wait at once and no further ones; yield until everything has left."""
+    def stop_retrying(self) -> None:
+        """Make the attempts that wait at once, and no further ones: their results are taken as they are."""
         self._retries_allowed = False
         for call in list(self._calls.values()):
             call.retry_now()
+
+    def end_of_input(self) -> None:
+        """Stop retrying; yield until everything has left."""
+        self.stop_retrying()
         while len(self._queue):
             self.context.executor.yield_()
 

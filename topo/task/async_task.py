@@ -175,7 +175,8 @@ class AsyncTask(OperatorTask):
         super()._call_raised(error, now)
 
     def _user_end(self) -> None:
-        """Nothing: the calls in flight keep their attempts, and the end is told when the last one is done."""
+        """Make the attempts that wait at once, and no further ones; the end is told when the last call is done."""
+        self._wait.stop_retrying()
 
     def _tell_end(self, now: float) -> None:
         if not self._has_calls:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.task.harness import Calls, Scripted, Sink, Solo
+from tests.unit.task.harness import Calls, Ids, Scripted, Sink, Solo
 from topo import aggregates
 from topo.api.async_io import AsyncMode, FixedDelayRetry
 from topo.api.operator_bolts import AsyncBolt, OperatorBolt, ProcessBolt, WindowBolt
@@ -23,6 +23,8 @@ from topo.api.windows import (
     TumblingEventTimeWindows,
     TumblingProcessingTimeWindows,
 )
+from topo.task.events import CheckpointComplete
+from topo.wire.control import DeadLetter
 from topo.wire.frames import FrameKind
 
 FIELDS = ("key", "value")
@@ -697,6 +699,78 @@ def test_the_end_is_told_when_the_last_call_is_done() -> None:
     assert solo.told_time() == ["END"]
 
 
+def stubborn(delay: str = "1h") -> Enrich:
+    return Enrich(retry=FixedDelayRetry(5, delay, if_error=lambda error: isinstance(error, OSError)))
+
+
+def raises_again(_tup: Any) -> Any:
+    raise OSError("again")
+
+
+def test_the_end_of_the_input_makes_waiting_attempts_at_once_and_no_further_ones() -> None:
+    bolt = stubborn()
+    solo, calls = enriching(bolt=bolt)
+    ids = solo.fresh(2)
+    answers = iter([OSError("once"), ("k", "at last")])
+
+    def answer(_tup: Any) -> Any:
+        one = next(answers)
+        if isinstance(one, Exception):
+            raise one
+        return one
+
+    local_feed(solo, [raises_again, answer], ids)
+    calls.complete_all()
+    solo.run()
+    assert solo.rows() == [] and not calls.waiting
+    time(solo, FrameKind.END)
+    assert len(calls.waiting) == 2 and solo.told_time() == []
+    calls.complete_all()
+    solo.run()
+    assert solo.rows() == [("k", "at last")] and solo.roots(FrameKind.FAIL) == ids.roots[:1]
+    assert len(bolt.calls) == 4 and solo.told_time() == ["END"] and solo.errors() == ["OSError: again"]
+
+
+def test_a_replay_after_the_end_of_the_input_has_one_attempt() -> None:
+    bolt = stubborn()
+    solo, calls = enriching(bolt=bolt)
+    time(solo, FrameKind.END)
+    ids = solo.fresh(1)
+    local_feed(solo, [raises_again], ids)
+    calls.complete_all()
+    solo.run()
+    assert solo.roots(FrameKind.FAIL) == ids.roots and len(bolt.calls) == 1
+
+
+def test_a_new_epoch_has_all_its_attempts_though_the_input_of_the_one_before_had_ended() -> None:
+    bolt = stubborn("1s")
+    solo, calls = enriching(bolt=bolt)
+    time(solo, FrameKind.END)
+    solo.adopt(2)
+    solo.open_inputs()
+    local_feed(solo, [raises_again], solo.fresh(1))
+    calls.complete_all()
+    solo.run()
+    assert solo.roots(FrameKind.FAIL) == []
+    solo.wait(1.1)
+    assert len(calls.waiting) == 1
+
+
+def test_with_exactly_once_an_attempt_that_fails_at_the_end_of_the_input_is_a_dead_letter_that_names_its_line() -> None:
+    solo = alone(stubborn(), delivery="exactly_once")
+    solo.calls.complete()
+    solo.run()
+    local_feed(solo, [raises_again], Ids([], []))
+    solo.calls.complete_all()
+    solo.run()
+    time(solo, FrameKind.END)
+    solo.calls.complete_all()
+    solo.run()
+    line = raises_again.__code__.co_firstlineno + 1
+    assert letters(solo) == [f"OSError: again (test_operator_task.py:{line}, component 'b')"]
+    assert solo.told_time() == ["END"]
+
+
 def test_an_idle_input_is_told_behind_what_is_in_flight_and_the_output_stays_idle() -> None:
     solo, calls = enriching()
     feed(solo, 1, stamps=[5])
@@ -772,6 +846,12 @@ def test_a_blocking_call_reaches_the_errors() -> None:
     assert solo.errors() == ["ValueError: it blocks"] and solo.roots(FrameKind.FAIL) == []
 
 
+def letters(solo: Solo) -> list[str]:
+    """Why tuples were given up, as their letters say when a checkpoint covers them."""
+    solo.handle(CheckpointComplete(1))
+    return [why for letter in solo.messages(DeadLetter) for why in letter.errors]
+
+
 def local_feed(solo: Solo, values: Sequence[Any], ids: Any) -> None:
     """Deliver tuples of any values as a task of the same process would: as they are."""
     from topo.task.events import FrameArrived, Inbox
@@ -779,7 +859,8 @@ def local_feed(solo: Solo, values: Sequence[Any], ids: Any) -> None:
 
     sender = spouts_of(solo)[0]
     rows = [("k", value) for value in values]
-    columns = Columns(Anchoring.SINGLE, rows, pack_words(ids.roots), pack_words(ids.edges), b"")
+    anchoring = Anchoring.SINGLE if ids.roots else Anchoring.NONE
+    columns = Columns(anchoring, rows, pack_words(ids.roots), pack_words(ids.edges), b"")
     frame = data_frame(solo.stamp(sender), solo.id, solo.next_number(sender), 0, columns)
     solo.handle(FrameArrived(frame, Inbox.DATA))
     solo.run()
