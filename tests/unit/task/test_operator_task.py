@@ -24,7 +24,7 @@ from topo.api.windows import (
     TumblingProcessingTimeWindows,
 )
 from topo.task.events import CheckpointComplete
-from topo.wire.control import DeadLetter
+from topo.wire.control import ComponentError, DeadLetter, TuplesFailed
 from topo.wire.frames import FrameKind
 
 FIELDS = ("key", "value")
@@ -631,6 +631,52 @@ def test_a_call_that_returns_no_rows_fails_its_input_and_the_bolt_goes_on(result
     solo.run()
     assert solo.rows() == [("k", "fine")] and solo.roots(FrameKind.FAIL) == ids.roots[:1]
     assert len(solo.errors()) == 1
+
+
+def one_too_few(tup: Any) -> Any:
+    return (tup["key"],)
+
+
+def where_calls_begin() -> str:
+    return f"test_operator_task.py:{Enrich.call.__code__.co_firstlineno}, component 'b'"
+
+
+def test_with_exactly_once_a_result_that_does_not_fit_is_a_dead_letter_that_says_so_and_names_the_call() -> None:
+    solo = alone(Enrich(), delivery="exactly_once")
+    solo.calls.complete()
+    solo.run()
+    local_feed(solo, [one_too_few, 2], Ids([], []))
+    solo.calls.complete_all()
+    solo.run()
+    fields = "component 'b' emitted 1 values on stream 'default', which has 2 fields: ('key', 'found')"
+    assert letters(solo) == [f"EmitError: {fields} ({where_calls_begin()})"]
+    assert solo.rows() == [("k", 2)] and solo.task.counters.failed == 1
+    (error,) = solo.messages(ComponentError)
+    assert (error.file, error.line) == (__file__, Enrich.call.__code__.co_firstlineno)
+
+
+def test_the_cause_of_a_result_that_does_not_fit_says_so_and_names_the_call() -> None:
+    solo, calls = enriching()
+    ids = solo.fresh(1)
+    local_feed(solo, [lambda tup: [("k", 1), ("k",)]], ids)
+    calls.complete()
+    solo.run()
+    (told,) = solo.messages(TuplesFailed)
+    ((cause, roots),) = told.causes
+    assert roots == ids.roots and cause.kind == "EmitError" and str(cause).endswith(f"({where_calls_begin()})")
+    assert solo.rows() == [] and solo.task.counters.failed == 1
+
+
+def test_a_result_that_does_not_fit_fails_its_input_alone_where_a_watermark_puts_it_out() -> None:
+    solo, calls = enriching()
+    ids = solo.fresh(2)
+    local_feed(solo, [1, one_too_few], ids)
+    calls.complete(1)
+    calls.complete()
+    # The mail that has put out the first result has posted one for the second; the watermark comes before that.
+    time(solo, 10)
+    assert solo.rows() == [("k", 1)] and solo.roots(FrameKind.FAIL) == ids.roots[1:]
+    assert solo.told_time() == [10] and len(solo.errors()) == 1
 
 
 def test_a_call_may_give_several_rows_or_none() -> None:
