@@ -40,6 +40,14 @@ class Events(RetryingSpout):
         self.next += 1
         self.collector.emit((number, f"k{number % 7}", at(number)), number)
 
+class UntilOut(Events):
+    '''The same; the input ends when all of it is out.'''
+
+    def next_tuple(self):
+        out = HERE / "out.jsonl"
+        if self.next < self.count or (out.exists() and sum(1 for _ in open(out)) >= self.count):
+            super().next_tuple()
+
 def at(number):
     return number * 10 + number * 7919 % 500
 
@@ -347,7 +355,8 @@ class Troubled(AsyncBolt):
 
 def topology():
     builder = TopologyBuilder("flow").config(back_off="20ms")
-    builder.set_spout("events", Events(50))
+    # After the end of the input no call would be repeated.
+    builder.set_spout("events", UntilOut(50))
     retry = FixedDelayRetry(2, "20ms", if_error=lambda error: isinstance(error, ConnectionError))
     builder.set_bolt("ask", Troubled(timeout="2s", retry=retry)).shuffle_grouping("events")
     builder.set_bolt("out", sink("out")).shuffle_grouping("ask")
@@ -396,17 +405,9 @@ class Clock(ProcessBolt):
         number, asked = self.asked.get(timestamp)
         collector.emit((number, (_time.monotonic() - asked) * 1000))
 
-class Waits(Events):
-    def next_tuple(self):
-        if self.next < self.count:
-            super().next_tuple()
-            _time.sleep(0.02)
-        elif (HERE / "out.jsonl").exists() and sum(1 for _ in open(HERE / "out.jsonl")) >= self.count:
-            self.collector.end_of_input()
-
 def topology():
     builder = TopologyBuilder("flow")
-    builder.set_spout("events", Waits(40))
+    builder.set_spout("events", UntilOut(40, 0.02))
     builder.set_bolt("clock", Clock()).fields_grouping("events", "key")
     builder.set_bolt("out", sink("out")).shuffle_grouping("clock")
     return builder.build()

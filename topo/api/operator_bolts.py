@@ -191,7 +191,7 @@ class AsyncBolt(OperatorBolt, ABC):
         mode: results in the order of the inputs, or as they complete but never across a watermark.
         capacity: how many tuples are in flight at most; a full bolt takes no further input.
         timeout: for one tuple with all its attempts; None for none.
-        retry: when a call is made again.
+        retry: when a call is made again, as long as the input has not ended.
     """
 
     def __init__(

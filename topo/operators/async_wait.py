@@ -223,6 +223,8 @@ class AsyncWaitOperator(Operator):
         self._retries_allowed = True
         self._calls: dict[Entry, _Call] = {}
         self._entering: Entry | None = None
+        self._idle_waits = False
+        """The input is idle, which is told when nothing is in flight any more."""
         self._to_restore: deque[dict[str, Any]] = deque()
         is_ordered = settings.mode is AsyncMode.ORDERED
         self._queue: ResultQueue = OrderedQueue(settings.capacity) if is_ordered else UnorderedQueue(settings.capacity)
@@ -267,11 +269,24 @@ class AsyncWaitOperator(Operator):
         self._enter(Entry.of_watermark(timestamp))
         self.output_one()
 
-    def end_of_input(self) -> None:
-        """Make the attempts that wait at once and no further ones; yield until everything has left."""
+    def process_idle(self, idle: bool) -> None:
+        """Tell idleness behind everything in flight, for a watermark after it would end it; not at all if it ends before that."""
+        if self._idle_waits:
+            self._idle_waits = idle
+        elif idle and len(self._queue):
+            self._idle_waits = True
+        else:
+            super().process_idle(idle)
+
+    def stop_retrying(self) -> None:
+        """Make the attempts that wait at once, and no further ones: their results are taken as they are."""
         self._retries_allowed = False
         for call in list(self._calls.values()):
             call.retry_now()
+
+    def end_of_input(self) -> None:
+        """Stop retrying; yield until everything has left."""
+        self.stop_retrying()
         while len(self._queue):
             self.context.executor.yield_()
 
@@ -313,6 +328,14 @@ class AsyncWaitOperator(Operator):
         finally:
             if self._queue.has_ready:
                 self.output_in_mail()
+            elif self._idle_waits and not len(self._queue):
+                # Not at once: where putting out has raised, what it left behind is discarded first.
+                self.post(self._tell_idle, "idleness behind asynchronous results")
+
+    def _tell_idle(self) -> None:
+        if self._idle_waits and not len(self._queue) and not self.is_closed:
+            self._idle_waits = False
+            self.output.mark_idle()
 
     def output_in_mail(self) -> None:
         """Post a mail that puts out one entry. For the call."""

@@ -324,6 +324,9 @@ class ListState(_Handle):
             self.clear()
 
 
+_ABSENT = object()
+
+
 class MapState(_Handle):
     """Values by entry, in the order in which the entries were made."""
 
@@ -380,7 +383,10 @@ class MapState(_Handle):
         return {entry: value for entry, (value, _) in cell.items()}
 
     def __contains__(self, entry: Hashable) -> bool:
-        return entry in self._looked_at()
+        """Whether there is such an entry; to ask is to read it."""
+        if self._ageing is None:
+            return entry in self._looked_at()
+        return self.get(entry, _ABSENT) is not _ABSENT
 
     def __len__(self) -> int:
         return len(self._looked_at())

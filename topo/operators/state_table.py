@@ -125,9 +125,12 @@ class MemoryTable(StateTable):
             cell.extend(elements)
 
     def entry(self, namespace: Hashable, key: Hashable, entry: Hashable, default: Any) -> Any:
-        value = (self.peek(namespace, key) or {}).get(entry, default)
+        cell = self.peek(namespace, key)
+        if cell is None or entry not in cell:
+            return default
+        value = cell[entry]
         # One that can be changed in place must not be shared.
-        return value if type(value) in ATOMS else (self._own(namespace, key) or {}).get(entry, default)
+        return value if type(value) in ATOMS else self._own(namespace, key)[entry]
 
     def put_entry(self, namespace: Hashable, key: Hashable, entry: Hashable, value: Any) -> None:
         cell = self._own(namespace, key)

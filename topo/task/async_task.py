@@ -20,6 +20,7 @@ from topo.task.events import RoutesChanged
 from topo.task.operator_task import OperatorTask
 from topo.task.setup import AsyncDone, Ports, TaskSetup
 from topo.task.snapshots import Snapshot
+from topo.task.user_errors import blame
 
 _LOG = logging.getLogger("topo.task")
 
@@ -137,7 +138,13 @@ class AsyncTask(OperatorTask):
         self._settle(now)
 
     def _on_watermark(self, watermark: int, now: float) -> None:
-        self._wait.process_watermark(watermark)
+        try:
+            self._wait.process_watermark(watermark)
+        except FrameworkBug:
+            raise
+        except Exception as error:
+            # It is in the queue, and has put out a result that does not fit.
+            self._call_raised(error, now)
         self._settle(now)
 
     def emitting(self, value: Any) -> None:
@@ -155,6 +162,7 @@ class AsyncTask(OperatorTask):
     def failed(self, value: Any, error: BaseException) -> None:
         """The call for this input has failed."""
         if value.epoch == self.epoch:
+            blame(error, self._bolt.call)
             if self.is_checkpointed:
                 value.state = TupleState.FAILED
                 self.counters.failed += 1
@@ -168,14 +176,17 @@ class AsyncTask(OperatorTask):
 
     def _call_raised(self, error: Exception, now: float) -> None:
         """A mail has raised: what it was putting out is discarded, and the input fails."""
-        if self._mark is not None:
-            (value,) = self._output.anchors
-            self._roll_back(self._mark, value, error)
-            self._output.anchors, self._mark = (), None
-        super()._call_raised(error, now)
+        if self._mark is None:
+            super()._call_raised(error, now)
+            return
+        (value,), mark = self._output.anchors, self._mark
+        self._output.anchors, self._mark = (), None
+        self._collector.rewind(mark)
+        self.failed(value, error)
 
     def _user_end(self) -> None:
-        """Nothing: the calls in flight keep their attempts, and the end is told when the last one is done."""
+        """Make the attempts that wait at once, and no further ones; the end is told when the last call is done."""
+        self._wait.stop_retrying()
 
     def _tell_end(self, now: float) -> None:
         if not self._has_calls:

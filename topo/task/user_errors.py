@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 _ENGINE = __name__.partition(".")[0]
+_BLAMED = "_blamed_place"
 _LIBRARY = traceback.__file__.removesuffix("traceback.py")
 MAX_MESSAGE = 1_000
 """Characters of an exception's own text that travel."""
@@ -39,10 +41,17 @@ def is_engine_frame(module: str) -> bool:
     return module == _ENGINE or module.startswith(_ENGINE + ".")
 
 
+def blame(error: BaseException, function: Callable[..., object]) -> None:
+    """Have `place_of` fall back to where a function begins: what it returned has caused the error, and no frame of it is left."""
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    if code is not None:
+        vars(error)[_BLAMED] = code.co_filename, code.co_firstlineno
+
+
 def place_of(error: BaseException) -> tuple[str, int]:
     """Return file and line of the innermost frame of the user's own code; "" and 0 when there is none.
 
-    Code of the standard library and of installed packages counts only where there is no other.
+    Without such a frame it is the function that was blamed, then code of the standard library and of installed packages.
     """
     library: tuple[str, int] | None = None
     cause: BaseException | None = error
@@ -59,7 +68,7 @@ def place_of(error: BaseException) -> tuple[str, int]:
         if own is not None:
             return own
         cause = cause.__cause__
-    return library or ("", 0)
+    return vars(error).get(_BLAMED) or library or ("", 0)
 
 
 def describe(error: BaseException, place: tuple[str, int] | None = None) -> CaughtError:

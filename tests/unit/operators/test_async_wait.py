@@ -118,6 +118,72 @@ def test_watermarks_never_overtake_and_are_never_overtaken(mode: AsyncMode) -> N
     assert set(out[3:]) == {("c3", 3), ("d4", 4)}
 
 
+@pytest.mark.parametrize("mode", [ORDERED, UNORDERED])
+def test_idleness_waits_for_what_is_in_flight(mode: AsyncMode) -> None:
+    r, function = rig(mode)
+    feed(r, "a1", 5)
+    r.operator.process_idle(True)
+    r.run_mails()
+    assert r.taken() == []
+    function.done("a1")
+    r.run_mails()
+    assert r.taken() == [("a1", 1), ("watermark", 5), ("idle",)]
+    r.operator.process_idle(False)
+    assert r.taken() == [("active",)]
+
+
+def test_idleness_that_nothing_precedes_is_told_at_once() -> None:
+    r, _ = rig()
+    r.operator.process_idle(True)
+    assert r.taken() == [("idle",)]
+
+
+def test_idleness_that_ends_before_it_was_told_is_not_told() -> None:
+    r, function = rig()
+    feed(r, "a1")
+    r.operator.process_idle(True)
+    r.operator.process_idle(False)
+    function.done("a1")
+    r.run_mails()
+    assert r.taken() == [("a1", 1)]
+
+
+def test_an_element_that_comes_while_idleness_waits_goes_before_it() -> None:
+    r, function = rig()
+    feed(r, "a1")
+    r.operator.process_idle(True)
+    function.done("a1")
+    r.run_mails(1)
+    feed(r, "b2")
+    r.run_mails()
+    assert r.taken() == [("a1", 1)]
+    function.done("b2")
+    r.run_mails()
+    assert r.taken() == [("b2", 2), ("idle",)]
+
+
+def test_idleness_is_told_behind_a_failure_too() -> None:
+    r, function = rig()
+    feed(r, "a1")
+    r.operator.process_idle(True)
+    function.failed("a1")
+    with pytest.raises(ValueError, match="no a1"):
+        r.run_mails()
+    r.run_mails()
+    assert r.taken() == [("idle",)]
+
+
+def test_idleness_waits_for_what_was_restored() -> None:
+    r, _ = rig()
+    feed(r, "a1", 5)
+    later = Manual()
+    again = restored(lambda: build(later), r.snapshot())
+    again.operator.process_idle(True)
+    later.done("a1")
+    again.run_mails()
+    assert again.taken() == [("a1", 1), ("watermark", 5), ("idle",)]
+
+
 def test_unordered_segments_emit_in_their_own_order_of_completion() -> None:
     r, function = rig(UNORDERED)
     feed(r, "a1", 10, "b2", "c3")

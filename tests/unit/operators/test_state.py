@@ -263,6 +263,17 @@ def test_reading_an_entry_of_a_map_refreshes_it_if_wanted(store: Store) -> None:
     assert entries.items() == {"x": 1}
 
 
+def test_asking_for_an_entry_of_a_map_is_reading_it(store: Store) -> None:
+    entries = store.state.map("m", ttl="10ms", refresh_on_read=True)
+    entries.put("x", None)
+    store.now_ms = 9
+    assert "x" in entries and "y" not in entries
+    store.now_ms = 18
+    assert "x" in entries
+    store.now_ms = 28
+    assert "x" not in entries
+
+
 def test_what_has_expired_is_dropped_though_nobody_reads_it(store: Store) -> None:
     value = store.state.value("v", ttl="10ms")
     elements = store.state.list("l", ttl="10ms")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.task.harness import CODEC, Calls, Scripted, Sink, Solo
+from tests.unit.task.harness import CODEC, Calls, Ids, Scripted, Sink, Solo
 from topo import aggregates
 from topo.api.async_io import AsyncMode, FixedDelayRetry
 from topo.api.operator_bolts import AsyncBolt, OperatorBolt, ProcessBolt, WindowBolt
@@ -23,6 +23,8 @@ from topo.api.windows import (
     TumblingEventTimeWindows,
     TumblingProcessingTimeWindows,
 )
+from topo.task.events import CheckpointComplete
+from topo.wire.control import ComponentError, DeadLetter, TuplesFailed
 from topo.wire.frames import FrameKind
 
 FIELDS = ("key", "value")
@@ -190,7 +192,7 @@ def test_a_firing_that_always_raises_is_a_letter_with_what_the_window_held(windo
     time(solo, 20)
     assert solo.rows() == [("b", 0, 0, 1)]
     assert solo.task.counters.failed == 1 and solo.errors() == ["ValueError: not now"]
-    assert letters(solo) == [("a", 0, end, (("a", 1), ("a", 2)))]
+    assert given_up(solo) == [("a", 0, end, (("a", 1), ("a", 2)))]
     assert solo.task._operator.state.entries == 0  # type: ignore[attr-defined]
 
 
@@ -214,10 +216,10 @@ def test_a_timer_that_always_raises_is_a_letter_of_its_key_and_timestamp() -> No
     put(solo, [("a", 1), ("b", 1)], [1, 1], tracked=False)
     time(solo, 20)
     assert solo.rows() == [("b",)]
-    assert letters(solo) == [("a", 5)] and solo.task.counters.failed == 1
+    assert given_up(solo) == [("a", 5)] and solo.task.counters.failed == 1
 
 
-def letters(solo: Solo) -> list[Any]:
+def given_up(solo: Solo) -> list[Any]:
     """The dead letters that the task holds for the next checkpoint."""
     return [CODEC.unpack_value(values) for _, values, _, _ in solo.task._letters.snapshot(1)["held"]]  # type: ignore[attr-defined]
 
@@ -757,6 +759,52 @@ def test_a_call_that_returns_no_rows_fails_its_input_and_the_bolt_goes_on(result
     assert len(solo.errors()) == 1
 
 
+def one_too_few(tup: Any) -> Any:
+    return (tup["key"],)
+
+
+def where_calls_begin() -> str:
+    return f"test_operator_task.py:{Enrich.call.__code__.co_firstlineno}, component 'b'"
+
+
+def test_with_exactly_once_a_result_that_does_not_fit_is_a_dead_letter_that_says_so_and_names_the_call() -> None:
+    solo = alone(Enrich(), delivery="exactly_once")
+    solo.calls.complete()
+    solo.run()
+    local_feed(solo, [one_too_few, 2], Ids([], []))
+    solo.calls.complete_all()
+    solo.run()
+    fields = "component 'b' emitted 1 values on stream 'default', which has 2 fields: ('key', 'found')"
+    assert letters(solo) == [f"EmitError: {fields} ({where_calls_begin()})"]
+    assert solo.rows() == [("k", 2)] and solo.task.counters.failed == 1
+    (error,) = solo.messages(ComponentError)
+    assert (error.file, error.line) == (__file__, Enrich.call.__code__.co_firstlineno)
+
+
+def test_the_cause_of_a_result_that_does_not_fit_says_so_and_names_the_call() -> None:
+    solo, calls = enriching()
+    ids = solo.fresh(1)
+    local_feed(solo, [lambda tup: [("k", 1), ("k",)]], ids)
+    calls.complete()
+    solo.run()
+    (told,) = solo.messages(TuplesFailed)
+    ((cause, roots),) = told.causes
+    assert roots == ids.roots and cause.kind == "EmitError" and str(cause).endswith(f"({where_calls_begin()})")
+    assert solo.rows() == [] and solo.task.counters.failed == 1
+
+
+def test_a_result_that_does_not_fit_fails_its_input_alone_where_a_watermark_puts_it_out() -> None:
+    solo, calls = enriching()
+    ids = solo.fresh(2)
+    local_feed(solo, [1, one_too_few], ids)
+    calls.complete(1)
+    calls.complete()
+    # The mail that has put out the first result has posted one for the second; the watermark comes before that.
+    time(solo, 10)
+    assert solo.rows() == [("k", 1)] and solo.roots(FrameKind.FAIL) == ids.roots[1:]
+    assert solo.told_time() == [10] and len(solo.errors()) == 1
+
+
 def test_a_call_may_give_several_rows_or_none() -> None:
     solo, calls = enriching()
     ids = solo.fresh(2)
@@ -823,6 +871,102 @@ def test_the_end_is_told_when_the_last_call_is_done() -> None:
     assert solo.told_time() == ["END"]
 
 
+def stubborn(delay: str = "1h") -> Enrich:
+    return Enrich(retry=FixedDelayRetry(5, delay, if_error=lambda error: isinstance(error, OSError)))
+
+
+def raises_again(_tup: Any) -> Any:
+    raise OSError("again")
+
+
+def test_the_end_of_the_input_makes_waiting_attempts_at_once_and_no_further_ones() -> None:
+    bolt = stubborn()
+    solo, calls = enriching(bolt=bolt)
+    ids = solo.fresh(2)
+    answers = iter([OSError("once"), ("k", "at last")])
+
+    def answer(_tup: Any) -> Any:
+        one = next(answers)
+        if isinstance(one, Exception):
+            raise one
+        return one
+
+    local_feed(solo, [raises_again, answer], ids)
+    calls.complete_all()
+    solo.run()
+    assert solo.rows() == [] and not calls.waiting
+    time(solo, FrameKind.END)
+    assert len(calls.waiting) == 2 and solo.told_time() == []
+    calls.complete_all()
+    solo.run()
+    assert solo.rows() == [("k", "at last")] and solo.roots(FrameKind.FAIL) == ids.roots[:1]
+    assert len(bolt.calls) == 4 and solo.told_time() == ["END"] and solo.errors() == ["OSError: again"]
+
+
+def test_a_replay_after_the_end_of_the_input_has_one_attempt() -> None:
+    bolt = stubborn()
+    solo, calls = enriching(bolt=bolt)
+    time(solo, FrameKind.END)
+    ids = solo.fresh(1)
+    local_feed(solo, [raises_again], ids)
+    calls.complete_all()
+    solo.run()
+    assert solo.roots(FrameKind.FAIL) == ids.roots and len(bolt.calls) == 1
+
+
+def test_a_new_epoch_has_all_its_attempts_though_the_input_of_the_one_before_had_ended() -> None:
+    bolt = stubborn("1s")
+    solo, calls = enriching(bolt=bolt)
+    time(solo, FrameKind.END)
+    solo.adopt(2)
+    solo.open_inputs()
+    local_feed(solo, [raises_again], solo.fresh(1))
+    calls.complete_all()
+    solo.run()
+    assert solo.roots(FrameKind.FAIL) == []
+    solo.wait(1.1)
+    assert len(calls.waiting) == 1
+
+
+def test_with_exactly_once_an_attempt_that_fails_at_the_end_of_the_input_is_a_dead_letter_that_names_its_line() -> None:
+    solo = alone(stubborn(), delivery="exactly_once")
+    solo.calls.complete()
+    solo.run()
+    local_feed(solo, [raises_again], Ids([], []))
+    solo.calls.complete_all()
+    solo.run()
+    time(solo, FrameKind.END)
+    solo.calls.complete_all()
+    solo.run()
+    line = raises_again.__code__.co_firstlineno + 1
+    assert letters(solo) == [f"OSError: again (test_operator_task.py:{line}, component 'b')"]
+    assert solo.told_time() == ["END"]
+
+
+def test_an_idle_input_is_told_behind_what_is_in_flight_and_the_output_stays_idle() -> None:
+    solo, calls = enriching()
+    feed(solo, 1, stamps=[5])
+    time(solo, 5)
+    time(solo, FrameKind.IDLE)
+    assert solo.told_time() == []
+    calls.complete()
+    solo.run()
+    assert solo.told_time() == [5, "IDLE"]
+    time(solo, FrameKind.ACTIVE)
+    time(solo, 6)
+    assert solo.told_time() == [5, "IDLE", "ACTIVE", 6]
+
+
+def test_an_idle_input_that_ends_while_calls_are_in_flight_is_told_as_its_end_alone() -> None:
+    solo, calls = enriching()
+    feed(solo, 1, stamps=[5])
+    time(solo, FrameKind.IDLE)
+    time(solo, FrameKind.END)
+    calls.complete()
+    solo.run()
+    assert solo.told_time() == ["END"]
+
+
 def test_calls_of_an_earlier_epoch_count_for_nothing() -> None:
     solo, calls = enriching()
     feed(solo, 1)
@@ -874,6 +1018,12 @@ def test_a_blocking_call_reaches_the_errors() -> None:
     assert solo.errors() == ["ValueError: it blocks"] and solo.roots(FrameKind.FAIL) == []
 
 
+def letters(solo: Solo) -> list[str]:
+    """Why tuples were given up, as their letters say when a checkpoint covers them."""
+    solo.handle(CheckpointComplete(1))
+    return [why for letter in solo.messages(DeadLetter) for why in letter.errors]
+
+
 def local_feed(solo: Solo, values: Sequence[Any], ids: Any) -> None:
     """Deliver tuples of any values as a task of the same process would: as they are."""
     from topo.task.events import FrameArrived, Inbox
@@ -881,7 +1031,8 @@ def local_feed(solo: Solo, values: Sequence[Any], ids: Any) -> None:
 
     sender = spouts_of(solo)[0]
     rows = [("k", value) for value in values]
-    columns = Columns(Anchoring.SINGLE, rows, pack_words(ids.roots), pack_words(ids.edges), b"")
+    anchoring = Anchoring.SINGLE if ids.roots else Anchoring.NONE
+    columns = Columns(anchoring, rows, pack_words(ids.roots), pack_words(ids.edges), b"")
     frame = data_frame(solo.stamp(sender), solo.id, solo.next_number(sender), 0, columns)
     solo.handle(FrameArrived(frame, Inbox.DATA))
     solo.run()

@@ -2,11 +2,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
 
-from topo.task.user_errors import MAX_DISTINCT, MAX_MESSAGE, MAX_TRACEBACK, CaughtError, ErrorBook, describe, place_of
+from topo.task.user_errors import MAX_DISTINCT, MAX_MESSAGE, MAX_TRACEBACK, CaughtError, ErrorBook, blame, describe, place_of
 
 
 def caught(call: Callable[[], Any]) -> Exception:
@@ -60,6 +61,24 @@ def test_an_error_of_the_engine_is_placed_where_its_cause_was_raised() -> None:
     error = caught(chained)
     error.__traceback__ = None
     assert place_of(error) == (__file__, line_of(broken))
+
+
+def test_an_error_of_what_a_function_returned_is_placed_where_the_function_begins() -> None:
+    error = ValueError("x")
+    blame(error, reads_json)
+    assert place_of(error) == (__file__, reads_json.__code__.co_firstlineno)
+
+
+def test_an_error_that_the_user_raised_is_placed_there_whatever_is_blamed() -> None:
+    error = caught(broken)
+    blame(error, reads_json)
+    assert place_of(error) == (__file__, line_of(broken))
+
+
+def test_what_has_no_code_of_its_own_cannot_be_blamed() -> None:
+    error = ValueError("x")
+    blame(error, partial(broken))
+    assert place_of(error) == ("", 0)
 
 
 def test_a_description_has_kind_message_place_and_traceback() -> None:
