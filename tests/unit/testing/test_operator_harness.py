@@ -190,6 +190,37 @@ def test_when_the_last_channel_becomes_idle_the_greatest_watermark_is_put_out_be
     assert harness.events == [Watermark(100), Watermark(200), Status(True)]
 
 
+@pytest.mark.parametrize("channels", [1, 2])
+def test_the_end_of_the_input_gives_the_last_watermark_once(channels: int) -> None:
+    harness = tumbling(channels=channels)
+    for channel in range(channels):
+        harness.watermark(END, channel)
+    assert harness.watermarks == [END]
+    harness.end_of_input()
+    harness.end_of_input()
+    assert harness.watermarks == [END]
+
+
+@pytest.mark.parametrize("channels", [1, 2])
+def test_idle_channels_that_end_are_active_before_the_last_watermark(channels: int) -> None:
+    harness = tumbling(channels=channels)
+    harness.process(("a", 1), 0)
+    for channel in range(channels):
+        harness.idle(channel)
+    harness.end_of_input()
+    assert harness.events == [Status(True), Status(False), Emitted(("a", 0, 3000, 1), 2999), Watermark(END)]
+
+
+def test_a_channel_that_has_ended_already_is_left_alone_by_the_end_of_the_input() -> None:
+    harness = tumbling(channels=2)
+    harness.watermark(END, channel=0)
+    harness.watermark(5, channel=1)
+    harness.idle(channel=1)
+    assert harness.events == [Watermark(5), Watermark(END)]
+    harness.end_of_input()
+    assert harness.events == [Watermark(5), Watermark(END)]
+
+
 def test_an_idle_channel_holds_nobody_back_and_windows_close() -> None:
     harness = tumbling(channels=2)
     harness.process(("a", 1), 0)
@@ -930,6 +961,20 @@ def test_one_clock_timer_is_armed_for_all_and_again_after_it_fired() -> None:
     timers.set_clock(30)
     assert [fired.timestamp for fired in timers.processing_fired] == [10, 30]
     assert timers.clock.pending == 0
+
+
+def test_the_armed_clock_timer_is_that_of_the_earliest_moment() -> None:
+    timers = TimerHarness()
+    assert timers.clock.next_due_ms is None
+    timers.register_processing("a", 30)
+    assert timers.clock.next_due_ms == 30
+    timers.register_processing("b", 10)
+    assert timers.clock.next_due_ms == 10
+    timers.register_event("a", 5)
+    timers.delete_processing("b", 10)
+    assert timers.clock.next_due_ms == 10, "the armed timer stays; it will find nothing due"
+    timers.set_clock(10)
+    assert (timers.clock.next_due_ms, timers.processing_fired) == (30, [])
 
 
 def test_restored_clock_timers_are_armed() -> None:
