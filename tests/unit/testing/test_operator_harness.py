@@ -18,10 +18,12 @@ from topo.api.windows import (
     DeltaEvictor,
     DeltaTrigger,
     EventTimeSessionWindows,
+    EventTimeTrigger,
     GlobalWindows,
     NeverTrigger,
     ProcessingTimeoutTrigger,
     ProcessingTimeSessionWindows,
+    ProcessingTimeTrigger,
     ProcessWindowFunction,
     PurgingTrigger,
     SlidingEventTimeWindows,
@@ -803,6 +805,64 @@ def test_sessions_are_the_same_whatever_the_order_of_the_elements() -> None:
         found = [(start, end, sorted(values)) for _, start, end, values in harness.values]
         assert found == [(0, 8500, [0, 1500, 2500, 5500]), (9000, 14_900, [9000, 11_900])]
         assert (harness.timers, harness.state_entries) == (0, 0), "nothing dangles"
+
+
+class AsSaid(WindowAssigner):
+    """Windows as the element says; merged into what the test says."""
+
+    is_merging = True
+
+    def __init__(self, is_event_time: bool = True) -> None:
+        self.is_event_time = is_event_time
+        self.into: TimeWindow | None = None
+        self.asked: list[list[TimeWindow]] = []
+
+    def assign(self, value: Any, timestamp: int, clock: Any) -> list[TimeWindow]:
+        return [TimeWindow(*value[1])]
+
+    def merge(self, windows: Sequence[TimeWindow]) -> list[tuple[TimeWindow, list[TimeWindow]]]:
+        self.asked.append(list(windows))
+        return [] if self.into is None else [(self.into, list(windows))]
+
+    def default_trigger(self) -> Any:
+        return EventTimeTrigger() if self.is_event_time else ProcessingTimeTrigger()
+
+
+def as_said(is_event_time: bool = True) -> tuple[OperatorHarness, AsSaid]:
+    harness = windows(AsSaid(is_event_time), aggregate=aggregates.Count())
+    return harness, harness.operator.assigner  # type: ignore[attr-defined]
+
+
+def test_an_assigners_own_merge_is_asked_about_the_windows_of_the_key() -> None:
+    harness, assigner = as_said()
+    harness.process(("a", (0, 10)), 0)
+    harness.process(("b", (1, 10)), 0)
+    harness.process(("a", (2, 10)), 0)
+    assert assigner.asked == [[(0, 10)], [(1, 10)], [(0, 10), (2, 10)]]
+    assigner.into = TimeWindow(0, 20)
+    harness.process(("a", (5, 6)), 0)
+    assert harness.open_windows == 2
+    harness.watermark(19)
+    assert harness.outputs == [(("b", 1, 10, 1), 9), (("a", 0, 20, 3), 19)]
+    assert (harness.timers, harness.state_entries) == (0, 0)
+
+
+@pytest.mark.parametrize("is_event_time", [True, False])
+def test_windows_that_merging_makes_end_in_the_past_are_refused(is_event_time: bool) -> None:
+    harness, assigner = as_said(is_event_time)
+    harness.process(("a", (0, 22)), 0)
+    if is_event_time:
+        harness.watermark(20)
+    else:
+        harness.set_clock(20)
+    assigner.into = TimeWindow(0, 21)
+    with pytest.raises(UserError, match="must not end earlier"):
+        harness.process(("a", (0, 25)), 0)
+    assigner.into = TimeWindow(0, 22)
+    harness.process(("a", (0, 22)), 0)
+    harness.set_clock(21)
+    harness.watermark(21)
+    assert harness.values == [("a", 0, 22, 2)]
 
 
 def test_two_late_elements_do_not_merge_with_each_other() -> None:
