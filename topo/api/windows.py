@@ -7,7 +7,7 @@ rules. A user's own assigner, trigger or evictor derives from the base class and
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import Enum
@@ -83,12 +83,29 @@ class GlobalWindow(NamedTuple):
 Window = TimeWindow | GlobalWindow
 
 
+def merge_time_windows(windows: Iterable[TimeWindow]) -> list[tuple[TimeWindow, list[TimeWindow]]]:
+    """Group windows that overlap or touch.
+
+    Returns:
+        For each group of two or more *distinct* windows: the window that covers it, and its members by start.
+    """
+    groups: list[tuple[TimeWindow, list[TimeWindow]]] = []
+    for window in sorted(set(windows)):
+        if groups and groups[-1][0].intersects(window):
+            cover, members = groups[-1]
+            members.append(window)
+            groups[-1] = (cover.cover(window), members)
+        else:
+            groups.append((window, [window]))
+    return [group for group in groups if len(group[1]) > 1]
+
+
 class WindowAssigner(ABC):
     """Decides which windows an element belongs to. Derive from it for an assigner of your own.
 
     Attributes:
         is_event_time: whether lateness and clean-up go by the watermark (else by the clock).
-        is_merging: whether the windows of one key that overlap or touch are merged into one.
+        is_merging: whether windows of one key are merged, as `merge` says; they have to be time windows then.
     """
 
     is_event_time: bool = True
@@ -103,6 +120,20 @@ class WindowAssigner(ABC):
             timestamp: its event time in milliseconds; -2**63 when it has none.
             clock: gives the processing time in milliseconds.
         """
+
+    def merge(self, windows: Sequence[TimeWindow]) -> Iterable[tuple[TimeWindow, Collection[TimeWindow]]]:
+        """Say which windows of a key become one. By default those that overlap or touch become the one that covers them.
+
+        Asked for each window of an element when `is_merging`, and only then.
+
+        Args:
+            windows: those in flight, and last the element's, which may be among them already.
+
+        Returns:
+            For each merge what it gives, and the windows that become it, each in one merge at most. What it gives may not be
+            over already: its end, with the allowed lateness, must be ahead of the watermark (of the clock in processing time).
+        """
+        return merge_time_windows(windows)
 
     @abstractmethod
     def default_trigger(self) -> TriggerLike:

@@ -1,4 +1,4 @@
-"""Window assigners: which windows an element belongs to, and how windows of one key merge.
+"""Window assigners: which windows an element belongs to.
 
 The arithmetic is Flink's. Windows start at `offset` modulo their size (or slide) on both sides of the epoch: Python's `%` floors,
 which is what Flink reaches by correcting a truncated remainder.
@@ -6,8 +6,8 @@ which is what Flink reaches by correcting a truncated remainder.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Final, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Any, Final
 
 from topo.api.durations import duration_ms
 from topo.api.triggers import EndOfStreamTrigger, EventTimeTrigger, NeverTrigger, ProcessingTimeTrigger, TriggerLike
@@ -22,13 +22,18 @@ from topo.api.windows import (
     Window,
     WindowAssigner,
     WindowStagger,
+    merge_time_windows,
 )
 from topo.errors import UserError
 from topo.operators.clock import MIN_TIMESTAMP
 
+__all__ = [
+    "Clock", "Draw", "GlobalAssigner", "SessionAssigner", "SlidingAssigner", "TumblingAssigner", "build_assigner",
+    "merge_time_windows", "window_start",
+]  # fmt: skip
+
 Clock = Callable[[], int]
 Draw = Callable[[int], int]
-W = TypeVar("W", bound=TimeWindow)
 
 _GLOBAL: Final = (GlobalWindow(),)
 
@@ -36,23 +41,6 @@ _GLOBAL: Final = (GlobalWindow(),)
 def window_start(timestamp: int, offset: int, size: int) -> int:
     """Return the start of the window of `size` (above zero), shifted by `offset`, that holds `timestamp`."""
     return timestamp - (timestamp - offset) % size
-
-
-def merge_time_windows(windows: Iterable[TimeWindow]) -> list[tuple[TimeWindow, list[TimeWindow]]]:
-    """Group windows that overlap or touch.
-
-    Returns:
-        For each group of two or more *distinct* windows: the window that covers it, and its members by start.
-    """
-    groups: list[tuple[TimeWindow, list[TimeWindow]]] = []
-    for window in sorted(set(windows)):
-        if groups and groups[-1][0].intersects(window):
-            cover, members = groups[-1]
-            members.append(window)
-            groups[-1] = (cover.cover(window), members)
-        else:
-            groups.append((window, [window]))
-    return [group for group in groups if len(group[1]) > 1]
 
 
 class TumblingAssigner(WindowAssigner):

@@ -142,6 +142,11 @@ class ManualProcessingTime(ProcessingTimeService):
         """Return what the clock was last set to."""
         return self._now_ms
 
+    @property
+    def next_due_ms(self) -> int | None:
+        """The timestamp of the earliest timer; None when none waits."""
+        return self._head()
+
     def advance_to(self, now_ms: int) -> None:
         """Set the clock, then run every timer with a timestamp <= `now_ms` in order, those registered meanwhile included."""
         self._now_ms = now_ms

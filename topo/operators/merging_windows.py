@@ -4,17 +4,18 @@ Theory: merging two sessions must not copy their contents each time. So every wi
 namespace under which its contents are kept. When windows merge, the result inherits the state window of one of its members and
 only the contents of the others are moved there. Triggers and clean-up timers, in contrast, always belong to the window in flight.
 
-Invariants: no two windows in flight overlap or touch; no two have the same state window.
+Which windows merge is for the assigner to say. By default those that overlap or touch.
+
+Invariants: of the windows in flight alone nothing merges any more; no two of them have the same state window.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Protocol
 
-from topo.api.windows import TimeWindow
+from topo.api.windows import TimeWindow, merge_time_windows
 from topo.errors import FrameworkBug
-from topo.operators.assigners import merge_time_windows
 
 
 class OnMerge(Protocol):
@@ -27,17 +28,28 @@ class OnMerge(Protocol):
 
         Args:
             result: the window that is in flight from now on.
-            members: the windows that were in flight and are not any more, in order of their starts; never the added one.
+            members: the windows in flight that became it, in the order in which the assigner names them (by default that of their
+                starts); the added one only if it was in flight before.
             state_window: where the contents of the result are.
             merged_state_windows: the other members' state windows, whose contents have to move there.
         """
 
 
-class MergingWindowSet:
-    """Maps the windows in flight of one key to their state windows."""
+Merge = Callable[[Sequence[TimeWindow]], Iterable[tuple[TimeWindow, Collection[TimeWindow]]]]
+"""What `WindowAssigner.merge` is."""
 
-    def __init__(self, mapping: Mapping[TimeWindow, TimeWindow] | None = None) -> None:
+
+class MergingWindowSet:
+    """Maps the windows in flight of one key to their state windows.
+
+    Args:
+        mapping: windows in flight to state windows.
+        merge: says which windows become one; the assigner's.
+    """
+
+    def __init__(self, mapping: Mapping[TimeWindow, TimeWindow] | None = None, merge: Merge = merge_time_windows) -> None:
         self._mapping = dict(mapping or {})
+        self._merges_of = merge
         self._loaded = dict(self._mapping)
 
     @property
@@ -64,30 +76,33 @@ class MergingWindowSet:
             raise FrameworkBug(f"window {window} is retired but is not in flight")
 
     def add(self, new: TimeWindow, on_merge: OnMerge) -> TimeWindow:
-        """Add the window of an element and merge what overlaps or touches.
+        """Add the window of an element and merge what there is to merge.
 
         Returns:
             The window in flight that the element belongs to now: `new` itself, or what it was merged into.
         """
-        if new in self._mapping:
-            # Dynamic gaps can give exactly a window that merging made before; mapping it to itself would lose its contents.
-            return new
-        for result, group in merge_time_windows((*self._mapping, new)):
-            self._merge(result, [window for window in group if window != new], on_merge)
+        found = None
+        for result, group in self._merges_of((*self._mapping, new)):
+            self._merge(result, group, on_merge)
             if new in group:
-                return result
-        self._mapping[new] = new
+                found = result
+        if found is not None:
+            return found
+        # Dynamic gaps can give exactly a window that merging made before; mapping it to itself would lose its contents.
+        self._mapping.setdefault(new, new)
         return new
 
-    def _merge(self, result: TimeWindow, members: list[TimeWindow], on_merge: OnMerge) -> None:
-        state_windows = [self._mapping.pop(member) for member in members]
-        self._mapping[result] = state_windows[0]
-        if members != [result]:
+    def _merge(self, result: TimeWindow, group: Collection[TimeWindow], on_merge: OnMerge) -> None:
+        mapping = self._mapping
+        members = [window for window in dict.fromkeys((*group, result)) if window in mapping]
+        state_windows = [mapping.pop(member) for member in members]
+        mapping[result] = state_windows[0] if members else result
+        if members and members != [result]:
             on_merge(result, members, state_windows[0], state_windows[1:])
 
     def validate(self) -> None:
         """Assert the invariants."""
-        assert not merge_time_windows(self._mapping), f"windows in flight overlap or touch: {self._mapping}"
+        assert not [*self._merges_of((*self._mapping,))], f"windows in flight overlap or touch, or merge: {self._mapping}"
         assert len(set(self._mapping.values())) == len(self._mapping), f"a state window is shared: {self._mapping}"
 
 

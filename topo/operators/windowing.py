@@ -332,7 +332,9 @@ class WindowOperator(KeyedOperator):
             self._timers.delete_processing_timer(window, self.cleanup_time(window))
 
     def _load_merging(self, key: Any) -> MergingWindowSet | None:
-        return MergingWindowSet(restored_mapping(self._merging_state.get() or ())) if self.assigner.is_merging else None
+        if not self.assigner.is_merging:
+            return None
+        return MergingWindowSet(restored_mapping(self._merging_state.get() or ()), self.assigner.merge)
 
     def _store_merging(self, merging: MergingWindowSet | None) -> None:
         if merging is not None and merging.is_changed:

@@ -15,6 +15,7 @@ from topo.testing.operator_output import Emitted, OnStream, Status, Watermark
 from topo.testing.script import ADVANCE, CRASH, END, FAIL_NEXT, PAUSE, Message, message
 from topo.testing.timer_harness import Fired, TimerHarness
 from topo.testing.topology_test import DeadLetter, TopologyTest
+from topo.testing.trigger_harness import Asked, TriggerHarness
 from topo.testing.watched import RefusedInput
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ __all__ = [
     "FAIL_NEXT",
     "PAUSE",
     "TICK",
+    "Asked",
     "BoltError",
     "BoltRun",
     "DeadLetter",
@@ -43,6 +45,7 @@ __all__ = [
     "Status",
     "TimerHarness",
     "TopologyTest",
+    "TriggerHarness",
     "Watermark",
     "message",
     "run_bolt",

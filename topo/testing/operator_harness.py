@@ -9,6 +9,7 @@ that use threads or sockets are waited for in real time, while the manual clock 
 from __future__ import annotations
 
 import copy
+import threading
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
@@ -27,7 +28,7 @@ from topo.keys import DEFAULT_MAX_PARALLELISM, KeyGroupRange, key_group, range_o
 from topo.operators.async_wait import AsyncWaitOperator
 from topo.operators.base import KeyedOperator, Operator, OperatorContext, OperatorSnapshot
 from topo.operators.bolt_operators import BoltCalls, window_operator_of
-from topo.operators.clock import MAX_TIMESTAMP, ManualProcessingTime
+from topo.operators.clock import MAX_TIMESTAMP, MIN_TIMESTAMP, ManualProcessingTime
 from topo.operators.mailbox import MIN_PRIORITY, MailboxExecutor, TaskMailbox
 from topo.operators.process import ProcessOperator
 from topo.operators.watermark_operators import TimestampsAndWatermarks
@@ -45,13 +46,10 @@ if TYPE_CHECKING:
 PATIENCE_S: Final = 5.0
 """Real seconds to wait for what other threads and sockets bring, before the clock goes on without them."""
 
+_GLANCE_S = 0.05
+"""Real seconds between two looks whether there is anything left to wait for."""
+
 _SOURCE_TASK = 1001
-
-
-class _Clock(ManualProcessingTime):
-    @property
-    def next_due_ms(self) -> int | None:
-        return self._head()
 
 
 class _Failures:
@@ -123,8 +121,11 @@ class OperatorHarness:
         self._key_groups = key_groups if key_groups is not None else KeyGroupRange(0, max_parallelism - 1)
         self._runs_mails = runs_mails
         self._combiner = WatermarkCombiner(range(channels)) if channels > 1 else None
-        self.clock = _Clock(now_ms)
-        self.mailbox = TaskMailbox(wait=self._wait)
+        self._watermark = MIN_TIMESTAMP
+        self._is_idle = False
+        self.clock = ManualProcessingTime(now_ms)
+        self._mail_came = threading.Event()
+        self.mailbox = TaskMailbox(self._mail_came.set, self._wait)
         self._failures = _Failures()
         self._loop: ManualLoop | None = None
         self._is_closed = False
@@ -166,18 +167,24 @@ class OperatorHarness:
     def watermark(self, timestamp: int, channel: int = 0) -> None:
         """Feed a watermark, in milliseconds; with several channels what they give together reaches the operator."""
         self._take_in([timestamp] if self._combiner is None else self._combiner.watermark(channel, timestamp))
+        self._settle()
 
     def idle(self, channel: int = 0) -> None:
         """Say that a channel is idle."""
         self._take_in([InputStatus.IDLE] if self._combiner is None else self._combiner.idle(channel))
+        self._settle()
 
     def active(self, channel: int = 0) -> None:
         """Say that a channel is active again."""
         self._take_in([InputStatus.ACTIVE] if self._combiner is None else self._combiner.active(channel))
+        self._settle()
 
     def end_of_input(self) -> None:
-        """End the input: the last watermark, then whatever the operator does at the end. Waits for its calls."""
-        self.operator.process_watermark(MAX_TIMESTAMP)
+        """End the input: the last watermark if it was not fed yet, then whatever the operator does at the end.
+
+        Idle channels are active again by it. Waits for the operator's calls.
+        """
+        self._take_in(self._ending())
         self.operator.end_of_input()
         self._settle()
 
@@ -225,15 +232,20 @@ class OperatorHarness:
     def settle(self, timeout: str | timedelta = "5s") -> None:
         """Wait, in real time, until no asynchronous call is under way: for calls that use threads or sockets.
 
+        Of a bare operator until nothing is in flight, or, where mails do not run by themselves, until one waits.
+
         Raises:
             TimeoutError: some still are.
         """
         until = monotonic() + duration_ms(timeout) / 1000
         self._settle()
-        while self._loop is not None and self._loop.under_way:
+        while under_way := self._under_way:
             if monotonic() > until:
-                raise TimeoutError(f"{self._loop.under_way} asynchronous calls have not ended within {timeout}")
-            self._loop.wait(0.05)
+                raise TimeoutError(f"{under_way} asynchronous calls have not ended within {timeout}")
+            if self._loop is not None:
+                self._loop.wait(_GLANCE_S)
+            else:
+                self._look_out(_GLANCE_S)
             self._settle()
 
     # -- what came out ---------------------------------------------------------------------------------------------------
@@ -341,10 +353,15 @@ class OperatorHarness:
         )
 
     def split(self, parallelism: int) -> list[OperatorHarness]:
-        """Return harnesses of as many new instances, each with its range of key groups, that go on from this one together."""
+        """Return harnesses of as many new instances that go on from this one together.
+
+        Each has its range of key groups. What belongs to no key (what an async bolt has in flight, above all) stays together
+        and goes to the first, as that of one task does when a topology is given more.
+        """
         snapshot = self.snapshot()
-        ranges = [range_of(index, self._max_parallelism, parallelism) for index in range(parallelism)]
-        return [self.restore(snapshot, key_groups) for key_groups in ranges]
+        first, *others = [range_of(index, self._max_parallelism, parallelism) for index in range(parallelism)]
+        keyed = OperatorSnapshot(snapshot.keyed)
+        return [self.restore(snapshot, first), *(self.restore(keyed, key_groups) for key_groups in others)]
 
     def owner(self, harnesses: Sequence[OperatorHarness], key: Any) -> OperatorHarness:
         """Return the one of several split harnesses that a key belongs to."""
@@ -430,13 +447,21 @@ class OperatorHarness:
 
     # -- going on --------------------------------------------------------------------------------------------------------
 
+    def _ending(self) -> list[int | InputStatus]:
+        if self._combiner is not None:
+            channels: int = self._options["channels"]
+            return [one for channel in range(channels) for one in self._combiner.finish(channel)]
+        active: list[int | InputStatus] = [InputStatus.ACTIVE] if self._is_idle else []
+        return [*active, MAX_TIMESTAMP] if self._watermark < MAX_TIMESTAMP else active
+
     def _take_in(self, news: Iterable[int | InputStatus]) -> None:
         for one in news:
             if isinstance(one, InputStatus):
-                self.operator.process_idle(one is InputStatus.IDLE)
+                self._is_idle = one is InputStatus.IDLE
+                self.operator.process_idle(self._is_idle)
             else:
+                self._watermark = one
                 self.operator.process_watermark(one)
-        self._settle()
 
     def _settle(self) -> None:
         if self._runs_mails:
@@ -459,9 +484,11 @@ class OperatorHarness:
         """Let time pass until something happens; return whether anything did."""
         loop = self._loop
         until = monotonic() + PATIENCE_S
+        if loop is None and self._wait_for_mail(until):
+            return True
         while loop is not None and loop.waits_outside and monotonic() < until:
             before = loop.under_way
-            loop.wait(0.05)
+            loop.wait(_GLANCE_S)
             if self.mailbox.has_mail or loop.under_way != before:
                 return True
         due = self._next_due()
@@ -471,6 +498,24 @@ class OperatorHarness:
         if loop is not None:
             loop.turn()
         return True
+
+    def _wait_for_mail(self, until: float) -> bool:
+        """Wait for a mail of another thread, if there is one that could send it; return whether a mail is there."""
+        while not self.mailbox.has_mail and threading.active_count() > 1 and (left := until - monotonic()) > 0:
+            # Not for all that is left: a thread that ends without a mail wakes nobody.
+            self._look_out(min(left, _GLANCE_S))
+        return self.mailbox.has_mail
+
+    def _look_out(self, longest_s: float) -> None:
+        self._mail_came.wait(longest_s)
+        self._mail_came.clear()
+
+    @property
+    def _under_way(self) -> int:
+        if self._loop is not None:
+            return self._loop.under_way
+        waits = isinstance(self.operator, AsyncWaitOperator) and not self.mailbox.has_mail
+        return self.in_flight if waits else 0
 
     def _run_to_end(self, call: Any) -> None:
         """Run a coroutine of the bolt's own."""

@@ -28,7 +28,7 @@ class TimerHarness:
         on_event, on_processing: called when a timer fires, after it was written down; may register and delete others.
 
     Attributes:
-        clock: the processing time; `clock.pending` says how many physical timers are armed.
+        clock: the processing time; `clock.pending` says how many physical timers are armed, `clock.next_due_ms` for when.
         services: all services by name; `service` is the one of the harness.
         event_fired, processing_fired: what fired, in order.
     """

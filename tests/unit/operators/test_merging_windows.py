@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from topo.api.windows import TimeWindow
@@ -86,6 +88,61 @@ def test_a_window_equal_to_an_existing_merged_one_keeps_the_link_to_its_contents
     assert windows.add(W(0, 8), merges) == W(0, 8)
     assert windows.state_window(W(0, 8)) == W(0, 4)
     assert merges.calls == []
+
+
+def earliest_with_two_more(given: Sequence[W]) -> list[tuple[W, list[W]]]:
+    """Merges the earliest window with those that begin within it, but only when they are two at least."""
+    first = min(given)
+    within = [window for window in given if first.start < window.start < first.end]
+    return [(W(first.start, first.end + 1), [*within, first])] if len(within) > 1 else []
+
+
+def test_an_assigners_own_merge_decides_and_windows_that_overlap_may_stay() -> None:
+    windows, merges = MergingWindowSet(merge=earliest_with_two_more), Merges()
+    for added in (W(0, 3), W(1, 4), W(10, 12)):
+        assert windows.add(added, merges) == added
+        assert windows.state_window(added) == added
+    assert merges.calls == []
+    windows.validate()
+    assert windows.add(W(2, 5), merges) == W(0, 4)
+    assert merges.calls == [(W(0, 4), [W(1, 4), W(0, 3)], W(1, 4), [W(0, 3)])]
+    assert windows.mapping == {W(0, 4): W(1, 4), W(10, 12): W(10, 12)}
+
+
+def test_a_merge_that_leaves_the_new_window_out_leaves_it_to_itself() -> None:
+    windows = MergingWindowSet({W(0, 2): W(0, 2), W(2, 4): W(2, 4)}, lambda given: [(W(0, 4), [W(0, 2), W(2, 4)])])
+    merges = Merges()
+    assert windows.add(W(9, 12), merges) == W(9, 12)
+    assert windows.mapping == {W(0, 4): W(0, 2), W(9, 12): W(9, 12)}
+    assert merges.calls == [(W(0, 4), [W(0, 2), W(2, 4)], W(0, 2), [W(2, 4)])]
+
+
+@pytest.mark.parametrize("turn", [1, -1])
+def test_all_merges_are_made_wherever_that_of_the_new_window_is_among_them(turn: int) -> None:
+    old, new = (W(0, 4), [W(0, 2), W(2, 4)]), (W(9, 14), [W(9, 12), W(11, 14)])
+    windows = MergingWindowSet({window: window for window in (W(0, 2), W(2, 4), W(9, 12))}, lambda given: [old, new][::turn])
+    merges = Merges()
+    assert windows.add(W(11, 14), merges) == W(9, 14)
+    assert windows.mapping == {W(0, 4): W(0, 2), W(9, 14): W(9, 12)}
+    assert sorted(call[0] for call in merges.calls) == [W(0, 4), W(9, 14)]  # type: ignore[type-var]
+
+
+def test_a_merge_may_give_the_new_window_alone_another_shape() -> None:
+    windows, merges = MergingWindowSet(merge=lambda given: [(W(0, 9), [given[-1]])]), Merges()
+    assert windows.add(W(2, 4), merges) == W(0, 9)
+    assert windows.mapping == {W(0, 9): W(0, 9)}
+    # The result is in flight and not named among what becomes it: its contents are kept all the same.
+    assert windows.add(W(3, 4), merges) == W(0, 9)
+    assert windows.mapping == {W(0, 9): W(0, 9)}
+    assert merges.calls == []
+
+
+def test_a_window_that_is_in_flight_already_is_a_member_when_it_is_merged() -> None:
+    windows = MergingWindowSet({W(0, 2): W(1, 2), W(4, 6): W(4, 6)}, lambda given: [(W(0, 6), list(dict.fromkeys(given)))])
+    merges = Merges()
+    assert windows.add(W(0, 2), merges) == W(0, 6)
+    assert windows.mapping == {W(0, 6): W(1, 2)}
+    assert merges.calls == [(W(0, 6), [W(0, 2), W(4, 6)], W(1, 2), [W(4, 6)])]
 
 
 def test_a_retired_window_is_forgotten_and_an_unknown_one_is_an_error() -> None:

@@ -18,10 +18,12 @@ from topo.api.windows import (
     DeltaEvictor,
     DeltaTrigger,
     EventTimeSessionWindows,
+    EventTimeTrigger,
     GlobalWindows,
     NeverTrigger,
     ProcessingTimeoutTrigger,
     ProcessingTimeSessionWindows,
+    ProcessingTimeTrigger,
     ProcessWindowFunction,
     PurgingTrigger,
     SlidingEventTimeWindows,
@@ -188,6 +190,37 @@ def test_when_the_last_channel_becomes_idle_the_greatest_watermark_is_put_out_be
     harness.idle(channel=1)
     harness.idle(channel=0)
     assert harness.events == [Watermark(100), Watermark(200), Status(True)]
+
+
+@pytest.mark.parametrize("channels", [1, 2])
+def test_the_end_of_the_input_gives_the_last_watermark_once(channels: int) -> None:
+    harness = tumbling(channels=channels)
+    for channel in range(channels):
+        harness.watermark(END, channel)
+    assert harness.watermarks == [END]
+    harness.end_of_input()
+    harness.end_of_input()
+    assert harness.watermarks == [END]
+
+
+@pytest.mark.parametrize("channels", [1, 2])
+def test_idle_channels_that_end_are_active_before_the_last_watermark(channels: int) -> None:
+    harness = tumbling(channels=channels)
+    harness.process(("a", 1), 0)
+    for channel in range(channels):
+        harness.idle(channel)
+    harness.end_of_input()
+    assert harness.events == [Status(True), Status(False), Emitted(("a", 0, 3000, 1), 2999), Watermark(END)]
+
+
+def test_a_channel_that_has_ended_already_is_left_alone_by_the_end_of_the_input() -> None:
+    harness = tumbling(channels=2)
+    harness.watermark(END, channel=0)
+    harness.watermark(5, channel=1)
+    harness.idle(channel=1)
+    assert harness.events == [Watermark(5), Watermark(END)]
+    harness.end_of_input()
+    assert harness.events == [Watermark(5), Watermark(END)]
 
 
 def test_an_idle_channel_holds_nobody_back_and_windows_close() -> None:
@@ -774,6 +807,64 @@ def test_sessions_are_the_same_whatever_the_order_of_the_elements() -> None:
         assert (harness.timers, harness.state_entries) == (0, 0), "nothing dangles"
 
 
+class AsSaid(WindowAssigner):
+    """Windows as the element says; merged into what the test says."""
+
+    is_merging = True
+
+    def __init__(self, is_event_time: bool = True) -> None:
+        self.is_event_time = is_event_time
+        self.into: TimeWindow | None = None
+        self.asked: list[list[TimeWindow]] = []
+
+    def assign(self, value: Any, timestamp: int, clock: Any) -> list[TimeWindow]:
+        return [TimeWindow(*value[1])]
+
+    def merge(self, windows: Sequence[TimeWindow]) -> list[tuple[TimeWindow, list[TimeWindow]]]:
+        self.asked.append(list(windows))
+        return [] if self.into is None else [(self.into, list(windows))]
+
+    def default_trigger(self) -> Any:
+        return EventTimeTrigger() if self.is_event_time else ProcessingTimeTrigger()
+
+
+def as_said(is_event_time: bool = True) -> tuple[OperatorHarness, AsSaid]:
+    harness = windows(AsSaid(is_event_time), aggregate=aggregates.Count())
+    return harness, harness.operator.assigner  # type: ignore[attr-defined]
+
+
+def test_an_assigners_own_merge_is_asked_about_the_windows_of_the_key() -> None:
+    harness, assigner = as_said()
+    harness.process(("a", (0, 10)), 0)
+    harness.process(("b", (1, 10)), 0)
+    harness.process(("a", (2, 10)), 0)
+    assert assigner.asked == [[(0, 10)], [(1, 10)], [(0, 10), (2, 10)]]
+    assigner.into = TimeWindow(0, 20)
+    harness.process(("a", (5, 6)), 0)
+    assert harness.open_windows == 2
+    harness.watermark(19)
+    assert harness.outputs == [(("b", 1, 10, 1), 9), (("a", 0, 20, 3), 19)]
+    assert (harness.timers, harness.state_entries) == (0, 0)
+
+
+@pytest.mark.parametrize("is_event_time", [True, False])
+def test_windows_that_merging_makes_end_in_the_past_are_refused(is_event_time: bool) -> None:
+    harness, assigner = as_said(is_event_time)
+    harness.process(("a", (0, 22)), 0)
+    if is_event_time:
+        harness.watermark(20)
+    else:
+        harness.set_clock(20)
+    assigner.into = TimeWindow(0, 21)
+    with pytest.raises(UserError, match="must not end earlier"):
+        harness.process(("a", (0, 25)), 0)
+    assigner.into = TimeWindow(0, 22)
+    harness.process(("a", (0, 22)), 0)
+    harness.set_clock(21)
+    harness.watermark(21)
+    assert harness.values == [("a", 0, 22, 2)]
+
+
 def test_two_late_elements_do_not_merge_with_each_other() -> None:
     harness = sessions("3s", late_stream="late")
     harness.watermark(20_000)
@@ -930,6 +1021,20 @@ def test_one_clock_timer_is_armed_for_all_and_again_after_it_fired() -> None:
     timers.set_clock(30)
     assert [fired.timestamp for fired in timers.processing_fired] == [10, 30]
     assert timers.clock.pending == 0
+
+
+def test_the_armed_clock_timer_is_that_of_the_earliest_moment() -> None:
+    timers = TimerHarness()
+    assert timers.clock.next_due_ms is None
+    timers.register_processing("a", 30)
+    assert timers.clock.next_due_ms == 30
+    timers.register_processing("b", 10)
+    assert timers.clock.next_due_ms == 10
+    timers.register_event("a", 5)
+    timers.delete_processing("b", 10)
+    assert timers.clock.next_due_ms == 10, "the armed timer stays; it will find nothing due"
+    timers.set_clock(10)
+    assert (timers.clock.next_due_ms, timers.processing_fired) == (30, [])
 
 
 def test_restored_clock_timers_are_armed() -> None:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections.abc import Awaitable
 from typing import Any
 
 import pytest
 
-from topo import AsyncBolt, AsyncMode, ExponentialBackoffRetry, FixedDelayRetry, UserError
+from topo import AsyncBolt, AsyncMode, AsyncTimeout, ExponentialBackoffRetry, FixedDelayRetry, UserError
 from topo.api.async_io import AsyncSettings
 from topo.errors import EmitError
 from topo.operators.async_wait import AsyncFunction, AsyncWaitOperator, ResultHandle
+from topo.operators.mailbox import MailFailed
 from topo.testing import Emitted, OperatorHarness, Watermark
 
 END = 2**63 - 1
@@ -284,6 +286,18 @@ def test_a_snapshot_is_the_inputs_in_order_and_a_restored_bolt_calls_again() -> 
         assert restored.events == [Emitted(("A",), 1), Emitted(("B",), 2), Watermark(5)]
 
 
+def test_what_is_in_flight_goes_to_one_part_of_a_split_as_it_does_when_a_topology_has_more_tasks() -> None:
+    with sleeps() as harness:
+        for ms in (30, 10, 20):
+            harness.process((ms,))
+        parts = harness.split(2)
+    assert [part.in_flight for part in parts] == [3, 0]
+    for part in parts:
+        with part:
+            part.end_of_input()
+    assert [part.values for part in parts] == [[(30,), (10,), (20,)], []]
+
+
 def test_a_restored_bolt_takes_as_many_inputs_as_it_has_room_for_and_more() -> None:
     with sleeps(capacity=3) as harness:
         for ms in (10, 20, 30):
@@ -406,6 +420,66 @@ def test_a_watermark_behind_completed_elements_leaves_after_them() -> None:
     function.of["a"].complete([])
     harness.run_mails()
     assert harness.events == [Watermark(1), Watermark(2), Emitted("b", None)]
+
+
+class OnThreads(AsyncFunction):
+    """Doubles the value on a thread of its own, after a moment."""
+
+    def invoke(self, value: Any, handle: ResultHandle) -> None:
+        threading.Timer(0.02, lambda: handle.complete([value * 2])).start()
+
+
+def on_threads(mode: AsyncMode = AsyncMode.ORDERED, timeout_ms: int = 0, **options: Any) -> OperatorHarness:
+    return OperatorHarness(lambda: AsyncWaitOperator(OnThreads(), AsyncSettings(mode, 1, timeout_ms)), **options)
+
+
+@pytest.mark.parametrize("runs_mails", [True, False])
+@pytest.mark.parametrize("mode", AsyncMode)
+def test_a_bare_operator_waits_for_other_threads_when_it_is_full_and_at_the_end(mode: AsyncMode, runs_mails: bool) -> None:
+    harness = on_threads(mode, runs_mails=runs_mails)
+    harness.process(1, 5)
+    harness.process(2, 6)
+    assert harness.outputs[0] == (2, 5)
+    harness.watermark(7)
+    harness.end_of_input()
+    assert harness.events == [Emitted(2, 5), Emitted(4, 6), Watermark(7), Watermark(END)]
+
+
+def test_a_bare_operator_waits_for_other_threads_before_its_clock_goes_on() -> None:
+    harness = on_threads(timeout_ms=1000)
+    harness.process(1, 5)
+    harness.end_of_input()
+    assert (harness.values, harness.now_ms) == ([2], 0)
+
+
+def test_settling_waits_for_the_threads_of_a_bare_operator() -> None:
+    harness = on_threads()
+    harness.process(1, 5)
+    harness.settle()
+    assert harness.outputs == [(2, 5)]
+
+
+def test_settling_has_a_limit_for_a_bare_operator_too() -> None:
+    harness, _ = bare()
+    harness.process("a")
+    with pytest.raises(TimeoutError, match="1 asynchronous call"):
+        harness.settle("10ms")
+
+
+def test_a_bare_operator_that_nobody_completes_is_an_error_and_its_timeouts_come_by_the_clock(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("topo.testing.operator_harness.PATIENCE_S", 0.05)
+    harness, _ = bare(capacity=1)
+    harness.process("a")
+    with pytest.raises(UserError, match="nothing is due"):
+        harness.process("b")
+    harness = OperatorHarness(lambda: AsyncWaitOperator(Handles(), AsyncSettings(timeout_ms=1000)))
+    harness.process("a")
+    with pytest.raises(MailFailed) as failed:
+        harness.end_of_input()
+    assert isinstance(failed.value.__cause__, AsyncTimeout)
+    assert harness.now_ms == 1000
 
 
 def test_what_completes_after_the_close_is_dropped() -> None:
