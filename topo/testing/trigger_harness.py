@@ -61,16 +61,16 @@ class TriggerHarness:
         self._timers = TimerServices(keys, self.clock).get("timers", self._due)
         self._context = WindowTriggerContext(self._timers, self._state.map("values"))
 
-    def process_element(self, value: Any, timestamp: int | None, window: Window) -> TriggerResult:
+    def process(self, value: Any, timestamp: int | None, window: Window) -> TriggerResult:
         """Say that an element has come into a window; return the answer."""
         time = MIN_TIMESTAMP if timestamp is None else timestamp
         return self.trigger.on_element(value, time, window, self._of(window))
 
-    def advance_watermark(self, timestamp: int) -> list[Asked]:
+    def watermark(self, timestamp: int) -> list[Asked]:
         """Set the watermark; return (window, answer) of each event-time timer that was due, in order."""
         return self._asked_by(lambda: self._timers.advance_watermark(timestamp))
 
-    def advance_clock(self, now_ms: int) -> list[Asked]:
+    def set_clock(self, now_ms: int) -> list[Asked]:
         """Set the clock, to milliseconds; return (window, answer) of each processing-time timer that was due, in order."""
         return self._asked_by(lambda: self.clock.advance_to(now_ms))
 
