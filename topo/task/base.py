@@ -16,6 +16,7 @@ is held unread, and no more data is taken, until this task has adopted that epoc
 
 from __future__ import annotations
 
+import gc
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -535,11 +536,16 @@ class Task(ABC):
             with suppress(RejectedExecution):
                 self.processor.executor().execute(lambda: settle(part, error), "a snapshot is stored")
 
+        collects = gc.isenabled()
+        gc.disable()  # what is copied is garbage only when it is written, and looking for it doubles the pause
         try:
             snapshot = self._snapshot(checkpoint)
         except Exception as error:
             failed(error)
             return
+        finally:
+            if collects:
+                gc.enable()
         pause_s = clock() - began
         self._store.write(checkpoint, snapshot, stored)
 
