@@ -112,7 +112,7 @@ class TimerQueue:
                 return False
         else:
             try:
-                del bucket[key, namespace]  # type: ignore[attr-defined]
+                del bucket[key, namespace]  # type: ignore[union-attr]
             except KeyError:
                 return False
             if bucket:

@@ -5,6 +5,7 @@ No message is followed by ackers; only barriers are. After a recovery the spout 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from topo.api.spout import Spout
@@ -12,6 +13,7 @@ from topo.ids import TaskId
 from topo.task.collectors import StreamRows
 from topo.task.coverage import Coverage
 from topo.task.events import BeginCheckpoint, RoutesChanged
+from topo.task.fates import is_hashable
 from topo.task.flow_control import InEdge
 from topo.task.setup import Ports, TaskSetup
 from topo.task.snapshots import Snapshot, pass_on
@@ -20,8 +22,8 @@ from topo.wire.control import BarrierAcked, CheckpointWanted
 from topo.wire.frames import MIN_WATERMARK, Frame, FrameKind, pack_words
 
 _TOLD_AT_ONCE = 256
-"""Messages whose `ack` is called before the spout may emit again, or twice as many as it has emitted since: a checkpoint covers tens
-of thousands, and what waits must not become more."""
+"""Messages whose `ack` is called before the spout may emit again, or twice as many as it has emitted since the last time. A
+checkpoint covers tens of thousands; what waits must not become more."""
 
 
 class CheckpointedSpoutTask(SpoutTask):
@@ -124,7 +126,16 @@ class CheckpointedSpoutTask(SpoutTask):
 
     # -- emitting --------------------------------------------------------------------------------------------------------
 
+    def _note_order(self, messages: Sequence[Any]) -> None:
+        last = next((message for message in reversed(messages) if message is not None and is_hashable(message)), None)
+        if last is not None:
+            self.coverage.reach(last)
+
     def _send_tracked(self, stream: StreamRows, messages: list[Any], now: float, first_time: bool) -> None:
+        usable = self.fates.usable(messages, now)
+        if usable is not None:
+            self._keep_rows(stream, usable)
+            messages = [messages[place] for place in usable]
         places = self.coverage.accept(messages)
         if places is not None:
             self._keep_rows(stream, places)

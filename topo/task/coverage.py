@@ -73,12 +73,14 @@ class Coverage:
                 else:
                     places.append(place)
         self.emitted += len(messages) if places is None else len(places)
-        if self._has_positions:
-            self.position = messages[-1]
         if self._keeps_ids:
             kept = messages if places is None else [messages[place] for place in places]
             self._open.extend((self._snapshotted, message) for message in kept)
         return places
+
+    def reach(self, position: Any) -> None:
+        """Take over the position of the last message that the spout has emitted, over all its streams."""
+        self.position = position
 
     def snapshot(self, checkpoint: int) -> Covered:
         """Return what has to be remembered at a checkpoint."""

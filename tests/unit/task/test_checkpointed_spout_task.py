@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.unit.task.harness import Replaying, Scripted, Sink, Solo, chain
+from topo.api.topology import TopologyBuilder
 from topo.ids import Epoch
 from topo.task.events import BeginCheckpoint, CheckpointComplete, Close, Go, Turn
 from topo.task.snapshots import Snapshot, StoredPart
@@ -238,3 +239,57 @@ def test_a_checkpoint_that_is_complete_in_the_words_of_the_routes_alone_is_told_
     solo.adopt(2, checkpoint=1, restore=part(solo))
     assert source.calls[-1] == ("open", 9)
     assert source.told("ack") == list(range(10)) and solo.task.counters.acked == 10
+
+
+class Forking(Replaying):
+    """Odd numbers on one stream, even ones on another. The call that emits 4 raises."""
+
+    outputs = {"odd": ("value",), "even": ("value",)}
+
+    def next_tuple(self) -> None:
+        number = self.steps.pop(0) if self.steps else None
+        if number is not None:
+            self.collector.emit((number,), message_id=number, stream="odd" if number % 2 else "even")
+            if number == 4:
+                raise ValueError("not this one")
+
+
+def forking_spout(source: Forking, **settings: Any) -> tuple[Solo, Storing]:
+    builder = TopologyBuilder("forks").config(**settings)
+    builder.set_spout("a", source)
+    builder.set_bolt("b", Sink()).shuffle_grouping("a", stream="odd").shuffle_grouping("a", stream="even")
+    solo, store = Solo(builder.build(), "a"), Storing()
+    ports: Any = store
+    solo.task.ports = replace(solo.task.ports, snapshots=ports)
+    return solo, store
+
+
+@pytest.mark.parametrize(("numbers", "last"), [([1, 2, 3], 3), ([1, 2], 2), ([2, 3, 4], 3)])
+def test_the_position_in_a_checkpoint_is_that_of_the_last_message_over_all_streams(numbers: list[int], last: int) -> None:
+    solo, store = forking_spout(Forking(numbers, ends=False), delivery="exactly_once")
+    for _ in range(3):
+        step(solo)
+    solo.handle(BeginCheckpoint(solo.epoch, 1))
+    assert sorted(solo.values()) == [number for number in numbers if number != 4]
+    assert store.kept[1].values["source"] == {"position": last}
+
+
+@pytest.mark.parametrize("source", [Scripted, Replaying])
+def test_an_id_that_is_not_hashable_is_reported_and_its_message_is_not_sent(source: Any) -> None:
+    def emit(collector: Any) -> None:
+        collector.emit((1,), message_id="a")
+        collector.emit((2,), message_id=["b"])
+
+    store = Storing()
+    solo = spout_of(source([emit], ends=False), store)
+    for _ in range(3):
+        step(solo)
+    solo.handle(BeginCheckpoint(solo.epoch, 1))
+    assert solo.values() == [1]
+    assert store.kept[1].values["source"] in ({"ids": ["a"]}, {"position": "a"})
+    (error,) = solo.errors()
+    assert error == (
+        "EmitError: component 'a' emitted with message id ['b'] (list), which is not hashable; "
+        "use an int, a string or a tuple of these"
+    )
+    solo.adopt(2, checkpoint=1, restore=part(solo))

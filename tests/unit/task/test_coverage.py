@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 
 from topo.task.coverage import Coverage
 
-STEPS = st.lists(
-    st.sampled_from(("emit", "emit", "emit", "snapshot", "complete", "complete again", "tell one", "recover", "crash")), max_size=60
-)
+NAMES = ("emit", "emit", "emit", "snapshot", "complete", "complete again", "tell one", "recover", "crash")
+STEPS = st.lists(st.sampled_from(NAMES), max_size=60)
 
 
 class Queue:
@@ -102,6 +101,7 @@ def test_a_source_with_positions_goes_on_behind_what_the_checkpoint_covers(steps
         if name == "emit":
             position = 0 if position is None else position + 1
             assert coverage.accept([position]) is None
+            coverage.reach(position)
         elif name == "snapshot":
             checkpoint += 1
             states[checkpoint], positions[checkpoint] = coverage.snapshot(checkpoint), position
