@@ -153,8 +153,8 @@ def _parallelism(spec: ComponentSpec, config: TopologyConfig) -> Iterator[str]:
 def _values_wanted(spec: ComponentSpec, config: TopologyConfig) -> Iterator[str]:
     if config.delivery == "exactly_once" and spec.kind is ComponentKind.SPOUT and getattr(spec.component, "wants_values", False):
         yield (
-            f"component {spec.id!r}: wants_values is set, but with delivery=\"exactly_once\" no values are kept for ack and fail; "
-            "leave it out and keep by message id what they need, or set delivery=\"at_least_once\""
+            f"component {spec.id!r}: wants_values is set, but with delivery='exactly_once' no values are kept for ack and fail; "
+            "leave it out and keep by message id what they need, or set delivery='at_least_once'"
         )
 
 

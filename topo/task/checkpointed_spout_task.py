@@ -83,6 +83,8 @@ class CheckpointedSpoutTask(SpoutTask):
         """Take over what the checkpoint says; return the messages that it does not cover."""
         states = [part.values["source"] for part in self.restored if "source" in part.values]
         marks = [part.values["watermark"] for part in self.restored if "watermark" in part.values]
+        letters = [part.values["letters"] for part in self.restored if "letters" in part.values]
+        self._letters.restore(letters, self._goes_on_from)
         self._emission_time.reset(self.ports.clock(), forget=True)
         if marks:
             self._emission_time.restore(min(marks))
@@ -154,6 +156,8 @@ class CheckpointedSpoutTask(SpoutTask):
         # What has been emitted is before the barrier, wherever it waits.
         self._send(now, first_time=True)
         self._flush(now)
+        # What cannot be carried is a dead letter of this checkpoint.
+        self.outbox.flush_all()
         self._take_snapshot(checkpoint, 0.0, lambda: None, now)
         root = self.ports.ids.roots(1)[0]
         owed = pass_on(self.outbox, self.consumers, self.ports.ids, checkpoint, [root])
@@ -174,13 +178,18 @@ class CheckpointedSpoutTask(SpoutTask):
         return super()._process(edge, frame, now)
 
     def _snapshot(self, checkpoint: int) -> Snapshot:
-        return Snapshot(values={"watermark": self._emission_time.latest, "source": self.coverage.snapshot(checkpoint)})
+        source, letters = self.coverage.snapshot(checkpoint), self._letters.snapshot(checkpoint)
+        return Snapshot(values={"watermark": self._emission_time.latest, "source": source, "letters": letters})
 
     def _publish(self, checkpoint: int, now: float) -> None:
         self._is_early_wanted = False
         before = self.coverage.covered
         self.coverage.complete(checkpoint)
         self.counters.acked += self.coverage.covered - before
+        self._letters.publish(checkpoint)
+
+    def _on_dead_letters_stored(self, ids: tuple[int, ...], now: float) -> None:
+        self.counters.dead_lettered += self._letters.stored(ids)
 
     def _tell_done(self, most: int, now: float) -> None:
         for message in self.coverage.tell(most):

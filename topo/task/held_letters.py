@@ -1,4 +1,4 @@
-"""Dead letters of a bolt in a topology with checkpoints: given up for good only when a checkpoint covers it.
+"""Dead letters of a task in a topology with checkpoints: given up for good only when a checkpoint covers it.
 
 A tuple that user code has refused as often as it may is put aside here. Were its letter stored at once, it would be stored again
 when the tuple comes again after a recovery. So letters are part of the snapshot, and told to the master when its checkpoint is

@@ -397,7 +397,7 @@ class SpoutTask(UserTask):
             start = end
 
     def _send_untracked(self, stream: StreamRows) -> None:
-        self.counters.transferred += self._router.untracked(stream, self._stamps(stream), self._report_row)
+        self.counters.transferred += self._router.untracked(stream, self._stamps(stream), self._reject_untracked(stream))
 
     def _stamps(self, stream: StreamRows) -> Stamps:
         return [stream.stamps.get(row) for row in range(len(stream.rows))] if stream.stamps else None

@@ -53,12 +53,12 @@ RULES: list[tuple[str, Change, str]] = [
     (
         "values wanted back from checkpoints",
         lambda b: b.config(delivery="exactly_once").set_spout("x", Carried()),
-        "component 'x': wants_values is set, but with delivery=\"exactly_once\" no values are kept for ack and fail; leave it out",
+        "component 'x': wants_values is set, but with delivery='exactly_once' no values are kept for ack and fail; leave it out",
     ),
     (
         "values wanted back from checkpoints, by a class",
         lambda b: b.config(delivery="exactly_once").set_spout("x", Carried),
-        "keep by message id what they need, or set delivery=\"at_least_once\"",
+        "keep by message id what they need, or set delivery='at_least_once'",
     ),
     (
         "unknown component",
