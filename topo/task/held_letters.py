@@ -16,6 +16,18 @@ from topo.wire.control import DeadLetter
 
 State = dict[str, Any]
 
+MAX_VALUES = 15 << 20
+"""Bytes of values that a letter brings; a message to the master may not be much longer."""
+MAX_WORDS = 10_000
+"""Characters that it has of others."""
+
+
+def _in_words(values: Any) -> str:
+    try:
+        return repr(values)[:MAX_WORDS]
+    except Exception as error:
+        return f"({type(error).__name__} in repr)"
+
 
 class HeldLetters:
     """The dead letters of one task.
@@ -43,7 +55,9 @@ class HeldLetters:
         try:
             packed = self._codec.pack_value(values)
         except Exception:
-            packed = self._codec.pack_value(repr(values))
+            packed = b""
+        if not 0 < len(packed) <= MAX_VALUES:
+            packed = self._codec.pack_value(_in_words(values))
         self._held[self._count] = (self._snapshotted, packed, why, attempts)
 
     def snapshot(self, checkpoint: int) -> State:
