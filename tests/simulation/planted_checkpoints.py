@@ -39,12 +39,14 @@ def barrier_overtakes_a_tuple(patch: pytest.MonkeyPatch) -> None:
         return out
 
     def pass_barrier(self: BoltTask, aligned: Aligned, now: float) -> None:
-        flush = self._flush
+        flush, flush_all = self._flush, self.outbox.flush_all
         self._flush = lambda _now: None  # type: ignore[method-assign]
+        self.outbox.flush_all = lambda: None  # type: ignore[method-assign]
         try:
             whole(self, aligned, now)
         finally:
             self._flush = flush  # type: ignore[method-assign]
+            self.outbox.flush_all = flush_all  # type: ignore[method-assign]
 
     whole = BoltTask._pass_barrier
     patch.setattr(bolt_task, "pass_on", pass_on)

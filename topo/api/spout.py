@@ -80,7 +80,8 @@ class Spout(Component, ABC):
 
     Attributes:
         wants_values: True makes the engine call `ack(message_id, values)` and `fail(message_id, values)` with the values that
-            were emitted. Declare the second parameter with a default, as in `def fail(self, message_id, values=())`.
+            were emitted. Declare the second parameter with a default, as in `def fail(self, message_id, values=())`. Not with
+            `exactly_once`, which keeps no values.
     """
 
     wants_values: ClassVar[bool] = False

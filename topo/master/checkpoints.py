@@ -75,6 +75,7 @@ class _Attempt:
     began_at: float
     deadline: float
     is_final: bool
+    was_wanted: bool
     savepoints: list[str]
     acked: set[TaskId] = field(default_factory=set)
     taken: dict[TaskId, control.SnapshotTaken] = field(default_factory=dict)
@@ -374,6 +375,7 @@ class CheckpointCoordinator:
         assert self._epoch is not None
         self.last += 1
         self.phase = Phase.UNDER_WAY
+        was_wanted = self._is_wanted
         self._began_at, self._is_wanted = now, False
         self._attempt = _Attempt(
             number=self.last,
@@ -381,6 +383,7 @@ class CheckpointCoordinator:
             began_at=now,
             deadline=now + self._timeout_s,
             is_final=self._is_final_wanted,
+            was_wanted=was_wanted,
             savepoints=self._waiting(is_final=self._is_final_wanted),
         )
         self._steps.append(ToSpouts(control.BeginCheckpoint(self._epoch, self.last)))
@@ -406,6 +409,8 @@ class CheckpointCoordinator:
         attempt = self._attempt
         assert attempt is not None
         self._settle(now)
+        # A spout asks once.
+        self._is_wanted |= attempt.was_wanted
         self._rows.append(Row(attempt.number, state, now - attempt.began_at, why=why))
         if state == "failed":
             self._failed += 1

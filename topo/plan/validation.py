@@ -63,6 +63,7 @@ def problems_of(topology: Topology, config: TopologyConfig | None = None) -> lis
             except ConfigError as error:
                 found.append(f"component {spec.id!r}: outputs: {error}")
         found += _parallelism(spec, config)
+        found += _values_wanted(spec, config)
     if not any(spec.kind is ComponentKind.SPOUT for spec in specs):
         found.append(f"topology {topology.name!r} has no spout, so nothing would ever happen; add one with set_spout(...)")
     for spec in specs:
@@ -147,6 +148,14 @@ def _parallelism(spec: ComponentSpec, config: TopologyConfig) -> Iterator[str]:
     if parallelism > most:
         fix = "raise max_parallelism or lower the parallelism" if most < MAX_PARALLELISM_LIMIT else "lower it"
         yield f"component {spec.id!r}: parallelism {parallelism} is more than max_parallelism {most}; {fix}"
+
+
+def _values_wanted(spec: ComponentSpec, config: TopologyConfig) -> Iterator[str]:
+    if config.delivery == "exactly_once" and spec.kind is ComponentKind.SPOUT and getattr(spec.component, "wants_values", False):
+        yield (
+            f"component {spec.id!r}: wants_values is set, but with delivery='exactly_once' no values are kept for ack and fail; "
+            "leave it out and keep by message id what they need, or set delivery='at_least_once'"
+        )
 
 
 def _inputs(spec: ComponentSpec, streams: dict[str, tuple[StreamDeclaration, ...] | None]) -> Iterator[str]:

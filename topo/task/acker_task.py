@@ -110,7 +110,7 @@ class AckerTask(Task):
         """Whether all verdicts have been delivered."""
         return super().is_quiet and not self._undelivered
 
-    def _reject_rows(self, stream: int, roots: Any, error: Exception) -> None:
+    def _reject_row(self, stream: int, values: Any, roots: Any, error: Exception) -> None:
         raise error
 
     def _levels(self) -> dict[str, float]:

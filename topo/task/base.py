@@ -133,7 +133,7 @@ class Task(ABC):
         self.outbox = Outbox(
             ports.codec,
             self._commands,
-            self._reject_rows,
+            self._reject_row,
             lambda stream: self.plan.streams(self.component_id)[stream].fields,
             batch_size=self.config.batch_size,
             batch_bytes=self.config.batch_bytes,
@@ -231,8 +231,8 @@ class Task(ABC):
         """Process the frame at the head of the queue, or a part of it; True when it is done."""
 
     @abstractmethod
-    def _reject_rows(self, stream: int, roots: Any, error: Exception) -> None:
-        """Rows could not be sent: fail their roots."""
+    def _reject_row(self, stream: int, values: Any, roots: Any, error: Exception) -> None:
+        """A row could not be sent: fail its roots."""
 
     def _edges_out(self) -> list[tuple[TaskId, bool]]:
         """Return targets and whether they are reached through their control inbox."""

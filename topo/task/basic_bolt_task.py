@@ -123,7 +123,7 @@ class BasicBoltTask(BoltTask):
                     inherited = batch.stamps_of(first, last)
                     self.counters.emitted += len(stream.rows)
                     stamps = self._stamps(stream, inherited, stream.ends)
-                    self.counters.transferred += self._router.untracked(stream, stamps, self._report_row)
+                    self.counters.transferred += self._router.untracked(stream, stamps, self._reject_untracked(stream))
         self._clear()
         for index, error in failures.items():
             self._fail(batch.ids_at(first + index)[0], error)
@@ -142,7 +142,7 @@ class BasicBoltTask(BoltTask):
                 stamps = self._stamps(stream, inherited, ends)
 
                 def reject(row: int, error: Exception, ends: list[int] = ends) -> None:
-                    self._reject_row(roots[owners_of(ends)[row]], error)
+                    self._fail_row(roots[owners_of(ends)[row]], error)
 
                 self.counters.emitted += len(stream.rows)
                 self.counters.transferred += self._router.single(
@@ -164,7 +164,7 @@ class BasicBoltTask(BoltTask):
 
                 def reject(row: int, error: Exception, owners: list[int] = owners) -> None:
                     for root in inputs[owners[row]].roots:
-                        self._reject_row(root, error)
+                        self._fail_row(root, error)
 
                 self.counters.emitted += len(stream.rows)
                 anchors = [(inputs[owner],) for owner in owners]
@@ -174,7 +174,7 @@ class BasicBoltTask(BoltTask):
                 for root, edge in zip(tup.roots, tup.edges, strict=True):
                     self._acks[root] = self._acks.get(root, 0) ^ edge ^ tup.out
 
-    def _reject_row(self, root: int, error: Exception) -> None:
+    def _fail_row(self, root: int, error: Exception) -> None:
         self._fail((root,), error)
         self._record_error(error, self.ports.clock())
 
@@ -193,5 +193,6 @@ class BasicBoltTask(BoltTask):
         for stream in self._collector.streams:
             if stream.rows:
                 self.counters.emitted += len(stream.rows)
-                self.counters.transferred += self._router.untracked(stream, self._stamps(stream, None, []), self._report_row)
+                stamps = self._stamps(stream, None, [])
+                self.counters.transferred += self._router.untracked(stream, stamps, self._reject_untracked(stream))
         self._clear()

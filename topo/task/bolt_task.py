@@ -21,20 +21,16 @@ from topo.operators.independent import independent_rows
 from topo.operators.state_handles import KeyContext
 from topo.operators.watermarks import InputStatus, WatermarkCombiner
 from topo.task.batch import Batch
-from topo.task.causes import MAX_TEXT
 from topo.task.collectors import Emitter, StreamRows
 from topo.task.emission_time import EmissionTime, send_time
 from topo.task.events import RoutesChanged
 from topo.task.flow_control import EdgeStatus, InEdge
-from topo.task.held_letters import HeldLetters
 from topo.task.pace import Pace
 from topo.task.routing import Stamps, owners_of
 from topo.task.setup import Ports, TaskSetup
 from topo.task.snapshots import Aligned, Alignment, Snapshot, pass_on
-from topo.task.user_errors import message_of, place_of
 from topo.task.user_task import UserTask
 from topo.task.wiring import make_router
-from topo.wire.control import Cause
 from topo.wire.frames import MAX_WATERMARK, MIN_WATERMARK, Frame, FrameKind, pack_words
 
 CAREFUL_TUPLES = 20_000
@@ -79,7 +75,6 @@ class BoltTask(UserTask):
         self._execute_latency = Histogram()
         self._alignment = Alignment()
         self._key_groups = KeyContext(self.plan.component(self.component_id).max_parallelism).group_of
-        self._letters = HeldLetters(self.id, ports.codec, self._tell)
         self._time = WatermarkCombiner(())
         self._emission_time = EmissionTime(
             setup.watermarks, self._default_fields, ports.wall_ms, self.config.watermark_interval_s
@@ -256,6 +251,8 @@ class BoltTask(UserTask):
                 self._acks[root] = self._acks.get(root, 0) ^ value ^ out
             self._flush_ids()
 
+        # What cannot be carried is a dead letter of this checkpoint.
+        self.outbox.flush_all()
         # The snapshot is finished before anything else is processed; acks wait until it is stored, the barrier does not.
         self._take_snapshot(aligned.checkpoint, aligned.waited_s, settle, now)
         self._flush(now)
@@ -336,8 +333,7 @@ class BoltTask(UserTask):
 
     def _give_up(self, values: Any, error: BaseException) -> None:
         """Make a dead letter of a tuple."""
-        cause = Cause(type(error).__name__, message_of(error)[:MAX_TEXT], self.component_id, *place_of(error))
-        self._letters.add(values, str(cause), self.config.attempts)
+        self._letters.add(values, self._cause(error), self.config.attempts)
 
     def _edge_ended(self, edge: InEdge, now: float) -> None:
         self._pass_time(self._time.finish(edge.sender), now)

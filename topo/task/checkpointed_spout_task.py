@@ -5,7 +5,7 @@ No message is followed by ackers; only barriers are. After a recovery the spout 
 
 from __future__ import annotations
 
-from collections import deque
+from collections.abc import Sequence
 from typing import Any
 
 from topo.api.spout import Spout
@@ -13,6 +13,7 @@ from topo.ids import TaskId
 from topo.task.collectors import StreamRows
 from topo.task.coverage import Coverage
 from topo.task.events import BeginCheckpoint, RoutesChanged
+from topo.task.fates import is_hashable
 from topo.task.flow_control import InEdge
 from topo.task.setup import Ports, TaskSetup
 from topo.task.snapshots import Snapshot, pass_on
@@ -21,7 +22,8 @@ from topo.wire.control import BarrierAcked, CheckpointWanted
 from topo.wire.frames import MIN_WATERMARK, Frame, FrameKind, pack_words
 
 _TOLD_AT_ONCE = 256
-"""Messages whose `ack` is called before the spout may emit again: a checkpoint covers tens of thousands."""
+"""Messages whose `ack` is called before the spout may emit again, or twice as many as it has emitted since the last time. A
+checkpoint covers tens of thousands; what waits must not become more."""
 
 
 class CheckpointedSpoutTask(SpoutTask):
@@ -38,8 +40,8 @@ class CheckpointedSpoutTask(SpoutTask):
         self._barriers: dict[int, int] = {}
         """Checkpoints whose barrier is under way, by root."""
         self._is_early_wanted = False
-        self._done: deque[Any] = deque()
-        """Messages that are covered and of which the spout has not been told yet."""
+        self._emitted_at_telling = 0
+        """How many messages there were when the spout was last told."""
 
     # -- life ------------------------------------------------------------------------------------------------------------
 
@@ -57,9 +59,14 @@ class CheckpointedSpoutTask(SpoutTask):
             self._collector.clear()
         # Else what `fail` has emitted in a recovery before this one has not been sent, and is in no checkpoint.
         self._end_told = False
-        lost, done = self._go_back()
-        self._done += done
+        if not self._is_unreadable:
+            # The routes may be the first to say that it is complete.
+            self._publish(self._goes_on_from, now)
+        lost = self._go_back()
+        self._emitted_at_telling = self.coverage.emitted
         if self.is_retrying:
+            # Another `open` would not know them.
+            self._tell_done(self.coverage.untold, now)
             # It reads on from the checkpoint, as a new process would.
             if self._is_active:
                 self._is_active = False
@@ -72,10 +79,12 @@ class CheckpointedSpoutTask(SpoutTask):
         for message in lost:
             self._guard(lambda message=message: self._spout.fail(message), now)  # type: ignore[misc]
 
-    def _go_back(self) -> tuple[list[Any], list[Any]]:
-        """Take over what the checkpoint says; return the messages that it does not cover, and those that it does."""
+    def _go_back(self) -> list[Any]:
+        """Take over what the checkpoint says; return the messages that it does not cover."""
         states = [part.values["source"] for part in self.restored if "source" in part.values]
         marks = [part.values["watermark"] for part in self.restored if "watermark" in part.values]
+        letters = [part.values["letters"] for part in self.restored if "letters" in part.values]
+        self._letters.restore(letters, self._goes_on_from)
         self._emission_time.reset(self.ports.clock(), forget=True)
         if marks:
             self._emission_time.restore(min(marks))
@@ -85,16 +94,23 @@ class CheckpointedSpoutTask(SpoutTask):
         return self._emission_time.latest if self.restored else MIN_WATERMARK
 
     def _close_component(self) -> None:
-        self._tell_done(len(self._done), self.ports.clock())
+        for message in self.coverage.tell(self.coverage.untold):
+            try:
+                self._spout.ack(message)
+            except Exception as error:
+                # The process ends anyway: the others are told, and the spout is closed.
+                self._record_error(error, self.ports.clock())
         super()._close_component()
 
     @property
     def has_work(self) -> bool:
         """Whether a Turn would do something now."""
-        return (bool(self._done) and not self.is_closed) or super().has_work
+        return (self.coverage.untold > 0 and not self.is_closed) or super().has_work
 
     def _act(self, now: float) -> None:
-        self._tell_done(_TOLD_AT_ONCE, now)
+        emitted = self.coverage.emitted - self._emitted_at_telling
+        self._emitted_at_telling += emitted
+        self._tell_done(max(_TOLD_AT_ONCE, 2 * emitted), now)
         super()._act(now)
 
     @property
@@ -104,7 +120,7 @@ class CheckpointedSpoutTask(SpoutTask):
 
     @property
     def _may_emit(self) -> bool:
-        return super()._may_emit and self.coverage.uncovered < self._uncovered_limit
+        return super()._may_emit and self.coverage.uncovered + self.coverage.untold < self._uncovered_limit
 
     @property
     def _uncovered_limit(self) -> int:
@@ -112,11 +128,18 @@ class CheckpointedSpoutTask(SpoutTask):
 
     # -- emitting --------------------------------------------------------------------------------------------------------
 
+    def _note_order(self, messages: Sequence[Any]) -> None:
+        last = next((message for message in reversed(messages) if message is not None and is_hashable(message)), None)
+        if last is not None:
+            self.coverage.reach(last)
+
     def _send_tracked(self, stream: StreamRows, messages: list[Any], now: float, first_time: bool) -> None:
+        usable = self.fates.usable(messages, now)
+        if usable is not None:
+            self._keep_rows(stream, usable)
+            messages = [messages[place] for place in usable]
         places = self.coverage.accept(messages)
         if places is not None:
-            known = set(range(len(messages))).difference(places)
-            self._done += [messages[place] for place in sorted(known)]
             self._keep_rows(stream, places)
         if stream.rows:
             self._send_untracked(stream)
@@ -133,6 +156,8 @@ class CheckpointedSpoutTask(SpoutTask):
         # What has been emitted is before the barrier, wherever it waits.
         self._send(now, first_time=True)
         self._flush(now)
+        # What cannot be carried is a dead letter of this checkpoint.
+        self.outbox.flush_all()
         self._take_snapshot(checkpoint, 0.0, lambda: None, now)
         root = self.ports.ids.roots(1)[0]
         owed = pass_on(self.outbox, self.consumers, self.ports.ids, checkpoint, [root])
@@ -153,17 +178,21 @@ class CheckpointedSpoutTask(SpoutTask):
         return super()._process(edge, frame, now)
 
     def _snapshot(self, checkpoint: int) -> Snapshot:
-        return Snapshot(values={"watermark": self._emission_time.latest, "source": self.coverage.snapshot(checkpoint)})
+        source, letters = self.coverage.snapshot(checkpoint), self._letters.snapshot(checkpoint)
+        return Snapshot(values={"watermark": self._emission_time.latest, "source": source, "letters": letters})
 
     def _publish(self, checkpoint: int, now: float) -> None:
         self._is_early_wanted = False
         before = self.coverage.covered
-        self._done += self.coverage.complete(checkpoint)
+        self.coverage.complete(checkpoint)
         self.counters.acked += self.coverage.covered - before
+        self._letters.publish(checkpoint)
+
+    def _on_dead_letters_stored(self, ids: tuple[int, ...], now: float) -> None:
+        self.counters.dead_lettered += self._letters.stored(ids)
 
     def _tell_done(self, most: int, now: float) -> None:
-        for _ in range(min(most, len(self._done))):
-            message = self._done.popleft()
+        for message in self.coverage.tell(most):
             self._guard(lambda message=message: self._spout.ack(message), now)  # type: ignore[misc]
 
     def _levels(self) -> dict[str, float]:

@@ -412,8 +412,53 @@ class MessageCollector(Emitter):
             stream.truncate(count)
             del messages[count:]
 
+    def in_order(self) -> Sequence[Any]:
+        """Return the message ids in the order of emission. With several streams only an `OrderedCollector` knows it."""
+        return self.messages[0] if self.messages else ()
+
     def clear(self) -> None:
         """Begin a new batch."""
         for stream, messages in zip(self.streams, self.messages, strict=True):
             stream.clear()
             messages.clear()
+
+
+class OrderedCollector(MessageCollector):
+    """For a spout with positions and several streams: rows are kept by stream, and positions in the order over all of them."""
+
+    def __init__(self, component: str, streams: Sequence[StreamDeclaration], report: ReportError) -> None:
+        super().__init__(component, streams, report)
+        self._order: list[Any] = []
+
+    def emit(
+        self, values: Sequence[Any], message_id: Any = None, stream: str = DEFAULT_STREAM, timestamp: int | None = None
+    ) -> None:
+        """Emit one tuple; tracked when it has a message id."""
+        super().emit(values, message_id, stream, timestamp)
+        self._order.append(message_id)
+
+    def emit_direct(
+        self,
+        task: int,
+        values: Sequence[Any],
+        message_id: Any = None,
+        stream: str = DEFAULT_STREAM,
+        timestamp: int | None = None,
+    ) -> None:
+        """Emit one tuple of a direct stream to the task with that id."""
+        super().emit_direct(task, values, message_id, stream, timestamp)
+        self._order.append(message_id)
+
+    def in_order(self) -> Sequence[Any]:
+        """Return the message ids in the order of emission."""
+        return self._order
+
+    def roll_back(self, rows: list[int]) -> None:
+        """Discard what a call that raised has emitted."""
+        super().roll_back(rows)
+        del self._order[sum(rows) :]
+
+    def clear(self) -> None:
+        """Begin a new batch."""
+        super().clear()
+        self._order.clear()

@@ -6,20 +6,22 @@ A message is done when the first checkpoint after it is complete. Two kinds of s
     without           what is not covered is failed, and the spout emits it again. What was covered and not acked any more when
                       the process died, the source delivers again: its ids are in the checkpoint, and it is acked, not sent
 
+A spout is told of what is covered in parts. Until it has been, the source may deliver it again: it stays in the checkpoints.
+
 Messages of one spout task are covered in the order of emission.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from typing import Any
 
 REMEMBERED = 100_000
 """Ids that were covered before a recovery are recognised for so long as there are no more of them than this."""
 
 Covered = dict[str, Any]
-"""What a snapshot says of a spout: `position`, the last one emitted, or `ids` of the messages since the checkpoint before."""
+"""What a snapshot says of a spout: `position`, the last one emitted, or the `ids` that the source may deliver again."""
 
 
 class Coverage:
@@ -36,8 +38,10 @@ class Coverage:
         self.position: Any = None
         self._open: deque[tuple[int, Any]] = deque()
         """Messages that are not covered: the last checkpoint before them, and the id."""
-        self._known: dict[Hashable, None] = {}
-        """Ids that a checkpoint covers from which an epoch went on, and that have not come again."""
+        self._untold: deque[Any] = deque()
+        """Messages that are covered and of which the spout has not been told."""
+        self._known: dict[Hashable, int] = {}
+        """Ids that a checkpoint covers from which an epoch went on, and how often each has not come again."""
         self._snapshotted = 0
         self.emitted = 0
         self.covered = 0
@@ -49,6 +53,11 @@ class Coverage:
         """Messages whose ids are kept until a checkpoint covers them."""
         return len(self._open)
 
+    @property
+    def untold(self) -> int:
+        """Messages that are covered and of which the spout has not been told."""
+        return len(self._untold)
+
     def accept(self, messages: Sequence[Any]) -> list[int] | None:
         """Take over messages that the spout emits.
 
@@ -57,35 +66,58 @@ class Coverage:
         """
         places: list[int] | None = None
         if self._known and not self._known.keys().isdisjoint(messages):
-            places = [place for place, message in enumerate(messages) if message not in self._known]
-            for message in messages:
-                self._known.pop(message, None)
+            places = []
+            for place, message in enumerate(messages):
+                if self._recognise(message):
+                    self._untold.append(message)
+                else:
+                    places.append(place)
         self.emitted += len(messages) if places is None else len(places)
-        if self._has_positions:
-            self.position = messages[-1]
         if self._keeps_ids:
             kept = messages if places is None else [messages[place] for place in places]
             self._open.extend((self._snapshotted, message) for message in kept)
         return places
 
+    def reach(self, position: Any) -> None:
+        """Take over the position of the last message that the spout has emitted, over all its streams."""
+        self.position = position
+
     def snapshot(self, checkpoint: int) -> Covered:
         """Return what has to be remembered at a checkpoint."""
-        covered: Covered = (
-            {"position": self.position} if self._has_positions else {"ids": [*self._known, *(one for _, one in self._open)]}
-        )
+        covered: Covered = {"position": self.position} if self._has_positions else {"ids": list(self._may_come_again())}
         self._snapshotted = checkpoint
         self._marks.append((checkpoint, self.emitted))
         return covered
 
-    def restore(self, states: Iterable[Covered], checkpoint: int) -> tuple[list[Any], list[Any]]:
+    def _may_come_again(self) -> Iterator[Any]:
+        for message, times in self._known.items():
+            yield from [message] * times
+        yield from self._untold
+        for _, message in self._open:
+            yield message
+
+    def _recognise(self, message: Any) -> bool:
+        """Whether a message is among the known ones; it then counts as having come again."""
+        times = self._known.get(message, 0)
+        if times > 1:
+            self._known[message] = times - 1
+        elif times:
+            del self._known[message]
+        return times > 0
+
+    def restore(self, states: Iterable[Covered], checkpoint: int) -> list[Any]:
         """Begin a new epoch from what a checkpoint has; without one (0), from the beginning.
 
         Its completion may be told again, and covers nothing that is emitted from here on.
 
         Returns:
-            Messages that no checkpoint covers, which a source without positions has to emit again, and those that are done.
+            Messages that it does not cover, which a source without positions has to emit again.
         """
-        lost = [message for _, message in self._open]
+        before = [message for _, message in self._open]
+        if not self._has_positions:
+            # An earlier checkpoint may take the place of a damaged one, and not cover what that did.
+            before = [*self._untold, *before]
+            self._untold.clear()
         self._open.clear()
         self._marks.clear()
         self._known = {}
@@ -94,20 +126,26 @@ class Coverage:
         self.emitted = self.covered
         for state in states:
             self.position = state.get("position")
-            self._known.update(dict.fromkeys(state.get("ids", ())))
-        covered = [message for message in lost if message in self._known]
-        for message in covered:
-            del self._known[message]
+            for message in state.get("ids", ()):
+                self._known[message] = self._known.get(message, 0) + 1
+        lost = []
+        for message in before:
+            if self._recognise(message):
+                self._untold.append(message)
+            else:
+                lost.append(message)
         for message in list(self._known)[: max(0, len(self._known) - REMEMBERED)]:
             del self._known[message]
-        done = set(covered)
-        return [message for message in lost if message not in done], covered
+        return lost
 
-    def complete(self, checkpoint: int) -> list[Any]:
-        """A checkpoint is complete; return the ids that it covers, of those that are kept."""
-        done = []
+    def complete(self, checkpoint: int) -> None:
+        """A checkpoint is complete: the spout is to be told of what it covers, of the ids that are kept."""
         while self._open and self._open[0][0] < checkpoint:
-            done.append(self._open.popleft()[1])
+            self._untold.append(self._open.popleft()[1])
         while self._marks and self._marks[0][0] <= checkpoint:
             self.covered = max(self.covered, self._marks.popleft()[1])
-        return done
+
+    def tell(self, most: int) -> Iterator[Any]:
+        """Yield covered messages, at most so many, in order; each counts as told when it is taken."""
+        for _ in range(min(most, len(self._untold))):
+            yield self._untold.popleft()

@@ -44,6 +44,15 @@ Pending = tuple[Any, float, Emission | None]
 tuple, which the garbage collector stops looking at: there may be hundreds of thousands."""
 
 
+def is_hashable(value: Any) -> bool:
+    """Whether a value can be the key of a dict."""
+    try:
+        hash(value)
+    except TypeError:
+        return False
+    return True
+
+
 class Fates:
     """The messages of one spout task, from their emission until they are done.
 
@@ -171,7 +180,6 @@ class Fates:
             return self._accept_plain(messages, now)
         try:
             held = self._book.emitted(messages, emissions)
-            self._tracker.emitted(messages)
             if not held:
                 return None
             refused: set[int] = set()
@@ -182,12 +190,23 @@ class Fates:
         back = set(held)
         return [place for place, message in enumerate(messages) if place not in refused and message not in back]
 
-    def _accept_plain(self, messages: Sequence[Any], now: float) -> list[int] | None:
-        places: list[int] | None = None
+    def note_order(self, messages: Sequence[Any]) -> None:
+        """Note the order, over all streams, of positions that `accept` is given stream by stream."""
+        try:
+            self._tracker.emitted(messages)
+        except TypeError:
+            self._tracker.emitted([message for message in messages if is_hashable(message)])
+
+    def usable(self, messages: Sequence[Any], now: float) -> list[int] | None:
+        """Return the places of those whose id can be used, None for all; the others are reported."""
         try:
             deque(map(hash, messages), maxlen=0)
         except TypeError:
-            places = [place for place, message in enumerate(messages) if self._is_usable(message, now)]
+            return [place for place, message in enumerate(messages) if self._is_usable(message, now)]
+        return None
+
+    def _accept_plain(self, messages: Sequence[Any], now: float) -> list[int] | None:
+        places = self.usable(messages, now)
         if self._unresolved:
             for message in messages if places is None else [messages[place] for place in places]:
                 self._unresolved.pop(message, None)
@@ -200,7 +219,6 @@ class Fates:
             try:
                 if self._is_usable(message, now):
                     held += self._book.emitted([message], [emission])
-                    self._tracker.emitted([message])
                 else:
                     refused.add(place)
             except EmitError as error:
@@ -209,9 +227,7 @@ class Fates:
         return held, refused
 
     def _is_usable(self, message: Any, now: float) -> bool:
-        try:
-            hash(message)
-        except TypeError:
+        if not is_hashable(message):
             kind = type(message).__name__
             what = f"component {self._component!r} emitted with message id {message!r} ({kind}), which is not hashable"
             self._report(EmitError(f"{what}; use an int, a string or a tuple of these"), now)

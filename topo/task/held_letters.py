@@ -1,4 +1,4 @@
-"""Dead letters of a bolt in a topology with checkpoints: given up for good only when a checkpoint covers it.
+"""Dead letters of a task in a topology with checkpoints: given up for good only when a checkpoint covers it.
 
 A tuple that user code has refused as often as it may is put aside here. Were its letter stored at once, it would be stored again
 when the tuple comes again after a recovery. So letters are part of the snapshot, and told to the master when its checkpoint is
@@ -15,6 +15,18 @@ from topo.wire.codec import Codec
 from topo.wire.control import DeadLetter
 
 State = dict[str, Any]
+
+MAX_VALUES = 15 << 20
+"""Bytes of values that a letter brings; a message to the master may not be much longer."""
+MAX_WORDS = 10_000
+"""Characters that it has of others."""
+
+
+def _in_words(values: Any) -> str:
+    try:
+        return repr(values)[:MAX_WORDS]
+    except Exception as error:
+        return f"({type(error).__name__} in repr)"
 
 
 class HeldLetters:
@@ -43,7 +55,9 @@ class HeldLetters:
         try:
             packed = self._codec.pack_value(values)
         except Exception:
-            packed = self._codec.pack_value(repr(values))
+            packed = b""
+        if not 0 < len(packed) <= MAX_VALUES:
+            packed = self._codec.pack_value(_in_words(values))
         self._held[self._count] = (self._snapshotted, packed, why, attempts)
 
     def snapshot(self, checkpoint: int) -> State:

@@ -17,10 +17,10 @@ from topo.task.flow_control import OutEdge
 from topo.wire.batcher import EdgeBuffer
 from topo.wire.codec import Codec
 from topo.wire.columns import pack_columns
-from topo.wire.frames import HEADER_BYTES, Column, Columns, Frame, FrameKind, Stamp, columns_frame, data_frame, encode
+from topo.wire.frames import HEADER_BYTES, Column, Columns, Frame, FrameKind, Row, Stamp, columns_frame, data_frame, encode
 
-RejectRows = Callable[[int, Sequence[int], ValueNotCarried], None]
-"""Called with stream, roots and the reason when rows cannot be packed; the roots are to fail."""
+RejectRow = Callable[[int, Row, Sequence[int], ValueNotCarried], None]
+"""Called with stream, values, roots and the reason when a row cannot be packed; the roots are to fail."""
 
 
 class Outbox:
@@ -35,7 +35,7 @@ class Outbox:
         self,
         codec: Codec,
         commands: list[Command],
-        reject: RejectRows,
+        reject: RejectRow,
         fields_of: Callable[[int], Sequence[str]],
         *,
         batch_size: int,
@@ -135,6 +135,14 @@ class Outbox:
                 else:
                     self._starved.add(target)
 
+    def flush_all(self) -> None:
+        """Cut frames of all that is buffered, also for edges without room: what cannot be packed has been rejected then."""
+        self._oldest = None
+        self._starved.clear()
+        for (target, stream), buffer in self._buffers.items():
+            for piece in buffer.flush():
+                self._send_rows(target, stream, buffer, piece)
+
     def confirm(self, target: TaskId, number: int) -> None:
         """Take a confirmation; send what may leave now."""
         edge = self.edges.get(target)
@@ -176,7 +184,8 @@ class Outbox:
             for tuple_ in refused:
                 _, position, type_name, reason = tuple_.rejection
                 where = f"field {fields[position]!r}" if position is not None else "the tuple"
-                self._reject(stream, tuple_.roots, ValueNotCarried(f"{where}: a value of type {type_name} {reason}"))
+                error = ValueNotCarried(f"{where}: a value of type {type_name} {reason}")
+                self._reject(stream, tuple_.values, tuple_.roots, error)
 
     def _offer(self, edge: OutEdge, frame: Frame) -> None:
         self.frames_out += 1

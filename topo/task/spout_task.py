@@ -5,17 +5,17 @@ Without ackers, and for a message that no task reads, the verdict is complete as
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby, repeat
 from math import inf
 from typing import Any
 
-from topo.api.spout import Spout
+from topo.api.spout import RetryingSpout, Spout
 from topo.api.streams import DEFAULT_STREAM
 from topo.errors import EmitError, FrameworkBug, SpoutStalled
 from topo.ids import ID_BYTES, Epoch, TaskId
 from topo.operators.clock import PausableClock
-from topo.task.collectors import MessageCollector, StreamRows
+from topo.task.collectors import MessageCollector, OrderedCollector, StreamRows
 from topo.task.emission_time import EmissionTime, send_time
 from topo.task.events import RoutesChanged
 from topo.task.fates import Emission, Fates, Pending
@@ -55,7 +55,10 @@ class SpoutTask(UserTask):
         self._spout = setup.component
         super().__init__(setup, ports)
         config = self.config
-        self._collector = MessageCollector(self.component_id, self.plan.streams(self.component_id), self._report)
+        streams = self.plan.streams(self.component_id)
+        has_order = isinstance(self._spout, RetryingSpout) and len(streams) > 1
+        collector = OrderedCollector if has_order else MessageCollector
+        self._collector = collector(self.component_id, streams, self._report)
         self._router = make_router(setup, ports.ids, self.outbox, self._collector)
         self._ackers = self.plan.ackers
         self._limit = config.max_spout_pending or 1 << 60
@@ -356,6 +359,8 @@ class SpoutTask(UserTask):
             self.counters.emitted += collector.count()
             if self._emission_time.is_used:
                 self._stamp_rows()
+            if self.is_retrying:
+                self._note_order(collector.in_order())
         for stream, messages in zip(collector.streams, collector.messages, strict=True):
             if not stream.rows:
                 continue
@@ -369,6 +374,9 @@ class SpoutTask(UserTask):
             self._flush_inits()
         if oldest is not None and now >= oldest + self.config.flush_interval_s:
             self._flush(now)
+
+    def _note_order(self, messages: Sequence[Any]) -> None:
+        self.fates.note_order(messages if None not in messages else [message for message in messages if message is not None])
 
     def _send_mixed(self, stream: StreamRows, messages: list[Any], now: float, first_time: bool) -> None:
         if self.is_retrying:
@@ -389,7 +397,7 @@ class SpoutTask(UserTask):
             start = end
 
     def _send_untracked(self, stream: StreamRows) -> None:
-        self.counters.transferred += self._router.untracked(stream, self._stamps(stream), self._report_row)
+        self.counters.transferred += self._router.untracked(stream, self._stamps(stream), self._reject_untracked(stream))
 
     def _stamps(self, stream: StreamRows) -> Stamps:
         return [stream.stamps.get(row) for row in range(len(stream.rows))] if stream.stamps else None

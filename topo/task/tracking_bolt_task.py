@@ -98,7 +98,7 @@ class AnchoringTask(BoltTask):
 
                 self.counters.emitted += len(stream.rows)
                 if self.is_checkpointed:
-                    self.counters.transferred += self._router.untracked(stream, stamps, self._report_row)
+                    self.counters.transferred += self._router.untracked(stream, stamps, self._reject_untracked(stream))
                 else:
                     self.counters.transferred += self._router.anchored(stream, anchors, self.epoch, stamps, reject)
         acks, epoch = self._acks, self.epoch

@@ -7,6 +7,13 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from topo.task.base import Task
+from topo.task.causes import MAX_TEXT
+from topo.task.collectors import StreamRows
+from topo.task.held_letters import HeldLetters
+from topo.task.routing import Reject
+from topo.task.setup import Ports, TaskSetup
+from topo.task.user_errors import message_of, place_of
+from topo.wire.control import Cause
 from topo.wire.frames import FrameKind, signal_frame
 
 
@@ -15,6 +22,10 @@ class UserTask(Task):
 
     _end_told = False
     """The readers know in this epoch that nothing follows."""
+
+    def __init__(self, setup: TaskSetup, ports: Ports) -> None:
+        super().__init__(setup, ports)
+        self._letters = HeldLetters(self.id, ports.codec, self._tell)
 
     def _guard(self, call: Callable[[], object], now: float) -> None:
         """Call user code to which no tuple belongs."""
@@ -29,15 +40,30 @@ class UserTask(Task):
         if self.config.on_error == "crash":
             raise error
 
-    def _reject_rows(self, stream: int, roots: Any, error: Exception) -> None:
-        """Fail the roots of rows that cannot be carried, and say on which stream of which component."""
+    def _reject_row(self, stream: int, values: Any, roots: Any, error: Exception) -> None:
+        """Fail the roots of a row that cannot be carried, and say on which stream of which component."""
         name = self.plan.streams(self.component_id)[stream].name
         wrapped = type(error)(f"component {self.component_id!r}, stream {name!r}: {error}")
         self._fail(roots, wrapped)
         self._record_error(wrapped, self.ports.clock())
+        self._lose_row(values, wrapped)
 
-    def _report_row(self, _row: int, error: Exception) -> None:
-        self._record_error(error, self.ports.clock())
+    def _reject_untracked(self, stream: StreamRows) -> Reject:
+        """Return what is called with rows of a stream that cannot be routed, where no root fails with them."""
+
+        def reject(row: int, error: Exception) -> None:
+            self._record_error(error, self.ports.clock())
+            self._lose_row(stream.rows[row], error)
+
+        return reject
+
+    def _lose_row(self, values: Any, error: Exception) -> None:
+        """Keep a row that cannot be sent, where it would be lost otherwise."""
+        if self.is_checkpointed:
+            self._letters.add(values, self._cause(error), 1)
+
+    def _cause(self, error: BaseException) -> str:
+        return str(Cause(type(error).__name__, message_of(error)[:MAX_TEXT], self.component_id, *place_of(error)))
 
     @abstractmethod
     def _fail(self, roots: Iterable[int], error: Exception) -> None:

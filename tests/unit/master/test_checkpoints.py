@@ -173,6 +173,18 @@ def test_a_spout_that_is_nearly_full_gets_one_early_but_after_the_pause() -> Non
     assert checkpoints.until(120.9) == []
 
 
+def test_one_that_a_spout_wanted_and_that_failed_is_tried_again_after_the_pause() -> None:
+    checkpoints = running()
+    checkpoints.until(101.0)
+    checkpoints.it.wanted(CheckpointWanted(LINES, Epoch(1)))
+    assert ToSpouts(BeginCheckpoint(Epoch(1), 1)) in checkpoints.steps()
+    checkpoints.it.snapshot_failed(SnapshotFailed(SINK, Epoch(1), 1, "disk full"), checkpoints.now)
+    assert ToSpouts(BeginCheckpoint(Epoch(1), 2)) not in checkpoints.until(101.9)
+    assert ToSpouts(BeginCheckpoint(Epoch(1), 2)) in checkpoints.until(102.0)
+    checkpoints.done(2)
+    assert ToSpouts(BeginCheckpoint(Epoch(1), 3)) not in checkpoints.until(111.9)
+
+
 def test_what_a_spout_of_an_earlier_epoch_wanted_does_not_count() -> None:
     checkpoints = running()
     checkpoints.it.wanted(CheckpointWanted(LINES, Epoch(0)))

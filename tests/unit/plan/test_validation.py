@@ -23,6 +23,10 @@ class Misspelt(Split):
     outputs = "word"
 
 
+class Carried(Lines):
+    wants_values = True
+
+
 class WithPath(Lines):
     def __init__(self, path: str) -> None:
         self.path = path
@@ -46,6 +50,16 @@ def test_a_good_topology_is_built() -> None:
 
 
 RULES: list[tuple[str, Change, str]] = [
+    (
+        "values wanted back from checkpoints",
+        lambda b: b.config(delivery="exactly_once").set_spout("x", Carried()),
+        "component 'x': wants_values is set, but with delivery='exactly_once' no values are kept for ack and fail; leave it out",
+    ),
+    (
+        "values wanted back from checkpoints, by a class",
+        lambda b: b.config(delivery="exactly_once").set_spout("x", Carried),
+        "keep by message id what they need, or set delivery='at_least_once'",
+    ),
     (
         "unknown component",
         lambda b: b.set_bolt("x", Sink()).shuffle_grouping("splt"),

@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 
 from topo.task.coverage import Coverage
 
-STEPS = st.lists(
-    st.sampled_from(("emit", "emit", "emit", "snapshot", "complete", "complete again", "recover", "crash")), max_size=60
-)
+NAMES = ("emit", "emit", "emit", "snapshot", "complete", "complete again", "tell one", "recover", "crash")
+STEPS = st.lists(st.sampled_from(NAMES), max_size=60)
 
 
 class Queue:
@@ -33,9 +32,7 @@ class Queue:
         self.fresh = 0
 
     def emit(self, message: int) -> None:
-        if self.coverage.accept([message]) == []:
-            self.ack(message)
-        else:
+        if self.coverage.accept([message]) is None:
             self.emitted.append(message)
 
     def ack(self, message: int) -> None:
@@ -53,9 +50,11 @@ class Queue:
             self.taken[self.checkpoint] = list(self.emitted)
         elif name == "complete" and self.checkpoint in self.states:
             self.complete = self.checkpoint
-            self.told()
+            self.coverage.complete(self.complete)
         elif name == "complete again" and self.complete:
-            self.told()
+            self.coverage.complete(self.complete)
+        elif name == "tell one":
+            self.tell(1)
         elif name in ("recover", "crash"):
             if name == "crash":
                 self.coverage = Coverage(has_positions=False, keeps_ids=True)
@@ -63,15 +62,13 @@ class Queue:
             # The number of one that was under way is not used again.
             self.states = {self.complete: self.states[self.complete]} if self.complete else {}
             self.emitted = list(self.taken.get(self.complete, ()))
-            lost, covered = self.coverage.restore(states, self.complete)
-            for message in covered:
-                self.ack(message)
+            lost = self.coverage.restore(states, self.complete)
             for message in lost if name == "recover" else list(self.unacked):
                 self.emit(message)
-            self.told()
+            self.coverage.complete(self.complete)
 
-    def told(self) -> None:
-        for message in self.coverage.complete(self.complete):
+    def tell(self, most: int) -> None:
+        for message in self.coverage.tell(most):
             self.ack(message)
 
 
@@ -88,6 +85,7 @@ def test_each_message_of_a_queue_is_covered_once_and_acked_when_it_is(steps: lis
         queue.step(name)
     assert queue.coverage.uncovered == 0
     queue.step("crash")
+    queue.tell(queue.coverage.untold)
     assert queue.unacked == [], "what a complete checkpoint covers is acked, if not before the crash then when it comes again"
 
 
@@ -103,20 +101,27 @@ def test_a_source_with_positions_goes_on_behind_what_the_checkpoint_covers(steps
         if name == "emit":
             position = 0 if position is None else position + 1
             assert coverage.accept([position]) is None
+            coverage.reach(position)
         elif name == "snapshot":
             checkpoint += 1
             states[checkpoint], positions[checkpoint] = coverage.snapshot(checkpoint), position
         elif name == "complete" and checkpoint in states and checkpoint > complete:
             complete = checkpoint
-            assert coverage.complete(complete) == []
+            coverage.complete(complete)
+            assert coverage.untold == 0
             assert coverage.covered == 1 + (
                 -1 if position is None else positions[complete] if positions[complete] is not None else -1
             )
         elif name == "recover":
-            assert coverage.restore([states[complete]] if complete else [], complete) == ([], [])
+            assert coverage.restore([states[complete]] if complete else [], complete) == []
             position = positions[complete]
             states = {number: state for number, state in states.items() if number == complete}
         assert coverage.position == position
+
+
+def told(coverage: Coverage, checkpoint: int) -> list[Any]:
+    coverage.complete(checkpoint)
+    return list(coverage.tell(coverage.untold))
 
 
 def test_a_spout_that_wants_to_know_is_told_of_the_positions_that_a_checkpoint_covers() -> None:
@@ -124,19 +129,45 @@ def test_a_spout_that_wants_to_know_is_told_of_the_positions_that_a_checkpoint_c
     coverage.accept([1, 2])
     coverage.snapshot(7)
     coverage.accept([3])
-    assert coverage.complete(7) == [1, 2]
-    assert coverage.complete(7) == []
+    assert told(coverage, 7) == [1, 2]
+    assert told(coverage, 7) == []
     coverage.snapshot(8)
-    assert coverage.complete(8) == [3]
+    assert told(coverage, 8) == [3]
 
 
 def test_a_completion_told_again_after_a_recovery_covers_nothing_new() -> None:
     coverage = Coverage(has_positions=False, keeps_ids=True)
     coverage.accept(["a"])
     state = coverage.snapshot(3)
-    assert coverage.complete(3) == ["a"]
-    assert coverage.restore([state], 3) == ([], [])
+    assert told(coverage, 3) == ["a"]
+    assert coverage.restore([state], 3) == []
     assert coverage.accept(["b"]) is None
-    assert coverage.complete(3) == []
+    assert told(coverage, 3) == []
     coverage.snapshot(4)
-    assert coverage.complete(4) == ["b"]
+    assert told(coverage, 4) == ["b"]
+
+
+def test_what_an_earlier_checkpoint_does_not_cover_is_emitted_again_though_a_damaged_one_did() -> None:
+    coverage = Coverage(has_positions=False, keeps_ids=True)
+    coverage.accept(["a"])
+    state = coverage.snapshot(1)
+    coverage.accept(["b"])
+    coverage.snapshot(2)
+    coverage.complete(2)
+    assert coverage.untold == 2
+    assert coverage.restore([state], 1) == ["b"]
+    assert list(coverage.tell(2)) == ["a"]
+
+
+def test_two_tuples_of_one_message_are_both_recognised_when_it_comes_again() -> None:
+    coverage = Coverage(has_positions=False, keeps_ids=True)
+    coverage.accept(["a", "b"])
+    coverage.accept(["a"])
+    state = coverage.snapshot(1)
+    another = Coverage(has_positions=False, keeps_ids=True)
+    assert another.restore([state], 1) == []
+    assert another.accept(["a"]) == []
+    assert another.accept(["a", "c"]) == [1]
+    assert list(another.tell(9)) == ["a", "a"]
+    assert coverage.restore([state], 1) == []
+    assert list(coverage.tell(9)) == ["a", "b", "a"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -96,3 +97,22 @@ def test_values_that_cannot_be_carried_are_kept_in_words() -> None:
     held.publish(1)
     (letter,) = told.letters.values()
     assert "object" in CODEC.unpack_value(letter.values)
+
+
+class Mute:
+    """Neither carried nor shown."""
+
+    def __repr__(self) -> str:
+        raise ValueError("no")
+
+
+@pytest.mark.parametrize(("values", "words"), [((Mute(),), "(ValueError in repr)"), ((b"x" * (16 << 20),), "(b'xxxx")])
+def test_values_that_are_too_long_for_a_message_or_cannot_be_shown_are_kept_in_other_words(values: Any, words: str) -> None:
+    told = Told()
+    held = HeldLetters(TaskId(1), CODEC, told)
+    held.add(values, "why", 1)
+    held.snapshot(1)
+    held.publish(1)
+    (letter,) = told.letters.values()
+    kept = CODEC.unpack_value(letter.values)
+    assert kept.startswith(words) and len(kept) <= 10_000

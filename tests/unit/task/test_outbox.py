@@ -18,11 +18,11 @@ class Box:
 
     def __init__(self, window: int = 2, limit: int = 4, batch_size: int = 4, *, local: bool = False, **limits: int) -> None:
         self.commands: list[Command] = []
-        self.rejected: list[tuple[int, list[int], str]] = []
+        self.rejected: list[tuple[int, Any, list[int], str]] = []
         self.outbox = Outbox(
             CODEC,
             self.commands,
-            lambda stream, roots, error: self.rejected.append((stream, list(roots), str(error))),
+            lambda stream, values, roots, error: self.rejected.append((stream, values, list(roots), str(error))),
             lambda stream: ("value",),
             batch_size=batch_size,
             batch_bytes=1 << 16,
@@ -193,8 +193,8 @@ def test_rows_that_cannot_be_packed_are_refused_with_their_roots_and_the_others_
     box = Box(batch_size=3)
     box.put("a", {1, 2}, "b", roots=[7, 8, 9])
     assert box.take() == ["DATA 2#0 ['a', 'b']"]
-    ((stream, roots, why),) = box.rejected
-    assert (stream, roots) == (0, [8])
+    ((stream, values, roots, why),) = box.rejected
+    assert (stream, values, roots) == (0, ({1, 2},), [8])
     assert why.startswith("field 'value': a value of type set ")
 
 

@@ -338,6 +338,27 @@ def test_only_the_contiguous_prefix_is_committed() -> None:
     assert positions(task) == [2, 4]
 
 
+def test_over_several_streams_the_prefix_in_the_order_of_emission_is_committed() -> None:
+    class Forking(Replaying):
+        outputs = {"odd": ("value",), "even": ("value",)}
+
+    def emit(collector: Any) -> None:
+        for number in range(1, 6):
+            collector.emit((number,), message_id=number, stream="odd" if number % 2 else "even")
+
+    builder = TopologyBuilder("forks")
+    builder.set_spout("a", Forking([emit], ends=False))
+    builder.set_bolt("b", Sink()).shuffle_grouping("a", stream="odd").shuffle_grouping("a", stream="even")
+    task = Solo(builder.build(), "a")
+    task.run()
+    verdict(task, FrameKind.ACKED, 1, 3, 5)
+    task.wait(1.0)
+    assert positions(task) == [1], "2 is not done: a restart has to read it again"
+    verdict(task, FrameKind.ACKED, 2, 4)
+    task.wait(1.0)
+    assert positions(task) == [1, 5]
+
+
 def test_a_failed_message_holds_the_commit_until_it_is_through() -> None:
     _, task = replaying(*range(3))
     task.run()
