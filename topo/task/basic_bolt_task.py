@@ -182,14 +182,20 @@ class BasicBoltTask(BoltTask):
         for stream in self._collector.streams:
             stream.clear()
 
-    def _run_untracked(self, call: Callable[[], object], now: float) -> None:
-        try:
+    def _run_untracked(self, call: Callable[[], object], now: float, what: str, most: float) -> None:
+        def checked() -> None:
             call()
-            self._collector.check_emitted(self._collector.count(), self.config.max_task_emit)
+            self._collector.check_emitted(self._collector.count(), most)
+
+        try:
+            checked()
         except Exception as error:
             self._clear()
-            self._user_error(error, now)
-            return
+            if not self.is_checkpointed:
+                self._user_error(error, now)
+                return
+            if not self._try_call_again(checked, self._clear, error, what):
+                return
         for stream in self._collector.streams:
             if stream.rows:
                 self.counters.emitted += len(stream.rows)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterable
+from math import inf
 from typing import Any
 
 from topo.api.bolt import BasicBolt, Bolt, StatefulBolt
@@ -95,8 +96,15 @@ class BoltTask(UserTask):
         """Run user code on some tuples of the batch, and route what it emits."""
 
     @abstractmethod
-    def _run_untracked(self, call: Any, now: float) -> None:
-        """Run a callback that has no input in hand, and route what it emits."""
+    def _run_untracked(self, call: Callable[[], object], now: float, what: str, most: float) -> None:
+        """Run a callback that has no input in hand, and route what it emits.
+
+        Args:
+            call: the callback.
+            now: monotonic seconds.
+            what: it is, in words; with checkpoints it is tried again when it raises, and then a dead letter of this name.
+            most: so many rows it may emit.
+        """
 
     @abstractmethod
     def _user_tick(self, tup: Tuple) -> None: ...
@@ -151,7 +159,7 @@ class BoltTask(UserTask):
         self._careful = CAREFUL_TUPLES if event.routes.suspects else 0
 
     def _run_user_mail(self, action: Callable[[], object]) -> None:
-        self._run_untracked(action, self._now)
+        self._run_untracked(action, self._now, "a mail", self.config.max_task_emit)
 
     def _close_component(self) -> None:
         self._user.cleanup()
@@ -170,7 +178,7 @@ class BoltTask(UserTask):
             if self._tick_at <= now:
                 self._tick_at = now + interval
             tick = Tuple((), self._tick)
-            self._run_untracked(lambda: self._user_tick(tick), now)
+            self._run_untracked(lambda: self._user_tick(tick), now, "a tick", self.config.max_task_emit)
             self._flush_when_due(now)
         if self._emission_time.is_used:
             self._emission_time.probe(now)
@@ -331,6 +339,15 @@ class BoltTask(UserTask):
                     return None
         return error
 
+    def _try_call_again(self, call: Callable[[], object], undo: Callable[[], object], error: Exception, what: str) -> bool:
+        """Repeat a callback without input that has raised and been undone. Returns whether it has gone well."""
+        final = self._try_again(call, undo, error)
+        if final is not None:
+            self.counters.failed += 1
+            self._give_up((what,), final)
+            self._user_error(final, self._now)
+        return final is None
+
     def _give_up(self, values: Any, error: BaseException) -> None:
         """Make a dead letter of a tuple."""
         self._letters.add(values, self._cause(error), self.config.attempts)
@@ -388,7 +405,8 @@ class BoltTask(UserTask):
     def _input_ended(self, now: float) -> None:
         if self._has_ended and not self._ended_in_epoch:
             self._ended_in_epoch = True
-            self._run_untracked(self._user_end, now)
+            # It comes once, and what is left has to leave in it.
+            self._run_untracked(self._user_end, now, "the end of the input", inf)
             self._tell_end(now)
 
     # -- output ----------------------------------------------------------------------------------------------------------

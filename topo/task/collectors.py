@@ -78,7 +78,7 @@ class Emitter:
         """How many rows there are, over all streams."""
         return sum([len(stream.rows) for stream in self.streams])
 
-    def check_emitted(self, count: int, most: int) -> None:
+    def check_emitted(self, count: int, most: float) -> None:
         """Raise EmitError when one call has emitted more than `most` rows."""
         if count > most:
             raise EmitError(

@@ -36,12 +36,21 @@ class AnchoringTask(BoltTask):
     def _emitter(self) -> Emitter:
         return self._collector
 
-    def _run_untracked(self, call: Callable[[], object], now: float) -> None:
-        mark = self._collector.mark()
-        try:
+    def _run_untracked(self, call: Callable[[], object], now: float, what: str, most: float) -> None:
+        collector, mark = self._collector, self._collector.mark()
+
+        def checked() -> None:
             call()
-            self._collector.check_emitted(self._collector.count() - mark.emitted, self.config.max_task_emit)
+            collector.check_emitted(collector.count() - mark.emitted, most)
+
+        try:
+            checked()
         except Exception as error:
+            if self.is_checkpointed:
+                collector.rewind(mark)
+                self._try_call_again(checked, lambda: collector.rewind(mark), error, what)
+                self._settle(now)
+                return
             self._roll_back(mark, None, error)
             self._settle(now)
             self._user_error(error, now)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.task.harness import Ids, Manual, Plain, Scripted, Sink, Solo, chain, fan
+from tests.unit.task.harness import CODEC, Ids, Manual, Plain, Scripted, Sink, Solo, chain, fan
 from topo.api.topology import Topology, TopologyBuilder
 from topo.ids import Epoch, TaskId
 from topo.task.causes import MAX_ROOTS, MAX_TEXT, Causes
@@ -450,6 +450,51 @@ def test_an_exception_in_a_tick_is_reported_and_what_it_emitted_discarded(kind: 
     assert task.errors() == ["ValueError: tick"]
 
 
+def given_up(task: Solo) -> list[Any]:
+    """The dead letters that the task holds for the next checkpoint."""
+    return [CODEC.unpack_value(letter[1]) for letter in task.task._letters.snapshot(1)["held"]]  # type: ignore[attr-defined]
+
+
+@KINDS
+@pytest.mark.parametrize("failures", [1, 3])
+def test_with_checkpoints_a_tick_that_raises_is_tried_again_and_then_a_letter(kind: Any, failures: int) -> None:
+    left = [failures]
+
+    def run(tup: Any, collector: Any) -> None:
+        emit(tup, collector, "ticked")
+        if left[0]:
+            left[0] -= 1
+            raise ValueError("tick")
+
+    _, task = relay(kind, run, tick_interval="1s", delivery="exactly_once")
+    task.wait(1.0)
+    assert task.values() == (["ticked"] if failures == 1 else [])
+    assert given_up(task) == ([] if failures == 1 else [("a tick",)])
+    assert task.errors() == ([] if failures == 1 else ["ValueError: tick"])
+
+
+@KINDS
+def test_with_checkpoints_what_a_tick_acks_before_it_raises_is_acked_once_it_has_gone_well(kind: Any) -> None:
+    held: list[Any] = []
+    left = [1]
+
+    def run(tup: Any, collector: Any) -> None:
+        if not tup.is_tick:
+            held.append(tup)
+            return
+        for one in held:
+            done(one, collector)
+        if left[0]:
+            left[0] -= 1
+            raise ValueError("tick")
+
+    _, task = relay(kind, run, tick_interval="1s", delivery="exactly_once")
+    task.feed("x", tracked=False)
+    task.run()
+    task.wait(1.0)
+    assert given_up(task) == [] and task.task.counters.failed == 0
+
+
 @KINDS
 def test_ticks_go_on_in_the_next_epoch(kind: Any) -> None:
     bolt, task = relay(kind, done, tick_interval="1s")
@@ -483,6 +528,39 @@ def test_a_bolt_ends_when_all_its_inputs_have(kind: Any) -> None:
     task.run()
     assert bolt.calls == ["prepare", "end_of_input"]
     assert [frame.target for frame in task.frames(FrameKind.END)] == [3 + 1]
+
+
+@KINDS
+@pytest.mark.parametrize("delivery", ["exactly_once", "at_least_once"])
+def test_at_the_end_a_bolt_may_emit_all_that_it_has(kind: Any, delivery: str) -> None:
+    class Last(kind):  # type: ignore[misc]
+        def end_of_input(self, collector: Any = None) -> None:
+            for number in range(10):
+                (collector or self.collector).emit((number,))
+
+    task = Solo(chain(Scripted(), Last(), Sink(), max_task_emit=3, delivery=delivery), "b")
+    task.signal(FrameKind.END)
+    task.run()
+    assert task.values() == list(range(10)) and task.errors() == []
+
+
+@KINDS
+@pytest.mark.parametrize("failures", [1, 3])
+def test_with_checkpoints_an_end_that_raises_is_tried_again_and_then_a_letter(kind: Any, failures: int) -> None:
+    class Last(kind):  # type: ignore[misc]
+        left = failures
+
+        def end_of_input(self, collector: Any = None) -> None:
+            (collector or self.collector).emit(("last",))
+            if self.left:
+                self.left -= 1
+                raise ValueError("end")
+
+    task = Solo(chain(Scripted(), Last(), Sink(), delivery="exactly_once"), "b")
+    task.signal(FrameKind.END)
+    task.run()
+    assert task.values() == (["last"] if failures == 1 else [])
+    assert given_up(task) == ([] if failures == 1 else [("the end of the input",)])
 
 
 @KINDS
