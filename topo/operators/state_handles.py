@@ -106,26 +106,41 @@ class Ageing:
         self._table = table
         self._kind = kind
         self._lifetime_ms = lifetime_ms
-        self._to_sweep: Iterator[tuple[Any, Any]] = iter(())
+        self._to_sweep: Iterator[tuple[Any, Any, Any]] = iter(())
 
     def stamp(self, value: Any) -> tuple[Any, int]:
         return value, self.now_ms() + self._lifetime_ms
 
     def sweep(self) -> None:
-        """Look at a few cells and drop what has expired; every cell gets its turn, also when nobody reads it again."""
+        """Look at a few values and drop what has expired; every one gets its turn, also when nobody reads it again."""
         now_ms = self.now_ms()
         for _ in range(_SWEPT_PER_WRITE):
             address = next(self._to_sweep, None)
             if address is None:
-                self._to_sweep = iter([(namespace, key) for namespace, key, _ in self._table.items()])
+                self._to_sweep = self._addresses()
                 return
-            cell = self._table.get(*address)
-            if cell is not None:
+            namespace, key, entry = address
+            cell = self._table.peek(namespace, key)
+            if cell is None:
+                continue
+            if self._kind is MAP:
+                if entry in cell and cell[entry][1] <= now_ms:
+                    self._table.forget(namespace, key, entry)
+            elif (cell[0] if self._kind is LIST else cell)[1] <= now_ms:
                 live = self._kind.live(cell, now_ms)
                 if live is None:
-                    self._table.delete(*address)
-                elif live is not cell:
-                    self._table.put(*address, live)
+                    self._table.delete(namespace, key)
+                else:
+                    self._table.put(namespace, key, live)
+
+    def _addresses(self) -> Iterator[tuple[Any, Any, Any]]:
+        """Yield namespace and key of each cell there is now, and of a map's each entry."""
+        for namespace, key in [(namespace, key) for namespace, key, _ in self._table.items()]:
+            if self._kind is MAP:
+                for entry in list(self._table.peek(namespace, key) or ()):
+                    yield namespace, key, entry
+            else:
+                yield namespace, key, None
 
 
 class _Handle:
@@ -334,27 +349,27 @@ class MapState(_Handle):
 
     def get(self, entry: Hashable, default: Any = None) -> Any:
         """Return the value of an entry, or `default`."""
+        address = self.namespace, self._keys.key, entry
+        kept = self._table.entry(*address, _ABSENT)
+        if kept is _ABSENT:
+            return default
         ageing = self._ageing
         if ageing is None:
-            return self._table.entry(self.namespace, self._keys.key, entry, default)
-        cell = self._cell()
-        if entry not in cell:
+            return kept
+        value, expires = kept
+        if expires <= ageing.now_ms():
+            self._table.forget(*address)
             return default
         if ageing.refresh_on_read:
-            cell[entry] = ageing.stamp(cell[entry][0])
-            self._put(cell)
-        return cell[entry][0]
+            self._table.put_entry(*address, ageing.stamp(value))
+        return value
 
     def put(self, entry: Hashable, value: Any) -> None:
         """Set the value of an entry."""
         ageing = self._ageing
-        if ageing is None:
-            self._table.put_entry(self.namespace, self._keys.key, entry, value)
-            return
-        cell = self._cell()
-        cell[entry] = ageing.stamp(value)
-        self._put(cell)
-        ageing.sweep()
+        self._table.put_entry(self.namespace, self._keys.key, entry, value if ageing is None else ageing.stamp(value))
+        if ageing is not None:
+            ageing.sweep()
 
     def update(self, entries: Mapping[Any, Any]) -> None:
         """Set several entries."""
@@ -363,13 +378,7 @@ class MapState(_Handle):
 
     def remove(self, entry: Hashable) -> None:
         """Drop an entry; nothing happens when there is none."""
-        if self._ageing is None:
-            self._table.remove_entry(self.namespace, self._keys.key, entry)
-            return
-        cell = self._cell()
-        if entry in cell:
-            del cell[entry]
-            self._put(cell)
+        self._table.remove_entry(self.namespace, self._keys.key, entry)
 
     def items(self) -> dict[Any, Any]:
         """Return all entries as a dict of the caller's own."""
@@ -385,17 +394,15 @@ class MapState(_Handle):
     def __contains__(self, entry: Hashable) -> bool:
         """Whether there is such an entry; to ask is to read it."""
         if self._ageing is None:
-            return entry in self._looked_at()
+            return entry in (self._table.peek(self.namespace, self._keys.key) or ())
         return self.get(entry, _ABSENT) is not _ABSENT
 
     def __len__(self) -> int:
-        return len(self._looked_at())
-
-    def _looked_at(self) -> Mapping[Any, Any]:
-        """Return the cell, of which only the keys are of interest."""
-        if self._ageing is not None:
-            return self._cell()
-        return self._table.peek(self.namespace, self._keys.key) or {}
+        cell = self._table.peek(self.namespace, self._keys.key) or {}
+        if self._ageing is None:
+            return len(cell)
+        now_ms = self._ageing.now_ms()
+        return sum(expires > now_ms for _, expires in cell.values())
 
     def _cell(self) -> dict[Any, Any]:
         cell = self._table.get(self.namespace, self._keys.key)

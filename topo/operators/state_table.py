@@ -62,6 +62,10 @@ class StateTable(ABC):
         """Drop one value of a cell that is a dict, and the cell with the last one; nothing happens when there is none."""
 
     @abstractmethod
+    def forget(self, namespace: Hashable, key: Hashable, entry: Hashable) -> None:
+        """As `remove_entry`, of a value that has expired: no change of the call at hand."""
+
+    @abstractmethod
     def rows(self, namespace: Hashable) -> MutableMapping[Any, Any]:
         """Return the cells of one namespace by key, to read and change many at once.
 
@@ -140,6 +144,9 @@ class MemoryTable(StateTable):
             cell[entry] = value
 
     def remove_entry(self, namespace: Hashable, key: Hashable, entry: Hashable) -> None:
+        self.forget(namespace, key, entry)
+
+    def forget(self, namespace: Hashable, key: Hashable, entry: Hashable) -> None:
         cell = self._own(namespace, key)
         if cell is not None:
             cell.pop(entry, None)

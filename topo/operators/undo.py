@@ -105,10 +105,14 @@ class UndoableTable(MemoryTable):
             self.delete(namespace, key)
             return
         self._note_entry(namespace, key, entry)
-        # The entry goes back to its place; its value, if it was set in this call, is taken back after that.
-        value, order = cell[entry], list(cell)
-        self._log.note(lambda: self._put_back(namespace, key, entry, value, order))
-        super().remove_entry(namespace, key, entry)
+        # The entry goes back to its place; its value, if it was set in this call, is taken back after that. The places that are
+        # told without looking at all entries are those of queues and stacks.
+        value, order = cell[entry], None
+        is_first = next(iter(cell)) == entry
+        if not is_first and next(reversed(cell)) != entry:
+            order = list(cell)
+        self._log.note(lambda: self._put_back(namespace, key, entry, value, is_first, order))
+        self.forget(namespace, key, entry)
 
     def _note_as_it_is(self, namespace: Hashable, key: Hashable) -> None:
         """Note a cell that leaves the table, so that nobody changes it, or that there is none."""
@@ -125,7 +129,7 @@ class UndoableTable(MemoryTable):
         if self._log.touches((id(self), namespace, key, _ENTRY, entry)):
             before = independent((self.peek(namespace, key) or {}).get(entry, _ABSENT))
             if before is _ABSENT:
-                self._log.note(lambda: MemoryTable.remove_entry(self, namespace, key, entry))
+                self._log.note(lambda: self.forget(namespace, key, entry))
             else:
                 self._log.note(lambda: MemoryTable.put_entry(self, namespace, key, entry, before))
 
@@ -134,9 +138,17 @@ class UndoableTable(MemoryTable):
         if cell is not None:
             del cell[length:]
 
-    def _put_back(self, namespace: Hashable, key: Hashable, entry: Hashable, value: Any, order: list[Any]) -> None:
-        cell = {**(self.peek(namespace, key) or {}), entry: value}
-        self.load(namespace, key, {one: cell[one] for one in order if one in cell})
+    def _put_back(
+        self, namespace: Hashable, key: Hashable, entry: Hashable, value: Any, is_first: bool, order: list[Any] | None
+    ) -> None:
+        cell = self._own(namespace, key) or {}
+        if is_first:
+            cell = {entry: value, **cell}
+        else:
+            cell[entry] = value
+            if order is not None:
+                cell = {one: cell[one] for one in order if one in cell}
+        self.load(namespace, key, cell)
 
 
 class _Absent(Enum):

@@ -53,6 +53,7 @@ CHANGES = st.lists(
 
 def change(one: Bare, changes: list[tuple[str, str, int]]) -> None:
     value, some, entries = one.state.value("value"), one.state.list("list"), one.state.map("map")
+    aged = one.state.map("aged", ttl="1d")
     timers = one.timers.get("t", one)
     for key, what, number in changes:
         one.keys.key = key
@@ -67,12 +68,14 @@ def change(one: Bare, changes: list[tuple[str, str, int]]) -> None:
             some.add(number)
         elif what == "put":
             entries.put(number, [number])
+            aged.put(number, number)
         elif what == "grow":
             inner = entries.get(number, [])
             inner.append(number)
             entries.put(number, inner)
         elif what == "remove":
             entries.remove(number)
+            aged.remove(number)
         elif what == "items":
             for inner in entries.items().values():
                 inner.append(number)
