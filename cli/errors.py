@@ -17,19 +17,18 @@ from topo_cli.options import examples, name_argument, reading_options
     "-n", "--number", type=click.IntRange(min=1), default=20, show_default=True, help="How many distinct errors, the latest."
 )
 @click.option("--component", help="Only those of this component.")
-@click.option("--traceback", is_flag=True, help="With the traceback of the latest of each kind.")
+@click.option("--traceback", is_flag=True, help="With the latest traceback of each kind.")
 @reading_options
 def command(name: str, number: int, component: str | None, traceback: bool, home: Path, as_json: bool) -> None:
     """Show the distinct errors of topology NAME, the latest last: exceptions of user code, and workers that were lost.
 
     Errors of one kind from one line of code are counted together.
     """
-    from topo.runtime.state_folder import read_json_lines
     from topo_cli.known import find_topology
     from topo_cli.output import print_json, talk
 
     folder = find_topology(name, home)
-    found = distinct(row for row in read_json_lines(folder.errors) if component in (None, row["component"]))[-number:]
+    found = distinct(row for row in folder.all_errors() if component in (None, row["component"]))[-number:]
     if as_json:
         print_json(found)
     elif found:
@@ -58,7 +57,7 @@ def distinct(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
             "last_ms": row["at_ms"],
             "task": row["task"],
             "worker": row["worker"],
-            "traceback": row["traceback"],
+            "traceback": row["traceback"] or (earlier["traceback"] if earlier else ""),
         }
     return list(found.values())
 

@@ -137,7 +137,8 @@ class TopologyConfig:
         "duration", 0.2, "How often a watermark strategy is asked for a watermark.", per_component=True
     )
     max_task_emit: int = _setting(
-        "count", 1_000_000, "Tuples that one call of `execute` or `next_tuple` may emit.", per_component=True, least=1
+        "count", 1_000_000, "Tuples that one call of `execute`, `process`, `on_timer` or `next_tuple` may emit.",
+        per_component=True, least=1,
     )
     max_parallelism: int | None = _setting(
         "count", None, "Key groups of a component; off: 128, or more where its parallelism needs it. At most 32768.",

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.cli.drive import call
-from topo.runtime.state_folder import StateFolder, append_lines
+from topo.runtime.state_folder import StateFolder, append_lines, rotate
 from topo_cli.errors import distinct
 
 
@@ -36,6 +36,11 @@ def test_errors_of_one_line_are_counted_together_and_the_latest_comes_last() -> 
     assert (found[1]["message"], found[1]["traceback"]) == ("another value", "traceback of 3")
 
 
+def test_an_error_that_came_again_without_a_traceback_keeps_the_one_before() -> None:
+    (found,) = distinct([row(1), row(2, count=5, traceback="")])
+    assert (found["count"], found["traceback"]) == (6, "traceback of 1")
+
+
 def test_errors_without_a_line_of_user_code_are_told_apart_by_their_message() -> None:
     found = distinct(
         [row(1, "WorkerLost", 0, "exit code 3"), row(2, "WorkerLost", 0, "killed"), row(3, "WorkerLost", 0, "killed")]
@@ -58,6 +63,12 @@ def test_errors_are_shown_with_count_place_and_on_request_the_traceback(
     assert "in split" in out and "flow.py:7" in out
     assert "traceback of" not in out
     assert "traceback of 3" in call(capsys, "errors", with_errors, "--traceback").out
+
+
+def test_errors_of_the_file_before_are_counted_too(capsys: pytest.CaptureFixture[str], topo_home: Path, with_errors: str) -> None:
+    rotate(StateFolder(topo_home).find(with_errors).errors, 1)
+    append_lines(StateFolder(topo_home).find(with_errors).errors, [json.dumps(row(4)).encode()])
+    assert "3x ValueError: no" in call(capsys, "errors", with_errors).out
 
 
 def test_errors_of_one_component_as_json(capsys: pytest.CaptureFixture[str], with_errors: str) -> None:

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from operator import index
 from typing import TypeVar
 
 from topo.errors import ConfigError
 
 BUCKETS_PER_DOUBLING = 4
+GREATEST_COUNT = 1 << 53
+"""Counters are shown up to here, so that the sum of those of many tasks still fits 64 bits."""
 _LOWEST_EXPONENT = -30  # 2**-30, about one nanosecond when the unit is seconds
 _HIGHEST_EXPONENT = 40
 BUCKET_COUNT = (_HIGHEST_EXPONENT - _LOWEST_EXPONENT) * BUCKETS_PER_DOUBLING + 2
@@ -67,6 +70,10 @@ class HistogramSnapshot:
         return None if not self.counts else self.highest
 
 
+def _bounded(count: int) -> int:
+    return max(-GREATEST_COUNT, min(count, GREATEST_COUNT))
+
+
 class Counter:
     """A number that only grows."""
 
@@ -76,8 +83,8 @@ class Counter:
         self.value = 0
 
     def add(self, amount: int = 1) -> None:
-        """Count `amount` more."""
-        self.value += amount
+        """Count `amount` more. Raises TypeError for what is no integer."""
+        self.value += index(amount)
 
 
 class Gauge:
@@ -89,8 +96,8 @@ class Gauge:
         self.value = 0.0
 
     def set(self, value: float) -> None:
-        """Replace the number."""
-        self.value = value
+        """Replace the number by `float(value)`, and raise what that raises."""
+        self.value = float(value)
 
 
 class Histogram:
@@ -105,7 +112,8 @@ class Histogram:
         self._highest = -math.inf
 
     def record(self, value: float, times: int = 1) -> None:
-        """Count a value, `times` times."""
+        """Count `float(value)`, `times` times; raises what that raises, and TypeError when `times` is no integer."""
+        value, times = float(value), index(times)
         bucket = bucket_of(value)
         self._counts[bucket] = self._counts.get(bucket, 0) + times
         self._total += value * times
@@ -154,6 +162,8 @@ class Metrics:
     def _metric(self, name: str, kind: type[M]) -> M:
         metric = self._metrics.get(name)
         if metric is None:
+            if not isinstance(name, str):
+                raise ConfigError(f"the name of a metric is a str; got {name!r} ({type(name).__name__})")
             metric = self._metrics[name] = kind()
         if not isinstance(metric, kind):
             raise ConfigError(f"metric {name!r} is a {type(metric).__name__.lower()} already; choose another name")
@@ -163,7 +173,7 @@ class Metrics:
         """Return all metrics as they are now."""
         found = self._metrics.items()
         return MetricsSnapshot(
-            {name: metric.value for name, metric in found if isinstance(metric, Counter)},
+            {name: _bounded(metric.value) for name, metric in found if isinstance(metric, Counter)},
             {name: metric.value for name, metric in found if isinstance(metric, Gauge)},
             {name: metric.snapshot() for name, metric in found if isinstance(metric, Histogram)},
         )

@@ -239,7 +239,7 @@ class RunningTopology:
 
     def errors(self) -> list[dict[str, Any]]:
         """Return what went wrong, oldest first."""
-        return read_json_lines(self.folder.errors)
+        return list(self.folder.all_errors())
 
     def dead_letters(self) -> list[dict[str, Any]]:
         """Return the messages that were given up, oldest first."""

@@ -309,7 +309,7 @@ def _check_start(job: Job, topology: Topology) -> None:
 
 def _forget(folder: TopologyFolder, start_from: str) -> None:
     """Remove what an earlier run under this name has left, except for the master's record, and what the next one begins from."""
-    for path in (folder.positions, folder.dead_letters, folder.errors, folder.summary):
+    for path in (folder.positions, folder.dead_letters, folder.errors, folder.older_errors, folder.summary):
         with contextlib.suppress(FileNotFoundError):
             path.unlink()
     _remove_checkpoints(folder, start_from)

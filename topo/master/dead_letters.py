@@ -19,6 +19,8 @@ from topo.wire.control import Cause, DeadLetter
 REMEMBERED = 100_000
 CAUSES = 10_000
 """Failed roots whose causes are remembered until their messages fail for good; most are processed at the next attempt."""
+CAUSE_WAIT_S = 0.3
+"""A task's cause and the spout's letter come over two connections: the letter waits so long for a cause that has not come."""
 WRITE_TIMEOUT_S = 5.0
 """A letter that is not on disk by then (the disk may be full) is to be written again."""
 
@@ -81,13 +83,19 @@ class DeadLetters:
         return (letter.task, letter.position) in self._stored
 
     def is_new(self, waiting: Waiting, letter: DeadLetter, now: float) -> bool:
-        """Note who waits for a letter that is not stored; True when it has to be written, False when it is under way."""
+        """Note who waits for a letter that is not stored; True when it has to be written, False when it is under way.
+
+        One that a task has failed without having told why is under way until `overdue` returns it.
+        """
         found = self._under_way.get((letter.task, letter.position))
-        if found is None:
-            self._under_way[letter.task, letter.position] = _UnderWay(letter, now + WRITE_TIMEOUT_S, [waiting])
-        elif waiting not in found.waiting:
-            found.waiting.append(waiting)
-        return found is None
+        if found is not None:
+            if waiting not in found.waiting:
+                found.waiting.append(waiting)
+            return False
+        lacks_cause = letter.root != 0 and letter.cause is None
+        ask_again_at = now + (CAUSE_WAIT_S if lacks_cause else WRITE_TIMEOUT_S)
+        self._under_way[letter.task, letter.position] = _UnderWay(letter, ask_again_at, [waiting])
+        return not lacks_cause
 
     def written(self, letters: tuple[DeadLetter, ...]) -> list[Waiting]:
         """Letters are on disk; return who is to be told."""
@@ -103,10 +111,12 @@ class DeadLetters:
         return told
 
     def overdue(self, now: float) -> list[tuple[Waiting, DeadLetter]]:
-        """Return the letters whose writing has to be asked for again, each with one who waits for it."""
+        """Return the letters whose writing has to be asked for, the first time or again, each with one who waits for it."""
         found = [under_way for under_way in self._under_way.values() if under_way.ask_again_at <= now]
         for under_way in found:
             under_way.ask_again_at = now + WRITE_TIMEOUT_S
+            if under_way.letter.cause is None:
+                under_way.letter = self.explained(under_way.letter)
         return [(under_way.waiting[-1], under_way.letter) for under_way in found]
 
     def next_deadline(self) -> float | None:

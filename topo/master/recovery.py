@@ -29,6 +29,8 @@ from topo.plan.physical import PhysicalPlan
 from topo.wire import control
 
 GIVE_UP_AFTER = 3
+STOP_S = 6.0
+"""A worker that was asked to end has so long to work off what it has read and to close its components. Then it is killed."""
 
 Mode = control.Drain | control.Deactivate | None
 """What spouts have to know before they are told to go; None when they are to emit."""
@@ -92,11 +94,16 @@ class Recovery:
         self._suspects = Suspects()
         self._killed: dict[WorkerId, Incarnation] = {}
         """The last life of each slot that was given up while its process lived: its note is still to come."""
+        self._stopping: dict[tuple[WorkerId, Incarnation], float] = {}
+        """Lives that were asked to end and have not yet: when they are killed."""
 
     def serve(self, mode: Mode, now: float) -> None:
         """Do what is due: start workers, give up silent ones, settle dead edges, raise the epoch."""
         for slot, why in self.membership.overdue(now):
             self.lose(slot, why, now, kill=True)
+        for life in [life for life, at in self._stopping.items() if now >= at]:
+            del self._stopping[life]
+            self._commands.append(StopWorker(*life, kill=True))
         if self.given_up:
             return
         for slot in self.membership.due(now):
@@ -121,7 +128,7 @@ class Recovery:
     def next_deadline(self) -> float | None:
         """When `serve` has something to do, unless something happens."""
         deadlines = (self.membership.next_deadline(), self.epochs.next_deadline(), self._edge_losses.next_deadline())
-        return min((at for at in deadlines if at is not None), default=None)
+        return min((at for at in (*deadlines, *self._stopping.values()) if at is not None), default=None)
 
     def registered(self, slot: Slot, message: control.Register, now: float) -> None:
         """A slot's present life says that its inboxes are bound. Said again, it changes nothing."""
@@ -165,6 +172,7 @@ class Recovery:
 
     def exited(self, event: WorkerExited, now: float) -> None:
         """A process has ended: the present life of its slot, or one that was given up before."""
+        self._stopping.pop((event.worker, event.incarnation), None)
         is_present = self.membership.is_current(event.worker, event.incarnation)
         if not is_present and self._killed.get(event.worker) != event.incarnation:
             return
@@ -179,6 +187,7 @@ class Recovery:
         """The operator wants the worker replaced. Nobody's fault: no back-off, and what it has in hand is not suspect."""
         if slot.incarnation is not None:
             self._commands.append(StopWorker(slot.worker, slot.incarnation, kill=False))
+            self._stopping[slot.worker, slot.incarnation] = now + STOP_S
             self._vacate(slot, "the operator asked for a restart", now)
 
     def lose(self, slot: Slot, why: str, now: float, *, kill: bool) -> None:

@@ -121,8 +121,8 @@ class WatermarksWithIdleness(WatermarkGenerator):
 
     def on_event(self, value: Any, timestamp: int, output: WatermarkOutput) -> None:
         """Pass the element to the generator and note the activity."""
-        self._inner.on_event(value, timestamp, output)
         self._note_activity()
+        self._inner.on_event(value, timestamp, output)
 
     def on_events(self, values: Sequence[Any], timestamps: Sequence[int], output: WatermarkOutput) -> None:
         """Pass the elements to the generator and note the activity."""

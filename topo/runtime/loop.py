@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from topo.config import TopologyConfig
 from topo.errors import FrameError
@@ -140,14 +140,32 @@ class Loop:
         self._beat_at = self.turned_at
         self._heard_at = self.turned_at
         self._is_to_finish = False
+        self._odd_metrics: set[TaskId] = set()
+        """Tasks of whose metrics it has been said that they cannot be sent."""
 
     def tell(self, message: control.FromWorker) -> None:
         """Send a message to the master as soon as it can be reached."""
-        data = control.encode(message)
+        try:
+            data = control.encode(message)
+        except Exception:
+            if not isinstance(message, control.Heartbeat):
+                raise
+            message, errors = control.without_odd_metrics(message)
+            data = control.encode(message)
+            self._report_metrics(errors)
         if len(data) > MAX_LINK_MESSAGE:
             _LOG.error("a %s of %d bytes is too long for the master; shortened", type(message).__name__, len(data))
             data = control.encode(control.shortened(message))
         self._to_master.append(data)
+
+    def _report_metrics(self, errors: Mapping[TaskId, Exception]) -> None:
+        for task, error in errors.items():
+            if task not in self._odd_metrics:
+                self._odd_metrics.add(task)
+                component = self.worker.tasks[task].component_id
+                why = f"metrics of component {component!r} cannot be sent, and are not shown: {error}"
+                kind = type(error).__name__
+                self.tell(control.ComponentError(task=task, component=component, kind=kind, message=why, traceback=""))
 
     def run(self) -> Exit:
         """Work until the worker has to exit; return why."""

@@ -70,9 +70,10 @@ from topo.runtime.restoring import Restored, checkpoint_to_restore
 from topo.runtime.state_folder import (
     TopologyFolder,
     append_lines,
+    json_lines,
     make_socket_folder,
-    read_json_lines,
     remove_socket_folder,
+    rotate,
     write_atomically,
 )
 from topo.runtime.transport.base import MAX_LINK_MESSAGE
@@ -96,6 +97,8 @@ RETRY_S = 0.5
 PROGRESS_S = 0.25
 """How often whoever watches is told how it goes."""
 _MOST_UNSAVED = 100
+MAX_ERRORS_BYTES = 16 << 20
+"""Size at which the file of errors is rotated; one older file is kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,7 +222,7 @@ class MasterShell:
             record,
             self._progress,
             self._codec,
-            len(read_json_lines(job.folder.dead_letters)),
+            sum(1 for _ in json_lines(job.folder.dead_letters)),
             self._restored.manifest,
             self._restored.folder,
         )
@@ -547,6 +550,7 @@ class MasterShell:
         with contextlib.suppress(EnvironmentFault):
             append_lines(self._job.folder.errors, self._unsaved)
             self._unsaved.clear()
+            rotate(self._job.folder.errors, MAX_ERRORS_BYTES)
 
     def _write_summary(self, outcome: Outcome) -> None:
         summary = {**self.status(), "ended_ms": int(time.time() * 1000), "outcome": _outcome_dict(outcome)}

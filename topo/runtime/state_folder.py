@@ -2,7 +2,7 @@
 
     TOPO_HOME/topologies/NAME/
         topology.json  master.json  positions.msgpack  summary.json      replaced as a whole
-        dead_letters.jsonl  errors.jsonl                                 appended to
+        dead_letters.jsonl  errors.jsonl  errors.jsonl.1                 appended to; errors are rotated
         logs/  code/  workers/  components/  checkpoints/  savepoints/  lock
 
 A file that is replaced is either the old one or the new one, also after a crash or on a full disk.
@@ -17,7 +17,7 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -114,16 +114,30 @@ def append_lines(path: Path, lines: Iterable[bytes]) -> None:
         raise EnvironmentFault(f"cannot append to {path}: {error.strerror}") from error
 
 
-def read_json_lines(path: Path) -> list[dict[str, Any]]:
-    """The rows of a JSON lines file, oldest first; a torn row is passed over, a missing file is empty."""
-    rows = []
-    with suppress(FileNotFoundError):
-        for line in path.read_bytes().splitlines():
+def rotate(path: Path, most_bytes: int) -> None:
+    """Have a file of so many bytes take the place of the older one, so that another is begun."""
+    with suppress(OSError):
+        if path.stat().st_size >= most_bytes:
+            os.replace(path, _older(path))
+
+
+def _older(path: Path) -> Path:
+    return path.with_name(f"{path.name}.1")
+
+
+def json_lines(path: Path) -> Iterator[dict[str, Any]]:
+    """Yield the rows of a JSON lines file, oldest first; a torn row is passed over, a missing file is empty."""
+    with suppress(FileNotFoundError), open(path, "rb") as file:
+        for line in file:
             with suppress(ValueError):
                 row = json.loads(line)
                 if isinstance(row, dict):
-                    rows.append(row)
-    return rows
+                    yield row
+
+
+def read_json_lines(path: Path) -> list[dict[str, Any]]:
+    """Return all rows of `json_lines`."""
+    return list(json_lines(path))
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +174,16 @@ class TopologyFolder:
     def errors(self) -> Path:
         """What went wrong, one error a line."""
         return self.path / "errors.jsonl"
+
+    @property
+    def older_errors(self) -> Path:
+        """What went wrong before that, when there was much."""
+        return _older(self.errors)
+
+    def all_errors(self) -> Iterator[dict[str, Any]]:
+        """Yield what went wrong, oldest first."""
+        yield from json_lines(self.older_errors)
+        yield from json_lines(self.errors)
 
     @property
     def summary(self) -> Path:

@@ -10,11 +10,13 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from topo.api.bolt import BasicBolt
+from topo.api.streams import DEFAULT_STREAM
 from topo.api.tuples import Tuple
 from topo.errors import EmitError, FrameworkBug
 from topo.task.batch import Batch
 from topo.task.bolt_task import BoltTask
 from topo.task.collectors import AnchoringCollector, Emitter, TrackedTuple
+from topo.task.emission_time import Refused
 from topo.task.routing import owners_of
 from topo.task.setup import Ports, TaskSetup
 from topo.wire.frames import Anchoring
@@ -113,6 +115,8 @@ class BasicBoltTask(BoltTask):
 
     def _run(self, batch: Batch, first: int, last: int, now: float) -> None:
         failures = self._execute(batch, first, last)
+        if refused := self._read_stamps(self._collector.streams):
+            self._fail_unstamped(refused, failures)
         if batch.anchoring is Anchoring.MULTI:
             self._route_multi(batch, first, last, failures)
         elif batch.anchoring is Anchoring.SINGLE:
@@ -132,6 +136,20 @@ class BasicBoltTask(BoltTask):
             self._user_error(error, now)
         self.counters.failed += len(failures)
         self.counters.acked += last - first - len(failures)
+
+    def _fail_unstamped(self, refused: Refused, failures: dict[int, Exception]) -> None:
+        """Have the inputs fail whose rows on the main stream have no timestamp: nothing that they emitted goes out."""
+        main = next(stream for stream in self._collector.streams if stream.declaration.name == DEFAULT_STREAM)
+        owners = owners_of(main.ends)
+        failed = {owners[row]: error for row, error in reversed(refused.items())}
+        failures.update(failed)
+        for stream in self._collector.streams:
+            owners = owners_of(stream.ends)
+            self._keep_rows(stream, [row for row, owner in enumerate(owners) if owner not in failed])
+            start = kept = 0
+            for at, end in enumerate(stream.ends):
+                kept += 0 if at in failed else end - start
+                start, stream.ends[at] = end, kept
 
     def _route_single(self, batch: Batch, first: int, last: int, failures: dict[int, Exception]) -> None:
         roots, owed = batch.roots[first:last], batch.edges[first:last]
@@ -196,7 +214,10 @@ class BasicBoltTask(BoltTask):
                 return
             if not self._try_call_again(checked, self._clear, error, what):
                 return
+        refused = self._read_stamps(self._collector.streams)
         for stream in self._collector.streams:
+            if refused and stream.declaration.name == DEFAULT_STREAM:
+                self._drop_unstamped(stream, refused, now)
             if stream.rows:
                 self.counters.emitted += len(stream.rows)
                 stamps = self._stamps(stream, None, [])

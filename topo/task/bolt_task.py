@@ -8,7 +8,7 @@ raises owes a FAIL instead, and what it emitted is discarded.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from math import inf
 from typing import Any
 
@@ -23,7 +23,7 @@ from topo.operators.state_handles import KeyContext
 from topo.operators.watermarks import InputStatus, WatermarkCombiner
 from topo.task.batch import Batch
 from topo.task.collectors import Emitter, StreamRows
-from topo.task.emission_time import EmissionTime, send_time
+from topo.task.emission_time import EmissionTime, Refused, send_time
 from topo.task.events import RoutesChanged
 from topo.task.flow_control import EdgeStatus, InEdge
 from topo.task.pace import Pace
@@ -78,8 +78,15 @@ class BoltTask(UserTask):
         self._key_groups = KeyContext(self.plan.component(self.component_id).max_parallelism).group_of
         self._time = WatermarkCombiner(())
         self._emission_time = EmissionTime(
-            setup.watermarks, self._default_fields, ports.wall_ms, self.config.watermark_interval_s
+            setup.watermarks,
+            self._default_fields,
+            ports.wall_ms,
+            self.config.watermark_interval_s,
+            self.component_id,
+            lambda error: self._user_error(error, self._now),
         )
+        self._readings: Sequence[int | None] = ()
+        """What the watermark strategy has read last: the timestamps of the main stream's rows."""
 
     @property
     def _default_fields(self) -> tuple[str, ...]:
@@ -422,10 +429,34 @@ class BoltTask(UserTask):
         return self._stamped(stream, stamps)
 
     def _stamped(self, stream: StreamRows, stamps: Stamps) -> Stamps:
-        """Have a strategy read timestamps of the main stream, and learn from them."""
+        """Take what a strategy has read of the main stream, and have it learn from that."""
         if self._emission_time.is_used and stream.declaration.name == DEFAULT_STREAM:
-            return self._emission_time.stamps(stream.rows, None if self._emission_time.reads else stamps)
+            if self._emission_time.reads:
+                stamps = self._readings
+            self._emission_time.show(stream.rows, stamps)
         return stamps
+
+    def _read_stamps(self, streams: Iterable[StreamRows]) -> Refused:
+        """Have a strategy read the timestamps of the main stream. Returns why, of the rows where it cannot."""
+        if self._emission_time.reads:
+            for stream in streams:
+                if stream.rows and stream.declaration.name == DEFAULT_STREAM:
+                    self._readings, refused = self._emission_time.read(stream.rows, None)
+                    return refused
+        return {}
+
+    def _keep_rows(self, stream: StreamRows, rows: Sequence[int]) -> None:
+        if stream.declaration.name == DEFAULT_STREAM and self._emission_time.reads:
+            self._readings = [self._readings[row] for row in rows]
+        stream.keep(rows)
+
+    def _drop_unstamped(self, stream: StreamRows, refused: Refused, now: float) -> None:
+        """Lose rows of the main stream that have no timestamp, where no input fails as a whole."""
+        for row, error in refused.items():
+            self._lose_row(stream.rows[row], error)
+        self._keep_rows(stream, [row for row in range(len(stream.rows)) if row not in refused])
+        for error in refused.values():
+            self._user_error(error, now)
 
     def _fail(self, roots: Iterable[int], error: Exception) -> None:
         """Have the ackers told that roots have failed, and the master why."""

@@ -1,7 +1,7 @@
 """Why tuples have failed, told to the master by root, so that a dead letter can say more than that a task failed it.
 
 Nothing is noted for a tuple that does not fail. A cause leaves before the FAIL that it explains. The verdict passes the acker and
-the spout before a letter is written, so the cause is there first; were it overtaken, the letter would go without it.
+the spout before a letter is written, so the cause mostly is there first; a letter that comes before it waits for a moment.
 """
 
 from __future__ import annotations

@@ -136,11 +136,11 @@ class CheckpointedSpoutTask(SpoutTask):
     def _send_tracked(self, stream: StreamRows, messages: list[Any], now: float, first_time: bool) -> None:
         usable = self.fates.usable(messages, now)
         if usable is not None:
-            self._keep_rows(stream, usable)
+            stream.keep(usable)
             messages = [messages[place] for place in usable]
         places = self.coverage.accept(messages)
         if places is not None:
-            self._keep_rows(stream, places)
+            stream.keep(places)
         if stream.rows:
             self._send_untracked(stream)
         if self.coverage.uncovered * 2 >= self._uncovered_limit and not self._is_early_wanted:

@@ -19,6 +19,17 @@ Row = tuple[Any, ...]
 ReportError = Callable[[BaseException], None]
 
 
+def checked_timestamp(timestamp: Any, what: str) -> int:
+    """Return a timestamp or watermark that users have given. Raises EmitError, beginning with `what`, for anything else."""
+    if not isinstance(timestamp, int) or isinstance(timestamp, bool):
+        kind = type(timestamp).__name__
+        hint = "give whole milliseconds since the epoch, such as int(time.time() * 1000)"
+        raise EmitError(f"{what} {timestamp!r} ({kind}); {hint}")
+    if not NO_TIMESTAMP < timestamp <= MAX_WATERMARK:
+        raise EmitError(f"{what} {timestamp}, which does not fit 64 bits")
+    return timestamp
+
+
 class StreamRows:
     """What one batch of calls has emitted on one stream.
 
@@ -41,6 +52,14 @@ class StreamRows:
         self.stamps: dict[int, int] = {}
         self.targets: list[int] = []
         self.direct_targets: frozenset[int] = frozenset()
+
+    def keep(self, rows: Sequence[int]) -> None:
+        """Forget all rows but these; `ends` and what is kept by row elsewhere is the caller's concern."""
+        stamps = self.stamps
+        self.stamps = {place: stamps[row] for place, row in enumerate(rows) if row in stamps}
+        if self.targets:
+            self.targets[:] = [self.targets[row] for row in rows]
+        self.rows[:] = [self.rows[row] for row in rows]
 
     def truncate(self, count: int) -> None:
         """Forget all rows after the first `count`."""
@@ -124,15 +143,7 @@ class Emitter:
         return chosen
 
     def _checked(self, timestamp: Any) -> int:
-        if not isinstance(timestamp, int) or isinstance(timestamp, bool):
-            kind = type(timestamp).__name__
-            raise EmitError(
-                f"component {self.component!r} emitted with timestamp {timestamp!r} ({kind}); "
-                "give whole milliseconds since the epoch, such as int(time.time() * 1000)"
-            )
-        if not NO_TIMESTAMP < timestamp <= MAX_WATERMARK:
-            raise EmitError(f"component {self.component!r} emitted with timestamp {timestamp}, which does not fit 64 bits")
-        return timestamp
+        return checked_timestamp(timestamp, f"component {self.component!r} emitted with timestamp")
 
 
 class AnchoringCollector(Emitter):
@@ -395,6 +406,7 @@ class MessageCollector(Emitter):
 
     def emit_watermark(self, timestamp: int) -> None:
         """Promise that no tuple with a timestamp <= `timestamp` follows."""
+        timestamp = checked_timestamp(timestamp, f"component {self.component!r} emitted watermark")
         self.watermark = timestamp if self.watermark is None else max(self.watermark, timestamp)
         self.is_idle = False
 

@@ -6,12 +6,14 @@ source goes on from where it was, for it knows what comes again; a bolt forgets,
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Sequence
 from functools import partial
-from operator import itemgetter
+from operator import index, itemgetter
 from typing import Any
 
 from topo.api.watermarks import TimestampOf, WatermarkStrategy
+from topo.errors import EmitError
 from topo.ids import TaskId
 from topo.operators.watermarks import (
     BoundedOutOfOrderness,
@@ -21,10 +23,14 @@ from topo.operators.watermarks import (
     WatermarkGenerator,
     WatermarksWithIdleness,
 )
+from topo.task.collectors import checked_timestamp
 from topo.task.outbox import Outbox
+from topo.task.user_errors import blame
 from topo.wire.frames import MAX_WATERMARK, MIN_WATERMARK, FrameKind, signal_frame, watermark_frame
 
 Row = tuple[Any, ...]
+Refused = dict[int, Exception]
+"""Why rows have no timestamp that can be carried, by row."""
 
 
 def build_generator(strategy: WatermarkStrategy, now_ms: Callable[[], int]) -> WatermarkGenerator:
@@ -68,15 +74,27 @@ def send_time(outbox: Outbox, consumers: Sequence[TaskId], news: Sequence[int | 
 class EmissionTime:
     """The event time of one task's output.
 
+    Args:
+        component: whose output it is.
+        report: takes what the user's own generator has raised.
+
     Attributes:
         latest: the last watermark that was made; MIN_WATERMARK before the first.
         is_idle: whether nobody is to wait for this task.
     """
 
     def __init__(
-        self, strategy: WatermarkStrategy | None, fields: Sequence[str], now_ms: Callable[[], int], interval_s: float
+        self,
+        strategy: WatermarkStrategy | None,
+        fields: Sequence[str],
+        now_ms: Callable[[], int],
+        interval_s: float,
+        component: str,
+        report: Callable[[Exception], None],
     ) -> None:
         self.strategy = strategy
+        self._component = component
+        self._report = report
         self._reader = None if strategy is None else timestamp_reader(strategy.timestamp, fields)
         self._now_ms = now_ms
         self._interval_s = interval_s
@@ -118,30 +136,80 @@ class EmissionTime:
         """Go on from a checkpoint that was taken when output had reached this watermark."""
         self.latest = self._told = watermark
 
-    def stamps(self, rows: Sequence[Row], given: Sequence[int | None] | None) -> Sequence[int | None] | None:
-        """Return the rows' timestamps: those that were given, else what the strategy reads; show them to the generator."""
-        if self._generator is None:
-            return given
-        stamps: list[int | None]
-        if self._reader is None:
-            stamps = list(given) if given is not None else [None] * len(rows)
-        elif given is None:
-            stamps = list(map(self._reader, rows))
-        else:
-            stamps = [self._reader(row) if stamp is None else stamp for row, stamp in zip(rows, given, strict=True)]
-        if None not in stamps:
-            self._generator.on_events(rows, stamps, self)  # type: ignore[arg-type]
-        else:
-            for row, stamp in zip(rows, stamps, strict=True):
-                if stamp is not None:
-                    self._generator.on_event(row, stamp, self)
-        return stamps
+    def read(self, rows: Sequence[Row], given: Sequence[int | None] | None) -> tuple[Sequence[int | None], Refused]:
+        """Return the rows' timestamps: those that were given, else what the strategy reads; and which cannot be used, and why."""
+        reader = self._reader
+        if reader is None:
+            return [None] * len(rows) if given is None else given, {}
+        try:
+            if given is None:
+                stamps = list(map(reader, rows))
+            else:
+                stamps = [reader(row) if stamp is None else stamp for row, stamp in zip(rows, given, strict=True)]
+            # An array takes integers of other libraries too, and raises for anything else.
+            if None not in stamps:
+                return array("q", stamps).tolist(), {}  # type: ignore[type-var]
+            known = iter(array("q", [stamp for stamp in stamps if stamp is not None]).tolist())
+            return [None if stamp is None else next(known) for stamp in stamps], {}
+        except Exception:
+            return self._read_one_by_one(reader, rows, given)
+
+    def _read_one_by_one(
+        self, reader: Callable[[Row], int | None], rows: Sequence[Row], given: Sequence[int | None] | None
+    ) -> tuple[Sequence[int | None], Refused]:
+        stamps: list[int | None] = list(given) if given is not None else [None] * len(rows)
+        refused: Refused = {}
+        for place, row in enumerate(rows):
+            if stamps[place] is None:
+                try:
+                    stamps[place] = self._read_one(reader, row)
+                except Exception as error:
+                    refused[place] = error
+        return stamps, refused
+
+    def _read_one(self, reader: Callable[[Row], int | None], row: Row) -> int | None:
+        assert self.strategy is not None
+        where = self.strategy.timestamp
+        who = f"component {self._component!r}"
+        try:
+            stamp = reader(row)
+        except Exception as error:
+            raise EmitError(f"{who}: no timestamp of {row!r}: {type(error).__name__}: {error}") from error
+        if stamp is None:
+            return None
+        whole = index(stamp) if hasattr(stamp, "__index__") else stamp
+        try:
+            what = "the timestamp function returned" if callable(where) else f"timestamp field {where!r} is"
+            return checked_timestamp(whole, f"{who}: {what}")
+        except EmitError as error:
+            if callable(where):
+                blame(error, where)
+            raise
+
+    def show(self, rows: Sequence[Row], stamps: Sequence[int | None] | None) -> None:
+        """Show rows and their timestamps to the generator; what a user's own one raises is reported."""
+        generator = self._generator
+        if generator is None or stamps is None:
+            return
+        assert self.strategy is not None
+        if self.strategy.generator is None and None not in stamps:
+            generator.on_events(rows, stamps, self)  # type: ignore[arg-type]
+            return
+        for row, stamp in zip(rows, stamps, strict=True):
+            if stamp is not None:
+                try:
+                    generator.on_event(row, stamp, self)
+                except Exception as error:
+                    self._report(error)
 
     def probe(self, now: float) -> None:
-        """Ask the generator, when it is time."""
+        """Ask the generator, when it is time; what a user's own one raises is reported."""
         if self._generator is not None and self.next_probe is not None and now >= self.next_probe:
             self.next_probe = now + self._interval_s
-            self._generator.on_periodic_emit(self)
+            try:
+                self._generator.on_periodic_emit(self)
+            except Exception as error:
+                self._report(error)
 
     def mark_idle(self) -> None:
         """Say that nobody is to wait for this task."""
@@ -152,7 +220,9 @@ class EmissionTime:
         self.is_idle = False
 
     def watermark(self, timestamp: int) -> None:
-        """Say that no row with a timestamp <= `timestamp` follows."""
+        """Say that no row with a timestamp <= `timestamp` follows. Raises EmitError for what is no watermark."""
+        if type(timestamp) is not int or not MIN_WATERMARK <= timestamp <= MAX_WATERMARK:
+            timestamp = checked_timestamp(timestamp, f"component {self._component!r} emitted watermark")
         self.is_idle = False
         self.latest = max(self.latest, timestamp)
 

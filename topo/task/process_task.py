@@ -10,7 +10,7 @@ from topo.api.operator_bolts import ProcessBolt
 from topo.operators.base import Operator
 from topo.operators.process import ProcessOperator
 from topo.task.batch import Batch
-from topo.task.collectors import TrackedTuple
+from topo.task.collectors import Mark, TrackedTuple
 from topo.task.operator_task import OperatorTask
 
 
@@ -46,19 +46,25 @@ class ProcessTask(OperatorTask):
             operator.undo()
             self._collector.roll_back(mark, None)
 
+        limited = partial(self._limited, call, mark)
         try:
-            call()
+            limited()
         except Exception as error:
             if not self.is_checkpointed:
                 self._roll_back(mark, None, error)
                 self._user_error(error, self._now)
                 return
             undo()
-            final = self._try_again(call, undo, error)
+            final = self._try_again(limited, undo, error)
             if final is not None:
                 self.counters.failed += 1
                 self._give_up((operator.keys.key, timestamp), final)
                 self._user_error(final, self._now)
+
+    def _limited(self, call: Callable[[], object], mark: Mark) -> None:
+        """Make one call of user code. Raises EmitError when it has emitted too much since the mark."""
+        call()
+        self._collector.check_emitted(self._collector.count() - mark.emitted, self.config.max_task_emit)
 
     def _run(self, batch: Batch, first: int, last: int, now: float) -> None:
         collector, operator, output = self._collector, self._operator, self._output
@@ -70,14 +76,16 @@ class ProcessTask(OperatorTask):
             tup = TrackedTuple.made(batch.rows[index], batch.origin, stamp, self.epoch, *batch.ids_at(index))
             mark = collector.mark()
             output.anchors = (tup,)
+            call = partial(operator.process_element, key, tup, stamp)
             try:
-                operator.process_element(key, tup, stamp)
+                self._limited(call, mark)
             except Exception as error:
                 if not self.is_checkpointed:
                     self._roll_back(mark, tup, error)
                     errors.append(error)
                     continue
-                final = self._try_tuple_again(partial(operator.process_element, key, tup, stamp), mark, tup, error, operator.undo)
+                again = partial(self._limited, call, mark)
+                final = self._try_tuple_again(again, mark, tup, error, operator.undo)
                 if final is not None:
                     errors.append(final)
                     continue

@@ -16,7 +16,7 @@ from topo.errors import EmitError, FrameworkBug, SpoutStalled
 from topo.ids import ID_BYTES, Epoch, TaskId
 from topo.operators.clock import PausableClock
 from topo.task.collectors import MessageCollector, OrderedCollector, StreamRows
-from topo.task.emission_time import EmissionTime, send_time
+from topo.task.emission_time import EmissionTime, Refused, send_time
 from topo.task.events import RoutesChanged
 from topo.task.fates import Emission, Fates, Pending
 from topo.task.flow_control import InEdge
@@ -82,7 +82,16 @@ class SpoutTask(UserTask):
         self._pace = Pace(config.flush_interval_s, config.batch_size)
         self._idle_clock = PausableClock(lambda: int(ports.clock() * 1000))
         fields = next((s.declaration.fields for s in self._collector.streams if s.declaration.name == DEFAULT_STREAM), ())
-        self._emission_time = EmissionTime(setup.watermarks, fields, self._idle_clock.now_ms, config.watermark_interval_s)
+        self._emission_time = EmissionTime(
+            setup.watermarks,
+            fields,
+            self._idle_clock.now_ms,
+            config.watermark_interval_s,
+            self.component_id,
+            lambda error: self._user_error(error, self._now),
+        )
+        self._unstamped: dict[tuple[int, int], Exception] = {}
+        """Why rows of the batch at hand have no timestamp, by stream and the `id()` of their values."""
         self._is_going = False
         self._is_wanted = True
         self._is_active = False
@@ -327,12 +336,44 @@ class SpoutTask(UserTask):
             self._wait(later)
         self._tell_time()
 
-    def _stamp_rows(self) -> None:
+    def _stamp_rows(self, now: float) -> None:
         """Have the watermark strategy read the timestamps of the main stream, and learn from them."""
+        time = self._emission_time
         for stream in self._collector.streams:
             if stream.rows and stream.declaration.name == DEFAULT_STREAM:
-                stamps = self._emission_time.stamps(stream.rows, self._stamps(stream))
-                stream.stamps = {row: stamp for row, stamp in enumerate(stamps or ()) if stamp is not None}
+                stamps, refused = time.read(stream.rows, self._stamps(stream))
+                time.show(stream.rows, stamps)
+                stream.stamps = {row: stamp for row, stamp in enumerate(stamps) if stamp is not None}
+                self._note_unstamped(stream, refused, now)
+
+    def _stamp_again(self, now: float) -> None:
+        """Read the timestamps of replayed rows that have none: maybe they could not be read before."""
+        for stream in self._collector.streams:
+            if len(stream.stamps) < len(stream.rows) and stream.declaration.name == DEFAULT_STREAM:
+                places = [row for row in range(len(stream.rows)) if row not in stream.stamps]
+                rows = [stream.rows[row] for row in places]
+                stamps, refused = self._emission_time.read(rows, None)
+                self._emission_time.show(rows, stamps)
+                stream.stamps |= {row: stamp for row, stamp in zip(places, stamps, strict=True) if stamp is not None}
+                self._note_unstamped(stream, {places[row]: error for row, error in refused.items()}, now)
+
+    def _note_unstamped(self, stream: StreamRows, refused: Refused, now: float) -> None:
+        for row, error in refused.items():
+            self._unstamped[stream.index, id(stream.rows[row])] = error
+            self._user_error(error, now)
+
+    def _drop_unstamped(self, stream: StreamRows) -> None:
+        """Lose the rows that have no timestamp, where no message fails with them."""
+        if not self._unstamped:
+            return
+        kept: list[int] = []
+        for row, values in enumerate(stream.rows):
+            error = self._unstamped.get((stream.index, id(values)))
+            if error is None:
+                kept.append(row)
+            else:
+                self._lose_row(values, error)
+        stream.keep(kept)
 
     def _tell_time(self) -> None:
         """Send what is new of event time behind the rows that were emitted before it, and below what comes again."""
@@ -358,9 +399,11 @@ class SpoutTask(UserTask):
         if first_time:
             self.counters.emitted += collector.count()
             if self._emission_time.is_used:
-                self._stamp_rows()
+                self._stamp_rows(now)
             if self.is_retrying:
                 self._note_order(collector.in_order())
+        elif self._emission_time.reads:
+            self._stamp_again(now)
         for stream, messages in zip(collector.streams, collector.messages, strict=True):
             if not stream.rows:
                 continue
@@ -369,6 +412,7 @@ class SpoutTask(UserTask):
             else:
                 self._send_mixed(stream, messages, now, first_time)
         collector.clear()
+        self._unstamped.clear()
         oldest = self.outbox.oldest
         if len(self._init_roots) >= self.config.batch_size * ID_BYTES:
             self._flush_inits()
@@ -397,6 +441,7 @@ class SpoutTask(UserTask):
             start = end
 
     def _send_untracked(self, stream: StreamRows) -> None:
+        self._drop_unstamped(stream)
         self.counters.transferred += self._router.untracked(stream, self._stamps(stream), self._reject_untracked(stream))
 
     def _stamps(self, stream: StreamRows) -> Stamps:
@@ -413,7 +458,7 @@ class SpoutTask(UserTask):
         if first_time:
             places = self.fates.accept(messages, emissions or (), now)
             if places is not None:
-                self._keep_rows(stream, places)
+                stream.keep(places)
                 messages = [messages[place] for place in places]
                 emissions = [emissions[place] for place in places] if emissions else None
                 if not messages:
@@ -430,24 +475,37 @@ class SpoutTask(UserTask):
             roots = self.ports.ids.roots(count)
         packed, owed = pack_words(roots), [0] * count
 
+        self._open_messages.add(roots, records)
+        if self._unstamped:
+            roots = self._fail_unstamped(stream, roots)
+            packed, owed = pack_words(roots), owed[: len(roots)]
+
         def reject(row: int, error: Exception) -> None:
             self._fails.append(roots[row])
             self._causes.note((roots[row],), error)
             self._record_error(error, now)
 
         self.counters.transferred += self._router.single(stream, packed, owed, None, self._stamps(stream), reject)
-        self._open_messages.add(roots, records)
         self._init_roots += packed
         self._init_values += pack_words(owed)
         if self._fails:
             self._flush_inits()
 
-    def _keep_rows(self, stream: StreamRows, rows: list[int]) -> None:
-        stamps = stream.stamps
-        stream.stamps = {place: stamps[row] for place, row in enumerate(rows) if row in stamps}
-        if stream.targets:
-            stream.targets[:] = [stream.targets[row] for row in rows]
-        stream.rows[:] = [stream.rows[row] for row in rows]
+    def _fail_unstamped(self, stream: StreamRows, roots: list[int]) -> list[int]:
+        """Have the messages fail whose rows have no timestamp; keep the other rows, and return their roots."""
+        kept: list[int] = []
+        failed: list[int] = []
+        for row, values in enumerate(stream.rows):
+            error = self._unstamped.get((stream.index, id(values)))
+            if error is None:
+                kept.append(row)
+            else:
+                failed.append(roots[row])
+                self._fail((roots[row],), error)
+        stream.keep(kept)
+        self._init_roots += pack_words(failed)
+        self._init_values += pack_words([0] * len(failed))
+        return [roots[row] for row in kept]
 
     def _fail(self, roots: Iterable[int], error: Exception) -> None:
         roots = list(roots)

@@ -7,6 +7,7 @@ from functools import partial
 from sys import getrefcount
 
 from topo.api.bolt import Bolt
+from topo.api.streams import DEFAULT_STREAM
 from topo.api.tuples import Tuple
 from topo.api.two_phase import TwoPhaseSink
 from topo.errors import FrameworkBug, TupleStateError
@@ -95,14 +96,18 @@ class AnchoringTask(BoltTask):
     def _settle(self, now: float) -> None:
         """Route what was emitted, then fold what was acked."""
         collector = self._collector
+        refused = self._read_stamps(collector.streams)
         for stream, anchors in zip(collector.streams, collector.anchors, strict=True):
+            if refused and stream.declaration.name == DEFAULT_STREAM:
+                for row, error in refused.items():
+                    self._fail_anchors(anchors[row], error)
+                anchors[:] = [on for row, on in enumerate(anchors) if row not in refused]
+                self._drop_unstamped(stream, refused, now)
             if stream.rows:
                 stamps = self._stamps(stream, None, [])
 
                 def reject(row: int, error: Exception, anchors: list[tuple[TrackedTuple, ...]] = anchors) -> None:
-                    for anchor in anchors[row]:
-                        if anchor.epoch == self.epoch:
-                            self._fail(anchor.roots, error)
+                    self._fail_anchors(anchors[row], error)
                     self._record_error(error, now)
 
                 self.counters.emitted += len(stream.rows)
@@ -132,6 +137,11 @@ class AnchoringTask(BoltTask):
             if tup.epoch == epoch:
                 self._touches.update(dict.fromkeys(tup.roots))
         collector.clear()
+
+    def _fail_anchors(self, anchors: tuple[TrackedTuple, ...], error: Exception) -> None:
+        for anchor in anchors:
+            if anchor.epoch == self.epoch:
+                self._fail(anchor.roots, error)
 
 
 class TrackingBoltTask(AnchoringTask):

@@ -6,6 +6,7 @@ import inspect
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from math import inf
 
 _ENGINE = __name__.partition(".")[0]
 _BLAMED = "_blamed_place"
@@ -16,6 +17,10 @@ MAX_TRACEBACK = 8_192
 """Characters of a traceback that travel; the middle is left out of longer ones."""
 MAX_DISTINCT = 64
 """Distinct errors of one task that are counted between two reports; more are counted together."""
+FIRST_INTERVAL_S = 1.0
+LONGEST_INTERVAL_S = 60.0
+SILENCE_S = 600.0
+"""An error that has not been reported for so long is reported as a new one."""
 
 
 @dataclass(slots=True)
@@ -25,6 +30,7 @@ class CaughtError:
     Attributes:
         kind: the exception's class name.
         file, line: the innermost place in the user's own code; empty and 0 when there is none.
+        trace: the traceback; empty where that of an error like it has been reported.
         count: how often it happened since it was last reported.
     """
 
@@ -89,40 +95,71 @@ def message_of(error: BaseException) -> str:
         return f"(its text cannot be read: {type(broken).__name__})"
 
 
+_Key = tuple[str, str, int]
+
+
+@dataclass(slots=True)
+class _Pace:
+    """When a distinct error was last reported, and how long it waits from there."""
+
+    at: float = -inf
+    interval_s: float = FIRST_INTERVAL_S
+
+
 @dataclass(slots=True)
 class ErrorBook:
-    """Errors of one task, alike ones counted together, so that a thousand failures a second make one report a second."""
+    """Errors of one task, alike ones counted together, so that a thousand failures a second fill no disk.
+
+    A new error is reported at once and with its traceback, those like it without, each time after twice the interval. After a
+    long silence an error is new again.
+    """
 
     report: Callable[[CaughtError], None]
-    interval_s: float = 1.0
-    _held: dict[tuple[str, str, int], CaughtError] = field(default_factory=dict)
-    _reported_at: dict[tuple[str, str, int], float] = field(default_factory=dict)
+    _held: dict[_Key, CaughtError] = field(default_factory=dict)
+    _paces: dict[_Key, _Pace] = field(default_factory=dict)
+    _others: _Pace = field(default_factory=_Pace)
+    """Of all errors beyond the distinct ones that are told apart."""
 
     def record(self, error: BaseException, now: float) -> None:
-        """Report the error at once when it is new, else with the next `flush`."""
+        """Report the error at once when it is new, else with a `flush`."""
         kind, place = type(error).__name__, place_of(error)
         key = (kind, *place)
         if key in self._held:
             self._held[key].count += 1
-        elif key not in self._reported_at and len(self._reported_at) < MAX_DISTINCT:
-            self._reported_at[key] = now
+            return
+        pace = self._paces.get(key)
+        if pace is not None and now - pace.at < SILENCE_S:
+            self._held[key] = CaughtError(kind, message_of(error), *place, "")
+        elif pace is not None or self._has_room(now):
+            self._paces[key] = _Pace(now)
             self.report(describe(error, place))
         elif len(self._held) < MAX_DISTINCT:
             self._held[key] = describe(error, place)
         else:
             next(iter(self._held.values())).count += 1
 
+    def _has_room(self, now: float) -> bool:
+        if len(self._paces) >= MAX_DISTINCT:
+            silent = [key for key, pace in self._paces.items() if now - pace.at >= SILENCE_S and key not in self._held]
+            for key in silent:
+                del self._paces[key]
+        return len(self._paces) < MAX_DISTINCT
+
     def flush(self, now: float, *, all_of_them: bool = False) -> None:
-        """Report what was counted for longer than the interval."""
+        """Report what has been counted for its interval."""
+        reported: dict[int, _Pace] = {}
         for key, caught in list(self._held.items()):
-            if all_of_them or now - self._reported_at.get(key, 0.0) >= self.interval_s:
-                self._reported_at[key] = now
+            pace = self._paces.get(key, self._others)
+            if all_of_them or now >= pace.at + pace.interval_s:
+                reported[id(pace)] = pace
                 del self._held[key]
                 self.report(caught)
+        for pace in reported.values():
+            pace.interval_s = FIRST_INTERVAL_S if pace.at == -inf else min(2 * pace.interval_s, LONGEST_INTERVAL_S)
+            pace.at = now
 
     @property
     def next_deadline(self) -> float | None:
         """When `flush` wants to be called; None while nothing is held."""
-        if not self._held:
-            return None
-        return min(self._reported_at.get(key, 0.0) for key in self._held) + self.interval_s
+        paces = [self._paces.get(key, self._others) for key in self._held]
+        return min((pace.at + pace.interval_s for pace in paces), default=None)

@@ -438,6 +438,19 @@ def shortened(message: FromWorker) -> FromWorker:
 encode = msgspec.msgpack.Encoder().encode
 """Return a control message as bytes."""
 
+
+def without_odd_metrics(beat: Heartbeat) -> tuple[Heartbeat, dict[TaskId, Exception]]:
+    """Leave out the metrics of users that cannot be encoded; return whose they are, and why."""
+    tasks, errors = dict(beat.tasks), {}
+    for task, figures in beat.tasks.items():
+        try:
+            encode(figures)
+        except Exception as error:
+            errors[task] = error
+            tasks[task] = {**figures, "user": {}}
+    return msgspec.structs.replace(beat, tasks=tasks), errors
+
+
 _from_worker: msgspec.msgpack.Decoder[FromWorker] = msgspec.msgpack.Decoder(FromWorker)
 _from_master: msgspec.msgpack.Decoder[FromMaster] = msgspec.msgpack.Decoder(FromMaster)
 _request = msgspec.msgpack.Decoder(Request)

@@ -1,12 +1,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from topo.api.metrics import BUCKET_COUNT, Histogram, HistogramSnapshot, Metrics, bucket_of, upper_bound
+from topo.api.metrics import BUCKET_COUNT, GREATEST_COUNT, Histogram, HistogramSnapshot, Metrics, bucket_of, upper_bound
 from topo.errors import ConfigError
 
 VALUES = st.lists(st.floats(1e-8, 1e8), min_size=1)
@@ -78,3 +82,42 @@ def test_merged_histograms_are_as_one_that_recorded_everything(some: list[float]
 
 def test_an_empty_histogram_has_no_percentile() -> None:
     assert HistogramSnapshot().percentile(50) is None
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda metrics: metrics.gauge("g").set(1j),
+        lambda metrics: metrics.gauge("g").set(None),
+        lambda metrics: metrics.gauge("g").set(object()),
+        lambda metrics: metrics.counter("c").add(1.5),
+        lambda metrics: metrics.counter("c").add("1"),
+        lambda metrics: metrics.histogram("h").record(None),
+        lambda metrics: metrics.histogram("h").record(1, 0.5),
+    ],
+)
+def test_what_is_no_number_is_refused_where_it_is_given(use: Callable[[Any], None]) -> None:
+    with pytest.raises(TypeError):
+        use(Metrics())
+
+
+def test_numbers_of_other_types_are_plain_numbers_to_whoever_looks() -> None:
+    metrics = Metrics()
+    metrics.gauge("share").set(Fraction(1, 2))  # type: ignore[arg-type]
+    metrics.histogram("price").record(Decimal(3))  # type: ignore[arg-type]
+    metrics.counter("seen").add(True)
+    snapshot = metrics.snapshot()
+    assert [type(value) for value in (*snapshot.gauges.values(), *snapshot.counters.values())] == [float, int]
+    assert type(snapshot.histograms["price"].total) is float
+
+
+def test_a_counter_is_shown_up_to_what_still_adds_up_on_the_wire() -> None:
+    metrics = Metrics()
+    metrics.counter("c").add(2**70)
+    metrics.counter("d").add(-(2**70))
+    assert metrics.snapshot().counters == {"c": GREATEST_COUNT, "d": -GREATEST_COUNT}
+
+
+def test_the_name_of_a_metric_is_a_str() -> None:
+    with pytest.raises(ConfigError, match=r"got 5 \(int\)"):
+        Metrics().counter(5)  # type: ignore[arg-type]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import msgspec
+import pytest
 
 from tests.unit.master.playbook import ACKER, LINES, SINK, Play, messages_in, running, small_plan
 from topo.ids import Epoch, Incarnation, WorkerId
@@ -147,6 +148,21 @@ def test_a_letter_says_why_its_last_attempt_failed_if_a_task_has_told() -> None:
     letter = msgspec.structs.replace(LETTER, root=8)
     explained = msgspec.structs.replace(letter, errors=["boom", "ValueError: no (a.py:3, component 'count')"], cause=cause)
     assert play.says(0, letter) == [StoreDeadLetters(WorkerId(0), Incarnation(101), (explained,))]
+
+
+@pytest.mark.parametrize("comes", [True, False])
+def test_a_letter_that_comes_before_its_cause_waits_a_moment_for_it(comes: bool) -> None:
+    play = running()
+    cause = Cause("ValueError", "no", "count")
+    assert play.says(0, msgspec.structs.replace(LETTER, root=8)) == []
+    if comes:
+        play.says(1, TuplesFailed(SINK, [(cause, [8])]))
+    stored = [command for command in play.until(play.now + 1.0) if isinstance(command, StoreDeadLetters)]
+    (letters,) = [command.letters for command in stored]
+    assert letters[0].cause == (cause if comes else None)
+    assert play.do(DeadLettersWritten(WorkerId(0), Incarnation(101), letters))[0] == SendTo(
+        WorkerId(0), Incarnation(101), DeadLettersStored(LINES, [1])
+    )
 
 
 def test_of_the_causes_the_latest_are_remembered() -> None:

@@ -29,6 +29,7 @@ from topo.master.events import (
     WorkerExited,
 )
 from topo.master.positions import SpoutProgress
+from topo.master.recovery import STOP_S
 from topo.wire import control
 from topo.wire.codec import Codec
 from topo.wire.control import Activate, Deactivate, EdgeLost, Go, PositionReport, Stuck
@@ -166,6 +167,23 @@ def test_an_operators_restart_waits_for_nothing_and_accuses_nobody() -> None:
     play.do(WorkerExited(WorkerId(1), Incarnation(102), "exited with 0", InHand((7,))))
     assert routes_in(play.register(1))[0].suspects == []
     assert play.master.statistics().losses == 0
+
+
+@pytest.mark.parametrize("ends", [False, True])
+def test_a_worker_that_does_not_end_when_it_is_asked_to_for_a_restart_is_killed(ends: bool) -> None:
+    play = running()
+    old = StopWorker(WorkerId(1), Incarnation(102), kill=True)
+    play.do(RestartAsked(WorkerId(1)))
+    play.register(1)
+    play.all_ready()
+    begun = play.now
+    assert old not in play.until(begun + STOP_S - 0.1)
+    if ends:
+        play.do(WorkerExited(WorkerId(1), Incarnation(102), "exited with 0", None))
+    assert play.until(begun + STOP_S + 1.0).count(old) == (0 if ends else 1)
+    play.do(WorkerExited(WorkerId(1), Incarnation(102), "killed by SIGKILL", InHand((7,))))
+    assert play.master.statistics().losses == 0
+    assert old not in play.until(begun + 3 * STOP_S)
 
 
 def test_a_dead_edge_between_two_living_workers_raises_the_epoch_and_restarts_nobody() -> None:

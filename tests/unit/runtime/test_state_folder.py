@@ -22,6 +22,7 @@ from topo.runtime.state_folder import (
     make_socket_folder,
     read_json_lines,
     remove_socket_folder,
+    rotate,
     write_atomically,
 )
 
@@ -111,6 +112,17 @@ def test_a_torn_line_spoils_only_itself(tmp_path: Path) -> None:
     path.write_bytes(b'{"n":1}\n{"n":')
     append_lines(path, [json.dumps({"n": 2}).encode()])
     assert read_json_lines(path) == [{"n": 1}, {"n": 2}]
+
+
+def test_errors_are_rotated_one_older_file_is_kept_and_both_are_read_in_order(tmp_path: Path) -> None:
+    folder = StateFolder(tmp_path).create("words")
+    for number in range(50):
+        append_lines(folder.errors, [json.dumps({"n": number}).encode()])
+        rotate(folder.errors, 90)
+    numbers = [row["n"] for row in folder.all_errors()]
+    assert numbers == list(range(numbers[0], 50))
+    assert 10 <= len(numbers) <= 20
+    assert folder.errors.stat().st_size < 90 and folder.older_errors.stat().st_size < 100
 
 
 def test_there_is_one_master_and_the_second_is_told_which(tmp_path: Path) -> None:

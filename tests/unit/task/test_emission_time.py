@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
+
 from topo.api.watermarks import WatermarkStrategy
 from topo.operators.watermarks import InputStatus
 from topo.task.emission_time import EmissionTime, timestamp_reader
+from topo.task.user_errors import place_of
 from topo.wire.frames import MIN_WATERMARK
 
 
@@ -16,8 +21,20 @@ class Clock:
         return self.ms
 
 
-def made(strategy: WatermarkStrategy | None, clock: Clock | None = None) -> EmissionTime:
-    time = EmissionTime(strategy, ("at", "value"), clock or Clock(), 0.2)
+def _raise(error: Exception) -> None:
+    raise error
+
+
+def stamps(time: EmissionTime, rows: list[Any], given: list[int | None] | None = None) -> list[int | None]:
+    """What the strategy reads of rows that are all well, after it was shown to the generator."""
+    read, refused = time.read(rows, given)
+    assert not refused
+    time.show(rows, read)
+    return list(read)
+
+
+def made(strategy: WatermarkStrategy | None, clock: Clock | None = None, errors: list[Exception] | None = None) -> EmissionTime:
+    time = EmissionTime(strategy, ("at", "value"), clock or Clock(), 0.2, "a", errors.append if errors is not None else _raise)
     time.reset(0.0, forget=True)
     return time
 
@@ -34,7 +51,7 @@ def test_a_timestamp_is_read_from_a_field_a_position_or_a_function() -> None:
 
 def test_a_bounded_strategy_tells_one_less_than_the_bound_when_it_is_asked() -> None:
     time = made(BOUNDED)
-    assert time.stamps([(100, "a"), (90, "b")], None) == [100, 90]
+    assert stamps(time, [(100, "a"), (90, "b")]) == [100, 90]
     assert time.take_news() == []
     time.probe(0.2)
     assert time.take_news() == [94]
@@ -43,7 +60,7 @@ def test_a_bounded_strategy_tells_one_less_than_the_bound_when_it_is_asked() -> 
 
 def test_a_strategy_is_asked_at_its_interval_and_not_before() -> None:
     time = made(BOUNDED)
-    time.stamps([(100, "a")], None)
+    stamps(time, [(100, "a")])
     time.probe(0.1)
     assert not time.has_news
     time.probe(0.2)
@@ -53,20 +70,20 @@ def test_a_strategy_is_asked_at_its_interval_and_not_before() -> None:
 
 def test_what_was_given_stands_where_the_strategy_reads_nothing() -> None:
     time = made(WatermarkStrategy.bounded_out_of_orderness("0s"))
-    assert time.stamps([(1, "a"), (2, "b")], [50, None]) == [50, None]
+    assert stamps(time, [(1, "a"), (2, "b")], [50, None]) == [50, None]
     time.probe(1.0)
     assert time.take_news() == [49]
 
 
 def test_a_punctuated_strategy_speaks_with_the_row_that_carries_a_watermark() -> None:
     time = made(WatermarkStrategy.punctuated(lambda row, stamp: stamp if row[1] == "mark" else None, timestamp="at"))
-    time.stamps([(1, "a"), (5, "mark"), (6, "b")], None)
+    stamps(time, [(1, "a"), (5, "mark"), (6, "b")])
     assert time.take_news() == [5]
 
 
 def test_timestamps_only_makes_no_watermark() -> None:
     time = made(WatermarkStrategy.timestamps_only("at"))
-    assert time.stamps([(9, "a")], None) == [9]
+    assert stamps(time, [(9, "a")]) == [9]
     time.probe(1.0)
     assert time.take_news() == []
 
@@ -91,7 +108,7 @@ def test_watermarks_stay_below_what_has_to_be_emitted_again() -> None:
 def test_a_silent_source_is_idle_and_says_so_once() -> None:
     clock = Clock()
     time = made(BOUNDED.with_idleness("1s"), clock)
-    time.stamps([(100, "a")], None)
+    stamps(time, [(100, "a")])
     time.probe(1.0)
     assert time.take_news() == [94]
     time.probe(2.0)
@@ -138,11 +155,59 @@ def test_a_source_tells_again_in_a_new_epoch_what_it_had_reached() -> None:
 
 def test_a_bolt_forgets_with_its_epoch_what_its_strategy_has_seen() -> None:
     time = made(BOUNDED)
-    time.stamps([(100, "a")], None)
+    stamps(time, [(100, "a")])
     time.probe(1.0)
     assert time.take_news() == [94]
     time.reset(2.0, forget=True)
     assert time.latest == MIN_WATERMARK
-    time.stamps([(20, "a replay")], None)
+    stamps(time, [(20, "a replay")])
     time.probe(3.0)
     assert time.take_news() == [14], "a replay must not be late by what came before the loss"
+
+
+@pytest.mark.parametrize("bad", ["2026-11-21", 1.5, b"7", 1 << 63, -(1 << 63) - 1])
+def test_a_row_whose_field_is_no_timestamp_is_refused_by_name_and_the_others_are_read(bad: object) -> None:
+    read, refused = made(BOUNDED).read([(1, "a"), (bad, "b"), (3, "c"), (None, "d")], None)
+    assert read == [1, None, 3, None]
+    assert list(refused) == [1]
+    assert str(refused[1]).startswith(f"component 'a': timestamp field 'at' is {bad!r}"), refused[1]
+
+
+def test_a_row_on_which_the_timestamp_function_raises_is_refused_with_the_place() -> None:
+    time = made(WatermarkStrategy.timestamps_only(lambda row: 100 // row[0]))
+    read, refused = time.read([(0, "a"), (2, "b")], None)
+    assert read == [None, 50]
+    assert str(refused[0]) == "component 'a': no timestamp of (0, 'a'): ZeroDivisionError: integer division or modulo by zero"
+    assert place_of(refused[0])[0] == __file__
+
+
+def test_an_integer_of_another_library_is_a_timestamp() -> None:
+    class Whole:
+        def __index__(self) -> int:
+            return 7
+
+    assert stamps(made(BOUNDED), [(Whole(), "a")]) == [7]
+
+
+class Broken:
+    """A generator of a user, without what the engine's own have: raises, or says what is no watermark."""
+
+    def on_event(self, value: Any, timestamp: int, output: Any) -> None:
+        if value[1] == "bad":
+            raise ValueError("cannot")
+        output.watermark(1.5 if value[1] == "float" else timestamp)
+
+    def on_periodic_emit(self, output: Any) -> None:
+        raise KeyError("never")
+
+
+@pytest.mark.parametrize("idleness", [False, True])
+def test_what_a_generator_of_the_user_raises_is_reported_and_the_next_row_is_shown(idleness: bool) -> None:
+    errors: list[Exception] = []
+    strategy = WatermarkStrategy.own(Broken, timestamp="at")
+    time = made(strategy.with_idleness("1s") if idleness else strategy, errors=errors)
+    stamps(time, [(1, "a"), (2, "bad"), (3, "float"), (4, "b")])
+    assert time.take_news() == [4]
+    time.probe(1.0)
+    assert [type(error).__name__ for error in errors] == ["ValueError", "EmitError", "KeyError"]
+    assert "component 'a' emitted watermark 1.5 (float)" in str(errors[1])

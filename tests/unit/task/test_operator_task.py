@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -1036,3 +1037,44 @@ def local_feed(solo: Solo, values: Sequence[Any], ids: Any) -> None:
     frame = data_frame(solo.stamp(sender), solo.id, solo.next_number(sender), 0, columns)
     solo.handle(FrameArrived(frame, Inbox.DATA))
     solo.run()
+
+
+class Flood(ProcessBolt):
+    """Emits as many rows as its input says, and as many again from a timer."""
+
+    outputs = ("key",)
+
+    def __init__(self) -> None:
+        super().__init__(key="key")
+
+    def open(self, context: Any) -> None:
+        self.late = context.state.value("late")
+
+    def process(self, tup: Any, context: Any, collector: Any) -> None:
+        now, later = tup["value"]
+        self.late.set(later)
+        context.register_event_time_timer(5)
+        for _ in range(now):
+            collector.emit((context.key,))
+
+    def on_timer(self, timestamp: int, context: Any, collector: Any) -> None:
+        for _ in range(self.late.get()):
+            collector.emit((context.key + "-late",))
+
+
+@pytest.mark.parametrize("delivery", ["at_least_once", "exactly_once"])
+def test_a_process_bolt_that_emits_more_than_it_may_in_a_call_fails_it_and_the_others_go_on(delivery: str) -> None:
+    solo = alone(Flood(), delivery=delivery, max_task_emit=5)
+    is_tracked = delivery == "at_least_once"
+    ids = put(solo, [("a", (6, 1)), ("b", (5, 6)), ("c", (4, 5))], [1, 1, 1], tracked=is_tracked)
+    assert Counter(row[0] for row in solo.rows()) == {"b": 5, "c": 4}
+    if is_tracked:
+        assert solo.roots(FrameKind.FAIL) == [ids.roots[0]]
+    time(solo, 20)
+    late = Counter(row[0] for row in solo.rows() if "late" in row[0])
+    assert late == ({"a-late": 1, "c-late": 5} if is_tracked else {"c-late": 5}), "with checkpoints the timer is undone too"
+    if not is_tracked:
+        assert given_up(solo) == [("a", (6, 1)), ("b", 5)]
+    solo.wait(2.0)
+    assert all("at most 5 are allowed" in error for error in solo.errors())
+    assert sum(error.count for error in solo.messages(ComponentError)) == 2

@@ -3,11 +3,22 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import pytest
 
-from topo.task.user_errors import MAX_DISTINCT, MAX_MESSAGE, MAX_TRACEBACK, CaughtError, ErrorBook, blame, describe, place_of
+from topo.task.user_errors import (
+    MAX_DISTINCT,
+    MAX_MESSAGE,
+    MAX_TRACEBACK,
+    SILENCE_S,
+    CaughtError,
+    ErrorBook,
+    blame,
+    describe,
+    place_of,
+)
 
 
 def caught(call: Callable[[], Any]) -> Exception:
@@ -169,3 +180,38 @@ def test_an_error_alike_is_not_described_again(reports: Reports, monkeypatch: py
     for _ in range(100):
         book.record(caught(broken), 10.0)
     assert described == []
+
+
+def test_an_error_that_goes_on_is_reported_ever_more_seldom_and_every_one_is_counted(reports: Reports) -> None:
+    book = ErrorBook(reports.append)
+    told: list[int] = []
+    for second in range(600):
+        before = len(reports)
+        book.record(caught(broken), float(second))
+        book.flush(float(second))
+        told += [second] if len(reports) > before else []
+    book.flush(600.0, all_of_them=True)
+    assert told[:8] == [0, 1, 3, 7, 15, 31, 63, 123]
+    assert [later - earlier for earlier, later in pairwise(told[7:])] == [60] * 7
+    assert sum(error.count for error in reports) == 600
+
+
+def test_only_the_first_report_has_the_traceback_until_there_was_a_long_silence(reports: Reports) -> None:
+    book = ErrorBook(reports.append)
+    for now in (10.0, 10.5):
+        book.record(caught(broken), now)
+    book.flush(11.0)
+    book.record(caught(broken), 11.0 + SILENCE_S)
+    assert [bool(error.trace) for error in reports] == [True, False, True]
+    book.record(caught(broken), 12.0 + SILENCE_S)
+    assert book.next_deadline == 12.0 + SILENCE_S, "it begins anew with the first interval"
+
+
+def test_places_that_have_been_silent_make_room_for_others(reports: Reports) -> None:
+    book = ErrorBook(reports.append)
+    functions: dict[str, Any] = {}
+    for number in range(MAX_DISTINCT):
+        exec("\n" * number + "def fail(): raise KeyError('x')", functions)
+        book.record(caught(functions["fail"]), 10.0)
+    book.record(caught(broken), 10.0 + SILENCE_S)
+    assert len(reports) == MAX_DISTINCT + 1

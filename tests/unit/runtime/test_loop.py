@@ -1,0 +1,51 @@
+"""What the loop of a worker does about figures that cannot be sent."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.unit.task.harness import Plain, Scripted
+from tests.unit.task.test_worker import Hosted, word_count
+from topo.runtime.loop import Connections, Loop
+from topo.runtime.transport.memory import MemoryNetwork, MemoryTransport
+from topo.wire import control
+
+
+def made() -> tuple[Loop, Any, list[control.FromWorker]]:
+    bolt = Plain()
+    hosted = Hosted(word_count(Scripted(ends=False), counted=bolt)[0])
+    transport = MemoryTransport(MemoryNetwork())
+    sent: list[control.FromWorker] = []
+
+    class Told(Loop):
+        def tell(self, message: control.FromWorker) -> None:
+            super().tell(message)
+            sent.extend(control.decode_from_worker(data) for data in self._to_master)
+            self._to_master.clear()
+
+    connections = Connections(transport, hosted.plan, frozenset())
+    loop = Told(hosted.worker, transport, 0, {}, connections, hosted.plan.config, lambda: "", hosted.clock)
+    (task,) = [task for task in hosted.worker.tasks.values() if task.component_id == "c"]
+    return loop, task, sent
+
+
+@pytest.mark.parametrize("odd", [object(), 2**70])
+def test_metrics_that_cannot_be_sent_are_left_out_of_the_heartbeat_and_told_of_once(odd: Any) -> None:
+    loop, task, sent = made()
+    task.context.metrics.gauge("g").value = odd
+    for _ in range(2):
+        loop.tell(loop.worker.heartbeat(""))
+    (error,) = [message for message in sent if isinstance(message, control.ComponentError)]
+    assert (error.component, error.task) == ("c", task.id)
+    assert "metrics of component 'c' cannot be sent" in error.message
+    beats = [message for message in sent if isinstance(message, control.Heartbeat)]
+    assert len(beats) == 2
+    assert all(set(beat.tasks) == set(loop.worker.tasks) for beat in beats), "the engine's own figures are there"
+
+
+def test_anything_else_that_cannot_be_sent_is_an_error_of_the_engine() -> None:
+    loop, task, _ = made()
+    with pytest.raises(TypeError):
+        loop.tell(control.ComponentError(task=task.id, component="c", kind="K", message=object(), traceback=""))  # type: ignore[arg-type]
