@@ -29,7 +29,8 @@ class TwoPhaseSink(Bolt):
 
     What tokens stand for may be published by another process: of the same task after a crash, and of another task of the
     component when the parallelism has changed (that of task j by task j modulo the new parallelism). Let names of staged
-    files, rows or transactions carry `context.task_index` and something drawn anew in each process.
+    files, rows or transactions carry `context.topology`, `context.component`, `context.task_index` and something drawn anew in
+    each process.
 
     Attributes:
         max_batch: tuples that are published together, but with `exactly_once`.
@@ -100,9 +101,10 @@ class TwoPhaseSink(Bolt):
     def recover(self, tokens: Sequence[Any]) -> None:
         """Start from the last completed checkpoint, before `begin`: commit `tokens`, and undo all else that is staged.
 
-        `tokens` are those of the checkpoint, so they count; most have been committed already. What else tasks j have staged,
-        for each j that is `context.task_index` modulo `context.parallelism`, was left by a process that died: remove it. (Not
-        what others have staged: they may be alive.) With the other modes `tokens` is empty.
+        `tokens` are those of the checkpoint, so they count; most have been committed already. What else tasks j of the same
+        component of the same topology have staged, for each j that is `context.task_index` modulo `context.parallelism`, was
+        left by a process that died: remove it. (Not what others have staged: they may be alive.) With the other modes `tokens`
+        is empty.
 
         As it stands it commits the tokens and removes nothing.
         """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
@@ -18,6 +19,8 @@ from topo.errors import EnvironmentFault
 
 _SPILL_LINES = 1000
 """Lines of a transaction that wait in memory before they go to its file."""
+_STAGED = re.compile(r"(?P<task>\d+)(\.(?P<writer>.+))?\.[0-9a-f]{12}\.\d+(\.at\.\d+)?")
+"""What follows `.NAME.staged.`; earlier versions have named no writer."""
 
 
 class JsonLinesSink(TwoPhaseSink):
@@ -25,10 +28,10 @@ class JsonLinesSink(TwoPhaseSink):
 
     One task writes to `path`; of several, task n writes to `path.n`.
 
-    With `exactly_once` lines are staged in hidden files beside it, `.NAME.staged.TASK.PROCESS.NUMBER`, and appended when their
-    checkpoint is complete: the file has each line once, and none that may be taken back. The folder must be one that every
-    worker sees. With the other modes lines are appended in batches, and acked after `fsync`: nothing that was acked is lost,
-    whatever is killed, and after a recovery lines may repeat.
+    With `exactly_once` lines are staged in hidden files beside it, `.NAME.staged.TASK.TOPOLOGY.COMPONENT.PROCESS.NUMBER`, and
+    appended when their checkpoint is complete: the file has each line once, and none that may be taken back. The folder must be
+    one that every worker sees. With the other modes lines are appended in batches, and acked after `fsync`: nothing that was
+    acked is lost, whatever is killed, and after a recovery lines may repeat.
     """
 
     def __init__(
@@ -52,6 +55,7 @@ class JsonLinesSink(TwoPhaseSink):
         self._task, self._tasks = context.task_index, context.parallelism
         self._output = path.with_name(f"{path.name}.{self._task}") if self._tasks > 1 else path
         self._staged_names = f".{path.name}.staged."
+        self._writer = f"{context.topology}.{context.component}"
         # A replacement must never name a file as its predecessor did, which may be alive still.
         self._process = os.urandom(6).hex()
         self._number = 0
@@ -127,8 +131,8 @@ class JsonLinesSink(TwoPhaseSink):
         super().recover(tokens)
         for name in os.listdir(self._output.parent):
             if name.startswith(self._staged_names):
-                task = name.removeprefix(self._staged_names).partition(".")[0]
-                if task.isdecimal() and int(task) % self._tasks == self._task:
+                found = _STAGED.fullmatch(name.removeprefix(self._staged_names))
+                if found and found["writer"] in (self._writer, None) and int(found["task"]) % self._tasks == self._task:
                     self._output.with_name(name).unlink(missing_ok=True)
 
     def publish(self) -> None:
@@ -152,7 +156,7 @@ class JsonLinesSink(TwoPhaseSink):
 
     @property
     def _staged_path(self) -> Path:
-        return self._output.with_name(f"{self._staged_names}{self._task}.{self._process}.{self._number}")
+        return self._output.with_name(f"{self._staged_names}{self._task}.{self._writer}.{self._process}.{self._number}")
 
     def _spill(self) -> None:
         """Move the lines from memory to the staged file. If it fails they stay, and a repetition writes over the rest."""

@@ -182,9 +182,20 @@ def test_what_is_staged_is_hidden_and_carries_its_task(tmp_path: Path) -> None:
     sink.execute(tracked(n=1))
     output.snapshot(1)
     (staged,) = tmp_path.glob(".*")
-    assert staged.name.startswith(".out.staged.3.")
+    assert staged.name.startswith(".out.staged.3.test.sink.")
     output.complete(1)
     assert [path.name for path in tmp_path.iterdir()] == ["out.3"]
+
+
+def test_files_that_an_earlier_version_has_staged_are_found(tmp_path: Path) -> None:
+    """Their names have no writer."""
+    (tmp_path / ".out.staged.0.0123456789ab.4").write_text('{"n":1}\n')
+    (tmp_path / ".out.staged.0.0123456789ab.5").write_text('{"n":2}\n')
+    (tmp_path / ".out.staged.0.0123456789ab.6.at.0").write_text('{"n":3}\n')
+    token = [str(tmp_path / ".out.staged.0.0123456789ab.4"), 8, str(tmp_path / "out"), 8]
+    staging(JsonLinesSink(tmp_path / "out"), [[1, token]])
+    assert [record["n"] for record in records(tmp_path / "out")] == [1]
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
 def test_a_full_disk_fails_the_checkpoint_and_loses_nothing(tmp_path: Path) -> None:
