@@ -71,7 +71,12 @@ class TwoPhaseSink(Bolt):
 
     @abstractmethod
     def write(self, tup: Tuple) -> None:
-        """Add one tuple to the transaction. If it raises it must have taken nothing: the tuple may be given again."""
+        """Add one tuple to the transaction. If it raises it must have taken nothing: the tuple may be given again.
+
+        Raises:
+            SinkStuck: nothing can be written for now, whatever the tuple. With `exactly_once` the process ends, and all tasks go
+                back to the last checkpoint; no tuple is given up for it.
+        """
 
     @abstractmethod
     def pre_commit(self) -> Any:

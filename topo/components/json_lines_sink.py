@@ -15,6 +15,7 @@ from topo.api.context import TaskContext
 from topo.api.tuples import Tuple
 from topo.api.two_phase import TwoPhaseSink
 from topo.components.line_files import mend, move_lines, remove_staged, size_of, sync_folder, write_at
+from topo.components.spilling import Spilling
 from topo.errors import EnvironmentFault
 
 _SPILL_LINES = 1000
@@ -59,6 +60,7 @@ class JsonLinesSink(TwoPhaseSink):
         # A replacement must never name a file as its predecessor did, which may be alive still.
         self._process = os.urandom(6).hex()
         self._number = 0
+        self._spilling = Spilling(path, _SPILL_LINES, lambda error: self._collector.report_error(error))
         self._staged: int | None = None
         path.parent.mkdir(parents=True, exist_ok=True)
         self._file = os.open(self._output, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
@@ -69,13 +71,17 @@ class JsonLinesSink(TwoPhaseSink):
         """Start with no lines."""
         self._lines: list[bytes] = []
         self._staged_size = 0
+        self._spilling.done()
         self._failure: OSError | None = None
 
     def write(self, tup: Tuple) -> None:
-        """Add a line. Raises TypeError for a value that JSON cannot carry."""
+        """Add a line. Raises TypeError for a value that JSON cannot carry, and SinkStuck."""
         line = self._encode(tup.as_dict())
-        if self._is_staged and len(self._lines) >= _SPILL_LINES:
-            self._spill()
+        if self._is_staged and len(self._lines) >= self._spilling.at:
+            try:
+                self._spill()
+            except OSError as error:
+                self._spilling.refused(error, len(self._lines))
         self._lines.append(line)
 
     def pre_commit(self) -> Any:
@@ -168,3 +174,4 @@ class JsonLinesSink(TwoPhaseSink):
         write_at(self._staged, data, self._staged_size)
         self._staged_size += len(data)
         self._lines = []
+        self._spilling.done()

@@ -15,6 +15,7 @@ from uuid import UUID
 from topo.api.context import TaskContext
 from topo.api.tuples import Tuple
 from topo.api.two_phase import TwoPhaseSink
+from topo.components.spilling import Spilling
 from topo.errors import ConfigError, EnvironmentFault, ValueNotCarried
 
 _LOCK_TIMEOUT_S = 10.0
@@ -115,6 +116,8 @@ class SqliteSink(TwoPhaseSink):
         # A replacement must never name rows as its predecessor did, which may be alive still.
         self._process = os.urandom(6).hex()
         self._number = 0
+        target = f"table {self._name!r} in {self._path}"
+        self._spilling = Spilling(target, _SPILL_ROWS, lambda error: self._collector.report_error(error))
         self._path.parent.mkdir(parents=True, exist_ok=True)
         self._connection = sqlite3.connect(self._path, timeout=_LOCK_TIMEOUT_S, isolation_level=None)
         self._connection.execute("pragma synchronous = full")
@@ -151,15 +154,19 @@ class SqliteSink(TwoPhaseSink):
         """Start with no rows."""
         self._rows: list[tuple[Any, ...]] = []
         self._staged = 0
+        self._spilling.done()
 
     def write(self, tup: Tuple) -> None:
-        """Add a row. Raises ValueNotCarried for a value that SQLite cannot carry, and for a key without a value."""
+        """Add a row. Raises ValueNotCarried for a value that SQLite cannot carry and for a key without a value, and SinkStuck."""
         row = tuple([self._storable(tup[name], name) for name in self._columns])
         for place in self._key_places:
             if row[place] is None:
                 raise ValueNotCarried(f"column {self._columns[place]!r} is of the key and must have a value")
-        if self._is_staged and len(self._rows) >= _SPILL_ROWS:
-            self._spill()
+        if self._is_staged and len(self._rows) >= self._spilling.at:
+            try:
+                self._spill()
+            except sqlite3.OperationalError as error:
+                self._spilling.refused(error, len(self._rows))
         self._rows.append(row)
 
     def pre_commit(self) -> Any:
@@ -227,6 +234,7 @@ class SqliteSink(TwoPhaseSink):
             self._connection.executemany(self._stage, [(*head, first + n, *row) for n, row in enumerate(self._rows)])
         self._staged += len(self._rows)
         self._rows = []
+        self._spilling.done()
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import errno
+import gc
 import json
 import os
 import resource
@@ -282,6 +283,7 @@ def test_a_staged_file_of_another_length_is_not_appended(tmp_path: Path) -> None
 
 
 def test_descriptors_of_staged_files_are_closed(tmp_path: Path) -> None:
+    gc.collect()
     before = len(os.listdir("/proc/self/fd"))
     output = staging(sink := JsonLinesSink(tmp_path / "out"))
     for checkpoint in range(3):
