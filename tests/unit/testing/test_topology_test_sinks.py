@@ -9,7 +9,19 @@ from typing import Any
 import msgspec
 import pytest
 
-from topo import BasicCollector, IterableSpout, JsonLinesSink, StatefulBolt, Topology, TopologyBuilder, Tuple
+from topo import (
+    BasicCollector,
+    IterableSpout,
+    JsonLinesSink,
+    StatefulBolt,
+    Topology,
+    TopologyBuilder,
+    Tuple,
+    WatermarkStrategy,
+    WindowBolt,
+    aggregates,
+    windows,
+)
 from topo.master.outcome import OutcomeKind
 from topo.testing import ADVANCE, CRASH, END, TopologyTest
 
@@ -75,3 +87,21 @@ def test_a_line_is_published_with_its_checkpoint(tmp_path: Path) -> None:
     assert lines(path) == []
     test.advance("10s")
     assert lines(path) == [{"word": "a", "number": 1}]
+
+
+@pytest.mark.parametrize("crashes", [[], [CRASH("count"), CRASH("sink")]], ids=["nothing happens", "crashes"])
+def test_each_window_is_one_line_without_any_setting(tmp_path: Path, crashes: list[Any]) -> None:
+    path = tmp_path / "out"
+    builder = TopologyBuilder("counted")
+    strategy = WatermarkStrategy.monotonous_timestamps(timestamp="at")
+    builder.set_spout("words", IterableSpout((), fields=("word", "at")), watermarks=strategy)
+    count = WindowBolt(key="word", window=windows.TumblingEventTimeWindows.of("10s"), aggregate=aggregates.Count())
+    builder.set_bolt("count", count).fields_grouping("words", "word")
+    builder.set_bolt("sink", JsonLinesSink(path)).global_grouping("count")
+    script = [("a", 1000), ("b", 2000), ADVANCE("30s"), ("a", 3000), *crashes, ("a", 12000), END]
+    test = TopologyTest(builder.build(), sources={"words": script})
+    test.run()
+
+    assert test.dead_letters() == []
+    found = sorted(tuple(line.values()) for line in lines(path))
+    assert found == [("a", 0, 10_000, 2), ("a", 10_000, 20_000, 1), ("b", 0, 10_000, 1)]
