@@ -65,9 +65,10 @@ class EnvironmentFault(TopoError):
 
 
 class SinkStuck(EnvironmentFault):
-    """A sink cannot write, and holds as many rows as it may. No tuple is at fault.
+    """A sink cannot write, and holds as many rows as it may, or cannot go on with what it holds. No tuple is at fault.
 
-    Raised by `write` of a two-phase sink with `exactly_once`: its process ends, and all tasks go back to the last checkpoint.
+    Raised by `write` and `pre_commit` of a two-phase sink with `exactly_once`: its process ends, and all tasks go back to the
+    last checkpoint.
     """
 
 

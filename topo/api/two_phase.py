@@ -82,7 +82,8 @@ class TwoPhaseSink(Bolt):
     def pre_commit(self) -> Any:
         """Make everything written since `begin` durable, and publish none of it.
 
-        If it raises, nothing may be lost: it is called again later, when more may have been written; or `abort(None)` is.
+        If it raises, nothing may be lost: it is called again later, when more may have been written; or `abort(None)` is. If
+        something is lost let it raise SinkStuck, as `write` does.
 
         Returns:
             A token for it: small, what msgpack carries (sequences come back as tuples). None when nothing was written.

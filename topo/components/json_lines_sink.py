@@ -16,7 +16,7 @@ from topo.api.tuples import Tuple
 from topo.api.two_phase import TwoPhaseSink
 from topo.components.line_files import mend, move_lines, remove_staged, size_of, sync_folder, write_at
 from topo.components.spilling import Spilling
-from topo.errors import EnvironmentFault
+from topo.errors import EnvironmentFault, SinkStuck
 
 _SPILL_LINES = 1000
 """Lines of a transaction that wait in memory before they go to its file."""
@@ -72,7 +72,6 @@ class JsonLinesSink(TwoPhaseSink):
         self._lines: list[bytes] = []
         self._staged_size = 0
         self._spilling.done()
-        self._failure: OSError | None = None
 
     def write(self, tup: Tuple) -> None:
         """Add a line. Raises TypeError for a value that JSON cannot carry, and SinkStuck."""
@@ -86,17 +85,14 @@ class JsonLinesSink(TwoPhaseSink):
 
     def pre_commit(self) -> Any:
         """Sync the staged file. The token: it, its length, the output, and the least size that the output has with it."""
-        if self._failure is not None:
-            # What a failed sync has dropped, a second one does not report.
-            raise self._failure
         self._spill()
         if self._staged is None:
             return None
         try:
             os.fsync(self._staged)
         except OSError as error:
-            self._failure = error
-            raise
+            # What a failed sync has dropped, a second one does not report.
+            raise SinkStuck(f"cannot sync {self._staged_path}: {error}; all goes back to the last checkpoint") from error
         path = self._staged_path
         sync_folder(path.parent)
         os.close(self._staged)

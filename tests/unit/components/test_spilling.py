@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import resource
 import signal
 import sqlite3
@@ -115,3 +117,19 @@ def test_with_too_many_rows_in_memory_all_goes_back_to_the_last_checkpoint(
         test.advance("5s")
     check_all_is_there(test, case, tmp_path)
     assert "SinkStuck" in [error.kind for error in test.errors()]
+
+
+def test_after_a_failed_sync_all_goes_back_to_the_last_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second sync would not report what the first one has dropped."""
+    left, sync = [OSError(errno.EIO, "Input/output error")], os.fsync
+
+    def fail_once(file: int) -> None:
+        if left and "staged" in os.readlink(f"/proc/self/fd/{file}"):
+            raise left.pop()
+        sync(file)
+
+    monkeypatch.setattr("topo.components.json_lines_sink.os.fsync", fail_once)
+    case = CASES["a full disk"]
+    test = written(case, tmp_path)
+    check_all_is_there(test, case, tmp_path)
+    assert "SinkStuck" in [error.kind for error in test.errors()] and left == []
