@@ -64,6 +64,14 @@ class EnvironmentFault(TopoError):
     """The machine lacks something: a free slot, disk space, Java, a package."""
 
 
+class SinkStuck(EnvironmentFault):
+    """A sink cannot write, and holds as many rows as it may, or cannot go on with what it holds. No tuple is at fault.
+
+    Raised by `write` and `pre_commit` of a two-phase sink with `exactly_once`: its process ends, and all tasks go back to the
+    last checkpoint.
+    """
+
+
 class NotFound(UserError):
     """A name that does not exist here. Carries near misses.
 

@@ -144,6 +144,27 @@ def test_a_process_that_goes_on_is_brought_back_to_the_checkpoint_too(kind: Sink
     assert kind.rows(tmp_path) == [1, 2, 3]
 
 
+WRITERS = [("test", "one"), ("test", "two"), ("other", "one")]
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0)], ids=["first to last", "last to first"])
+def test_other_components_and_topologies_on_the_same_target_keep_what_they_have_staged(
+    kind: SinkKind, tmp_path: Path, order: tuple[int, ...]
+) -> None:
+    tasks = [SinkTask(kind, tmp_path, writer=writer) for writer in WRITERS]
+    for number, task in enumerate(tasks):
+        task.write(*range(4 * number, 4 * number + 3))
+    states = [task.snapshot(1) for task in tasks]
+    for number, task in enumerate(tasks):
+        task.write(4 * number + 3)
+        task.snapshot(2)
+        task.die()
+    for number in order:
+        SinkTask(kind, tmp_path, state=states[number], writer=WRITERS[number])
+    assert sorted(kind.rows(tmp_path)) == [0, 1, 2, 4, 5, 6, 8, 9, 10]
+    assert kind.staged(tmp_path) == []
+
+
 def test_a_second_loss_before_anything_new_changes_nothing(kind: SinkKind, tmp_path: Path) -> None:
     task = SinkTask(kind, tmp_path)
     task.write(1, 2)

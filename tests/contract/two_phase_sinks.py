@@ -118,7 +118,7 @@ KINDS = [
     SinkKind(
         "documented",
         lambda folder: _FilePerCheckpoint(folder),
-        lambda folder: sorted(_lines_of(list(folder.glob("[0-9]*")))),
+        lambda folder: sorted(_lines_of(list(folder.glob("[!.]*.jsonl")))),
         lambda folder: [path.name for path in folder.glob(".*.jsonl")],
     ),
 ]
@@ -131,24 +131,38 @@ def carried(state: Any) -> Any:
     return msgpack.unpackb(msgpack.packb(state), use_list=False, strict_map_key=False)
 
 
-def started(sink: TwoPhaseSink, index: int = 0, parallelism: int = 1, delivery: str = "exactly_once") -> BoltCollector:
+def started(
+    sink: TwoPhaseSink,
+    index: int = 0,
+    parallelism: int = 1,
+    delivery: str = "exactly_once",
+    writer: tuple[str, str] = ("test", "sink"),
+) -> BoltCollector:
     """Prepare a sink for a mode of delivery; the collector shows what it acks, and raises what it reports."""
 
     def refuse(error: BaseException) -> None:
         raise error
 
-    collector = BoltCollector("sink", declared_streams(sink.outputs), refuse)
+    collector = BoltCollector(writer[1], declared_streams(sink.outputs), refuse)
     config = replace(TopologyConfig(), delivery=delivery)  # type: ignore[arg-type]
-    sink.prepare(TaskContext("test", "sink", 1 + index, index, parallelism, config), collector)
+    sink.prepare(TaskContext(*writer, 1 + index, index, parallelism, config), collector)
     return collector
 
 
 class SinkTask:
     """One task with a sink, in a process of its own as far as the sink can tell."""
 
-    def __init__(self, kind: SinkKind, folder: Path, index: int = 0, parallelism: int = 1, state: Any = None) -> None:
+    def __init__(
+        self,
+        kind: SinkKind,
+        folder: Path,
+        index: int = 0,
+        parallelism: int = 1,
+        state: Any = None,
+        writer: tuple[str, str] = ("test", "sink"),
+    ) -> None:
         self.sink = kind.make(folder)
-        self.collector = started(self.sink, index, parallelism)
+        self.collector = started(self.sink, index, parallelism, writer=writer)
         self.output = StagedOutput(self.sink)
         self.output.restore(state)
 

@@ -14,8 +14,10 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.dataset as ds
+import pyarrow.parquet as pq
 import pytest
 
+from topo import IterableSpout, Topology, TopologyBuilder
 from topo.api.context import TaskContext
 from topo.api.streams import SYSTEM_COMPONENT, TICK_STREAM
 from topo.api.tuples import Origin, Tuple
@@ -23,7 +25,7 @@ from topo.errors import ConfigError
 from topo.spark.parquet_commit import HIDDEN, ParquetCommits, Staged
 from topo.spark.spark_sink import SparkSink
 from topo.task.collectors import BoltCollector, TrackedTuple
-from topo.testing import TICK, run_bolt
+from topo.testing import END, TICK, TopologyTest, run_bolt
 
 TICK_TUPLE = Tuple((), Origin(SYSTEM_COMPONENT, 0, TICK_STREAM))
 
@@ -283,6 +285,54 @@ def test_a_disk_that_stays_full_bounds_the_memory(tmp_path: Path) -> None:
     driver.tick()
     assert sorted(driver.acked() + driver.failed()) == list(range(20))
     assert numbers(tmp_path) == sorted(driver.acked())
+
+
+def refusing(monkeypatch: pytest.MonkeyPatch, times: int, error: Exception) -> None:
+    """Have pyarrow refuse so many files."""
+    left, write = [error] * times, pq.write_table
+
+    def refuse(*arguments: Any, **options: Any) -> None:
+        if left:
+            raise left.pop()
+        write(*arguments, **options)
+
+    monkeypatch.setattr("topo.spark.parquet_commit.pq.write_table", refuse)
+
+
+def passed_on(path: Path, **settings: Any) -> TopologyTest:
+    """Numbers, one of them too large, into a sink that writes three together."""
+
+    def build() -> Topology:
+        builder = TopologyBuilder("numbers").config(**settings)
+        builder.set_spout("source", IterableSpout((), fields=("number",)))
+        builder.set_bolt("sink", SparkSink(path, schema={"number": "int"}, max_rows=3)).global_grouping("source")
+        return builder.build()
+
+    numbers = [1, 1 << 40, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20]
+    return TopologyTest(build, sources={"source": [*numbers, END]})
+
+
+@pytest.mark.parametrize("delivery", ["exactly_once", "at_least_once"])
+@pytest.mark.parametrize("error", [pa.ArrowInvalid("no"), OverflowError("no"), OSError("no")], ids=["arrow", "python", "disk"])
+def test_whatever_hinders_a_batch_its_rows_wait_and_what_does_not_fit_is_given_up_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, delivery: str
+) -> None:
+    refusing(monkeypatch, 1, error)
+    test = passed_on(tmp_path, delivery=delivery)
+    test.run()
+    assert numbers(tmp_path) == [1, *range(3, 21)]
+    assert [letter.values for letter in test.dead_letters()] == [(1 << 40,)]
+
+
+def test_with_exactly_once_a_sink_that_cannot_write_for_long_goes_back_to_the_last_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refusing(monkeypatch, 6, OSError("no"))
+    test = passed_on(tmp_path, delivery="exactly_once")
+    test.run()
+    assert numbers(tmp_path) == [1, *range(3, 21)]
+    assert [letter.values for letter in test.dead_letters()] == [(1 << 40,)]
+    assert "SinkStuck" in [error.kind for error in test.errors()]
 
 
 def test_a_commit_that_the_disk_interrupts_is_finished_at_the_next_tick(tmp_path: Path) -> None:

@@ -39,6 +39,7 @@ PUBLIC = [
     "ProcessCollector",
     "ProcessContext",
     "RetryingSpout",
+    "SinkStuck",
     "Spout",
     "SpoutCollector",
     "SqliteSink",

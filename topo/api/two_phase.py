@@ -29,7 +29,8 @@ class TwoPhaseSink(Bolt):
 
     What tokens stand for may be published by another process: of the same task after a crash, and of another task of the
     component when the parallelism has changed (that of task j by task j modulo the new parallelism). Let names of staged
-    files, rows or transactions carry `context.task_index` and something drawn anew in each process.
+    files, rows or transactions carry `context.topology`, `context.component`, `context.task_index` and something drawn anew in
+    each process.
 
     Attributes:
         max_batch: tuples that are published together, but with `exactly_once`.
@@ -70,13 +71,19 @@ class TwoPhaseSink(Bolt):
 
     @abstractmethod
     def write(self, tup: Tuple) -> None:
-        """Add one tuple to the transaction. If it raises it must have taken nothing: the tuple may be given again."""
+        """Add one tuple to the transaction. If it raises it must have taken nothing: the tuple may be given again.
+
+        Raises:
+            SinkStuck: nothing can be written for now, whatever the tuple. With `exactly_once` the process ends, and all tasks go
+                back to the last checkpoint; no tuple is given up for it.
+        """
 
     @abstractmethod
     def pre_commit(self) -> Any:
         """Make everything written since `begin` durable, and publish none of it.
 
-        If it raises, nothing may be lost: it is called again later, when more may have been written; or `abort(None)` is.
+        If it raises, nothing may be lost: it is called again later, when more may have been written; or `abort(None)` is. If
+        something is lost let it raise SinkStuck, as `write` does.
 
         Returns:
             A token for it: small, what msgpack carries (sequences come back as tuples). None when nothing was written.
@@ -100,9 +107,10 @@ class TwoPhaseSink(Bolt):
     def recover(self, tokens: Sequence[Any]) -> None:
         """Start from the last completed checkpoint, before `begin`: commit `tokens`, and undo all else that is staged.
 
-        `tokens` are those of the checkpoint, so they count; most have been committed already. What else tasks j have staged,
-        for each j that is `context.task_index` modulo `context.parallelism`, was left by a process that died: remove it. (Not
-        what others have staged: they may be alive.) With the other modes `tokens` is empty.
+        `tokens` are those of the checkpoint, so they count; most have been committed already. What else tasks j of the same
+        component of the same topology have staged, for each j that is `context.task_index` modulo `context.parallelism`, was
+        left by a process that died: remove it. (Not what others have staged: they may be alive.) With the other modes `tokens`
+        is empty.
 
         As it stands it commits the tokens and removes nothing.
         """

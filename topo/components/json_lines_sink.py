@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
@@ -14,10 +15,13 @@ from topo.api.context import TaskContext
 from topo.api.tuples import Tuple
 from topo.api.two_phase import TwoPhaseSink
 from topo.components.line_files import mend, move_lines, remove_staged, size_of, sync_folder, write_at
-from topo.errors import EnvironmentFault
+from topo.components.spilling import Spilling
+from topo.errors import EnvironmentFault, SinkStuck
 
 _SPILL_LINES = 1000
 """Lines of a transaction that wait in memory before they go to its file."""
+_STAGED = re.compile(r"(?P<task>\d+)(\.(?P<writer>.+))?\.[0-9a-f]{12}\.\d+(\.at\.\d+)?")
+"""What follows `.NAME.staged.`; earlier versions have named no writer."""
 
 
 class JsonLinesSink(TwoPhaseSink):
@@ -25,10 +29,10 @@ class JsonLinesSink(TwoPhaseSink):
 
     One task writes to `path`; of several, task n writes to `path.n`.
 
-    With `exactly_once` lines are staged in hidden files beside it, `.NAME.staged.TASK.PROCESS.NUMBER`, and appended when their
-    checkpoint is complete: the file has each line once, and none that may be taken back. The folder must be one that every
-    worker sees. With the other modes lines are appended in batches, and acked after `fsync`: nothing that was acked is lost,
-    whatever is killed, and after a recovery lines may repeat.
+    With `exactly_once` lines are staged in hidden files beside it, `.NAME.staged.TASK.TOPOLOGY.COMPONENT.PROCESS.NUMBER`, and
+    appended when their checkpoint is complete: the file has each line once, and none that may be taken back. The folder must be
+    one that every worker sees. With the other modes lines are appended in batches, and acked after `fsync`: nothing that was
+    acked is lost, whatever is killed, and after a recovery lines may repeat.
     """
 
     def __init__(
@@ -52,9 +56,11 @@ class JsonLinesSink(TwoPhaseSink):
         self._task, self._tasks = context.task_index, context.parallelism
         self._output = path.with_name(f"{path.name}.{self._task}") if self._tasks > 1 else path
         self._staged_names = f".{path.name}.staged."
+        self._writer = f"{context.topology}.{context.component}"
         # A replacement must never name a file as its predecessor did, which may be alive still.
         self._process = os.urandom(6).hex()
         self._number = 0
+        self._spilling = Spilling(path, _SPILL_LINES, lambda error: self._collector.report_error(error))
         self._staged: int | None = None
         path.parent.mkdir(parents=True, exist_ok=True)
         self._file = os.open(self._output, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
@@ -65,28 +71,28 @@ class JsonLinesSink(TwoPhaseSink):
         """Start with no lines."""
         self._lines: list[bytes] = []
         self._staged_size = 0
-        self._failure: OSError | None = None
+        self._spilling.done()
 
     def write(self, tup: Tuple) -> None:
-        """Add a line. Raises TypeError for a value that JSON cannot carry."""
+        """Add a line. Raises TypeError for a value that JSON cannot carry, and SinkStuck."""
         line = self._encode(tup.as_dict())
-        if self._is_staged and len(self._lines) >= _SPILL_LINES:
-            self._spill()
+        if self._is_staged and len(self._lines) >= self._spilling.at:
+            try:
+                self._spill()
+            except OSError as error:
+                self._spilling.refused(error, len(self._lines))
         self._lines.append(line)
 
     def pre_commit(self) -> Any:
         """Sync the staged file. The token: it, its length, the output, and the least size that the output has with it."""
-        if self._failure is not None:
-            # What a failed sync has dropped, a second one does not report.
-            raise self._failure
         self._spill()
         if self._staged is None:
             return None
         try:
             os.fsync(self._staged)
         except OSError as error:
-            self._failure = error
-            raise
+            # What a failed sync has dropped, a second one does not report.
+            raise SinkStuck(f"cannot sync {self._staged_path}: {error}; all goes back to the last checkpoint") from error
         path = self._staged_path
         sync_folder(path.parent)
         os.close(self._staged)
@@ -127,8 +133,8 @@ class JsonLinesSink(TwoPhaseSink):
         super().recover(tokens)
         for name in os.listdir(self._output.parent):
             if name.startswith(self._staged_names):
-                task = name.removeprefix(self._staged_names).partition(".")[0]
-                if task.isdecimal() and int(task) % self._tasks == self._task:
+                found = _STAGED.fullmatch(name.removeprefix(self._staged_names))
+                if found and found["writer"] in (self._writer, None) and int(found["task"]) % self._tasks == self._task:
                     self._output.with_name(name).unlink(missing_ok=True)
 
     def publish(self) -> None:
@@ -152,7 +158,7 @@ class JsonLinesSink(TwoPhaseSink):
 
     @property
     def _staged_path(self) -> Path:
-        return self._output.with_name(f"{self._staged_names}{self._task}.{self._process}.{self._number}")
+        return self._output.with_name(f"{self._staged_names}{self._task}.{self._writer}.{self._process}.{self._number}")
 
     def _spill(self) -> None:
         """Move the lines from memory to the staged file. If it fails they stay, and a repetition writes over the rest."""
@@ -164,3 +170,4 @@ class JsonLinesSink(TwoPhaseSink):
         write_at(self._staged, data, self._staged_size)
         self._staged_size += len(data)
         self._lines = []
+        self._spilling.done()

@@ -15,6 +15,7 @@ from uuid import UUID
 from topo.api.context import TaskContext
 from topo.api.tuples import Tuple
 from topo.api.two_phase import TwoPhaseSink
+from topo.components.spilling import Spilling
 from topo.errors import ConfigError, EnvironmentFault, ValueNotCarried
 
 _LOCK_TIMEOUT_S = 10.0
@@ -90,15 +91,17 @@ class SqliteSink(TwoPhaseSink):
         self._create_target = f"create table if not exists {target} ({names}{primary})"
         self._create_staged = (
             f"create table if not exists {staged} (__task integer, __process text, __number integer, __row integer, {names}, "
-            "primary key (__process, __number, __row)) without rowid"
+            "__writer text, primary key (__process, __number, __row)) without rowid"
         )
+        self._add_writer = f"alter table {staged} add column __writer text"
         self._create_committed = f"create table if not exists {committed} (__process text primary key, __number integer)"
         self._insert = f"insert into {target} ({names}) values ({slots}){on_conflict}"
-        self._stage = f"insert into {staged} (__task, __process, __number, __row, {names}) values (?, ?, ?, ?, {slots})"
+        head = "__writer, __task, __process, __number, __row"
+        self._stage = f"insert into {staged} ({head}, {names}) values (?, ?, ?, ?, ?, {slots})"
         self._count = f"select count(*) from {staged} {one}"
         self._move = f"insert into {target} ({names}) select {names} from {staged} {one} order by __row{on_conflict}"
         self._drop = f"delete from {staged} {one}"
-        self._drop_left = f"delete from {staged} where __task % ? = ?"
+        self._drop_left = f"delete from {staged} where __task % ? = ? and ifnull(__writer, ?) = ?"
         self._last = f"select __number from {committed} where __process = ?"
         self._note = f"insert or replace into {committed} values (?, ?)"
 
@@ -108,10 +111,13 @@ class SqliteSink(TwoPhaseSink):
         Raises:
             ConfigError: the table exists and does not fit.
         """
+        self._writer = f"{context.topology}.{context.component}"
         self._task, self._tasks = context.task_index, context.parallelism
         # A replacement must never name rows as its predecessor did, which may be alive still.
         self._process = os.urandom(6).hex()
         self._number = 0
+        target = f"table {self._name!r} in {self._path}"
+        self._spilling = Spilling(target, _SPILL_ROWS, lambda error: self._collector.report_error(error))
         self._path.parent.mkdir(parents=True, exist_ok=True)
         self._connection = sqlite3.connect(self._path, timeout=_LOCK_TIMEOUT_S, isolation_level=None)
         self._connection.execute("pragma synchronous = full")
@@ -119,15 +125,22 @@ class SqliteSink(TwoPhaseSink):
             self._connection.execute(self._create_target)
             if self._is_staged:
                 self._connection.execute(self._create_staged)
+                if "__writer" not in self._staged_columns():
+                    # Earlier versions have made it.
+                    self._connection.execute(self._add_writer)
                 self._connection.execute(self._create_committed)
         self._check_tables()
+
+    def _staged_columns(self) -> set[str]:
+        found = self._connection.execute("select name from pragma_table_info(?)", (f"{self._name}__staged",))
+        return {name for (name,) in found}
 
     def _check_tables(self) -> None:
         slots = (None,) * len(self._columns)
         try:
             self._connection.execute(f"explain {self._insert}", slots)
             if self._is_staged:
-                self._connection.execute(f"explain {self._stage}", (None, None, None, None, *slots))
+                self._connection.execute(f"explain {self._stage}", (None, None, None, None, None, *slots))
                 self._connection.execute(f"explain {self._move}", (None, None))
         except sqlite3.OperationalError as error:
             self._connection.close()
@@ -141,15 +154,19 @@ class SqliteSink(TwoPhaseSink):
         """Start with no rows."""
         self._rows: list[tuple[Any, ...]] = []
         self._staged = 0
+        self._spilling.done()
 
     def write(self, tup: Tuple) -> None:
-        """Add a row. Raises ValueNotCarried for a value that SQLite cannot carry, and for a key without a value."""
+        """Add a row. Raises ValueNotCarried for a value that SQLite cannot carry and for a key without a value, and SinkStuck."""
         row = tuple([self._storable(tup[name], name) for name in self._columns])
         for place in self._key_places:
             if row[place] is None:
                 raise ValueNotCarried(f"column {self._columns[place]!r} is of the key and must have a value")
-        if self._is_staged and len(self._rows) >= _SPILL_ROWS:
-            self._spill()
+        if self._is_staged and len(self._rows) >= self._spilling.at:
+            try:
+                self._spill()
+            except sqlite3.OperationalError as error:
+                self._spilling.refused(error, len(self._rows))
         self._rows.append(row)
 
     def pre_commit(self) -> Any:
@@ -196,7 +213,7 @@ class SqliteSink(TwoPhaseSink):
             return
         super().recover(tokens)
         with self._transaction():
-            self._connection.execute(self._drop_left, (self._tasks, self._task))
+            self._connection.execute(self._drop_left, (self._tasks, self._task, self._writer, self._writer))
 
     def publish(self) -> None:
         """Insert the rows, in one SQL transaction."""
@@ -212,11 +229,12 @@ class SqliteSink(TwoPhaseSink):
         if not self._rows:
             return
         first = self._staged
-        head = (self._task, self._process, self._number)
+        head = (self._writer, self._task, self._process, self._number)
         with self._transaction():
             self._connection.executemany(self._stage, [(*head, first + n, *row) for n, row in enumerate(self._rows)])
         self._staged += len(self._rows)
         self._rows = []
+        self._spilling.done()
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:

@@ -22,7 +22,7 @@ from topo.api.bolt import Collector
 from topo.api.context import TaskContext
 from topo.api.tuples import Tuple
 from topo.api.two_phase import TwoPhaseSink
-from topo.errors import ConfigError, EnvironmentFault
+from topo.errors import ConfigError, EnvironmentFault, SinkStuck
 from topo.spark.column_values import DoesNotFit, Row, fit_rows, infer_schema
 from topo.spark.hive_partitions import NAME_BYTES, split_by_partition, too_long
 from topo.spark.parquet_commit import BatchLost, ParquetCommits, Staged, kept_schema
@@ -43,7 +43,8 @@ class SparkSink(TwoPhaseSink):
     `max_rows` and every checkpoint.
 
     A tuple that does not fit the schema fails and is reported; the others go on. While the file system refuses to write, tuples
-    are held and not acked, and the batch is tried again at every tick.
+    are held and not acked, and the batch is tried again at every tick; with `exactly_once` when a further batch is full, and at
+    checkpoints.
     """
 
     def __init__(
@@ -150,7 +151,7 @@ class SparkSink(TwoPhaseSink):
         self.execute(tup)
 
     def pre_commit(self) -> Any:
-        """Stage what is held. Raises OSError while the file system refuses; what is held stays then."""
+        """Stage what is held. Raises, such as OSError, while it cannot be written; what is held stays then."""
         self._stage()
         if not self._transaction:
             return None
@@ -220,16 +221,23 @@ class SparkSink(TwoPhaseSink):
         self._limit = self._most
 
     def _full(self) -> None:
-        if not self._is_refused and self._is_staged:
-            try:
-                self._stage()
-            except OSError as error:
-                self._refused(error)
+        if self._is_staged:
+            self._stage_full()
         elif not self._is_refused:
             self._flush()
         else:
             # What is tracked is limited by max_spout_pending; what is not would fill the memory.
             self._collector.fail(self._held.pop())
+
+    def _stage_full(self) -> None:
+        """Stage what is held. If that fails it stays: nothing that was failed meanwhile may be failed once more."""
+        try:
+            self._stage()
+        except Exception as error:
+            if len(self._held) >= _HELD_BATCHES * self._max_rows:
+                raise SinkStuck(f"SparkSink cannot write to {self._path}: {error}; {len(self._held)} tuples wait") from error
+            self._refused(error)
+            self._limit = len(self._held) + self._max_rows
 
     def _flush(self) -> None:
         """Commit what is held, if the file system lets us, and ack it."""
@@ -246,7 +254,8 @@ class SparkSink(TwoPhaseSink):
         except BatchLost as error:
             self._staged, self._held, self._batch = None, self._batch + self._held, []
             self._refused(error)
-        except OSError as error:
+        except Exception as error:
+            # Also what pyarrow raises: the tuple at hand is one of many, and tuples that do not fit have failed already.
             self._refused(error)
         else:
             if self._is_refused:
@@ -275,7 +284,7 @@ class SparkSink(TwoPhaseSink):
         for tup in batch:
             ack(tup)
 
-    def _refused(self, error: OSError | BatchLost) -> None:
+    def _refused(self, error: Exception) -> None:
         waiting = [*self._batch, *self._held]
         reason = error.strerror if isinstance(error, OSError) and error.strerror else error
         message = f"SparkSink cannot write to {self._path}: {reason}; {len(waiting)} tuples wait, not acked, and it tries again"

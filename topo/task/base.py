@@ -24,7 +24,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any, ClassVar
 
-from topo.errors import CheckpointDamaged, EnvironmentFault, FrameError, FrameworkBug, TopoError
+from topo.errors import CheckpointDamaged, EnvironmentFault, FrameError, FrameworkBug, SinkStuck, TopoError
 from topo.ids import Epoch, Incarnation, TaskId
 from topo.operators.mailbox import RejectedExecution, TaskMailbox
 from topo.operators.mailbox_processor import MailboxProcessor
@@ -540,6 +540,8 @@ class Task(ABC):
         gc.disable()  # what is copied is garbage only when it is written, and looking for it doubles the pause
         try:
             snapshot = self._snapshot(checkpoint)
+        except SinkStuck:
+            raise
         except Exception as error:
             failed(error)
             return

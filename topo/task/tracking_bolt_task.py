@@ -10,7 +10,7 @@ from topo.api.bolt import Bolt
 from topo.api.streams import DEFAULT_STREAM
 from topo.api.tuples import Tuple
 from topo.api.two_phase import TwoPhaseSink
-from topo.errors import FrameworkBug, TupleStateError
+from topo.errors import FrameworkBug, SinkStuck, TupleStateError
 from topo.task.batch import Batch
 from topo.task.bolt_task import BoltTask
 from topo.task.collectors import BoltCollector, Emitter, Mark, TrackedTuple, TupleState
@@ -208,6 +208,8 @@ class TrackingBoltTask(AnchoringTask):
                 execute(tup)
                 collector.check_emitted(collector.count() - mark.emitted, self.config.max_task_emit)
             except Exception as error:
+                if self._staged is not None and isinstance(error, SinkStuck):
+                    raise
                 if not self.is_checkpointed:
                     self._roll_back(mark, tup, error)
                     errors.append(error)

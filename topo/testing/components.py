@@ -9,9 +9,10 @@ from topo.api.bolt import BasicBolt, Bolt, StatefulBolt
 from topo.api.component import Component
 from topo.api.spout import BlockingSpout, RetryingSpout, Spout
 from topo.api.topology import ComponentSpec, Topology
+from topo.api.two_phase import TwoPhaseSink
 from topo.errors import UserError
 from topo.plan.physical import Task
-from topo.testing.watched import Watch, WatchedBasicBolt, WatchedBolt, WatchedStatefulBolt
+from topo.testing.watched import Watch, WatchedBasicBolt, WatchedBolt, WatchedStatefulBolt, WatchedTwoPhaseSink
 from topo.testing.watched_spouts import WatchedRetryingSpout, WatchedSpout
 
 
@@ -82,6 +83,8 @@ def watched(component: Component, watch: Watch) -> WatchedBolt | WatchedBasicBol
         return WatchedStatefulBolt(component, watch)
     if isinstance(component, BasicBolt):
         return WatchedBasicBolt(component, watch)
+    if isinstance(component, TwoPhaseSink):
+        return WatchedTwoPhaseSink(component, watch)
     if isinstance(component, Bolt):
         return WatchedBolt(component, watch)
     raise UserError(f"component {watch.component!r} is a {type(component).__name__}, which the test kit cannot run")

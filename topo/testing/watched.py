@@ -13,6 +13,7 @@ from topo.api.bolt import Anchors, BasicBolt, BasicCollector, Bolt, Collector, S
 from topo.api.context import TaskContext
 from topo.api.streams import DEFAULT_STREAM
 from topo.api.tuples import Tuple
+from topo.api.two_phase import TwoPhaseSink
 from topo.testing.carried import Carrier, Row
 
 Note = Callable[[Row, str], None]
@@ -203,6 +204,50 @@ class WatchedBolt(Bolt):
     def cleanup(self) -> None:
         """Pass it on."""
         self._inner.cleanup()
+
+
+class WatchedTwoPhaseSink(WatchedBolt, TwoPhaseSink):
+    """A `TwoPhaseSink` under observation: as a bolt it is the user's own, and so are its transactions."""
+
+    def __init__(self, inner: TwoPhaseSink, watch: Watch) -> None:
+        super().__init__(inner, watch)
+        self._sink = inner
+
+    def open(self, context: TaskContext) -> None:
+        """Pass it on."""
+        self._sink.open(context)
+
+    def begin(self) -> None:
+        """Pass it on."""
+        self._sink.begin()
+
+    def write(self, tup: Tuple) -> None:
+        """Pass it on."""
+        self._sink.write(tup)
+
+    def pre_commit(self) -> Any:
+        """Pass it on."""
+        return self._sink.pre_commit()
+
+    def commit(self, token: Any) -> None:
+        """Pass it on."""
+        self._sink.commit(token)
+
+    def abort(self, token: Any) -> None:
+        """Pass it on."""
+        self._sink.abort(token)
+
+    def recover(self, tokens: Sequence[Any]) -> None:
+        """Pass it on."""
+        self._sink.recover(tokens)
+
+    def publish(self) -> None:
+        """Pass it on."""
+        self._sink.publish()
+
+    def close(self) -> None:
+        """Pass it on."""
+        self._sink.close()
 
 
 class WatchedBasicBolt(BasicBolt):

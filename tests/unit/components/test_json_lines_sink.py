@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import errno
+import gc
 import json
 import os
 import resource
@@ -182,9 +183,20 @@ def test_what_is_staged_is_hidden_and_carries_its_task(tmp_path: Path) -> None:
     sink.execute(tracked(n=1))
     output.snapshot(1)
     (staged,) = tmp_path.glob(".*")
-    assert staged.name.startswith(".out.staged.3.")
+    assert staged.name.startswith(".out.staged.3.test.sink.")
     output.complete(1)
     assert [path.name for path in tmp_path.iterdir()] == ["out.3"]
+
+
+def test_files_that_an_earlier_version_has_staged_are_found(tmp_path: Path) -> None:
+    """Their names have no writer."""
+    (tmp_path / ".out.staged.0.0123456789ab.4").write_text('{"n":1}\n')
+    (tmp_path / ".out.staged.0.0123456789ab.5").write_text('{"n":2}\n')
+    (tmp_path / ".out.staged.0.0123456789ab.6.at.0").write_text('{"n":3}\n')
+    token = [str(tmp_path / ".out.staged.0.0123456789ab.4"), 8, str(tmp_path / "out"), 8]
+    staging(JsonLinesSink(tmp_path / "out"), [[1, token]])
+    assert [record["n"] for record in records(tmp_path / "out")] == [1]
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
 def test_a_full_disk_fails_the_checkpoint_and_loses_nothing(tmp_path: Path) -> None:
@@ -271,6 +283,7 @@ def test_a_staged_file_of_another_length_is_not_appended(tmp_path: Path) -> None
 
 
 def test_descriptors_of_staged_files_are_closed(tmp_path: Path) -> None:
+    gc.collect()
     before = len(os.listdir("/proc/self/fd"))
     output = staging(sink := JsonLinesSink(tmp_path / "out"))
     for checkpoint in range(3):

@@ -139,6 +139,25 @@ def test_staged_rows_of_other_columns_are_refused(tmp_path: Path) -> None:
         started(SqliteSink(tmp_path / "db", "t", ["a", "b"]))
 
 
+def test_rows_that_an_earlier_version_has_staged_are_found(tmp_path: Path) -> None:
+    """Its table has no column for the writer."""
+    run(
+        tmp_path / "db",
+        "create table t__staged (__task integer, __process text, __number integer, __row integer, a, "
+        "primary key (__process, __number, __row)) without rowid",
+    )
+    for number in (0, 1):
+        run(tmp_path / "db", f"insert into t__staged values (0, 'former', {number}, 0, 'x{number}')")
+    started(sink := SqliteSink(tmp_path / "db", "t", ["a"]))
+    output = StagedOutput(sink)
+    output.restore([[1, ["former", 0, 1]]])
+    sink.execute(tracked(a="y"))
+    output.snapshot(2)
+    output.complete(2)
+    assert rows(tmp_path / "db") == [("x0",), ("y",)]
+    assert rows(tmp_path / "db", "select * from t__staged") == []
+
+
 def test_when_a_batch_cannot_be_inserted_none_of_it_is_and_its_inputs_fail(tmp_path: Path) -> None:
     run(tmp_path / "db", "create table t (a check (a > 0))")
     collector = prepared(sink := SqliteSink(tmp_path / "db", "t", ["a"]))
