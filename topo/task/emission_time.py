@@ -147,10 +147,11 @@ class EmissionTime:
             else:
                 stamps = [reader(row) if stamp is None else stamp for row, stamp in zip(rows, given, strict=True)]
             # An array takes integers of other libraries too, and raises for anything else.
-            if None not in stamps:
+            try:
                 return array("q", stamps).tolist(), {}  # type: ignore[type-var]
-            known = iter(array("q", [stamp for stamp in stamps if stamp is not None]).tolist())
-            return [None if stamp is None else next(known) for stamp in stamps], {}
+            except TypeError:
+                known = iter(array("q", [stamp for stamp in stamps if stamp is not None]).tolist())
+                return [None if stamp is None else next(known) for stamp in stamps], {}
         except Exception:
             return self._read_one_by_one(reader, rows, given)
 

@@ -52,6 +52,27 @@ def test_a_row_without_a_readable_timestamp_is_one_dead_letter_and_the_others_ar
     assert run.outcome is not None and run.outcome.dead_letters == 1
 
 
+def test_a_row_whose_timestamp_can_be_read_at_a_later_attempt_arrives_then() -> None:
+    failures = [1, 2]
+    sink = Sink()
+
+    def flaky(row: Any) -> int:
+        if row[0] == "bad" and failures:
+            raise OSError(failures.pop())
+        return 7
+
+    def topology() -> Topology:
+        builder = TopologyBuilder("stamps").config(delivery="at_least_once", attempts=4)
+        builder.set_spout("source", IterableSpout(ROWS, ("key", "at")), watermarks=WatermarkStrategy.timestamps_only(flaky))
+        builder.set_bolt("sink", sink).global_grouping("source")
+        return builder.build()
+
+    run = TopologyTest(topology)
+    run.run()
+    assert sorted(sink.seen) == ["a", "bad", "c"] and failures == []
+    assert run.outcome is not None and run.outcome.dead_letters == 0
+
+
 def solo(component: str, spout: Any, bolt: Any, outputs: Any = ("key", "at"), **settings: Any) -> Solo:
     builder = TopologyBuilder("stamps").config(**settings)
     builder.set_spout("a", spout, watermarks=AT if component == "a" else None)
