@@ -11,22 +11,11 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from topo.ids import TaskId
+from topo.task.letter_values import pack_or_say
 from topo.wire.codec import Codec
 from topo.wire.control import DeadLetter
 
 State = dict[str, Any]
-
-MAX_VALUES = 15 << 20
-"""Bytes of values that a letter brings; a message to the master may not be much longer."""
-MAX_WORDS = 10_000
-"""Characters that it has of others."""
-
-
-def _in_words(values: Any) -> str:
-    try:
-        return repr(values)[:MAX_WORDS]
-    except Exception as error:
-        return f"({type(error).__name__} in repr)"
 
 
 class HeldLetters:
@@ -52,13 +41,7 @@ class HeldLetters:
     def add(self, values: Any, why: str, attempts: int) -> None:
         """Give a tuple up."""
         self._count += 1
-        try:
-            packed = self._codec.pack_value(values)
-        except Exception:
-            packed = b""
-        if not 0 < len(packed) <= MAX_VALUES:
-            packed = self._codec.pack_value(_in_words(values))
-        self._held[self._count] = (self._snapshotted, packed, why, attempts)
+        self._held[self._count] = (self._snapshotted, pack_or_say(self._codec, values), why, attempts)
 
     def snapshot(self, checkpoint: int) -> State:
         """Return what has to be remembered."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from topo.ids import Epoch, TaskId, WorkerId
@@ -99,6 +100,15 @@ def test_kills_add_up_over_the_lives_of_a_spout_and_companions_are_put_on_record
 def test_a_message_in_hand_beside_one_of_a_living_spout_was_not_alone() -> None:
     positions = Positions(codec, {})
     positions.died_in_hand(InHand((7, 8), ((TaskId(1), pack(4)),)), 0.0)
+    progress = positions.of(TaskId(1))
+    assert progress is not None
+    assert dict(codec.unpack_value(progress.attempts)) == {4: 0}
+
+
+def test_a_message_in_hand_that_cannot_be_read_is_passed_over() -> None:
+    positions = Positions(codec, {})
+    unknown = msgspec.msgpack.encode(msgspec.msgpack.Ext(40, b"x"))
+    positions.died_in_hand(InHand((7, 8), ((TaskId(1), unknown), (TaskId(1), pack({})), (TaskId(1), pack(4)))), 0.0)
     progress = positions.of(TaskId(1))
     assert progress is not None
     assert dict(codec.unpack_value(progress.attempts)) == {4: 0}

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from topo.ids import TaskId
 from topo.task.held_letters import HeldLetters
-from topo.wire.codec import Codec
+from topo.wire.codec import MAX_ELEMENTS, Codec
 from topo.wire.control import DeadLetter
 
 CODEC = Codec()
@@ -106,7 +106,20 @@ class Mute:
         raise ValueError("no")
 
 
-@pytest.mark.parametrize(("values", "words"), [((Mute(),), "(ValueError in repr)"), ((b"x" * (16 << 20),), "(b'xxxx")])
+class Torn:
+    def __repr__(self) -> str:
+        return "\udc80"
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ((Mute(),), "(ValueError in repr)"),
+        ((Torn(),), "(\\udc80,)"),
+        ((b"x" * (16 << 20),), "(b'xxxx"),
+        (([1] * (MAX_ELEMENTS + 1),), "([1, 1, "),
+    ],
+)
 def test_values_that_are_too_long_for_a_message_or_cannot_be_shown_are_kept_in_other_words(values: Any, words: str) -> None:
     told = Told()
     held = HeldLetters(TaskId(1), CODEC, told)
