@@ -43,7 +43,7 @@ def _print(rows: list[dict[str, Any]]) -> None:
     columns = [
         Column("at", lambda row: clock_time(row["at_ms"]), 20),
         Column("spout", lambda row: row["component"], 50, is_text=True),
-        Column("message", lambda row: repr(row["message"]), 90, is_text=True),
+        Column("message", lambda row: "" if row["message"] is None else repr(row["message"]), 90, is_text=True),
         Column("attempts", lambda row: str(row["attempts"]), 40),
         Column("values", lambda row: _in_words(row["values"]), 100, is_text=True),
         Column("last error", lambda row: row["errors"][-1] if row["errors"] else "", 80, is_text=True, content_with=30),

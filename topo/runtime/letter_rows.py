@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
 import msgspec
 
+from topo.master.dead_letters import REMEMBERED, DeadLetters
 from topo.wire.codec import Codec
 from topo.wire.control import DeadLetter
 
@@ -31,11 +32,22 @@ def letter_row(letter: DeadLetter, component: str, codec: Codec, at_ms: int, tol
         "task": json.dumps(letter.task),
         "message": _shown(letter.position, codec),
         "values": _shown(letter.values, codec),
+        "identity": json.dumps(f"{letter.identity:016x}" if letter.identity else None),
         "attempts": json.dumps(letter.attempts),
         "errors": json.dumps([told(error) for error in letter.errors]),
         "cause": json.dumps(cause),
     }
     return "{{{}}}".format(", ".join(f'"{name}": {text}' for name, text in row.items())).encode()
+
+
+def known_letters(rows: Sequence[Mapping[str, Any]]) -> DeadLetters:
+    """Return what a master has to know of the letters that are on disk."""
+    identities = []
+    for row in rows[-REMEMBERED:]:
+        # Not all letters have one.
+        with suppress(KeyError, TypeError, ValueError):
+            identities.append(int(row["identity"], 16))
+    return DeadLetters(len(rows), identities)
 
 
 def _shown(packed: bytes, codec: Codec) -> str:

@@ -65,7 +65,7 @@ from topo.runtime.code_copy import as_user_knows_it, origin_of_copy
 from topo.runtime.control_link import ControlLink
 from topo.runtime.control_parts import PartServer
 from topo.runtime.crash_notes import read_note
-from topo.runtime.letter_rows import letter_row
+from topo.runtime.letter_rows import known_letters, letter_row
 from topo.runtime.part_desk import PartDesk
 from topo.runtime.restoring import Restored, checkpoint_to_restore
 from topo.runtime.state_folder import (
@@ -223,7 +223,7 @@ class MasterShell:
             record,
             self._progress,
             self._codec,
-            len(read_json_lines(job.folder.dead_letters)),
+            known_letters(read_json_lines(job.folder.dead_letters)),
             self._restored.manifest,
             self._restored.folder,
         )

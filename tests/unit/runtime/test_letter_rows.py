@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from topo.ids import TaskId
-from topo.runtime.letter_rows import letter_row
+from topo.ids import Incarnation, TaskId, WorkerId
+from topo.master.dead_letters import Waiting
+from topo.runtime.letter_rows import known_letters, letter_row
 from topo.wire.codec import MAX_ELEMENTS, Codec
 from topo.wire.control import Cause, DeadLetter
 from topo.wire.serializers import SerializerRegistry
@@ -51,6 +52,7 @@ def test_a_row_says_what_was_given_up_by_whom_and_why_in_the_users_own_terms() -
         "task": 3,
         "message": [3, 40],
         "values": ["x", 1],
+        "identity": None,
         "attempts": 3,
         "errors": ["/own/a.py"],
         "cause": {"kind": "ValueError", "message": "no", "component": "count", "file": "/own/a.py", "line": 3},
@@ -77,3 +79,13 @@ def test_what_cannot_be_shown_is_said_to_be_so_and_the_rest_of_the_row_is_kept()
     assert unknown["values"].startswith("cannot be shown: 4 bytes (") and "ext type 40" in unknown["values"]
     assert row(([1] * (MAX_ELEMENTS + 1),))["values"].startswith("cannot be shown: 10")
     assert unknown["message"] == 7
+
+
+def test_a_master_knows_the_letters_on_disk_by_the_identities_in_their_rows() -> None:
+    identity = (1 << 64) - 3
+    letter = DeadLetter(TaskId(3), identity, b"\xc0", b"\x90", [], 3, identity=identity)
+    stored = json.loads(letter_row(letter, "lines", Codec(), 5))
+    known = known_letters([row(()), stored, {"identity": "of nobody"}])
+    waiting = Waiting(WorkerId(0), Incarnation(9), TaskId(3), identity)
+    assert known.is_stored(waiting, letter)
+    assert known.count == 3
