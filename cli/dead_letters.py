@@ -43,9 +43,14 @@ def _print(rows: list[dict[str, Any]]) -> None:
     columns = [
         Column("at", lambda row: clock_time(row["at_ms"]), 20),
         Column("spout", lambda row: row["component"], 50, is_text=True),
-        Column("message", lambda row: repr(row["message"]), 90, is_text=True),
+        Column("message", lambda row: "" if row["message"] is None else repr(row["message"]), 90, is_text=True),
         Column("attempts", lambda row: str(row["attempts"]), 40),
-        Column("values", lambda row: ", ".join(map(repr, row["values"])), 100, is_text=True),
+        Column("values", lambda row: _in_words(row["values"]), 100, is_text=True),
         Column("last error", lambda row: row["errors"][-1] if row["errors"] else "", 80, is_text=True, content_with=30),
     ]
     console.print(fitted_table(console, rows, columns))
+
+
+def _in_words(values: Any) -> str:
+    """What could not be carried or shown is a text already."""
+    return values if isinstance(values, str) else ", ".join(map(repr, values))

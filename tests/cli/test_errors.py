@@ -103,3 +103,10 @@ def test_dead_letters_are_shown_with_their_last_error(capsys: pytest.CaptureFixt
     out = call(capsys, "dead-letters", "flow").out
     assert "'poison'" in out and "[3, 40]" in out and "ValueError: no" in out
     assert json.loads(call(capsys, "dead-letters", "flow", "--json").out)[0]["attempts"] == 3
+
+
+def test_values_of_a_letter_that_were_kept_in_words_are_shown_so(capsys: pytest.CaptureFixture[str], topo_home: Path) -> None:
+    folder = StateFolder(topo_home).create("flow")
+    letter = {"at_ms": 1, "component": "lines", "task": 1, "message": 3, "values": "cannot", "attempts": 3, "errors": []}
+    append_lines(folder.dead_letters, [json.dumps(letter).encode()])
+    assert "cannot" in call(capsys, "dead-letters", "flow").out

@@ -166,3 +166,17 @@ def test_state_of_a_component_that_is_gone_has_to_be_dropped_in_words(scene: Sce
     ended_well(running)
     whole, found = Counter(expected_counts(3000)), Counter(counts(scene))
     assert found < whole and found, "it began with nothing, behind the savepoint's position"
+
+
+def test_state_by_key_is_not_forgotten_by_a_bolt_without_a_key_unless_it_is_dropped_in_words(scene: Scene) -> None:
+    text = counting(3000)
+    running = scene.submit(scene.file(text), **QUICK)
+    running.wait_until(emitted(300))
+    place = running.kill(savepoint=True)
+    topology = scene.file(text.replace('    key = "key"\n', ""), "keyless")
+    with pytest.raises(CheckpointRefused, match="'count' has state by key in the checkpoint, and state without a key now"):
+        scene.cluster.submit(topology, settings=QUICK, start_from=place)
+    running = scene.cluster.submit(topology, settings=QUICK, start_from=place, drop_state=["count"])
+    ended_well(running)
+    whole, found = Counter(expected_counts(3000)), Counter(counts(scene))
+    assert found < whole and found, "it began with nothing, behind the savepoint's position"

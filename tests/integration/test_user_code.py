@@ -96,6 +96,24 @@ class Odd(BasicBolt):
     assert sorted(map(len, values)) == [3_000_000, 15_000_000]
 
 
+def test_a_dead_letter_with_values_that_json_does_not_know_is_stored_all_the_same(scene: Scene) -> None:
+    odd = """
+class Point:
+    def __repr__(self):
+        return "a point"
+
+class Odd(BasicBolt):
+    def execute(self, tup, collector):
+        raise ValueError("no")
+"""
+    spout = 'builder.set_spout("numbers", IterableSpout(lambda: [{(1, 2): 3}, Point(), [1] * 1_100_000]))'
+    types = 'builder.register_type(Point, code=40, encode=lambda point: b"", decode=lambda data: Point())'
+    run = scene.run(scene.file(odd + flow(types, spout, ODD)), attempts=1)
+    assert (run.outcome.kind, run.outcome.dead_letters) == (OutcomeKind.DEAD_LETTERS, 3)
+    values = {letter["message"]: letter["values"] for letter in run.dead_letters}
+    assert values[0] == [{"(1, 2)": 3}] and values[1] == ["a point"]
+
+
 def test_user_code_that_exits_is_named_and_its_message_given_up(scene: Scene) -> None:
     file = scene.file(poison("sys.exit('enough')") + flow(NUMBERS.format(100), ODD, SINK_OF_ODD))
     run = scene.run(file, workers=2, attempts=1)

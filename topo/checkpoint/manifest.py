@@ -21,6 +21,7 @@ from topo.keys import KeyGroupRange, range_of
 from topo.version import __version__
 
 SPOUT = "spout"
+NO_STATE = "nothing"
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,12 +43,14 @@ class ComponentShape(msgspec.Struct, frozen=True, kw_only=True):
         parallelism: how many tasks it has.
         max_parallelism: how many key groups.
         keyed_by: the fields that its inputs are grouped by, "component.stream: field, field" each.
+        state: which kind of state it has, in words; "nothing" where it has none, "" where that is not known.
     """
 
     kind: str
     parallelism: int
     max_parallelism: int
     keyed_by: tuple[str, ...] = ()
+    state: str = ""
 
 
 class Figures(msgspec.Struct, frozen=True, kw_only=True):
@@ -132,16 +135,13 @@ def decode_manifest(data: bytes, file: str) -> Manifest:
         raise CheckpointDamaged(file, str(error)) from error
 
 
-def misfits(
-    manifest: Manifest, topology: str, components: Mapping[str, ComponentShape], *, drop: Iterable[str] = ()
-) -> list[str]:
+def misfits(manifest: Manifest, topology: str, components: Mapping[str, ComponentShape]) -> list[str]:
     """Return why a checkpoint cannot be restored into a topology, a sentence with its fix each; empty when it can.
 
     Args:
         manifest: the checkpoint.
         topology: the topology's name.
         components: those it has now.
-        drop: components of the checkpoint whose state nobody is to take.
     """
     if manifest.topology != topology:
         return [
@@ -152,12 +152,19 @@ def misfits(
     for name, old in manifest.components.items():
         new = components.get(name)
         if new is None:
-            if name not in drop:
-                found.append(f"nobody takes the state of {name!r}, which the topology no longer has; keep it, or drop its state")
+            found.append(
+                f"nobody takes the state of {name!r}, which the topology no longer has; keep it, or give its state up "
+                f"(--drop-state {name})"
+            )
             continue
         if new.kind != old.kind:
             found.append(f"{name!r} was a {old.kind} and is a {new.kind}; give it another name")
-        elif old.kind == SPOUT and new.parallelism != old.parallelism:
+        elif new.state != old.state and old.state not in ("", NO_STATE) and new.state:
+            found.append(
+                f"{name!r} has {old.state} in the checkpoint, and {new.state} now, which does not take it over; leave it as it "
+                f"was, or let it begin with nothing (--drop-state {name})"
+            )
+        if old.kind == new.kind == SPOUT and new.parallelism != old.parallelism:
             found.append(
                 f"{name!r} had {old.parallelism} tasks and has {new.parallelism}: what each has read cannot be split; "
                 "leave it as it was"
@@ -171,6 +178,16 @@ def misfits(
             was, is_ = ("; ".join(shape.keyed_by) or "nothing" for shape in (old, new))
             found.append(f"the state of {name!r} goes by {was}, and its inputs are grouped by {is_}; group them as before")
     return found
+
+
+def without(manifest: Manifest, components: Iterable[str]) -> Manifest:
+    """Return the manifest of a checkpoint without the state of some components: nobody takes it, or they begin with nothing."""
+    dropped = set(components)
+    return msgspec.structs.replace(
+        manifest,
+        components={name: shape for name, shape in manifest.components.items() if name not in dropped},
+        parts=tuple(part for part in manifest.parts if part.component not in dropped),
+    )
 
 
 def shares_for(manifest: Manifest, component: str, index: int, parallelism: int) -> list[Share]:

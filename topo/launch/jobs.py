@@ -30,7 +30,7 @@ from topo.plan.parallelism import unsplittable, with_parallelism
 from topo.plan.physical import PhysicalPlan, physical_plan
 from topo.plan.validation import problems_of
 from topo.runtime.checkpoint_store import open_store
-from topo.runtime.code import load_topology
+from topo.runtime.code import load_topology, serializers_of
 from topo.runtime.code_copy import copy_code, parse_reference, pickle_topology
 from topo.runtime.master import Job
 from topo.runtime.restoring import checkpoint_to_restore
@@ -281,6 +281,7 @@ def job_of(folder: TopologyFolder, facts: Mapping[str, Any], topology: Topology)
         start_from=facts.get("start_from", ""),
         drop_state=tuple(facts.get("drop_state", ())),
         is_spread=bool(facts.get("spark")),
+        serializers=serializers_of(topology),
     )
 
 

@@ -25,6 +25,7 @@ def shapes_of(plan: PhysicalPlan) -> dict[str, ComponentShape]:
             parallelism=component.parallelism,
             max_parallelism=component.max_parallelism,
             keyed_by=tuple(sorted(keyed.get(component.id, ()))),
+            state=component.state,
         )
         for component in plan.components
         if component.kind is not ComponentKind.ACKER

@@ -109,6 +109,7 @@ class TopologyMaster:
         previous: what the last master persisted; None for a topology that has never run.
         progress: what its spout tasks resume from.
         codec: reads positions and writes records of kills.
+        dead_letters: what is known of those on disk.
         completed: the checkpoint to go on from, which fits the plan; None: from the beginning.
         completed_in: the folder that its parts are in; empty: that of this topology's checkpoints.
 
@@ -128,7 +129,7 @@ class TopologyMaster:
         previous: MasterRecord | None = None,
         progress: Mapping[TaskId, SpoutProgress] | None = None,
         codec: Codec | None = None,
-        dead_letters: int = 0,
+        dead_letters: DeadLetters | None = None,
         completed: Manifest | None = None,
         completed_in: str = "",
     ) -> None:
@@ -152,7 +153,7 @@ class TopologyMaster:
         self.membership = self.recovery.membership
         self.quiescence = Quiescence(tasks)
         self.ending = Ending(plan.config.drain_timeout_s)
-        self.dead_letters = DeadLetters(dead_letters)
+        self.dead_letters = dead_letters or DeadLetters()
         self._persisted = previous
         self._fenced = self._misdirected = 0
         self._deadline: float | None = None
@@ -437,7 +438,7 @@ class TopologyMaster:
         assert slot.incarnation is not None
         waiting = Waiting(slot.worker, slot.incarnation, message.task, message.id)
         message = self.dead_letters.explained(message)
-        if self.dead_letters.is_stored(message):
+        if self.dead_letters.is_stored(waiting, message):
             self._confirm(waiting)
         elif self.dead_letters.is_new(waiting, message, now):
             self._commands.append(StoreDeadLetters(slot.worker, slot.incarnation, (message,)))

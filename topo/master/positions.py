@@ -14,6 +14,7 @@ put on the record, so that the next life tries it alone, and the one that was al
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from topo.ids import TaskId
@@ -56,14 +57,16 @@ class Positions:
         self._change(task, SpoutProgress(position or before.position, attempts), max(now, self._stored_at + STORE_INTERVAL_S))
 
     def died_in_hand(self, in_hand: InHand, now: float) -> None:
-        """Spouts have died together with the task that had messages of theirs in hand."""
+        """Spouts have died together with the task that had messages of theirs in hand. What cannot be read is passed over."""
         alone = len(set(in_hand.roots)) <= 1 and len(in_hand.positions) == 1
         for task, position in in_hand.positions:
             before = self._progress.get(task, SpoutProgress())
-            record = dict(self._codec.unpack_value(before.attempts)) if before.attempts else {}
-            message = self._codec.unpack_value(position)
-            record[message] = record.get(message, 0) + alone
-            self._change(task, replace(before, attempts=self._codec.pack_value(list(record.items()))), now)
+            # Types of the user's own may be in it, which are read by the user's code.
+            with suppress(Exception):
+                record = dict(self._codec.unpack_value(before.attempts)) if before.attempts else {}
+                message = self._codec.unpack_value(position)
+                record[message] = record.get(message, 0) + alone
+                self._change(task, replace(before, attempts=self._codec.pack_value(list(record.items()))), now)
 
     def take_due(self, now: float) -> dict[TaskId, SpoutProgress]:
         """Return what is to be stored now, if anything; it then counts as stored."""

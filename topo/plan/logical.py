@@ -13,6 +13,7 @@ from topo.api.streams import StreamDeclaration, declared_streams
 from topo.api.topology import ComponentKind, ComponentSpec, Topology
 from topo.config import TopologyConfig
 from topo.keys import default_max_parallelism
+from topo.plan.state_kinds import state_kind
 
 
 class Component(Struct, frozen=True, kw_only=True):
@@ -27,6 +28,7 @@ class Component(Struct, frozen=True, kw_only=True):
         streams: what it emits; frames name a stream by its index here.
         settings: its own settings, read and by public name.
         originates: whether it draws roots of its own and is told their fate, as spouts are: a window bolt for its firings.
+        state: which kind of state it has in a checkpoint; see `state_kind`.
     """
 
     id: str
@@ -37,6 +39,7 @@ class Component(Struct, frozen=True, kw_only=True):
     streams: tuple[StreamDeclaration, ...] = ()
     settings: dict[str, Any] = {}
     originates: bool = False
+    state: str = ""
 
 
 class Subscription(Struct, frozen=True, kw_only=True):
@@ -109,6 +112,7 @@ def _component(spec: ComponentSpec, config: TopologyConfig) -> Component:
         streams=declared_streams(spec.component.outputs),
         settings={name: read[name] for name in spec.settings},
         originates=spec.kind is ComponentKind.SPOUT or (issubclass(spec.type, WindowBolt) and config.delivery != "exactly_once"),
+        state=state_kind(spec),
     )
 
 

@@ -77,8 +77,9 @@ def unsplittable(topology: Topology, before: Mapping[str, int]) -> list[str]:
             )
         elif issubclass(spec.type, StatefulBolt) and spec.type.key is None:
             found.append(
-                f"{spec.id!r}: the state of {spec.type.__name__} goes by no key, so it cannot be split; set its `key` and have "
-                "snapshot() return a dict by key"
+                f"{spec.id!r}: the state of {spec.type.__name__} goes by no key, so it cannot be split and its parallelism stays "
+                f"{tasks}; with a `key`, and a snapshot() that returns a dict by key, it can, but then it begins with nothing: "
+                f"submit it with --from and --drop-state {spec.id}"
             )
     return found
 

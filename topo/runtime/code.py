@@ -33,6 +33,7 @@ from topo.runtime.code_copy import (
     parse_reference,
 )
 from topo.runtime.state_folder import near_misses
+from topo.wire.serializers import SerializerRegistry
 
 _TRUE, _FALSE = frozenset({"true", "yes", "on", "1"}), frozenset({"false", "no", "off", "0"})
 
@@ -96,6 +97,14 @@ def load_topology(reference: str, parameters: Mapping[str, Any] | None = None) -
     elif given:
         raise UserError(f"{parsed.attribute} of {file.name} is no function and takes no parameters, but got {', '.join(given)}")
     return LoadedTopology(_checked(value, reference), hash_of_code(file))
+
+
+def serializers_of(topology: Topology) -> SerializerRegistry:
+    """Return how the values of a topology are written down."""
+    registry = SerializerRegistry()
+    for carried in topology.carried_types:
+        registry.register(carried.cls, carried.code, carried.encode, carried.decode)
+    return registry
 
 
 def bind_parameters(function: Callable[..., Any], given: Mapping[str, Any], name: str) -> dict[str, Any]:

@@ -65,6 +65,7 @@ from topo.runtime.code_copy import as_user_knows_it, origin_of_copy
 from topo.runtime.control_link import ControlLink
 from topo.runtime.control_parts import PartServer
 from topo.runtime.crash_notes import read_note
+from topo.runtime.letter_rows import known_letters, letter_row
 from topo.runtime.part_desk import PartDesk
 from topo.runtime.restoring import Restored, checkpoint_to_restore
 from topo.runtime.state_folder import (
@@ -82,6 +83,7 @@ from topo.runtime.transport.zmq import new_key_pair
 from topo.runtime.worker_spec import WorkerSpec, parse_identity
 from topo.wire import control
 from topo.wire.codec import Codec
+from topo.wire.serializers import SerializerRegistry
 
 _LOG = logging.getLogger(__name__)
 
@@ -144,6 +146,7 @@ class Job:
         start_from: path or URL of a savepoint that it begins from, while it has no checkpoint of its own.
         drop_state: components of that savepoint whose state nobody takes.
         is_spread: workers are on other machines, which may share no disk with this one.
+        serializers: of the types that tuples carry.
     """
 
     folder: TopologyFolder
@@ -158,6 +161,7 @@ class Job:
     start_from: str = ""
     drop_state: tuple[str, ...] = ()
     is_spread: bool = False
+    serializers: SerializerRegistry = field(default_factory=SerializerRegistry)
 
 
 Watcher = Callable[[dict[str, Any]], None]
@@ -189,7 +193,7 @@ class MasterShell:
         self._on_progress = on_progress
         self._on_incident = on_incident
         self._clock = clock
-        self._codec = Codec()
+        self._codec = Codec(job.serializers)
         self._sockets = make_socket_folder(os.environ)
         config = job.plan.config
         self._keys = new_key_pair() if config.transport == "tcp" else None
@@ -222,7 +226,7 @@ class MasterShell:
             record,
             self._progress,
             self._codec,
-            sum(1 for _ in json_lines(job.folder.dead_letters)),
+            known_letters(json_lines(job.folder.dead_letters)),
             self._restored.manifest,
             self._restored.folder,
         )
@@ -491,31 +495,18 @@ class MasterShell:
             self._record(RecordError("PositionsNotStored", str(error)))
 
     def _store_letters(self, command: StoreDeadLetters) -> None:
-        rows = [self._letter_row(letter) for letter in command.letters]
         try:
-            append_lines(self._job.folder.dead_letters, rows)
-        except EnvironmentFault as error:
-            # Not confirmed, so the spout keeps the messages and tells of them again.
-            self._record(RecordError("DeadLettersNotStored", str(error)))
+            append_lines(self._job.folder.dead_letters, map(self._letter_row, command.letters))
+        except Exception as error:
+            # Not confirmed, so the task keeps the messages, and it is tried again.
+            why = str(error) if isinstance(error, EnvironmentFault) else f"{type(error).__name__}: {error}"
+            self._record(RecordError("DeadLettersNotStored", why))
             return
         self._asked.append(DeadLettersWritten(command.worker, command.incarnation, command.letters))
 
     def _letter_row(self, letter: control.DeadLetter) -> bytes:
-        task = self._job.plan.task(letter.task)
-        cause = None if letter.cause is None else msgspec.structs.asdict(letter.cause)
-        if cause is not None:
-            cause = {name: self._of_the_original(text) if isinstance(text, str) else text for name, text in cause.items()}
-        row = {
-            "at_ms": int(time.time() * 1000),
-            "component": task.component,
-            "task": letter.task,
-            "message": self._codec.unpack_value(letter.position),
-            "values": self._codec.unpack_value(letter.values),
-            "attempts": letter.attempts,
-            "errors": [self._of_the_original(error) for error in letter.errors],
-            "cause": cause,
-        }
-        return json.dumps(row, default=repr).encode()
+        component = self._job.plan.task(letter.task).component
+        return letter_row(letter, component, self._codec, int(time.time() * 1000), self._of_the_original)
 
     def _of_the_original(self, text: str) -> str:
         """Say of the user's own file what is said of the copy that runs."""

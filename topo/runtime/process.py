@@ -27,7 +27,7 @@ from topo.plan.parallelism import with_parallelism
 from topo.plan.physical import PhysicalPlan, physical_plan
 from topo.runtime.async_runner import AsyncRunner
 from topo.runtime.blocking import BlockingSpoutRunner
-from topo.runtime.code import load_topology
+from topo.runtime.code import load_topology, serializers_of
 from topo.runtime.control_parts import files_for
 from topo.runtime.crash_notes import NoteFile
 from topo.runtime.loop import LINK, Connections, Loop, Target, frame_limits
@@ -44,7 +44,6 @@ from topo.task.worker import EXIT_DONE, Exit, HandNote, Worker, busy_component
 from topo.wire import control
 from topo.wire.codec import Codec
 from topo.wire.frames import ROW_OVERHEAD
-from topo.wire.serializers import SerializerRegistry
 
 _LOG = logging.getLogger("topo.worker")
 _PR_SET_PDEATHSIG = 1
@@ -235,14 +234,6 @@ def make_tasks(
         )
         tasks.append(task_class(plan, task_id, component)(setup, ports))
     return tasks
-
-
-def serializers_of(topology: Topology) -> SerializerRegistry:
-    """Return how the values of a topology are written down."""
-    registry = SerializerRegistry()
-    for carried in topology.carried_types:
-        registry.register(carried.cls, carried.code, carried.encode, carried.decode)
-    return registry
 
 
 def die_with(parent: int) -> None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from topo.checkpoint.manifest import Manifest, misfits
+from topo.checkpoint.manifest import Manifest, misfits, without
 from topo.errors import CheckpointMissing, CheckpointRefused
 from topo.master.checkpoint_plan import shapes_of
 from topo.plan.physical import PhysicalPlan
@@ -37,7 +37,7 @@ def checkpoint_to_restore(
         plan: what it is restored into; its parallelism may be another one.
         expected: a checkpoint that is known to have been complete; 0: none is.
         start_from: a savepoint, or a folder of checkpoints; "" for none.
-        drop: components whose state nobody is to take.
+        drop: components of `start_from` whose state nobody is to take.
 
     Raises:
         CheckpointMissing: there is nothing where something was expected.
@@ -48,9 +48,10 @@ def checkpoint_to_restore(
     found = store.latest(expected=expected)
     restored = Restored(found.manifest, "", found.problems)
     if found.manifest is None and start_from:
-        restored = _named(start_from, plan.name)
+        named = _named(start_from, plan.name)
+        restored = replace(named, manifest=named.manifest and without(named.manifest, drop))
     manifest = restored.manifest
-    if manifest is not None and (wrong := misfits(manifest, plan.name, shapes_of(plan), drop=drop)):
+    if manifest is not None and (wrong := misfits(manifest, plan.name, shapes_of(plan))):
         raise CheckpointRefused("; ".join(wrong))
     return restored
 

@@ -307,6 +307,12 @@ class BoltTask(UserTask):
         user = self._user
         if not isinstance(user, StatefulBolt):
             return
+        if any(part.keyed() if user.key is None else "user" in part.values for part in parts):
+            raise UserError(
+                f"component {self.component_id!r}: its state in the checkpoint goes by {'a' if user.key is None else 'no'} key, "
+                "other than that of the StatefulBolt that it is now; leave it as it was, or let it begin with nothing "
+                f"(--drop-state {self.component_id})"
+            )
         if user.key is not None:
             keyed = {
                 key: value for part in parts for packed in part.keyed().values() for key, value in self._store.unpack(packed)
@@ -317,7 +323,7 @@ class BoltTask(UserTask):
         if len(states) > 1:
             raise UserError(
                 f"component {self.component_id!r}: a StatefulBolt without a key takes over the state of one task, not of "
-                f"{len(states)}; leave its parallelism as it was, or set key and return a dict by key from snapshot()"
+                f"{len(states)}; leave its parallelism as it was"
             )
         user.restore(states[0] if states else None)
 

@@ -22,6 +22,7 @@ from topo.api.spout import RetryingSpout, Spout
 from topo.config import TopologyConfig
 from topo.errors import EmitError, ValueNotCarried
 from topo.ids import Epoch, TaskId
+from topo.task.letter_values import pack_or_say
 from topo.task.statistics import Counters
 from topo.wire.codec import Codec
 from topo.wire.control import DeadLetter as DeadLetterMessage
@@ -336,8 +337,8 @@ class Fates:
         message = DeadLetterMessage(
             task=self._task,
             id=self._letter_count,
-            position=self._packed(letter.message_id),
-            values=self._packed(letter.message.values),
+            position=pack_or_say(self._codec, letter.message_id),
+            values=pack_or_say(self._codec, letter.message.values),
             errors=[letter.why],
             attempts=letter.attempts,
             root=root,
@@ -359,13 +360,7 @@ class Fates:
 
     def positions_of(self, roots: Iterable[int]) -> list[bytes]:
         """Return, packed, the positions of those of the roots that are pending here."""
-        return [self._packed(message) for message, _, _ in self.pending.find(roots)]
-
-    def _packed(self, value: Any) -> bytes:
-        try:
-            return self._codec.pack_value(value)
-        except ValueNotCarried:
-            return self._codec.pack_value(repr(value))
+        return [pack_or_say(self._codec, message) for message, _, _ in self.pending.find(roots)]
 
     @property
     def _commit_differs(self) -> bool:

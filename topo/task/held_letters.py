@@ -2,7 +2,8 @@
 
 A tuple that user code has refused as often as it may is put aside here. Were its letter stored at once, it would be stored again
 when the tuple comes again after a recovery. So letters are part of the snapshot, and told to the master when its checkpoint is
-complete: by the task that took it, or by the one that goes on from it.
+complete: by the task that took it, or by the one that goes on from it. Either may tell of it again; the letter's identity, which
+is in the snapshot as well, says that it is the same one.
 """
 
 from __future__ import annotations
@@ -10,39 +11,29 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from topo.ids import TaskId
+from topo.ids import IdSource, TaskId
+from topo.task.letter_values import pack_or_say
 from topo.wire.codec import Codec
 from topo.wire.control import DeadLetter
 
 State = dict[str, Any]
-
-MAX_VALUES = 15 << 20
-"""Bytes of values that a letter brings; a message to the master may not be much longer."""
-MAX_WORDS = 10_000
-"""Characters that it has of others."""
-
-
-def _in_words(values: Any) -> str:
-    try:
-        return repr(values)[:MAX_WORDS]
-    except Exception as error:
-        return f"({type(error).__name__} in repr)"
 
 
 class HeldLetters:
     """The dead letters of one task.
 
     Args:
+        ids: where identities are drawn from.
         tell: sends a letter to the master.
     """
 
-    def __init__(self, task: TaskId, codec: Codec, tell: Callable[[DeadLetter], None]) -> None:
+    def __init__(self, task: TaskId, codec: Codec, ids: IdSource, tell: Callable[[DeadLetter], None]) -> None:
         self._task = task
         self._codec = codec
+        self._ids = ids
         self._tell = tell
-        self._count = 0
         self._held: dict[int, tuple[int, bytes, str, int]] = {}
-        """By number: the last checkpoint without it, values, why, attempts."""
+        """By identity: the last checkpoint without it, values, why, attempts."""
         self._snapshotted = 0
 
     def __len__(self) -> int:
@@ -51,51 +42,46 @@ class HeldLetters:
 
     def add(self, values: Any, why: str, attempts: int) -> None:
         """Give a tuple up."""
-        self._count += 1
-        try:
-            packed = self._codec.pack_value(values)
-        except Exception:
-            packed = b""
-        if not 0 < len(packed) <= MAX_VALUES:
-            packed = self._codec.pack_value(_in_words(values))
-        self._held[self._count] = (self._snapshotted, packed, why, attempts)
+        self._held[self._new_identity()] = (self._snapshotted, pack_or_say(self._codec, values), why, attempts)
 
     def snapshot(self, checkpoint: int) -> State:
         """Return what has to be remembered."""
         self._snapshotted = checkpoint
-        return {"count": self._count, "held": [(number, *letter[1:]) for number, letter in self._held.items()]}
+        return {"letters": [(identity, *letter[1:]) for identity, letter in self._held.items()]}
 
     def restore(self, states: Iterable[State], checkpoint: int) -> None:
-        """Go on from snapshots of a checkpoint; of several, numbers begin after the greatest.
+        """Go on from snapshots of a checkpoint.
 
         The checkpoint's completion may be told again, and covers no letter that is added from here on.
         """
-        states = list(states)
         self._held.clear()
-        self._count = max((state["count"] for state in states), default=0)
         self._snapshotted = checkpoint
         for state in states:
-            for number, values, why, attempts in state["held"]:
-                if number in self._held:
-                    self._count += 1
-                    number = self._count
-                self._held[number] = (-1, values, why, attempts)
+            for identity, *letter in state.get("letters", ()):
+                self._held[identity] = (-1, *letter)
+            # Until 0.1.0 they had numbers, which every task gave anew.
+            for _, *letter in state.get("held", ()):
+                self._held[self._new_identity()] = (-1, *letter)
 
     def publish(self, checkpoint: int) -> None:
         """A checkpoint is complete: have the letters stored that it covers."""
-        for number, (before, values, why, attempts) in self._held.items():
+        for identity, (before, values, why, attempts) in self._held.items():
             if before < checkpoint:
                 self._tell(
                     DeadLetter(
                         task=self._task,
-                        id=number,
-                        position=self._codec.pack_value(number),
+                        id=identity,
+                        position=self._codec.pack_value(None),
                         values=values,
                         errors=[why],
                         attempts=attempts,
+                        identity=identity,
                     )
                 )
 
-    def stored(self, numbers: Iterable[int]) -> int:
+    def stored(self, identities: Iterable[int]) -> int:
         """The letters are on disk; return how many of them were waited for."""
-        return sum(self._held.pop(number, None) is not None for number in numbers)
+        return sum(self._held.pop(identity, None) is not None for identity in identities)
+
+    def _new_identity(self) -> int:
+        return self._ids.roots(1)[0]

@@ -25,7 +25,7 @@ class UserTask(Task):
 
     def __init__(self, setup: TaskSetup, ports: Ports) -> None:
         super().__init__(setup, ports)
-        self._letters = HeldLetters(self.id, ports.codec, self._tell)
+        self._letters = HeldLetters(self.id, ports.codec, ports.ids, self._tell)
 
     def _guard(self, call: Callable[[], object], now: float) -> None:
         """Call user code to which no tuple belongs."""

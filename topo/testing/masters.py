@@ -25,6 +25,7 @@ from topo.master.commands import (
     StoreDeadLetters,
     StorePositions,
 )
+from topo.master.dead_letters import DeadLetters
 from topo.master.events import DeadLettersWritten, Event, FromWorker, Started, Tick, WorkerLaunched
 from topo.master.master import TopologyMaster
 from topo.master.outcome import Outcome
@@ -93,6 +94,7 @@ class SimulatedMaster:
             self.store.record,
             dict(self.store.progress),
             Codec(),
+            DeadLetters(len(self.store.letters), [letter.identity for letter in self.store.letters if letter.identity]),
             completed=restored.manifest,
             completed_in=restored.folder,
         )

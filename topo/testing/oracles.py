@@ -127,9 +127,6 @@ class Oracles:
         allowed = {OutcomeKind.DONE}
         if any(key.partition(".")[0] in positioned for key in doomed):
             allowed = {OutcomeKind.DEAD_LETTERS}
-        if simulation.master.term > 1:
-            # Dead letters are counted by the master that stores them.
-            allowed.add(OutcomeKind.DONE)
         if any(key.partition(".")[0] not in positioned for key in doomed):
             # What a spout without positions has given up is forgotten with its process.
             is_whole = len(simulation.all_processes) == len(simulation.plan.workers)

@@ -173,7 +173,11 @@ class PositionReport(Message, frozen=True):
 
 class DeadLetter(Message, frozen=True):
     """A message that has failed as often as it may. `position` and `values` are packed; `root` is that of the last attempt, 0
-    when that is not known. The master adds the `cause`."""
+    when that is not known. The master adds the `cause`.
+
+    `identity` is a random number that a letter keeps over recoveries and runs. It is 0 where the letter goes by its message: then
+    `position` is the message's id, and a life of its task numbers its letters by `id`.
+    """
 
     task: TaskId
     id: int
@@ -183,6 +187,7 @@ class DeadLetter(Message, frozen=True):
     attempts: int
     root: int = 0
     cause: Cause | None = None
+    identity: int = 0
 
 
 class Quiet(Message, frozen=True):

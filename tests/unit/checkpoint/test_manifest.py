@@ -21,6 +21,7 @@ from topo.checkpoint.manifest import (
     misfits,
     name_of,
     shares_for,
+    without,
 )
 from topo.errors import CheckpointDamaged, CheckpointRefused
 from topo.ids import TaskId
@@ -104,10 +105,38 @@ def test_another_topology_is_refused_by_name() -> None:
     assert "is of topology 'words', not of 'letters'" in problem
 
 
-def test_state_that_nobody_takes_is_refused_unless_told() -> None:
+def test_state_that_nobody_takes_is_refused_unless_it_is_left_out() -> None:
     (problem,) = misfits(manifest(), "words", {"lines": SPOUT})
     assert "nobody takes the state of 'count'" in problem
-    assert misfits(manifest(), "words", {"lines": SPOUT}, drop=["count"]) == []
+    left = without(manifest(), ["count"])
+    assert misfits(left, "words", {"lines": SPOUT}) == []
+    assert [part.component for part in left.parts] == ["lines"] and shares_for(left, "count", 0, 2) == []
+
+
+def with_state(shape: ComponentShape, state: str) -> ComponentShape:
+    return msgspec.structs.replace(shape, state=state)
+
+
+def test_state_of_another_kind_is_refused_unless_it_is_left_out() -> None:
+    old = msgspec.structs.replace(manifest(), components={"lines": SPOUT, "count": with_state(COUNT, "state without a key")})
+    now = {"lines": SPOUT, "count": with_state(COUNT, "state by key")}
+    (problem,) = misfits(old, "words", now)
+    assert "'count' has state without a key in the checkpoint, and state by key now" in problem
+    assert "--drop-state count" in problem
+    assert misfits(without(old, ["count"]), "words", now) == []
+
+
+@pytest.mark.parametrize(("old", "new"), [("nothing", "windows"), ("", "windows"), ("windows", ""), ("windows", "windows")])
+def test_state_of_an_unknown_kind_fits_and_so_does_any_where_there_was_none(old: str, new: str) -> None:
+    before = msgspec.structs.replace(manifest(), components={"lines": SPOUT, "count": with_state(COUNT, old)})
+    assert misfits(before, "words", {"lines": SPOUT, "count": with_state(COUNT, new)}) == []
+
+
+def test_a_manifest_from_before_kinds_of_state_were_noted_can_be_read() -> None:
+    body = msgspec.to_builtins(manifest())
+    for shape in body["components"].values():
+        del shape["state"]
+    assert msgspec.convert(body, Manifest) == manifest()
 
 
 @pytest.mark.parametrize(

@@ -345,8 +345,8 @@ def test_a_plan_with_more_tasks_reads_the_part_by_key_groups() -> None:
 
 def test_the_shapes_of_a_plan_leave_out_ackers_and_say_what_inputs_are_grouped_by() -> None:
     assert shapes_of(PLAN) == {
-        "lines": ComponentShape(kind="spout", parallelism=1, max_parallelism=8),
-        "sink": ComponentShape(kind="bolt", parallelism=1, max_parallelism=8),
+        "lines": ComponentShape(kind="spout", parallelism=1, max_parallelism=8, state="message ids"),
+        "sink": ComponentShape(kind="bolt", parallelism=1, max_parallelism=8, state="nothing"),
     }
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
-from topo.ids import Epoch, TaskId, WorkerId
+from topo.ids import Epoch, Incarnation, TaskId, WorkerId
 from topo.master.dead_letters import DeadLetters, Waiting
 from topo.master.edge_losses import EdgeLosses
 from topo.master.events import InHand
@@ -104,6 +105,15 @@ def test_a_message_in_hand_beside_one_of_a_living_spout_was_not_alone() -> None:
     assert dict(codec.unpack_value(progress.attempts)) == {4: 0}
 
 
+def test_a_message_in_hand_that_cannot_be_read_is_passed_over() -> None:
+    positions = Positions(codec, {})
+    unknown = msgspec.msgpack.encode(msgspec.msgpack.Ext(40, b"x"))
+    positions.died_in_hand(InHand((7, 8), ((TaskId(1), unknown), (TaskId(1), pack({})), (TaskId(1), pack(4)))), 0.0)
+    progress = positions.of(TaskId(1))
+    assert progress is not None
+    assert dict(codec.unpack_value(progress.attempts)) == {4: 0}
+
+
 def test_a_report_without_a_position_keeps_the_last_one_and_one_without_attempts_clears_them() -> None:
     positions = Positions(codec, {})
     positions.reported(TaskId(1), pack(3), pack([(4, 1)]), 0.0)
@@ -136,7 +146,32 @@ def test_everyone_who_waits_for_a_letter_is_told_when_it_is_written() -> None:
     assert not letters.is_new(second, letter(1), 0.0)
     assert letters.in_flight == 1
     assert letters.written((letter(1),)) == [first, second]
-    assert (letters.in_flight, letters.count, letters.is_stored(letter(1)), letters.is_stored(letter(2))) == (0, 1, True, False)
+    assert (letters.in_flight, letters.count) == (0, 1)
+    assert letters.is_stored(second, letter(1)) and not letters.is_stored(second, letter(2))
+
+
+def told_by(life: int, number: int) -> Waiting:
+    return Waiting(WorkerId(0), Incarnation(life), TaskId(1), number)
+
+
+def test_a_message_whose_id_is_used_again_after_it_was_given_up_has_a_letter_of_its_own() -> None:
+    letters = DeadLetters()
+    for number in (1, 2):
+        assert not letters.is_stored(told_by(101, number), letter(7))
+        assert letters.is_new(told_by(101, number), letter(7), 0.0)
+        letters.written((letter(7),))
+        assert letters.is_stored(told_by(101, number), letter(7)), "the same one, told again"
+    assert letters.is_stored(told_by(102, 1), letter(7)), "a life that begins before it gives the same message up"
+    assert not letters.is_stored(told_by(102, 2), letter(7))
+    assert letters.count == 2
+
+
+def test_a_letter_with_an_identity_is_known_to_a_later_master_whichever_task_tells_of_it() -> None:
+    letters = DeadLetters(2, [5, 6])
+    of_seven = DeadLetter(TaskId(7), 6, b"\xc0", b"\x90", [], 3, identity=6)
+    assert letters.is_stored(told_by(101, 6), of_seven)
+    assert not letters.is_stored(told_by(101, 9), msgspec.structs.replace(of_seven, id=9, identity=9))
+    assert letters.count == 2
 
 
 def facts(task: int, probe: int, *, epoch: int = 1, **changes: object) -> Quiet:

@@ -82,4 +82,5 @@ def test_what_moves_are_the_key_groups_that_get_another_owner() -> None:
 def test_spouts_and_state_without_keys_cannot_be_split() -> None:
     spout, whole = unsplittable(topology(), {"numbers": 1, "keyed": 1, "pass": 1, "whole": 1})
     assert "'numbers' is a spout: what each of its tasks has read cannot be split, so its parallelism stays 1;" in spout
-    assert "'whole': the state of Whole goes by no key, so it cannot be split; set its `key`" in whole
+    assert "'whole': the state of Whole goes by no key, so it cannot be split and its parallelism stays 1" in whole
+    assert "then it begins with nothing: submit it with --from and --drop-state whole" in whole

@@ -101,6 +101,17 @@ def test_the_last_but_one_is_used_with_a_problem_to_be_said(store: CheckpointSto
     assert "checkpoint 2 cannot be used" in restored.problems[0]
 
 
+def test_state_that_is_dropped_is_not_gone_on_from_until_the_run_has_a_checkpoint_of_its_own(
+    store: CheckpointStore, saved: CheckpointStore
+) -> None:
+    complete(saved, 7)
+    manifest = checkpoint_to_restore(store, PLAN, start_from=saved.url, drop=["sink"]).manifest
+    assert manifest is not None
+    assert [part.component for part in manifest.parts] == ["lines"] and list(manifest.components) == ["lines"]
+    own = complete(store, 8)
+    assert checkpoint_to_restore(store, PLAN, start_from=saved.url, drop=["sink"], expected=8) == Restored(own)
+
+
 def test_what_does_not_fit_the_plan_is_refused_in_full(store: CheckpointStore) -> None:
     manifest = complete(store, 1)
     sink = msgspec.structs.replace(manifest.components["sink"], max_parallelism=4)
@@ -109,13 +120,12 @@ def test_what_does_not_fit_the_plan_is_refused_in_full(store: CheckpointStore) -
         checkpoint_to_restore(store, PLAN)
 
 
-def test_state_that_nobody_takes_is_dropped_when_told(store: CheckpointStore) -> None:
-    manifest = complete(store, 1)
-    more = msgspec.structs.replace(manifest, components={**manifest.components, "gone": manifest.components["sink"]})
-    store.commit(more)
+def test_state_that_nobody_takes_is_dropped_when_told(store: CheckpointStore, saved: CheckpointStore) -> None:
+    manifest = complete(saved, 1)
+    saved.commit(msgspec.structs.replace(manifest, components={**manifest.components, "gone": manifest.components["sink"]}))
     with pytest.raises(CheckpointRefused):
-        checkpoint_to_restore(store, PLAN)
-    assert checkpoint_to_restore(store, PLAN, drop=["gone"]).manifest == more
+        checkpoint_to_restore(store, PLAN, start_from=saved.url)
+    assert checkpoint_to_restore(store, PLAN, start_from=saved.url, drop=["gone"]).manifest == manifest
 
 
 def test_a_savepoint_of_another_topology_is_refused(store: CheckpointStore, tmp_path: Path) -> None:

@@ -452,7 +452,7 @@ def test_an_exception_in_a_tick_is_reported_and_what_it_emitted_discarded(kind: 
 
 def given_up(task: Solo) -> list[Any]:
     """The dead letters that the task holds for the next checkpoint."""
-    return [CODEC.unpack_value(letter[1]) for letter in task.task._letters.snapshot(1)["held"]]  # type: ignore[attr-defined]
+    return [CODEC.unpack_value(letter[1]) for letter in task.task._letters.snapshot(1)["letters"]]  # type: ignore[attr-defined]
 
 
 @KINDS

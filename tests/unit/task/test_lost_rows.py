@@ -80,7 +80,7 @@ def test_a_row_that_cannot_be_carried_is_a_dead_letter_of_the_checkpoint_behind_
     solo.handle(CheckpointComplete(1))
     ((values, why, attempts),) = letters(solo)
     assert (values, why[: len(ODD[1])], attempts) == (*ODD, 1)
-    solo.handle(DeadLettersStored((1,)))
+    solo.handle(DeadLettersStored((solo.messages(DeadLetter)[0].id,)))
     assert solo.task.counters.dead_lettered == 1
 
 
@@ -137,7 +137,7 @@ def test_a_row_of_a_spout_that_cannot_be_carried_is_a_dead_letter_when_its_messa
     solo.handle(CheckpointComplete(1))
     assert solo.values() == [1]
     assert [values for values, _, _ in letters(solo)] == ["(Odd(),)"]
-    solo.handle(DeadLettersStored((1,)))
+    solo.handle(DeadLettersStored((solo.messages(DeadLetter)[0].id,)))
     assert solo.task.counters.dead_lettered == 1
 
 

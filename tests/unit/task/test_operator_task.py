@@ -222,7 +222,7 @@ def test_a_timer_that_always_raises_is_a_letter_of_its_key_and_timestamp() -> No
 
 def given_up(solo: Solo) -> list[Any]:
     """The dead letters that the task holds for the next checkpoint."""
-    return [CODEC.unpack_value(values) for _, values, _, _ in solo.task._letters.snapshot(1)["held"]]  # type: ignore[attr-defined]
+    return [CODEC.unpack_value(values) for _, values, _, _ in solo.task._letters.snapshot(1)["letters"]]  # type: ignore[attr-defined]
 
 
 

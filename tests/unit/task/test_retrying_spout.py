@@ -11,6 +11,7 @@ from topo.api.streams import direct
 from topo.api.topology import TopologyBuilder
 from topo.ids import Epoch
 from topo.task.events import Close, Deactivate, DeadLettersStored, Go
+from topo.wire.codec import MAX_ELEMENTS
 from topo.wire.control import DeadLetter, PositionReport
 from topo.wire.frames import FrameKind
 
@@ -258,6 +259,15 @@ def test_values_that_cannot_be_carried_reach_the_dead_letters_as_text() -> None:
     task.run()
     (letter,) = task.messages(DeadLetter)
     assert CODEC.unpack_value(letter.values) == "(<class 'object'>,)"
+
+
+def test_values_of_more_elements_than_are_read_reach_the_dead_letters_as_text() -> None:
+    _, task = replaying(lambda c: c.emit(([1] * (MAX_ELEMENTS + 1),), "x"), attempts=1)
+    task.run()
+    task.feed_ids(FrameKind.FAILED, task.roots(FrameKind.FAIL))
+    task.run()
+    (letter,) = task.messages(DeadLetter)
+    assert CODEC.unpack_value(letter.values).startswith("([1, 1, ")
 
 
 def test_an_exception_in_fail_is_reported_and_the_message_is_done() -> None:

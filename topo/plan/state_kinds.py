@@ -1,0 +1,30 @@
+"""What kind of state a component has in a checkpoint. One kind is not read as another, so a change is refused, not forgotten."""
+
+from __future__ import annotations
+
+from topo.api.bolt import StatefulBolt
+from topo.api.operator_bolts import AsyncBolt, OperatorBolt, WindowBolt
+from topo.api.spout import RetryingSpout, Spout
+from topo.api.topology import ComponentSpec
+from topo.api.two_phase import TwoPhaseSink
+
+NO_STATE = "nothing"
+
+
+def state_kind(spec: ComponentSpec) -> str:
+    """Return, in words, what a component remembers besides event time and dead letters; "" where only its run shows that."""
+    kind = spec.type
+    if issubclass(kind, Spout):
+        return "a position" if issubclass(kind, RetryingSpout) else "message ids"
+    if issubclass(kind, StatefulBolt):
+        return "state without a key" if getattr(spec.component, "key", None) is None else "state by key"
+    if issubclass(kind, TwoPhaseSink):
+        return "staged output"
+    if issubclass(kind, AsyncBolt):
+        return "calls"
+    if issubclass(kind, OperatorBolt):
+        if not isinstance(spec.component, OperatorBolt):
+            return ""
+        what = "windows" if issubclass(kind, WindowBolt) else "state and timers"
+        return f"{what} by key" if spec.component.key else f"{what} without a key"
+    return NO_STATE

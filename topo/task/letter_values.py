@@ -1,0 +1,32 @@
+"""Values of a dead letter, packed: as they are where they can be read and are not too long for a message, else in words."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any
+
+from topo.wire.codec import MAX_ELEMENTS, Codec
+
+MAX_VALUES = 15 << 20
+"""Bytes of values that a letter brings; a message to the master may not be much longer."""
+MAX_WORDS = 10_000
+"""Characters that it has of others."""
+
+
+def pack_or_say(codec: Codec, value: Any) -> bytes:
+    """Return a value packed, or its `repr` where it cannot be carried or would not be read. Does not raise."""
+    with suppress(Exception):
+        packed = codec.pack_value(value)
+        if len(packed) > MAX_ELEMENTS:
+            # Only such a long one can hold more elements than are accepted.
+            codec.unpack_value(packed)
+        if len(packed) <= MAX_VALUES:
+            return packed
+    return codec.pack_value(_in_words(value))
+
+
+def _in_words(value: Any) -> str:
+    try:
+        return repr(value)[:MAX_WORDS].encode(errors="backslashreplace").decode()
+    except Exception as error:
+        return f"({type(error).__name__} in repr)"
