@@ -14,6 +14,8 @@ has failed, this bolt passes that on to the pane's inputs.
     input acked  = every pane released, all its firings complete
     firing fails = every input that the pane holds fails; the replays come as new inputs
 
+An input that has failed before has a mark in its root (`COMES_AGAIN`), as has each firing of a pane that has held such inputs.
+
 A firing without a verdict for as long as a message may take has failed, since its messages have.
 """
 
@@ -25,7 +27,7 @@ from itertools import repeat
 from typing import Any
 
 from topo.api.tuples import Origin
-from topo.ids import IdSource
+from topo.ids import COMES_AGAIN, IdSource
 from topo.task.collectors import TrackedTuple
 
 _FIRING = Origin("__pane", 0)
@@ -40,9 +42,10 @@ class Pane:
         counts: by input, how many of the ids are its own; None while each has one.
         open_firings: firings that wait for their fate.
         released: it holds nothing any more, and waits for its firings.
+        comes_again: it has held inputs that have failed before.
     """
 
-    __slots__ = ("counts", "edges", "open_firings", "released", "roots")
+    __slots__ = ("comes_again", "counts", "edges", "open_firings", "released", "roots")
 
     def __init__(self) -> None:
         self.roots = array("Q")
@@ -50,6 +53,7 @@ class Pane:
         self.counts: array[int] | None = None
         self.open_firings = 0
         self.released = False
+        self.comes_again = 0
 
     def input_counts(self) -> Iterable[int]:
         """How many ids each input has."""
@@ -92,18 +96,27 @@ class PaneLedger:
     Args:
         ids: draws shares and roots.
         on_firing: told of the firing whose results are put out next; None: they are anchored on nothing.
+        on_raised: told what a firing has raised; returns whether it is tried again.
 
     Attributes:
         acks: by root: what is owed and has not been taken yet.
         fails: roots to fail.
-        current: the firing whose results are being put out.
+        is_firing: results are being put out.
+        current: the firing that they are anchored on.
+        missed_again: inputs of the batch that have failed before, and were too late for a window; once for each such window.
         acked: inputs of which nothing is left, since the owner last set it to 0. It lags while an input of several panes has lost
             some of them, and never exceeds the truth.
     """
 
-    def __init__(self, ids: IdSource, on_firing: Callable[[Firing | None], None] = lambda _firing: None) -> None:
+    def __init__(
+        self,
+        ids: IdSource,
+        on_firing: Callable[[Firing | None], None] = lambda _firing: None,
+        on_raised: Callable[[Exception], bool] = lambda _error: False,
+    ) -> None:
         self._ids = ids
         self._on_firing = on_firing
+        self._on_raised = on_raised
         self._panes: dict[Any, dict[Any, Pane]] = {}
         """By window, then by key."""
         self._fresh_roots: list[int] = []
@@ -112,11 +125,15 @@ class PaneLedger:
         self._roots: Sequence[Any] = ()
         self._edges: Sequence[Any] = ()
         self._is_single = True
+        self._is_plain = True
+        """Each input of the batch has exactly one root, and none has failed before."""
         self._held_once: bytearray = bytearray()
         self._epoch = 0
         self.acks: dict[int, int] = {}
         self.fails: dict[int, None] = {}
+        self.is_firing = False
         self.current: Firing | None = None
+        self.missed_again: list[int] = []
         self.acked = 0
         self._repeats = 0
         """How often inputs were put into a further pane, less the releases that this has been set off against."""
@@ -129,7 +146,8 @@ class PaneLedger:
         self._firings.clear()
         self.acks.clear()
         self.fails.clear()
-        self.current = None
+        self.missed_again.clear()
+        self._end_firing()
         self.acked = self._repeats = 0
 
     @property
@@ -156,17 +174,20 @@ class PaneLedger:
 
     # -- inputs ----------------------------------------------------------------------------------------------------------
 
-    def begin(self, roots: Sequence[Any], edges: Sequence[Any], *, is_single: bool) -> None:
+    def begin(self, roots: Sequence[Any], edges: Sequence[Any], *, is_single: bool, come_again: bool = False) -> None:
         """A batch begins.
 
         Args:
             roots: for each input its root, or a tuple of its roots.
             edges: for each input its edge in the tree of its root, or of each.
             is_single: each has exactly one.
+            come_again: there may be inputs that have failed before.
         """
         self._roots, self._edges, self._is_single = roots, edges, is_single
+        self._is_plain = is_single and not come_again
         self._held_once = bytearray(len(roots))
-        self.current = None
+        self.missed_again.clear()
+        self._end_firing()
 
     def unheld(self) -> list[int]:
         """Return the inputs of the batch that no pane has taken."""
@@ -177,7 +198,7 @@ class PaneLedger:
     def held(self, position: int, key: Any, window: Any) -> None:
         """An input went into a pane."""
         pane = self._pane(key, window)
-        if self._is_single and pane.counts is None and not self._held_once[position]:
+        if self._is_plain and pane.counts is None and not self._held_once[position]:
             self._held_once[position] = 1
             pane.roots.append(self._roots[position])
             pane.edges.append(self._edges[position])
@@ -186,7 +207,7 @@ class PaneLedger:
 
     def held_run(self, positions: Sequence[int], keys: Sequence[Any], window: Any) -> None:
         """Inputs went into panes of one window, and each into no other."""
-        if not self._is_single:
+        if not self._is_plain:
             for position in positions:
                 self.held(position, keys[position], window)
             return
@@ -227,6 +248,8 @@ class PaneLedger:
         roots, edges = self._roots[position], self._edges[position]
         if self._is_single:
             roots, edges = (roots,), (edges,)
+        if not self._is_plain:
+            pane.comes_again |= _mark(roots)
         if pane.counts is not None or len(roots) != 1:
             pane.count_inputs().append(len(roots))
         pane.roots.extend(roots)
@@ -240,6 +263,12 @@ class PaneLedger:
         for root, share in zip(roots, shares, strict=True):
             self.acks[root] = self.acks.get(root, 0) ^ share
 
+    def missed(self, position: int) -> None:
+        """An input was too late for a window."""
+        roots = self._roots[position]
+        if _mark((roots,) if self._is_single else roots):
+            self.missed_again.append(position)
+
     def moved(self, key: Any, target: Any, sources: Sequence[Any]) -> None:
         """Panes were merged."""
         into = self._pane(key, target)
@@ -250,6 +279,7 @@ class PaneLedger:
                     into.count_inputs().extend(pane.input_counts())
                 into.roots.extend(pane.roots)
                 into.edges.extend(pane.edges)
+                into.comes_again |= pane.comes_again
                 self._adopt(into, pane)
 
     def _adopt(self, into: Pane, pane: Pane) -> None:
@@ -266,14 +296,31 @@ class PaneLedger:
     def firing(self, key: Any, window: Any) -> None:
         """What is put out next comes from this pane."""
         pane = self._find(key, window)
-        self.current = None
+        self.is_firing, self.current = True, None
         if pane is not None and len(pane.roots):
             if not self._fresh_roots:
-                self._fresh_roots = self._ids.roots(_ROOTS_AT_ONCE)
-            self.current = Firing(pane, self._fresh_roots.pop(), self._epoch)
+                self._fresh_roots = self._ids.unmarked_roots(_ROOTS_AT_ONCE)
+            self.current = Firing(pane, self._fresh_roots.pop() | pane.comes_again, self._epoch)
             pane.open_firings += 1
             self._firings.append(self.current)
         self._on_firing(self.current)
+
+    def raised(self, error: Exception) -> bool:
+        """The pane that fires has raised."""
+        return self._on_raised(error)
+
+    def fired(self) -> None:
+        """The pane has put out everything."""
+        self._end_firing()
+
+    def broken(self, key: Any, window: Any) -> None:
+        """A pane is over without having fired: what it holds fails."""
+        pane = self._find(key, window)
+        if pane is not None:
+            self._fail_inputs(pane)
+
+    def _end_firing(self) -> None:
+        self.is_firing, self.current = False, None
 
     def evicted(self, key: Any, window: Any, positions: Sequence[int]) -> None:
         """Inputs have left a pane; they are done when the firings are in which they took part, the one at hand being the last."""
@@ -315,9 +362,10 @@ class PaneLedger:
                 self._release(pane)
 
     def fail_current(self) -> None:
-        """The function of the pane that fires has raised: what the pane holds fails."""
+        """The pane that fires has raised for good: what it holds fails."""
         if self.current is not None:
             self._fail(self.current)
+        self._end_firing()
 
     def take_firings(self, now: float) -> list[tuple[int, int]]:
         """Return root and XOR of what was put out, for each firing whose results went anywhere; the ackers follow them now.
@@ -326,7 +374,7 @@ class PaneLedger:
             now: monotonic seconds.
         """
         firings, self._firings = self._firings, []
-        self.current = None
+        self._end_firing()
         started: list[tuple[int, int]] = []
         for firing in firings:
             if firing.anchor.out:
@@ -400,5 +448,13 @@ class PaneLedger:
 
     def _fail(self, firing: Firing) -> None:
         for pane in firing.panes:
-            self.fails.update(dict.fromkeys(pane.roots))
-            pane.forget()
+            self._fail_inputs(pane)
+
+    def _fail_inputs(self, pane: Pane) -> None:
+        self.fails.update(dict.fromkeys(pane.roots))
+        pane.forget()
+
+
+def _mark(roots: Iterable[int]) -> int:
+    """Return `COMES_AGAIN` if one of the roots has it, else 0."""
+    return COMES_AGAIN if any(root & COMES_AGAIN for root in roots) else 0
