@@ -10,11 +10,15 @@ Pane roots. What a pane puts out in one firing is anchored on a root of its own,
 spout's message. So results carry one id, however many inputs the pane has; when the acker says that the firing is complete, or
 has failed, this bolt passes that on to the pane's inputs.
 
-    pane: roots and edges (columns, 16 bytes an input), open firings, released or not
+    pane: roots and edges (columns, 16 bytes an input), lines of firings, released or not
     input acked  = every pane released, all its firings complete
     firing fails = every input that the pane holds fails; the replays come as new inputs
 
 An input that has failed before has a mark in its root (`COMES_AGAIN`), as has each firing of a pane that has held such inputs.
+
+Lines. What leaves a pane before its end waits for the firings that are open then. A pane numbers its firings, so a part that has
+left is kept with the number of the latest: it is done when no firing up to that number is open, and fails with each of those that
+fails. What a firing and a part that leaves cost does not depend on how many are open.
 
 A firing without a verdict for as long as a message may take has failed, since its messages have.
 """
@@ -22,8 +26,10 @@ A firing without a verdict for as long as a message may take has failed, since i
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import repeat
+from operator import itemgetter
 from typing import Any
 
 from topo.api.tuples import Origin
@@ -40,18 +46,20 @@ class Pane:
     Attributes:
         roots, edges: of its inputs, in the order in which it has taken them.
         counts: by input, how many of the ids are its own; None while each has one.
-        open_firings: firings that wait for their fate.
+        lines: of its firings, those of panes that were merged into it included; new ones come into the last.
+        awaited: how many firings are open; for a part that has left a pane, how many of that pane's lines it is in.
         released: it holds nothing any more, and waits for its firings.
         comes_again: it has held inputs that have failed before.
     """
 
-    __slots__ = ("comes_again", "counts", "edges", "open_firings", "released", "roots")
+    __slots__ = ("awaited", "comes_again", "counts", "edges", "lines", "released", "roots")
 
     def __init__(self) -> None:
         self.roots = array("Q")
         self.edges = array("Q")
         self.counts: array[int] | None = None
-        self.open_firings = 0
+        self.lines: tuple[Line, ...] = ()
+        self.awaited = 0
         self.released = False
         self.comes_again = 0
 
@@ -67,9 +75,44 @@ class Pane:
 
     def forget(self) -> None:
         """Drop the ids, keep the inputs' places."""
-        if self.counts is not None or len(self.roots):
-            self.counts = array("H", bytes(2 * sum(1 for _ in self.input_counts())))
-        self.roots, self.edges = array("Q"), array("Q")
+        if len(self.roots):
+            self.counts = array("H", bytes(2 * (len(self.roots) if self.counts is None else len(self.counts))))
+            self.roots, self.edges = array("Q"), array("Q")
+
+
+class Line:
+    """Firings of a pane, in order.
+
+    Attributes:
+        pane: what fails with them, and waits for them when it is released.
+        latest: the number of the last one.
+        oldest, newest: open firing, and last one, open or not; each firing knows the next. None while all are done.
+        parts: what has left the pane, with the number of the last firing that it waits for, in order.
+    """
+
+    __slots__ = ("latest", "newest", "oldest", "pane", "parts")
+
+    # Most windows fire once and lose no part, so a line costs little until it has more to keep.
+    def __init__(self, pane: Pane) -> None:
+        self.pane = pane
+        self.latest = 0
+        self.oldest: Firing | None = None
+        self.newest: Firing | None = None
+        self.parts: deque[tuple[int, Pane]] | None = None
+
+    def firings(self) -> Iterator[Firing]:
+        """Return the firings from the oldest open one on, those that are done among them."""
+        firing = self.oldest
+        while firing is not None:
+            yield firing
+            firing = firing.next
+
+    def leave(self, part: Pane) -> None:
+        """Have a part of the pane wait for the firings so far."""
+        if self.parts is None:
+            self.parts = deque()
+        self.parts.append((self.latest, part))
+        part.awaited += 1
 
 
 class Firing:
@@ -77,16 +120,27 @@ class Firing:
 
     Attributes:
         anchor: what its results are anchored on.
-        panes: the pane, and what evictors took out of it while this firing was open.
+        number: its place in the line.
         began: when its results were put out, in monotonic seconds.
+        is_done: its fate is known.
+        next: the one behind it in the line.
     """
 
-    __slots__ = ("anchor", "began", "panes", "root")
+    __slots__ = ("anchor", "began", "is_done", "line", "next", "number", "root")
 
-    def __init__(self, pane: Pane, root: int, epoch: int) -> None:
-        self.panes = [pane]
+    def __init__(self, line: Line, root: int, epoch: int) -> None:
+        self.line = line
+        self.number = line.latest = line.latest + 1
+        self.next: Firing | None = None
+        if line.newest is None:
+            line.oldest = self
+        else:
+            line.newest.next = self
+        line.newest = self
+        line.pane.awaited += 1
         self.root = root
         self.began = 0.0
+        self.is_done = False
         self.anchor = TrackedTuple.made((), _FIRING, None, epoch, (root,), (0,))
 
 
@@ -162,13 +216,17 @@ class PaneLedger:
 
     def validate(self) -> None:
         """Assert the invariants."""
-        waiting: dict[int, int] = {}
-        for firing in self._all_firings():
-            for pane in firing.panes:
-                waiting[id(pane)] = waiting.get(id(pane), 0) + 1
+        known = {*self._open.values(), *self._firings}
+        for firing in known:
+            assert firing in firing.line.firings() and not firing.is_done, "a firing that its pane does not wait for"
         assert all(self._panes.values()), "a window without panes"
         for pane in (pane for panes in self._panes.values() for pane in panes.values()):
-            assert pane.open_firings == waiting.get(id(pane), 0), "a pane has lost count of its firings"
+            waiting = [firing for line in pane.lines for firing in line.firings() if not firing.is_done]
+            assert pane.awaited == len(waiting) and known.issuperset(waiting), "a pane has lost count of its firings"
+            for line in pane.lines:
+                parts, oldest = line.parts or (), line.oldest
+                assert line.pane is pane and list(parts) == sorted(parts, key=itemgetter(0))
+                assert not parts or (oldest is not None and oldest.number <= parts[0][0]), "a part that waits for nothing"
             assert not pane.released and len(pane.roots) == len(pane.edges)
             assert pane.counts is None or sum(pane.counts) == len(pane.roots), "ids that belong to no input"
 
@@ -284,12 +342,11 @@ class PaneLedger:
 
     def _adopt(self, into: Pane, pane: Pane) -> None:
         """Let the firings of a pane that was merged away count for the other."""
-        for firing in self._all_firings() if pane.open_firings else ():
-            if pane in firing.panes:
-                firing.panes.remove(pane)
-                if into not in firing.panes:
-                    firing.panes.append(into)
-                    into.open_firings += 1
+        if pane.awaited:
+            into.lines = tuple(line for line in (*into.lines, *pane.lines) if line.oldest is not None)
+            into.awaited += pane.awaited
+            for line in into.lines:
+                line.pane = into
 
     # -- firings ---------------------------------------------------------------------------------------------------------
 
@@ -300,8 +357,8 @@ class PaneLedger:
         if pane is not None and len(pane.roots):
             if not self._fresh_roots:
                 self._fresh_roots = self._ids.unmarked_roots(_ROOTS_AT_ONCE)
-            self.current = Firing(pane, self._fresh_roots.pop() | pane.comes_again, self._epoch)
-            pane.open_firings += 1
+            pane.lines = pane.lines or (Line(pane),)
+            self.current = Firing(pane.lines[-1], self._fresh_roots.pop() | pane.comes_again, self._epoch)
             self._firings.append(self.current)
         self._on_firing(self.current)
 
@@ -342,10 +399,9 @@ class PaneLedger:
             start = end
         pane.roots, pane.edges, pane.counts = kept.roots, kept.edges, kept.counts
         left.released = True
-        for firing in self._all_firings() if pane.open_firings > 1 else [self.current] if self.current is not None else []:
-            if pane in firing.panes:
-                firing.panes.append(left)
-                left.open_firings += 1
+        for line in pane.lines:
+            if line.oldest is not None:
+                line.leave(left)
         self._release(left)
 
     def released(self, key: Any, window: Any) -> None:
@@ -420,22 +476,33 @@ class PaneLedger:
         for root in roots:
             firing = self._open.get(root)
             if firing is not None:
-                for pane in firing.panes:
-                    found.update(dict.fromkeys(pane.roots))
+                found.update(dict.fromkeys(firing.line.pane.roots))
+                for number, part in reversed(firing.line.parts or ()):
+                    if number < firing.number:
+                        break
+                    found.update(dict.fromkeys(part.roots))
         return found
 
-    def _all_firings(self) -> list[Firing]:
-        return [*self._open.values(), *self._firings]
-
     def _complete(self, firing: Firing) -> None:
-        for pane in firing.panes:
-            pane.open_firings -= 1
-            if pane.released:
-                self._release(pane)
+        line = firing.line
+        oldest, parts, pane = line.oldest, line.parts, line.pane
+        firing.is_done = True
+        while oldest is not None and oldest.is_done:
+            oldest = oldest.next
+        line.oldest = oldest
+        if oldest is None:
+            line.newest = None
+        while parts and (oldest is None or parts[0][0] < oldest.number):
+            _, part = parts.popleft()
+            part.awaited -= 1
+            self._release(part)
+        pane.awaited -= 1
+        if pane.released:
+            self._release(pane)
 
     def _release(self, pane: Pane) -> None:
         pane.released = True
-        if pane.open_firings:
+        if pane.awaited:
             return
         inputs = len(pane.roots) if pane.counts is None else sum(map(bool, pane.counts))
         repeats = min(inputs, self._repeats)
@@ -447,8 +514,10 @@ class PaneLedger:
         pane.roots, pane.edges, pane.counts = array("Q"), array("Q"), None
 
     def _fail(self, firing: Firing) -> None:
-        for pane in firing.panes:
-            self._fail_inputs(pane)
+        self._fail_inputs(firing.line.pane)
+        parts = firing.line.parts
+        while parts and parts[-1][0] >= firing.number:
+            self._fail_inputs(parts.pop()[1])
 
     def _fail_inputs(self, pane: Pane) -> None:
         self.fails.update(dict.fromkeys(pane.roots))
