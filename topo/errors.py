@@ -52,6 +52,10 @@ class SpoutStalled(UserError):
     """A spout may emit nothing more before windows are over that wait for what it would emit."""
 
 
+class TooLate(UserError):
+    """A message that had failed came again when the window that it belongs to was over."""
+
+
 class PeerError(TopoError):
     """Another process sent what it should not have."""
 

@@ -21,6 +21,9 @@ Incarnation = NewType("Incarnation", int)
 """One life of a worker: a random 63-bit number drawn when it is launched, never used again."""
 
 ID_BYTES = 8
+COMES_AGAIN = 1 << 63
+"""Set in the roots of messages that have failed before, and so known of everything that descends from them."""
+_UNMARKED = bytes(byte & 0x7F for byte in range(256))
 _TOPOLOGY_NAME = re.compile(r"[a-z0-9-]{1,63}")
 _ZERO = bytes(ID_BYTES)
 
@@ -51,6 +54,15 @@ class IdSource:
     def roots(self, count: int) -> list[int]:
         """Return `count` independent non-zero ids as integers."""
         return array("Q", self.column(count)).tolist()
+
+    def unmarked_roots(self, count: int) -> list[int]:
+        """Return `count` independent non-zero ids without `COMES_AGAIN`."""
+        while True:
+            column = bytearray(self.column(count))
+            highest = slice(ID_BYTES - 1, None, ID_BYTES)
+            column[highest] = column[highest].translate(_UNMARKED)
+            if _ZERO not in column:
+                return array("Q", bytes(column)).tolist()
 
     def telescoped(self, count: int) -> tuple[array[int], bytes]:
         """Draw `count` edge ids whose XOR over any contiguous run is one operation.

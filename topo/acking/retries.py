@@ -169,6 +169,10 @@ class RetryBook(Generic[K, M]):
         heappush(self._heap, (at, next(self._heap_order), message_id))
         return Retry(message_id, failures, at)
 
+    def failed_before(self, message_ids: Sequence[K]) -> list[int]:
+        """Return the places of those messages that have failed. A reset is no failure."""
+        return [place for place, message_id in enumerate(message_ids) if message_id in self._failures]
+
     def lost(self, message_ids: Iterable[K]) -> None:
         """Take back messages that were in flight at an epoch reset, in order of emission. Not an attempt.
 

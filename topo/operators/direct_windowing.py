@@ -108,7 +108,7 @@ class DirectWindowOperator(WindowOperator):
                 if self._result_of is None:
                     self._fire(key, namespace, namespace)
                 else:
-                    self._emit(key, namespace, last)
+                    self._observed(key, namespace, lambda: self._emit(key, namespace, last))
         finally:
             if timestamp == min(last + self._lateness_ms, MAX_TIMESTAMP):
                 self._clear_contents(key, namespace)
@@ -119,8 +119,6 @@ class DirectWindowOperator(WindowOperator):
         handle.namespace = window
         result = handle.get()
         if result is not None:
-            if self._observer is not None:
-                self._observer.firing(key, window)
             self.output.emit(self._result_of(key, window, result), last)  # type: ignore[misc]
 
     def _take_into_unopened(self, position: int, key: Any, value: Any, timestamp: int | None) -> None:

@@ -62,11 +62,23 @@ class PaneObserver(Protocol):
             window: the panes' window.
         """
 
+    def missed(self, position: int) -> None:
+        """An element of the batch at hand was too late for one of its windows, which is over."""
+
     def moved(self, key: Any, target: Any, sources: Sequence[Any]) -> None:
         """What the panes `sources` held is held by `target` now, behind what it held before."""
 
     def firing(self, key: Any, window: Any) -> None:
-        """What is put out next, until the next call of any kind, comes from this pane."""
+        """What is put out next, until `fired`, comes from this pane."""
+
+    def raised(self, error: Exception) -> bool:
+        """What makes the result of the pane that fires has raised; return whether to call it again."""
+
+    def fired(self) -> None:
+        """The pane has put out everything. Not called when it has raised for good."""
+
+    def broken(self, key: Any, window: Any) -> None:
+        """The pane is over, and a call for it has raised before it could fire; it is released next."""
 
     def evicted(self, key: Any, window: Any, positions: Sequence[int]) -> None:
         """The elements at these places of the pane, counted in the order in which it holds them, have left it."""
@@ -237,6 +249,7 @@ class WindowOperator(KeyedOperator):
             if merging is None:
                 namespace = window
                 if self._is_late(window):
+                    self._miss()
                     continue
             else:
                 if not isinstance(window, TimeWindow):
@@ -244,6 +257,7 @@ class WindowOperator(KeyedOperator):
                 window = merging.add(window, self._on_merge)
                 if self._is_late(window):
                     merging.retire(window)
+                    self._miss()
                     continue
                 namespace = merging.mapping[window]
             skipped = False
@@ -263,6 +277,10 @@ class WindowOperator(KeyedOperator):
     def _is_element_late(self, time: int) -> bool:
         return self.assigner.is_event_time and min(time + self._lateness_ms, MAX_TIMESTAMP) <= self._timers.current_watermark
 
+    def _miss(self) -> None:
+        if self._observer is not None:
+            self._observer.missed(self.position)
+
     def _too_late(self, value: Any, timestamp: int | None) -> None:
         self.late_elements += 1
         if self._late_stream is None:
@@ -278,11 +296,16 @@ class WindowOperator(KeyedOperator):
         if namespace is None:
             return
         self._trigger_context.window = window
+        is_over = is_event_time is self.assigner.is_event_time and timestamp == self.cleanup_time(window)
         try:
             self._act(callback(timestamp, window, self._trigger_context), key, window, namespace)
+        except Exception:
+            if is_over and self._observer is not None:
+                self._observer.broken(key, namespace)
+            raise
         finally:
             # The moment of the clean-up does not come again, not even for a window whose function has raised.
-            if is_event_time is self.assigner.is_event_time and timestamp == self.cleanup_time(window):
+            if is_over:
                 self._clear_all(key, window, namespace, merging)
             self._store_merging(merging)
 
@@ -293,15 +316,30 @@ class WindowOperator(KeyedOperator):
             self._clear_contents(key, namespace)
 
     def _fire(self, key: Any, window: Any, namespace: Any) -> None:
-        observer = self._observer
-        if observer is not None:
-            observer.firing(key, namespace)
-
         def evicted(positions: Sequence[int]) -> None:
-            if observer is not None:
-                observer.evicted(key, namespace, positions)
+            if self._observer is not None:
+                self._observer.evicted(key, namespace, positions)
 
-        self._contents.fire(namespace, window, lambda elements: self._function.apply(key, window, elements), evicted)
+        def apply(elements: Sequence[Any]) -> None:
+            self._function.apply(key, window, elements)
+
+        self._observed(key, namespace, lambda: self._contents.fire(namespace, window, apply, evicted))
+
+    def _observed(self, key: Any, namespace: Any, put_out: Callable[[], None]) -> None:
+        """Put out what a pane gives, as often as the observer wants it when it raises."""
+        observer = self._observer
+        if observer is None:
+            put_out()
+            return
+        observer.firing(key, namespace)
+        while True:
+            try:
+                put_out()
+                break
+            except Exception as error:
+                if not observer.raised(error):
+                    raise
+        observer.fired()
 
     def _clear_contents(self, key: Any, namespace: Any) -> None:
         self._contents.clear(namespace)

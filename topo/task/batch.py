@@ -7,6 +7,7 @@ from itertools import pairwise, repeat
 from typing import Any
 
 from topo.api.tuples import Origin
+from topo.ids import ID_BYTES
 from topo.wire.frames import Anchoring, Frame, pack_words
 
 Row = tuple[Any, ...]
@@ -39,6 +40,11 @@ class Batch:
             for count in frame.count_list():
                 bounds.append(bounds[-1] + count)
             self.roots, self.edges = ([tuple(ids[a:b]) for a, b in pairwise(bounds)] for ids in (self.roots, self.edges))
+
+    @property
+    def comes_again(self) -> bool:
+        """Whether a tuple descends from a message that has failed before."""
+        return not bytes(self._packed_roots[ID_BYTES - 1 :: ID_BYTES]).isascii()
 
     def inputs(self, first: int, last: int) -> Iterable[tuple[int, Row, Stamp]]:
         """Return index, values and timestamp of the tuples of a slice."""

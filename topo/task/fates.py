@@ -308,6 +308,10 @@ class Fates:
         self._counters.replayed += len(due)
         return due
 
+    def failed_before(self, messages: Sequence[Any]) -> list[int]:
+        """Return the places of those messages, of `due`, that have had a verdict against them."""
+        return self._book.failed_before(messages)
+
     def reset(self, suspects: Sequence[int], alone: bool, now: float) -> None:
         """A new epoch begins: what is pending is lost.
 

@@ -10,9 +10,15 @@ Pane roots. What a pane puts out in one firing is anchored on a root of its own,
 spout's message. So results carry one id, however many inputs the pane has; when the acker says that the firing is complete, or
 has failed, this bolt passes that on to the pane's inputs.
 
-    pane: roots and edges (columns, 16 bytes an input), open firings, released or not
+    pane: roots and edges (columns, 16 bytes an input), lines of firings, released or not
     input acked  = every pane released, all its firings complete
     firing fails = every input that the pane holds fails; the replays come as new inputs
+
+An input that has failed before has a mark in its root (`COMES_AGAIN`), as has each firing of a pane that has held such inputs.
+
+Lines. What leaves a pane before its end waits for the firings that are open then. A pane numbers its firings, so a part that has
+left is kept with the number of the latest: it is done when no firing up to that number is open, and fails with each of those that
+fails. What a firing and a part that leaves cost does not depend on how many are open.
 
 A firing without a verdict for as long as a message may take has failed, since its messages have.
 """
@@ -20,12 +26,14 @@ A firing without a verdict for as long as a message may take has failed, since i
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import repeat
+from operator import itemgetter
 from typing import Any
 
 from topo.api.tuples import Origin
-from topo.ids import IdSource
+from topo.ids import COMES_AGAIN, IdSource
 from topo.task.collectors import TrackedTuple
 
 _FIRING = Origin("__pane", 0)
@@ -38,18 +46,22 @@ class Pane:
     Attributes:
         roots, edges: of its inputs, in the order in which it has taken them.
         counts: by input, how many of the ids are its own; None while each has one.
-        open_firings: firings that wait for their fate.
+        lines: of its firings, those of panes that were merged into it included; new ones come into the last.
+        awaited: how many firings are open; for a part that has left a pane, how many of that pane's lines it is in.
         released: it holds nothing any more, and waits for its firings.
+        comes_again: it has held inputs that have failed before.
     """
 
-    __slots__ = ("counts", "edges", "open_firings", "released", "roots")
+    __slots__ = ("awaited", "comes_again", "counts", "edges", "lines", "released", "roots")
 
     def __init__(self) -> None:
         self.roots = array("Q")
         self.edges = array("Q")
         self.counts: array[int] | None = None
-        self.open_firings = 0
+        self.lines: tuple[Line, ...] = ()
+        self.awaited = 0
         self.released = False
+        self.comes_again = 0
 
     def input_counts(self) -> Iterable[int]:
         """How many ids each input has."""
@@ -63,9 +75,44 @@ class Pane:
 
     def forget(self) -> None:
         """Drop the ids, keep the inputs' places."""
-        if self.counts is not None or len(self.roots):
-            self.counts = array("H", bytes(2 * sum(1 for _ in self.input_counts())))
-        self.roots, self.edges = array("Q"), array("Q")
+        if len(self.roots):
+            self.counts = array("H", bytes(2 * (len(self.roots) if self.counts is None else len(self.counts))))
+            self.roots, self.edges = array("Q"), array("Q")
+
+
+class Line:
+    """Firings of a pane, in order.
+
+    Attributes:
+        pane: what fails with them, and waits for them when it is released.
+        latest: the number of the last one.
+        oldest, newest: open firing, and last one, open or not; each firing knows the next. None while all are done.
+        parts: what has left the pane, with the number of the last firing that it waits for, in order.
+    """
+
+    __slots__ = ("latest", "newest", "oldest", "pane", "parts")
+
+    # Most windows fire once and lose no part, so a line costs little until it has more to keep.
+    def __init__(self, pane: Pane) -> None:
+        self.pane = pane
+        self.latest = 0
+        self.oldest: Firing | None = None
+        self.newest: Firing | None = None
+        self.parts: deque[tuple[int, Pane]] | None = None
+
+    def firings(self) -> Iterator[Firing]:
+        """Return the firings from the oldest open one on, those that are done among them."""
+        firing = self.oldest
+        while firing is not None:
+            yield firing
+            firing = firing.next
+
+    def leave(self, part: Pane) -> None:
+        """Have a part of the pane wait for the firings so far."""
+        if self.parts is None:
+            self.parts = deque()
+        self.parts.append((self.latest, part))
+        part.awaited += 1
 
 
 class Firing:
@@ -73,16 +120,27 @@ class Firing:
 
     Attributes:
         anchor: what its results are anchored on.
-        panes: the pane, and what evictors took out of it while this firing was open.
+        number: its place in the line.
         began: when its results were put out, in monotonic seconds.
+        is_done: its fate is known.
+        next: the one behind it in the line.
     """
 
-    __slots__ = ("anchor", "began", "panes", "root")
+    __slots__ = ("anchor", "began", "is_done", "line", "next", "number", "root")
 
-    def __init__(self, pane: Pane, root: int, epoch: int) -> None:
-        self.panes = [pane]
+    def __init__(self, line: Line, root: int, epoch: int) -> None:
+        self.line = line
+        self.number = line.latest = line.latest + 1
+        self.next: Firing | None = None
+        if line.newest is None:
+            line.oldest = self
+        else:
+            line.newest.next = self
+        line.newest = self
+        line.pane.awaited += 1
         self.root = root
         self.began = 0.0
+        self.is_done = False
         self.anchor = TrackedTuple.made((), _FIRING, None, epoch, (root,), (0,))
 
 
@@ -92,18 +150,27 @@ class PaneLedger:
     Args:
         ids: draws shares and roots.
         on_firing: told of the firing whose results are put out next; None: they are anchored on nothing.
+        on_raised: told what a firing has raised; returns whether it is tried again.
 
     Attributes:
         acks: by root: what is owed and has not been taken yet.
         fails: roots to fail.
-        current: the firing whose results are being put out.
+        is_firing: results are being put out.
+        current: the firing that they are anchored on.
+        missed_again: inputs of the batch that have failed before, and were too late for a window; once for each such window.
         acked: inputs of which nothing is left, since the owner last set it to 0. It lags while an input of several panes has lost
             some of them, and never exceeds the truth.
     """
 
-    def __init__(self, ids: IdSource, on_firing: Callable[[Firing | None], None] = lambda _firing: None) -> None:
+    def __init__(
+        self,
+        ids: IdSource,
+        on_firing: Callable[[Firing | None], None] = lambda _firing: None,
+        on_raised: Callable[[Exception], bool] = lambda _error: False,
+    ) -> None:
         self._ids = ids
         self._on_firing = on_firing
+        self._on_raised = on_raised
         self._panes: dict[Any, dict[Any, Pane]] = {}
         """By window, then by key."""
         self._fresh_roots: list[int] = []
@@ -112,11 +179,15 @@ class PaneLedger:
         self._roots: Sequence[Any] = ()
         self._edges: Sequence[Any] = ()
         self._is_single = True
+        self._is_plain = True
+        """Each input of the batch has exactly one root, and none has failed before."""
         self._held_once: bytearray = bytearray()
         self._epoch = 0
         self.acks: dict[int, int] = {}
         self.fails: dict[int, None] = {}
+        self.is_firing = False
         self.current: Firing | None = None
+        self.missed_again: list[int] = []
         self.acked = 0
         self._repeats = 0
         """How often inputs were put into a further pane, less the releases that this has been set off against."""
@@ -129,7 +200,8 @@ class PaneLedger:
         self._firings.clear()
         self.acks.clear()
         self.fails.clear()
-        self.current = None
+        self.missed_again.clear()
+        self._end_firing()
         self.acked = self._repeats = 0
 
     @property
@@ -144,29 +216,36 @@ class PaneLedger:
 
     def validate(self) -> None:
         """Assert the invariants."""
-        waiting: dict[int, int] = {}
-        for firing in self._all_firings():
-            for pane in firing.panes:
-                waiting[id(pane)] = waiting.get(id(pane), 0) + 1
+        known = {*self._open.values(), *self._firings}
+        for firing in known:
+            assert firing in firing.line.firings() and not firing.is_done, "a firing that its pane does not wait for"
         assert all(self._panes.values()), "a window without panes"
         for pane in (pane for panes in self._panes.values() for pane in panes.values()):
-            assert pane.open_firings == waiting.get(id(pane), 0), "a pane has lost count of its firings"
+            waiting = [firing for line in pane.lines for firing in line.firings() if not firing.is_done]
+            assert pane.awaited == len(waiting) and known.issuperset(waiting), "a pane has lost count of its firings"
+            for line in pane.lines:
+                parts, oldest = line.parts or (), line.oldest
+                assert line.pane is pane and list(parts) == sorted(parts, key=itemgetter(0))
+                assert not parts or (oldest is not None and oldest.number <= parts[0][0]), "a part that waits for nothing"
             assert not pane.released and len(pane.roots) == len(pane.edges)
             assert pane.counts is None or sum(pane.counts) == len(pane.roots), "ids that belong to no input"
 
     # -- inputs ----------------------------------------------------------------------------------------------------------
 
-    def begin(self, roots: Sequence[Any], edges: Sequence[Any], *, is_single: bool) -> None:
+    def begin(self, roots: Sequence[Any], edges: Sequence[Any], *, is_single: bool, come_again: bool = False) -> None:
         """A batch begins.
 
         Args:
             roots: for each input its root, or a tuple of its roots.
             edges: for each input its edge in the tree of its root, or of each.
             is_single: each has exactly one.
+            come_again: there may be inputs that have failed before.
         """
         self._roots, self._edges, self._is_single = roots, edges, is_single
+        self._is_plain = is_single and not come_again
         self._held_once = bytearray(len(roots))
-        self.current = None
+        self.missed_again.clear()
+        self._end_firing()
 
     def unheld(self) -> list[int]:
         """Return the inputs of the batch that no pane has taken."""
@@ -177,7 +256,7 @@ class PaneLedger:
     def held(self, position: int, key: Any, window: Any) -> None:
         """An input went into a pane."""
         pane = self._pane(key, window)
-        if self._is_single and pane.counts is None and not self._held_once[position]:
+        if self._is_plain and pane.counts is None and not self._held_once[position]:
             self._held_once[position] = 1
             pane.roots.append(self._roots[position])
             pane.edges.append(self._edges[position])
@@ -186,7 +265,7 @@ class PaneLedger:
 
     def held_run(self, positions: Sequence[int], keys: Sequence[Any], window: Any) -> None:
         """Inputs went into panes of one window, and each into no other."""
-        if not self._is_single:
+        if not self._is_plain:
             for position in positions:
                 self.held(position, keys[position], window)
             return
@@ -227,6 +306,8 @@ class PaneLedger:
         roots, edges = self._roots[position], self._edges[position]
         if self._is_single:
             roots, edges = (roots,), (edges,)
+        if not self._is_plain:
+            pane.comes_again |= _mark(roots)
         if pane.counts is not None or len(roots) != 1:
             pane.count_inputs().append(len(roots))
         pane.roots.extend(roots)
@@ -240,6 +321,12 @@ class PaneLedger:
         for root, share in zip(roots, shares, strict=True):
             self.acks[root] = self.acks.get(root, 0) ^ share
 
+    def missed(self, position: int) -> None:
+        """An input was too late for a window."""
+        roots = self._roots[position]
+        if _mark((roots,) if self._is_single else roots):
+            self.missed_again.append(position)
+
     def moved(self, key: Any, target: Any, sources: Sequence[Any]) -> None:
         """Panes were merged."""
         into = self._pane(key, target)
@@ -250,30 +337,47 @@ class PaneLedger:
                     into.count_inputs().extend(pane.input_counts())
                 into.roots.extend(pane.roots)
                 into.edges.extend(pane.edges)
+                into.comes_again |= pane.comes_again
                 self._adopt(into, pane)
 
     def _adopt(self, into: Pane, pane: Pane) -> None:
         """Let the firings of a pane that was merged away count for the other."""
-        for firing in self._all_firings() if pane.open_firings else ():
-            if pane in firing.panes:
-                firing.panes.remove(pane)
-                if into not in firing.panes:
-                    firing.panes.append(into)
-                    into.open_firings += 1
+        if pane.awaited:
+            into.lines = tuple(line for line in (*into.lines, *pane.lines) if line.oldest is not None)
+            into.awaited += pane.awaited
+            for line in into.lines:
+                line.pane = into
 
     # -- firings ---------------------------------------------------------------------------------------------------------
 
     def firing(self, key: Any, window: Any) -> None:
         """What is put out next comes from this pane."""
         pane = self._find(key, window)
-        self.current = None
+        self.is_firing, self.current = True, None
         if pane is not None and len(pane.roots):
             if not self._fresh_roots:
-                self._fresh_roots = self._ids.roots(_ROOTS_AT_ONCE)
-            self.current = Firing(pane, self._fresh_roots.pop(), self._epoch)
-            pane.open_firings += 1
+                self._fresh_roots = self._ids.unmarked_roots(_ROOTS_AT_ONCE)
+            pane.lines = pane.lines or (Line(pane),)
+            self.current = Firing(pane.lines[-1], self._fresh_roots.pop() | pane.comes_again, self._epoch)
             self._firings.append(self.current)
         self._on_firing(self.current)
+
+    def raised(self, error: Exception) -> bool:
+        """The pane that fires has raised."""
+        return self._on_raised(error)
+
+    def fired(self) -> None:
+        """The pane has put out everything."""
+        self._end_firing()
+
+    def broken(self, key: Any, window: Any) -> None:
+        """A pane is over without having fired: what it holds fails."""
+        pane = self._find(key, window)
+        if pane is not None:
+            self._fail_inputs(pane)
+
+    def _end_firing(self) -> None:
+        self.is_firing, self.current = False, None
 
     def evicted(self, key: Any, window: Any, positions: Sequence[int]) -> None:
         """Inputs have left a pane; they are done when the firings are in which they took part, the one at hand being the last."""
@@ -295,10 +399,9 @@ class PaneLedger:
             start = end
         pane.roots, pane.edges, pane.counts = kept.roots, kept.edges, kept.counts
         left.released = True
-        for firing in self._all_firings() if pane.open_firings > 1 else [self.current] if self.current is not None else []:
-            if pane in firing.panes:
-                firing.panes.append(left)
-                left.open_firings += 1
+        for line in pane.lines:
+            if line.oldest is not None:
+                line.leave(left)
         self._release(left)
 
     def released(self, key: Any, window: Any) -> None:
@@ -315,9 +418,10 @@ class PaneLedger:
                 self._release(pane)
 
     def fail_current(self) -> None:
-        """The function of the pane that fires has raised: what the pane holds fails."""
+        """The pane that fires has raised for good: what it holds fails."""
         if self.current is not None:
             self._fail(self.current)
+        self._end_firing()
 
     def take_firings(self, now: float) -> list[tuple[int, int]]:
         """Return root and XOR of what was put out, for each firing whose results went anywhere; the ackers follow them now.
@@ -326,7 +430,7 @@ class PaneLedger:
             now: monotonic seconds.
         """
         firings, self._firings = self._firings, []
-        self.current = None
+        self._end_firing()
         started: list[tuple[int, int]] = []
         for firing in firings:
             if firing.anchor.out:
@@ -372,22 +476,33 @@ class PaneLedger:
         for root in roots:
             firing = self._open.get(root)
             if firing is not None:
-                for pane in firing.panes:
-                    found.update(dict.fromkeys(pane.roots))
+                found.update(dict.fromkeys(firing.line.pane.roots))
+                for number, part in reversed(firing.line.parts or ()):
+                    if number < firing.number:
+                        break
+                    found.update(dict.fromkeys(part.roots))
         return found
 
-    def _all_firings(self) -> list[Firing]:
-        return [*self._open.values(), *self._firings]
-
     def _complete(self, firing: Firing) -> None:
-        for pane in firing.panes:
-            pane.open_firings -= 1
-            if pane.released:
-                self._release(pane)
+        line = firing.line
+        oldest, parts, pane = line.oldest, line.parts, line.pane
+        firing.is_done = True
+        while oldest is not None and oldest.is_done:
+            oldest = oldest.next
+        line.oldest = oldest
+        if oldest is None:
+            line.newest = None
+        while parts and (oldest is None or parts[0][0] < oldest.number):
+            _, part = parts.popleft()
+            part.awaited -= 1
+            self._release(part)
+        pane.awaited -= 1
+        if pane.released:
+            self._release(pane)
 
     def _release(self, pane: Pane) -> None:
         pane.released = True
-        if pane.open_firings:
+        if pane.awaited:
             return
         inputs = len(pane.roots) if pane.counts is None else sum(map(bool, pane.counts))
         repeats = min(inputs, self._repeats)
@@ -399,6 +514,16 @@ class PaneLedger:
         pane.roots, pane.edges, pane.counts = array("Q"), array("Q"), None
 
     def _fail(self, firing: Firing) -> None:
-        for pane in firing.panes:
-            self.fails.update(dict.fromkeys(pane.roots))
-            pane.forget()
+        self._fail_inputs(firing.line.pane)
+        parts = firing.line.parts
+        while parts and parts[-1][0] >= firing.number:
+            self._fail_inputs(parts.pop()[1])
+
+    def _fail_inputs(self, pane: Pane) -> None:
+        self.fails.update(dict.fromkeys(pane.roots))
+        pane.forget()
+
+
+def _mark(roots: Iterable[int]) -> int:
+    """Return `COMES_AGAIN` if one of the roots has it, else 0."""
+    return COMES_AGAIN if any(root & COMES_AGAIN for root in roots) else 0

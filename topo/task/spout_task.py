@@ -13,7 +13,7 @@ from typing import Any
 from topo.api.spout import RetryingSpout, Spout
 from topo.api.streams import DEFAULT_STREAM
 from topo.errors import EmitError, FrameworkBug, SpoutStalled
-from topo.ids import ID_BYTES, Epoch, TaskId
+from topo.ids import COMES_AGAIN, ID_BYTES, Epoch, TaskId
 from topo.operators.clock import PausableClock
 from topo.task.collectors import MessageCollector, OrderedCollector, StreamRows
 from topo.task.emission_time import EmissionTime, Refused, send_time
@@ -470,9 +470,9 @@ class SpoutTask(UserTask):
             self.fates.complete_unsent(records)
             return
         count = len(messages)
-        roots = self.ports.ids.roots(count)
+        roots = self._draw_roots(messages, first_time)
         while self._open_messages.collides(roots):
-            roots = self.ports.ids.roots(count)
+            roots = self._draw_roots(messages, first_time)
         packed, owed = pack_words(roots), [0] * count
 
         self._open_messages.add(roots, records)
@@ -506,6 +506,13 @@ class SpoutTask(UserTask):
         self._init_roots += pack_words(failed)
         self._init_values += pack_words([0] * len(failed))
         return [roots[row] for row in kept]
+
+    def _draw_roots(self, messages: Sequence[Any], first_time: bool) -> list[int]:
+        roots = self.ports.ids.unmarked_roots(len(messages))
+        if not first_time:
+            for place in self.fates.failed_before(messages):
+                roots[place] |= COMES_AGAIN
+        return roots
 
     def _fail(self, roots: Iterable[int], error: Exception) -> None:
         roots = list(roots)

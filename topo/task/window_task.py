@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from topo.api.operator_bolts import WindowBolt
-from topo.errors import FrameworkBug
+from topo.errors import FrameworkBug, TooLate
 from topo.ids import TaskId
 from topo.operators.base import Operator
 from topo.operators.bolt_operators import window_operator_of
@@ -24,9 +24,11 @@ class WindowTask(OperatorTask):
     ACCEPTS = OperatorTask.ACCEPTS | {FrameKind.ACKED, FrameKind.FAILED, FrameKind.TOUCHED}
 
     def __init__(self, setup: TaskSetup, ports: Ports) -> None:
-        self.ledger = PaneLedger(ports.ids, self._on_firing)
-        self._firing_mark: Mark | None = None
+        self.ledger = PaneLedger(ports.ids, self._on_firing, self._may_fire_again)
         super().__init__(setup, ports)
+        self._firing_mark: Mark = self._collector.mark()
+        self._tries = 0
+        """How often the firing at hand has raised."""
         self._at_hand: dict[int, TrackedTuple] = {}
         self._inits: list[tuple[int, int]] = []
         self._output.side_anchors = self._side_anchors
@@ -66,20 +68,29 @@ class WindowTask(OperatorTask):
         """A pane fires: its results are anchored on the firing."""
         self._output.anchors = () if firing is None else (firing.anchor,)
         self._firing_mark = self._collector.mark()
+        self._tries = 0
+
+    def _may_fire_again(self, error: Exception) -> bool:
+        """A firing has raised: take back what it has put out, if it may try again. What it has changed in state stays."""
+        self._tries += 1
+        if self._tries >= self.config.attempts or self.config.on_error == "crash" or isinstance(error, FrameworkBug):
+            return False
+        self._collector.rewind(self._firing_mark)
+        return True
 
     def _run(self, batch: Batch, first: int, last: int, now: float) -> None:
         operator = self._operator
         assert isinstance(operator, WindowOperator)
         is_single = batch.anchoring is Anchoring.SINGLE
+        comes_again = batch.comes_again
         while first < last:
             keys, stamps, rows = self._keys(batch, first, last), self._stamps_of(batch, first, last), batch.rows[first:last]
             if batch.anchoring is Anchoring.NONE:
                 roots = edges = [()] * (last - first)
             else:
                 roots, edges = batch.roots[first:last], batch.edges[first:last]
-            self.ledger.begin(roots, edges, is_single=is_single)
+            self.ledger.begin(roots, edges, is_single=is_single, come_again=comes_again)
             self._running = (batch, first)
-            self._firing_mark = None
             taken, error = last - first, None
             try:
                 operator.process_batch(keys, rows, stamps)
@@ -101,15 +112,25 @@ class WindowTask(OperatorTask):
         self._settle(now)
 
     def _ack_unheld(self, batch: Batch, first: int, taken: int, now: float) -> None:
-        """Ack what no window took: late, and dropped or put out on the late stream, or in a gap between windows."""
+        """Ack what no window took: late, and dropped or put out on the late stream, or in a gap between windows.
+
+        What has failed before is not dropped: it fails again when it comes too late for a window.
+        """
         self._settle(now)
         acks, operator = self._acks, self._operator
         assert isinstance(operator, WindowOperator)
         self.counters.late += operator.late_elements
         self.counters.late_dropped += operator.late_dropped
         operator.late_elements = operator.late_dropped = 0
+        missed = {position for position in self.ledger.missed_again if position < taken and position not in self._at_hand}
+        if missed:
+            error = TooLate(f"component {self.component_id!r}: a message that had failed came again too late for its window")
+            for position in missed:
+                self._fail(batch.ids_at(first + position)[0], error)
+            self.counters.failed += len(missed)
+            self._record_error(error, now)
         for position in self.ledger.unheld():
-            if position < taken:
+            if position < taken and position not in missed:
                 self.counters.acked += 1
                 late = self._at_hand.get(position)
                 out = 0 if late is None else late.out
@@ -134,10 +155,11 @@ class WindowTask(OperatorTask):
         super()._call_raised(error, now)
 
     def _discard_firing(self, error: Exception) -> None:
-        """The firing at hand has raised: what it has put out is discarded, and its inputs fail."""
-        if self.ledger.current is not None and self._firing_mark is not None:
+        """A call has raised. If it is a firing, what that has put out is discarded, and its inputs fail."""
+        if self.ledger.is_firing:
             self._roll_back(self._firing_mark, None, error)
             self.ledger.fail_current()
+        if self.ledger.fails:
             self._causes.note(self.ledger.fails, error)
 
     def _user_end(self) -> None:
@@ -148,7 +170,6 @@ class WindowTask(OperatorTask):
     def _settle(self, now: float) -> None:
         super()._settle(now)
         self._output.anchors = ()
-        self._firing_mark = None
         ledger = self.ledger
         self._inits += ledger.take_firings(now)
         self.counters.acked += ledger.acked

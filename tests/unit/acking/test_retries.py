@@ -41,6 +41,17 @@ def test_a_failed_message_comes_back_after_its_back_off(book: Book) -> None:
     assert book.next_deadline(101.0, in_flight=1) is None
 
 
+def test_a_message_has_failed_before_from_its_failure_until_it_is_done(book: Book) -> None:
+    emit(book, 1, 2, 3)
+    book.failed(2, "boom", now=0.0)
+    book.due(1.0, in_flight=2)
+    book.lost([1, 2, 3])
+    assert book.failed_before([1, 2, 3]) == [1], "a reset is no failure, and makes none forgotten"
+    book.done([2])
+    emit(book, 2)
+    assert book.failed_before([1, 2, 3]) == []
+
+
 def test_the_third_failure_makes_a_dead_letter(book: Book) -> None:
     emit(book, 1)
     assert book.failed(1, "boom", now=0.0) == Retry(1, 1, 1.0)

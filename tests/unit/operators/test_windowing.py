@@ -900,6 +900,18 @@ class Held:
     def firing(self, key: Any, window: Any) -> None:
         self.log.append(("firing", key, tuple(window)))
 
+    def raised(self, error: Exception) -> bool:
+        return False
+
+    def fired(self) -> None:
+        """Not of interest here."""
+
+    def broken(self, key: Any, window: Any) -> None:
+        raise AssertionError("no call raises")
+
+    def missed(self, position: int) -> None:
+        """Not of interest here."""
+
     def evicted(self, key: Any, window: Any, positions: Sequence[int]) -> None:
         self.log.append(("evicted", key, tuple(window), list(positions)))
 

@@ -13,7 +13,7 @@ from topo import aggregates
 from topo.api.async_io import AsyncMode, FixedDelayRetry
 from topo.api.operator_bolts import AsyncBolt, OperatorBolt, ProcessBolt, WindowBolt
 from topo.api.topology import TopologyBuilder
-from topo.api.triggers import CountTrigger, PurgingTrigger
+from topo.api.triggers import CountTrigger, EventTimeTrigger, PurgingTrigger, Trigger, TriggerContext, TriggerResult
 from topo.api.watermarks import WatermarkStrategy
 from topo.api.windows import (
     CountWindows,
@@ -24,6 +24,7 @@ from topo.api.windows import (
     TumblingEventTimeWindows,
     TumblingProcessingTimeWindows,
 )
+from topo.ids import COMES_AGAIN
 from topo.task.events import CheckpointComplete
 from topo.wire.control import ComponentError, DeadLetter, TuplesFailed
 from topo.wire.frames import FrameKind
@@ -434,6 +435,146 @@ def test_a_window_function_that_raises_at_an_element_fails_what_the_window_holds
     ids = put(solo, [("bad", 1), ("good", 2), ("bad", 3), ("good", 4)], [None] * 4)
     assert solo.rows() == [("good", 2)]
     assert sorted(set(solo.roots(FrameKind.FAIL))) == [ids.roots[0], ids.roots[2]]
+
+
+def test_an_element_that_raises_behind_a_firing_takes_neither_its_result_nor_the_late_rows_with_it() -> None:
+    solo = alone(sums(allowed_lateness="100ms", late_stream="late"))
+    time(solo, 200)
+    ids = put(solo, [("k", 1), ("late", 9), ("k", None)], [150, 5, 150])
+    assert solo.rows() == [("k", 150, 160, 1), ("late", 9)]
+    assert solo.roots(FrameKind.FAIL) == ids.roots[2:]
+
+
+class RaisesAtTheSecond(Trigger):
+    """Fires at the end of windows, and raises instead for the second one."""
+
+    def __init__(self) -> None:
+        self.times = 0
+
+    def on_element(self, value: Any, timestamp: int, window: Any, context: TriggerContext) -> TriggerResult:
+        return TriggerResult.CONTINUE
+
+    def on_event_time(self, time: int, window: Any, context: TriggerContext) -> TriggerResult:
+        self.times += 1
+        if self.times == 2:
+            raise ValueError("not twice")
+        return TriggerResult.FIRE
+
+    def on_processing_time(self, time: int, window: Any, context: TriggerContext) -> TriggerResult:
+        return TriggerResult.CONTINUE
+
+    def clear(self, window: Any, context: TriggerContext) -> None:
+        """Nothing is kept."""
+
+
+def test_a_trigger_that_raises_by_the_watermark_fails_its_own_window_and_not_the_one_that_has_just_fired() -> None:
+    solo = alone(sums(trigger=RaisesAtTheSecond()))
+    ids = put(solo, [("a", 1), ("b", 2), ("c", 3)], [1, 2, 3])
+    time(solo, 10)
+    assert solo.rows() == [("a", 0, 10, 1), ("c", 0, 10, 3)]
+    assert solo.roots(FrameKind.FAIL) == ids.roots[1:2]
+    assert solo.errors() == ["ValueError: not twice"]
+
+
+class NoResult(InPlace):
+    """Has no result for a sum of 13."""
+
+    def get_result(self, accumulator: Any) -> Any:
+        if accumulator["sum"] == 13:
+            raise ValueError("unlucky")
+        return super().get_result(accumulator)
+
+
+@pytest.mark.parametrize("trigger", [None, EventTimeTrigger()])
+def test_inputs_of_a_window_fail_whose_aggregate_has_no_result(trigger: Any) -> None:
+    solo = alone(sums(aggregate=NoResult(), trigger=trigger))
+    ids = put(solo, [("a", 13), ("b", 2)], [1, 2])
+    time(solo, 10)
+    assert solo.rows() == [("b", 0, 10, 1, 2)] and solo.roots(FrameKind.FAIL) == ids.roots[:1]
+
+
+def test_a_firing_that_raises_and_puts_out_untracked_rows_takes_them_back() -> None:
+    solo = alone(sums(aggregate=None, process=Raises(), outputs=("key", "n")))
+    put(solo, [("bad", 1), ("good", 2)], [1, 2], tracked=False)
+    time(solo, 10)
+    assert solo.rows() == [("good", 1)]
+
+
+@pytest.mark.parametrize("window", [TumblingEventTimeWindows.of("10ms"), EventTimeSessionWindows.with_gap("9ms")])
+def test_a_tracked_firing_that_raises_is_tried_again_at_once_and_puts_out_one_result(window: Any) -> None:
+    solo = alone(WindowBolt(key="key", window=window, process=Wavering("a", 2), outputs=OUTPUTS))
+    ids = put(solo, [("a", 1), ("b", 1), ("a", 2)], [1, 1, 1])
+    time(solo, 20)
+    assert sorted(solo.rows()) == [("a", 0, 0, 2), ("b", 0, 0, 1)]
+    assert solo.roots(FrameKind.FAIL) == [] and solo.errors() == []
+    verdict(solo, FrameKind.ACKED, solo.roots(FrameKind.INIT))
+    assert owed(ids, solo) == {}
+
+
+def test_a_tracked_firing_is_tried_as_often_as_attempts_allow() -> None:
+    function = Wavering("a", 99)
+    solo = alone(sums(aggregate=None, process=function, outputs=OUTPUTS), attempts=5)
+    ids = put(solo, [("a", 1)], [1])
+    time(solo, 20)
+    assert function.left == 99 - 5 and solo.roots(FrameKind.FAIL) == ids.roots
+
+
+def again(solo: Solo, rows: Sequence[tuple[Any, ...]], stamps: Sequence[int | None]) -> Ids:
+    """Deliver rows of messages that have failed before."""
+    ids = solo.fresh(len(rows))
+    put(solo, rows, stamps, ids=Ids([root | COMES_AGAIN for root in ids.roots], ids.edges))
+    return Ids([root | COMES_AGAIN for root in ids.roots], ids.edges)
+
+
+@pytest.mark.parametrize("window", [TumblingEventTimeWindows.of("10ms"), EventTimeSessionWindows.with_gap("9ms")])
+def test_a_message_that_comes_again_too_late_for_its_window_fails(window: Any) -> None:
+    solo = alone(sums(window=window))
+    time(solo, 50)
+    ids = again(solo, [("k", 1), ("k", 2), ("k", 3)], [5, 60, 6])
+    assert solo.roots(FrameKind.FAIL) == [ids.roots[0], ids.roots[2]]
+    assert (solo.task.counters.late, solo.task.counters.late_dropped, solo.task.counters.failed) == (2, 2, 2)
+    assert solo.errors() == ["TooLate: component 'b': a message that had failed came again too late for its window"]
+    time(solo, 70)
+    assert [row[3] for row in solo.rows()] == [2]
+
+
+def test_of_several_messages_of_one_tuple_all_fail_when_it_comes_again_too_late() -> None:
+    solo = alone(sums())
+    time(solo, 50)
+    put(solo, [("k", 1)], [5], ids=Ids([(7, 8 | COMES_AGAIN)], [(70, 80)]))
+    assert solo.roots(FrameKind.FAIL) == [7, 8 | COMES_AGAIN]
+
+
+def test_a_message_that_comes_again_too_late_for_one_of_its_windows_fails_though_another_takes_it() -> None:
+    solo = alone(sums(window=SlidingEventTimeWindows.of("20ms", "10ms")))
+    time(solo, 19)
+    ids = again(solo, [("k", 1)], [15])
+    assert solo.roots(FrameKind.FAIL) == ids.roots
+    time(solo, 29)
+    assert solo.rows() == [("k", 10, 30, 1)]
+
+
+def test_a_message_that_comes_again_too_late_goes_to_the_late_stream_as_any_other() -> None:
+    solo = alone(sums(late_stream="late"))
+    time(solo, 50)
+    ids = again(solo, [("k", 1)], [5])
+    assert solo.rows() == [("k", 1)] and solo.roots(FrameKind.FAIL) == [] and list(owed(ids, solo)) == ids.roots
+
+
+def test_a_message_that_comes_again_into_a_gap_between_windows_is_acked() -> None:
+    solo = alone(sums(window=SlidingEventTimeWindows.of("5ms", "10ms")))
+    ids = again(solo, [("k", 1)], [7])
+    assert owed(ids, solo) == {} and solo.roots(FrameKind.FAIL) == []
+
+
+@pytest.mark.parametrize("window", [TumblingEventTimeWindows.of("10ms"), EventTimeSessionWindows.with_gap("5ms")])
+def test_what_a_window_gives_comes_again_when_one_of_its_inputs_does(window: Any) -> None:
+    solo = alone(sums(window=window))
+    put(solo, [("k", 1), ("other", 1)], [1, 1])
+    again(solo, [("k", 2)], [4])
+    time(solo, 10)
+    assert {row[0]: row[3] for row in solo.rows()} == {"k": 3, "other": 1}
+    assert sum(bool(root & COMES_AGAIN) for root in solo.roots(FrameKind.INIT)) == 1
 
 
 def test_a_new_epoch_forgets_the_windows_since_all_their_inputs_come_again() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from typing import Any
 
 from topo.ids import IdSource
@@ -286,3 +287,40 @@ def test_what_will_never_fire_is_released_at_the_end() -> None:
     book.ledger.release_all()
     book.take()
     assert book.done() == {1}
+
+
+def sliding(firings: int) -> tuple[PaneLedger, int]:
+    """A window of ten inputs that fires and moves on with each; return its ledger, and the bytes that that takes."""
+    ledger = PaneLedger(IdSource(b"x"))
+    ledger.reset(1)
+    tracemalloc.start()
+    for root in range(1, firings + 1):
+        ledger.begin([root], [root << 8], is_single=True)
+        ledger.held(0, "k", "w")
+        ledger.firing("k", "w")
+        assert ledger.current is not None
+        ledger.current.anchor.out = 77
+        if root > 10:
+            ledger.evicted("k", "w", [0])
+        ledger.fired()
+        ledger.take_firings(0.0)
+    taken, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    return ledger, taken
+
+
+def test_the_memory_of_a_sliding_window_grows_no_faster_than_its_open_firings() -> None:
+    assert sliding(1000)[1] < 6 * sliding(250)[1]
+
+
+def test_parts_that_have_left_a_pane_fail_with_the_firings_in_which_they_were_and_no_others() -> None:
+    ledger, _ = sliding(30)
+    firings = list(ledger._open)
+    ledger.failed([firings[15]])
+    assert sorted(ledger.fails) == list(range(6, 31)), "inputs 1 to 5 had left before"
+    assert ledger.acks == {}
+    ledger.completed(firings[:15])
+    assert sorted(ledger.acks) == list(range(1, 6)) and ledger.acked == 5
+    ledger.completed(firings[:-16:-1])
+    assert sorted(ledger.acks) == list(range(1, 6)) and ledger.open_firings == 0
+    ledger.validate()

@@ -9,7 +9,7 @@ import pytest
 from tests.unit.task.harness import CODEC, Replaying, Sink, Solo, chain, root_of, several, verdict
 from topo.api.streams import direct
 from topo.api.topology import TopologyBuilder
-from topo.ids import Epoch
+from topo.ids import COMES_AGAIN, Epoch
 from topo.task.events import Close, Deactivate, DeadLettersStored, Go
 from topo.wire.codec import MAX_ELEMENTS
 from topo.wire.control import DeadLetter, PositionReport
@@ -70,6 +70,26 @@ def test_each_replay_has_a_root_of_its_own() -> None:
     task.run()
     assert task.task.statistics().counters.late_acks == 1
     assert task.task.statistics().levels["pending"] == 1
+
+
+def test_roots_say_which_messages_have_failed_before_and_a_lost_one_has_not() -> None:
+    _, task = replaying("x", "y", "z", attempts=9)
+    task.run()
+    assert not any(root_of(task, message) & COMES_AGAIN for message in "xyz")
+    verdict(task, FrameKind.FAILED, "x")
+    task.wait(1.0)
+    assert root_of(task, "x") & COMES_AGAIN
+    recover(task, 2)
+    task.run()
+    assert [bool(root_of(task, message) & COMES_AGAIN) for message in "xyz"] == [True, False, False]
+
+
+def test_a_message_whose_verdict_took_too_long_has_failed_before() -> None:
+    _, task = replaying("x", message_timeout="10s")
+    task.run()
+    task.wait(11.0)
+    task.wait(1.0)
+    assert root_of(task, "x") & COMES_AGAIN
 
 
 def test_a_replay_that_goes_through_is_acked() -> None:
