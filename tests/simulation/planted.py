@@ -289,6 +289,6 @@ PLANTS: dict[Plant, tuple[set[int], tuple[int, ...]]] = {
     ids_have_16_bits: ({3}, (30, 32, 35)),
     calls_are_acked_when_they_begin: ({1}, (2, 5, 6)),
     suspects_are_not_counted: ({1, 10}, (12, 21)),
-    bolts_are_not_careful: ({1, 10}, (28,)),
+    bolts_are_not_careful: ({1, 10}, (920, 2995, 3163)),
 }
 """Each planted fault with the oracles that may catch it, and seeds that have: they are tried first, then all the others."""
