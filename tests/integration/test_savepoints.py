@@ -61,24 +61,6 @@ def test_windows_are_those_of_an_undisturbed_run_after_two_three_and_one_task(sc
     assert rows_of(scene.folder, "late") == []
 
 
-def test_a_topology_that_ended_with_a_savepoint_goes_on_from_it_under_another_parallelism(scene: Scene) -> None:
-    topology = scene.file(WINDOWS)
-    running = scene.submit(topology, **QUICK)
-    running.wait_until(emitted(1500))
-    place = running.kill(savepoint=scene.folder / "save")
-    assert place == str(scene.folder / "save")
-    outcome = running.wait(timeout_s=PATIENCE_S)
-    assert outcome.reason == "drained; nothing was left in flight"
-    whole = {(key, start): numbers for (key, start), numbers in expected_windows(4000).items()}
-    published = windows(scene)
-    assert all(whole[key, start] == numbers for key, start, numbers in published), "a window that was not due has fired"
-    assert 0 < len(published) < len(whole)
-    running = scene.cluster.submit(topology, settings=QUICK, start_from=place, parallelism={"windows": 3})
-    assert tasks_of(running, "windows") == 3
-    ended_well(running)
-    assert windows(scene) == sorted((key, start, numbers) for (key, start), numbers in whole.items())
-
-
 def test_a_savepoint_of_a_moment_is_gone_on_from_although_the_topology_went_on(scene: Scene) -> None:
     topology = scene.file(counting(4000).replace("parallelism=2).fields", "parallelism=1).fields"))
     running = scene.submit(topology, **QUICK)
