@@ -37,21 +37,21 @@ class TimerQueue:
     Invariant: heap[0] is a timestamp of `buckets`; no bucket is empty. `more` counts the timers but for the first of each bucket.
     """
 
-    __slots__ = ("_buckets", "_heap", "_look_at", "_more")
+    __slots__ = ("_heap", "_look_at", "buckets", "more")
 
     def __init__(self) -> None:
         self._heap: list[int] = []
-        self._buckets: dict[int, _Bucket] = {}
-        self._more = 0
+        self.buckets: dict[int, _Bucket] = {}
+        self.more = 0
         self._look_at = _SLACK
         """The length at which the heap is looked at for leftovers."""
 
     def __len__(self) -> int:
-        return len(self._buckets) + self._more
+        return len(self.buckets) + self.more
 
     def __iter__(self) -> Iterator[tuple[int, Any, Any]]:
         """Yield (timestamp, key, namespace) in no order."""
-        for timestamp, bucket in self._buckets.items():
+        for timestamp, bucket in self.buckets.items():
             if type(bucket) is tuple:
                 yield timestamp, *bucket
             else:
@@ -60,7 +60,7 @@ class TimerQueue:
 
     def copied(self) -> dict[int, _Bucket]:
         """Return a copy of the timers: by timestamp, one (key, namespace) or several."""
-        return {timestamp: bucket if type(bucket) is tuple else dict(bucket) for timestamp, bucket in self._buckets.items()}
+        return {timestamp: bucket if type(bucket) is tuple else dict(bucket) for timestamp, bucket in self.buckets.items()}
 
     @property
     def head(self) -> int | None:
@@ -70,7 +70,7 @@ class TimerQueue:
     def add(self, timestamp: int, key: Hashable, namespace: Hashable) -> bool:
         """Put a timer in unless it is there; return whether there is a new earliest timestamp."""
         entry = (key, namespace)
-        buckets = self._buckets
+        buckets = self.buckets
         bucket = buckets.get(timestamp)
         if bucket is None:
             buckets[timestamp] = entry
@@ -84,26 +84,26 @@ class TimerQueue:
         if type(bucket) is tuple:
             if bucket != entry:
                 buckets[timestamp] = {bucket: None, entry: None}
-                self._more += 1
+                self.more += 1
         elif entry not in bucket:
             bucket[entry] = None  # type: ignore[index]
-            self._more += 1
+            self.more += 1
         return False
 
     def _tidy(self) -> None:
-        if len(self._heap) > 2 * len(self._buckets):
-            self._heap[:] = self._buckets
+        if len(self._heap) > 2 * len(self.buckets):
+            self._heap[:] = self.buckets
             heapify(self._heap)
         self._look_at = 2 * len(self._heap) + _SLACK
 
     def has(self, timestamp: int, key: Hashable, namespace: Hashable) -> bool:
         """Whether a timer is there."""
-        bucket = self._buckets.get(timestamp)
+        bucket = self.buckets.get(timestamp)
         return bucket is not None and (bucket == (key, namespace) if type(bucket) is tuple else (key, namespace) in bucket)
 
     def remove(self, timestamp: int, key: Hashable, namespace: Hashable) -> bool:
         """Take a timer out if it is there; return whether the earliest timestamp went with it."""
-        buckets = self._buckets
+        buckets = self.buckets
         bucket = buckets.get(timestamp)
         if bucket is None:
             return False
@@ -116,7 +116,7 @@ class TimerQueue:
             except KeyError:
                 return False
             if bucket:
-                self._more -= 1
+                self.more -= 1
                 return False
         del buckets[timestamp]
         if self._heap[0] == timestamp:
@@ -129,25 +129,28 @@ class TimerQueue:
         heap = self._heap
         if not heap or (timestamp := heap[0]) > last:
             return None
-        bucket = self._buckets[timestamp]
+        bucket = self.buckets[timestamp]
         if type(bucket) is tuple:
-            del self._buckets[timestamp]
+            del self.buckets[timestamp]
             self._drop_leftovers()
             return timestamp, *bucket
         if type(bucket) is dict:
-            bucket = self._buckets[timestamp] = _Draining(reversed(bucket.items()))
+            bucket = self.buckets[timestamp] = _Draining(reversed(bucket.items()))
         (key, namespace), _ = bucket.popitem()  # type: ignore[union-attr]
         if bucket:
-            self._more -= 1
+            self.more -= 1
         else:
-            del self._buckets[timestamp]
+            del self.buckets[timestamp]
             self._drop_leftovers()
         return timestamp, key, namespace
 
     def _drop_leftovers(self) -> None:
-        heap, buckets = self._heap, self._buckets
+        heap, buckets = self._heap, self.buckets
         while heap and heap[0] not in buckets:
             heappop(heap)
+
+
+_ABSENT = object()
 
 
 class TimerHandler(Protocol):
@@ -206,7 +209,14 @@ class TimerService:
         """Undo a registration of the current key; nothing happens when there is none."""
         if self._undo_log is not None:
             self._note(self._undo_log, self._event, timestamp, namespace)
-        self._event.remove(timestamp, self._keys.key, namespace)
+        event = self._event
+        bucket = event.buckets.get(timestamp)
+        # One of many of a moment, as windows have them, needs no further call.
+        if type(bucket) is dict and len(bucket) > 1:
+            if bucket.pop((self._keys.key, namespace), _ABSENT) is not _ABSENT:
+                event.more -= 1
+        else:
+            event.remove(timestamp, self._keys.key, namespace)
 
     def register_processing_timer(self, namespace: Hashable, timestamp: int) -> None:
         """Have `on_processing_time` called when the clock reaches `timestamp`."""
