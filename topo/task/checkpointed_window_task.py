@@ -98,15 +98,3 @@ class CheckpointedWindowTask(OperatorTask):
         self._settle(now)
         for raised in errors:
             self._user_error(raised, now)
-
-    def _levels(self) -> dict[str, float]:
-        operator = self._operator
-        assert isinstance(operator, WindowOperator)
-        if not self._is_open:
-            return super()._levels()
-        return {
-            **super()._levels(),
-            "open_windows": float(operator.open_panes),
-            "timers": float(operator.timers.pending),
-            "state_entries": float(operator.state.entries),
-        }

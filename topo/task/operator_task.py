@@ -23,8 +23,9 @@ from typing import Any
 from topo.api.operator_bolts import OperatorBolt
 from topo.api.tuples import Tuple
 from topo.errors import FrameworkBug
-from topo.operators.base import Operator, OperatorContext, OperatorSnapshot
+from topo.operators.base import KeyedOperator, Operator, OperatorContext, OperatorSnapshot
 from topo.operators.clock import TaskProcessingTime
+from topo.operators.windowing import WindowOperator
 from topo.task.batch import Batch
 from topo.task.collectors import BoltCollector, TrackedTuple
 from topo.task.events import RoutesChanged
@@ -209,6 +210,14 @@ class OperatorTask(AnchoringTask):
     def _call_raised(self, error: Exception, now: float) -> None:
         """A timer or a firing has raised."""
         self._user_error(error, now)
+
+    def _levels(self) -> dict[str, float]:
+        levels, operator = super()._levels(), self._operator
+        if self._is_open and isinstance(operator, KeyedOperator):
+            levels |= {"timers": float(operator.timers.pending), "state_entries": float(operator.state.entries)}
+            if isinstance(operator, WindowOperator):
+                levels["open_windows"] = float(operator.open_panes)
+        return levels
 
     # -- keys ------------------------------------------------------------------------------------------------------------
 

@@ -94,14 +94,3 @@ class ProcessTask(OperatorTask):
         self._settle(now)
         for raised in errors:
             self._user_error(raised, now)
-
-    def _levels(self) -> dict[str, float]:
-        operator = self._operator
-        assert isinstance(operator, ProcessOperator)
-        if not self._is_open:
-            return super()._levels()
-        return {
-            **super()._levels(),
-            "timers": float(operator.timers.pending),
-            "state_entries": float(operator.state.entries),
-        }

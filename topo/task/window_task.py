@@ -227,14 +227,4 @@ class WindowTask(OperatorTask):
         self.ledger.validate()
 
     def _levels(self) -> dict[str, float]:
-        operator = self._operator
-        assert isinstance(operator, WindowOperator)
-        if not self._is_open:
-            return super()._levels()
-        return {
-            **super()._levels(),
-            "open_windows": float(operator.open_panes),
-            "timers": float(operator.timers.pending),
-            "state_entries": float(operator.state.entries),
-            "open_firings": float(self.ledger.open_firings),
-        }
+        return {**super()._levels(), "open_firings": float(self.ledger.open_firings)}

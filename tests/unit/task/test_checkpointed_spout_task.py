@@ -8,28 +8,14 @@ from typing import Any
 
 import pytest
 
-from tests.unit.task.harness import Replaying, Scripted, Sink, Solo, chain
+from tests.unit.task.harness import Replaying, Scripted, Sink, Solo, Storing, chain
 from topo.api.topology import TopologyBuilder
 from topo.ids import Epoch
 from topo.task.events import BeginCheckpoint, CheckpointComplete, Close, Go, Turn
-from topo.task.snapshots import Snapshot, StoredPart
+from topo.task.snapshots import Snapshot
 from topo.wire.control import PartToRead
 
 MESSAGES = 5_000
-
-
-class Storing:
-    """A store that stores at once, and keeps what it is given."""
-
-    def __init__(self) -> None:
-        self.kept: dict[int, Snapshot] = {}
-
-    def write(self, checkpoint: int, snapshot: Snapshot, stored: Any) -> None:
-        self.kept[checkpoint] = snapshot
-        stored(StoredPart("file", 1, "checksum"), None)
-
-    def read(self, _folder: str, checkpoint: int, _parts: Any) -> list[Snapshot]:
-        return [self.kept[checkpoint]]
 
 
 class Endless(Scripted):

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from tests.unit.task.harness import CODEC, Manual, Plain, Replaying, Scripted, Sink, Solo, chain
+from tests.unit.task.harness import CODEC, Manual, Plain, Replaying, Scripted, Sink, Solo, chain, with_store
 from topo.api.topology import TopologyBuilder
 from topo.task.events import BeginCheckpoint, CheckpointComplete, DeadLettersStored
-from topo.task.snapshots import Snapshot, StoredPart
 from topo.wire.control import DeadLetter, PartToRead
 from topo.wire.frames import barrier_frame, pack_words
 
@@ -20,26 +18,6 @@ class Odd:
 
     def __repr__(self) -> str:
         return "Odd()"
-
-
-class Storing:
-    """A store that stores at once, and keeps what it is given."""
-
-    def __init__(self) -> None:
-        self.kept: dict[int, Snapshot] = {}
-
-    def write(self, checkpoint: int, snapshot: Snapshot, stored: Any) -> None:
-        self.kept[checkpoint] = snapshot
-        stored(StoredPart("file", 1, "checksum"), None)
-
-    def read(self, _folder: str, checkpoint: int, _parts: Any) -> list[Snapshot]:
-        return [self.kept[checkpoint]]
-
-
-def with_store(solo: Solo) -> Solo:
-    store: Any = Storing()
-    solo.task.ports = replace(solo.task.ports, snapshots=store)
-    return solo
 
 
 def pass_barrier(solo: Solo, checkpoint: int) -> None:
