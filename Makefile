@@ -5,6 +5,8 @@ TOPOLOGY ?= topologies/word_count.py
 ARGS ?=
 
 export PYTHON
+# Every task is a process: what the first has compiled the others read.
+unexport PYTHONDONTWRITEBYTECODE
 setup = sh scripts/setup.sh
 python = .venv/bin/python
 # Spark takes a Java from PyPI where the machine has none; without any, what needs Spark says so.

@@ -57,17 +57,18 @@ class {spout}({spout}):
 """
 
 
-def paced(scene: Scene, source: Path, spout: str, calls: float, more: str) -> str:
+def paced(scene: Scene, source: Path, spout: str, calls: float, more: str = "", lasting_s: float = SECONDS * MARGIN) -> str:
     """Write the topologies of a file once more, with a spout that takes its time: as long as there are kills, and no longer.
 
     Args:
         spout: the name under which the file knows the spout's class.
         calls: of its `next_tuple` for all of the input.
         more: what else the file is to define.
+        lasting_s: seconds for which the input lasts if it is not hurried.
 
     Returns: the path of the file.
     """
-    rate = calls / (SECONDS * MARGIN)
+    rate = calls / lasting_s
     text = source.read_text() + _PACED.format(hurry=str(scene.folder / "hurry"), spout=spout, rate=rate) + more
     path = scene.folder / source.name
     path.write_text(text)

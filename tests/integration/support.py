@@ -90,7 +90,6 @@ def flow(*declarations: str) -> str:
     return f"\ndef topology():\n    builder = TopologyBuilder('flow')\n{lines}\n    return builder.build()\n"
 
 
-
 def eventually(condition: Callable[[], object], timeout_s: float = PATIENCE_S, what: str = "") -> None:
     """Wait until a condition holds."""
     until = time.monotonic() + timeout_s

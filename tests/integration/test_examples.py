@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from tests.integration.random_kills import paced
 from tests.integration.support import FAST, Scene, kill, pid_of
 from topo.runtime.state_folder import read_json_lines
 
@@ -60,7 +61,8 @@ def test_word_count_without_a_path_reads_the_standard_library_only(tmp_path: Pat
 
 def test_word_count_is_exact_whatever_worker_is_killed(scene: Scene, tmp_path: Path) -> None:
     (tmp_path / "text.txt").write_text(TEXT * 500)
-    path = str(EXAMPLES / "word_count.py")
+    # However fast the machine is, the text does not end among the kills.
+    path = paced(scene, EXAMPLES / "word_count.py", "TextFileSpout", calls=2 * 500 * 120, lasting_s=60)
     parameters = {"path": str(tmp_path / "text.txt"), "repeat": 120, "counts": 2, "splits": 2}
     settings = {**FAST, "checkpoint_interval": "300ms", "checkpoint_pause": "50ms"}
     running = scene.cluster.submit(path, parameters=parameters, settings=settings)
@@ -73,6 +75,7 @@ def test_word_count_is_exact_whatever_worker_is_killed(scene: Scene, tmp_path: P
         before = running.wait_until(has_moved_on)
         kill(pid_of(before, component))
         running.wait_until(lambda status, number=number: status["restarts"] == number)
+    scene.touch("hurry")
     assert running.wait(timeout_s=100).exit_code == 0
     rows = [row for file in running.folder.logs.glob("worker-*.log") for row in read_json_lines(file)]
     printed = [row["message"].split() for row in rows if row.get("logger") == "stdout" and "most frequent" not in row["message"]]

@@ -42,9 +42,7 @@ from topo.wire.frames import FrameKind, SenderStatus, columns_frame, encode, ope
 
 pytestmark = pytest.mark.integration
 
-FLOW = ENDLESS + flow(
-    'builder.set_spout("numbers", Endless(), max_spout_pending=100)', f'{SINK}.shuffle_grouping("numbers")'
-)
+FLOW = ENDLESS + flow('builder.set_spout("numbers", Endless(), max_spout_pending=100)', f'{SINK}.shuffle_grouping("numbers")')
 REPEATING = (sys.executable, "-P", str(Path(__file__).with_name("repeating_worker.py")))
 
 TOLD = """

@@ -63,7 +63,7 @@ class Numbers(RetryingSpout):
         self.collector, self.next = collector, 0
 
     def next_tuple(self):
-        if self.next == 1500:
+        if self.next == 500:
             self.collector.end_of_input()
             return
         time.sleep(0.001)
@@ -110,7 +110,7 @@ def test_ticks_timeouts_and_commands_have_their_turn_however_many_mails_wait(sce
     running.activate()
     outcome = running.wait(timeout_s=60)
     summary = running.summary()
-    assert outcome.kind is OutcomeKind.DONE and summary["totals"]["acked"] == 1500, paused
+    assert outcome.kind is OutcomeKind.DONE and summary["totals"]["acked"] == 500, paused
     assert summary["totals"]["timed_out"] == 1, "the one that was not decided on, at its time"
     ticks = scene.lines()
     assert len(ticks) >= 20 and min(mails for _, mails in ticks) >= 200, "the mailbox was never empty"

@@ -44,9 +44,7 @@ class Told(IterableSpout):
         (HERE / "told").write_text(f"{message_id}: {letters.read_text()}")
 """
     file = scene.file(
-        poison("raise ValueError('unlucky')")
-        + spout
-        + flow('builder.set_spout("numbers", Told(range(200)))', ODD, SINK_OF_ODD)
+        poison("raise ValueError('unlucky')") + spout + flow('builder.set_spout("numbers", Told(range(200)))', ODD, SINK_OF_ODD)
     )
     run = scene.run(file, **QUICK)
     assert (run.outcome.kind, run.outcome.exit_code) == (OutcomeKind.DEAD_LETTERS, 1)

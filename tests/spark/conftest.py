@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.integration.conftest import no_process_is_left, scene
-from tests.spark.standalone import StandaloneCluster
+from tests.spark.quick_java import quick_options
+from tests.spark.standalone import LIGHT, StandaloneCluster
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -16,20 +17,26 @@ if TYPE_CHECKING:
 __all__ = ["no_process_is_left", "scene"]
 
 
-@pytest.fixture(scope="session", autouse=True)
+@pytest.fixture(scope="session")
 def quick_java(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Have every Java that is started be ready soon rather than be fast later: most live for seconds."""
-    folder = tmp_path_factory.mktemp("conf")
-    options = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-    names = ("spark.driver.defaultJavaOptions", "spark.executor.defaultJavaOptions")
-    (folder / "spark-defaults.conf").write_text("".join(f"{name} {options}\n" for name in names))
+    """Have every Java be ready soon."""
+    options = quick_options(tmp_path_factory.mktemp("java"))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SPARK_CONF_DIR", str(folder))
+        patch.setenv("SPARK_SUBMIT_OPTS", options)
+        patch.setenv("SPARK_DAEMON_JAVA_OPTS", options)
+        patch.setitem(LIGHT, "spark.executor.extraJavaOptions", options)
         yield
 
 
+@pytest.fixture(autouse=True)
+def quick_java_for_spark(request: pytest.FixtureRequest) -> None:
+    """What starts Spark in processes of its own has that as well."""
+    if request.node.get_closest_marker("spark"):
+        request.getfixturevalue("quick_java")
+
+
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+def spark(quick_java: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A local session of two cores, in UTC."""
     from topo.spark.session import make_session
 
@@ -46,7 +53,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 
 @pytest.fixture(scope="session")
-def standalone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneCluster]:
+def standalone(quick_java: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneCluster]:
     """A Spark cluster of a master and three workers with four cores each, on loopback."""
     cluster = StandaloneCluster(tmp_path_factory.mktemp("standalone"), "127.0.0.1", ["127.0.0.1"] * 3)
     yield cluster

@@ -23,7 +23,8 @@ from typing import Any
 import psutil
 
 START_S = 60.0
-LIGHT = {"spark.executor.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xss512k"}
+JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+LIGHT = {"spark.executor.extraJavaOptions": JAVA_OPTIONS}
 """Spark settings for executors on a machine with few cores."""
 
 
@@ -111,7 +112,7 @@ class StandaloneCluster:
             "SPARK_LOCAL_IP": host,
             "SPARK_LOCAL_DIRS": str(self.folder / "local"),
             "SPARK_DAEMON_MEMORY": "256m",
-            "SPARK_DAEMON_JAVA_OPTS": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xss512k",
+            "SPARK_DAEMON_JAVA_OPTS": os.environ.get("SPARK_DAEMON_JAVA_OPTS", JAVA_OPTIONS),
         }
         within = ["ip", "netns", "exec", namespace] if namespace else []
         with log.open("ab") as file:

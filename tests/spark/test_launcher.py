@@ -84,62 +84,7 @@ def submit(scene: Scene, standalone: StandaloneCluster) -> Iterator[Submit]:
     eventually(lambda: not standalone.topology_workers(), what="workers to be gone")
 
 
-def topo(*words: str) -> str:
-    """Run the command line, and return what it prints."""
-    done = subprocess.run([sys.executable, "-m", "topo_cli", *words], capture_output=True, text=True, check=True, timeout=60)
-    return done.stdout
-
-
-def test_a_word_count_is_exact_and_its_agents_log_to_the_folder_of_the_topology(scene: Scene, submit: Submit) -> None:
-    running = submit(scene.file(WORDS, "words"))
-    outcome = running.wait(LONG_S)
-    assert outcome.kind is OutcomeKind.DONE, outcome.reason
-    assert sorted(scene.lines()) == [("be", 1000), ("not", 500), ("or", 500), ("to", 1000)]
-    printed = [json.loads(line) for path in running.folder.logs.glob("worker-*.log") for line in path.read_text().splitlines()]
-    assert sum(row["logger"] == "stdout" and row["component"] == "count" for row in printed) == 2
-
-
-def test_the_commands_work_on_it_as_on_a_local_one(scene: Scene, submit: Submit, standalone: StandaloneCluster) -> None:
-    running = submit(scene.file(RAISING, "raising"))
-    running.wait_until(lambda status: status["totals"]["acked"] > 10, LONG_S, "tuples")
-    eventually(lambda: "ValueError" in topo("errors", "raising", "--no-color"), what="the error")
-    assert json.loads(topo("list", "--json"))[0]["topology"] == "raising"
-    status = json.loads(topo("status", "raising", "--json"))
-    assert {worker["pid"] for worker in status["workers"]} == {process.pid for process in standalone.topology_workers()}
-    eventually(lambda: "says hello" in topo("logs", "raising"), what="what it has printed")
-    topo("deactivate", "raising")
-    running.wait_until(lambda status: status["status"] == "INACTIVE", LONG_S, "a pause")
-    topo("activate", "raising")
-    running.wait_until(lambda status: status["status"] == "RUNNING", LONG_S, "its end")
-    topo("kill", "raising", "--yes")
-    assert running.wait(PATIENCE_S).kind is OutcomeKind.KILLED
-
-
-RAISING = """
-class Numbers(RetryingSpout):
-    outputs = ("number",)
-    def open(self, context, collector):
-        self.collector, self.next = collector, 0
-    def next_tuple(self):
-        self.collector.emit((self.next,), self.next)
-        self.next += 1
-        time.sleep(0.001)
-
-class Picky(BasicBolt):
-    def execute(self, tup, collector):
-        if tup["number"] == 5:
-            print("picky says hello")
-            raise ValueError("five")
-
-def topology():
-    builder = TopologyBuilder("raising")
-    builder.set_spout("numbers", Numbers())
-    builder.set_bolt("picky", Picky()).shuffle_grouping("numbers")
-    return builder.build()
-"""
-
-
-def test_modules_wheels_and_topo_itself_are_shipped_where_hosts_lack_them(
+def test_a_word_count_is_exact_with_modules_wheels_and_topo_itself_shipped_where_hosts_lack_them(
     scene: Scene, submit: Submit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     helper = tmp_path / "elsewhere" / "helper.py"
@@ -164,6 +109,8 @@ def test_modules_wheels_and_topo_itself_are_shipped_where_hosts_lack_them(
     assert outcome.kind is OutcomeKind.DONE, (outcome.reason, running.errors())
     assert sorted(scene.lines()) == [("BE!", 1000), ("NOT!", 500), ("OR!", 500), ("TO!", 1000)]
     assert "it is shipped" in (running.folder.logs / "master.log").read_text()
+    printed = [json.loads(line) for path in running.folder.logs.glob("worker-*.log") for line in path.read_text().splitlines()]
+    assert sum(row["logger"] == "stdout" and row["component"] == "count" for row in printed) == 2, "agents log to the folder"
 
 
 def bare_python(folder: Path) -> str:

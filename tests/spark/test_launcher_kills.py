@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import psutil
 import pytest
@@ -104,24 +106,60 @@ def test_a_frozen_agent_is_replaced_and_leaves_when_it_comes_back(running: Runni
     assert running.status()["epoch"] == epoch, "the agent that came back has disturbed the others"
 
 
-def test_another_topology_runs_beside_it(
-    running: RunningTopology, standalone: StandaloneCluster, tmp_path: Path, topo_home: Path
+def topo(*words: str) -> str:
+    """Run the command line, and return what it prints."""
+    done = subprocess.run([sys.executable, "-m", "topo_cli", *words], capture_output=True, text=True, check=True, timeout=60)
+    return done.stdout
+
+
+RAISING = """
+class Numbers(RetryingSpout):
+    outputs = ("number",)
+    def open(self, context, collector):
+        self.collector, self.next = collector, 0
+    def next_tuple(self):
+        self.collector.emit((self.next,), self.next)
+        self.next += 1
+        time.sleep(0.001)
+
+class Picky(BasicBolt):
+    def execute(self, tup, collector):
+        if tup["number"] == 5:
+            print("picky says hello")
+            raise ValueError("five")
+
+def topology():
+    builder = TopologyBuilder("raising")
+    builder.set_spout("numbers", Numbers())
+    builder.set_bolt("picky", Picky()).shuffle_grouping("numbers")
+    return builder.build()
+"""
+
+
+def test_another_topology_runs_beside_it_and_the_commands_work_on_it_as_on_a_local_one(
+    running: RunningTopology, standalone: StandaloneCluster, scene: Scene
 ) -> None:
-    beside = Scene(tmp_path, topo_home)
-    spout = "builder.set_spout('numbers', IterableSpout(range(1000)))"
+    neighbours = {process.pid for process in standalone.topology_workers()}
+    before = running.status()
     cluster = SparkCluster(master=standalone.url, conf=LIGHT, slots=1)
-    other = submit_background(
-        beside.file(flow(spout, SINK + '.shuffle_grouping("numbers")')),
-        "beside",
-        settings={**FAST, "workers": 2},
-        home=topo_home,
-        attached=True,
-        cluster=cluster,
-    )
-    outcome = other.wait(LONG_S)
-    assert outcome.kind is OutcomeKind.DONE, outcome.reason
-    assert sorted(beside.lines()) == list(range(1000))
-    assert running.outcome() is None
+    settings = {**FAST, "workers": 2}
+    beside = submit_background(scene.file(RAISING, "raising"), settings=settings, home=scene.home, attached=True, cluster=cluster)
+    beside.wait_until(lambda status: status["totals"]["acked"] > 10, LONG_S, "tuples")
+    eventually(lambda: "ValueError" in topo("errors", "raising", "--no-color"), what="the error")
+    assert json.loads(topo("list", "--json"))[0]["topology"] == "raising"
+    status = json.loads(topo("status", "raising", "--json"))
+    found = {process.pid for process in standalone.topology_workers()} - neighbours
+    assert {worker["pid"] for worker in status["workers"]} == found
+    eventually(lambda: "says hello" in topo("logs", "raising"), what="what it has printed")
+    topo("deactivate", "raising")
+    beside.wait_until(lambda status: status["status"] == "INACTIVE", LONG_S, "a pause")
+    topo("activate", "raising")
+    beside.wait_until(lambda status: status["status"] == "RUNNING", LONG_S, "its end")
+    topo("kill", "raising", "--yes")
+    assert beside.wait(PATIENCE_S).kind is OutcomeKind.KILLED
+    eventually(lambda: {process.pid for process in standalone.topology_workers()} == neighbours, what="its workers to be gone")
+    after = running.wait_until(lambda status: status["totals"]["acked"] > before["totals"]["acked"], LONG_S, "tuples")
+    assert after["epoch"] == before["epoch"]
 
 
 def test_after_all_that_nothing_is_lost(running: RunningTopology, stage: Scene) -> None:

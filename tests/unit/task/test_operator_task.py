@@ -226,7 +226,6 @@ def given_up(solo: Solo) -> list[Any]:
     return [CODEC.unpack_value(values) for _, values, _, _ in solo.task._letters.snapshot(1)["letters"]]  # type: ignore[attr-defined]
 
 
-
 def test_a_window_emits_its_result_when_the_watermark_is_there_and_acks_its_inputs_when_that_is_through() -> None:
     solo = alone(sums())
     ids = put(solo, [("k", 1), ("k", 2)], [1, 9])
