@@ -21,7 +21,7 @@ from topo.launch.cluster import RunningTopology
 from topo.master.outcome import Outcome
 from topo.runtime.client import AnswerTimeout, Unreachable
 
-SECONDS = float(os.environ.get("KILL_SECONDS", "6"))
+SECONDS = float(os.environ.get("KILL_SECONDS", "10"))
 SEED = int(os.environ.get("KILL_SEED", "5"))
 MARGIN = 1.3
 """A source that is paced for so many times the seconds of kills does not end among them."""

@@ -128,7 +128,7 @@ def test_without_a_fault_everything_is_there_once(scene: Scene) -> None:
     assert len(rows) == len(expected_windows(4000)) and rows_of(scene.folder, "late") == []
 
 
-@pytest.mark.parametrize("component", ["windows", "out"])
+@pytest.mark.parametrize("component", ["windows", "events", "out", "__acker"])
 def test_windows_are_as_without_a_kill(scene: Scene, component: str) -> None:
     running = scene.submit(scene.file(WINDOWS), **QUICK)
     kill(pid_of(running.wait_until(after_checkpoints(2)), component))
