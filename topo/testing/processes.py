@@ -167,11 +167,12 @@ class SimulatedProcess:
         self._calls.add(call)
 
         def step() -> None:
+            if self.is_alive and self.is_stopped:
+                self._simulation.at(self._simulation.now + 0.01, step)
+                return
             self._calls.discard(call)
             if not self.is_alive:
                 call.close()
-            elif self.is_stopped:
-                self._simulation.at(self._simulation.now + 0.01, step)
             else:
                 try:
                     seconds = call.send(None)
