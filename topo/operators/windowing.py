@@ -261,11 +261,17 @@ class WindowOperator(KeyedOperator):
                     continue
                 namespace = merging.mapping[window]
             skipped = False
-            self._contents.add(namespace, value, timestamp)
-            if self._observer is not None:
-                self._observer.held(self.position, key, namespace)
-            self._trigger_context.window = window
-            self._act(self._trigger.on_element(value, time, window, self._trigger_context), key, window, namespace)
+            try:
+                self._contents.add(namespace, value, timestamp)
+                if self._observer is not None:
+                    self._observer.held(self.position, key, namespace)
+                self._trigger_context.window = window
+                self._act(self._trigger.on_element(value, time, window, self._trigger_context), key, window, namespace)
+            except Exception:
+                # The call fails, and what it merged stays merged: without both, what the window holds would never end.
+                self._register_cleanup(window)
+                self._store_merging(merging)
+                raise
             self._register_cleanup(window)
         self._store_merging(merging)
         if skipped and self._is_element_late(time):
