@@ -368,6 +368,14 @@ def test_a_dynamic_gap_is_that_of_each_element_and_a_gap_of_zero_fails_it() -> N
     assert harness.values == [("a", 0, 7000, 8)]
 
 
+def test_a_number_is_no_duration_for_nobody_could_tell_its_unit() -> None:
+    with pytest.raises(UserError, match="10 is not a duration here"):
+        EventTimeSessionWindows.with_gap(10)  # type: ignore[arg-type]
+    harness = windows(EventTimeSessionWindows.with_dynamic_gap(lambda row: row[1]))
+    with pytest.raises(UserError, match="2 is not a duration here"):
+        harness.process(("a", 2), 0)
+
+
 @pytest.mark.parametrize(
     "declare",
     [
@@ -993,6 +1001,22 @@ def test_a_side_output_needs_a_stream_that_is_declared() -> None:
 
     with pytest.raises(EmitError, match="did you mean 'side'"):
         OperatorHarness(Wrong(), FIELDS).process(("a", ("echo", 0)))
+
+
+def test_the_default_stream_is_the_main_one_also_where_it_is_named() -> None:
+    class Named(Probe):
+        def process(self, tup: Any, context: Any, collector: Any) -> None:
+            collector.emit(("a", "b", 1), "default")
+
+    harness = OperatorHarness(Named(), FIELDS)
+    harness.process(("a", None), 5)
+    assert harness.outputs == [(("a", "b", 1), 5)]
+
+
+def test_a_timer_between_two_milliseconds_is_refused() -> None:
+    for domain in ("event", "clock"):
+        with pytest.raises(UserError, match="64-bit number of milliseconds"):
+            probe(("a", domain, 1.5))  # type: ignore[arg-type]
 
 
 def test_a_timer_beyond_64_bits_is_refused_and_the_last_one_is_not() -> None:
