@@ -204,6 +204,20 @@ def test_the_end_of_the_input_gives_the_last_watermark_once(channels: int) -> No
 
 
 @pytest.mark.parametrize("channels", [1, 2])
+def test_a_status_that_says_nothing_new_is_not_passed_on(channels: int) -> None:
+    harness = tumbling(channels=channels)
+    harness.active()
+    assert harness.events == []
+    for _ in range(2):
+        for channel in range(channels):
+            harness.idle(channel)
+    assert harness.events == [Status(True)]
+    for _ in range(2):
+        harness.active()
+    assert harness.events == [Status(True), Status(False)]
+
+
+@pytest.mark.parametrize("channels", [1, 2])
 def test_idle_channels_that_end_are_active_before_the_last_watermark(channels: int) -> None:
     harness = tumbling(channels=channels)
     harness.process(("a", 1), 0)
