@@ -311,9 +311,11 @@ class WindowOperator(KeyedOperator):
             raise
         finally:
             # The moment of the clean-up does not come again, not even for a window whose function has raised.
-            if is_over:
-                self._clear_all(key, window, namespace, merging)
-            self._store_merging(merging)
+            try:
+                if is_over:
+                    self._clear_all(key, window, namespace, merging)
+            finally:
+                self._store_merging(merging)
 
     def _act(self, result: TriggerResult, key: Any, window: Any, namespace: Any) -> None:
         if result in _FIRES:
@@ -355,10 +357,12 @@ class WindowOperator(KeyedOperator):
     def _clear_all(self, key: Any, window: Any, namespace: Any, merging: MergingWindowSet | None) -> None:
         self._clear_contents(key, namespace)
         self._trigger_context.window = window
-        self._trigger.clear(window, self._trigger_context)
-        self._function.clear(key, window)
-        if merging is not None:
-            merging.retire(window)
+        try:
+            self._trigger.clear(window, self._trigger_context)
+            self._function.clear(key, window)
+        finally:
+            if merging is not None:
+                merging.retire(window)
 
     def _register_cleanup(self, window: Any) -> None:
         time = self.cleanup_time(window)

@@ -1034,6 +1034,22 @@ def test_a_window_whose_function_raises_for_an_element_is_cleaned_up_all_the_sam
     assert (timers(r), entries(r)) == ((0, 0), 0)
 
 
+def test_a_session_whose_clean_up_raises_is_over_all_the_same() -> None:
+    class Raises(Together):
+        def clear(self, context: Any) -> None:
+            raise ValueError
+
+    #  0        10       20
+    #  [x........)[y......)   they would touch
+    r = rig(EventTimeSessionWindows.with_gap("10ms"), process=Raises())
+    for value, timestamp in (("x", 0), ("y", 10)):
+        assert r.element("k", value, timestamp) == []
+        with pytest.raises(ValueError):
+            r.watermark(timestamp + 9)
+        assert r.taken() == [(("k", (timestamp, timestamp + 10), [value]), timestamp + 9)]
+        assert (timers(r), entries(r)) == ((0, 0), 0)
+
+
 @both_ways
 def test_an_accumulator_of_none_is_no_contents(direct: bool) -> None:
     r = rig(TEN, reduce=lambda first, second: None if second == "drop" else second, direct=direct)
