@@ -147,12 +147,13 @@ class _Call:
             return
         try:
             wants_retry = not self._timed_out and self._operator.wants_retry(self._attempt, results, error)
+            backoff_ms = self._operator.backoff_ms(self._attempt) if wants_retry else 0
         except Exception as raised:
             wants_retry, error = False, raised
         if wants_retry:
             clock = self._operator.context.clock
             self._handle = ResultHandle(self)
-            self._backoff = clock.register(clock.now_ms() + self._operator.backoff_ms(self._attempt), self._on_backoff)
+            self._backoff = clock.register(clock.now_ms() + backoff_ms, self._on_backoff)
             return
         self._finish(results if error is None else ())
         if error is None:

@@ -179,6 +179,6 @@ class ProcessOperator(KeyedOperator):
 
 
 def _checked(timestamp: int) -> int:
-    if not MIN_TIMESTAMP <= timestamp <= MAX_TIMESTAMP:
+    if not isinstance(timestamp, int) or not MIN_TIMESTAMP <= timestamp <= MAX_TIMESTAMP:
         raise UserError(f"a timer's timestamp is a signed 64-bit number of milliseconds; got {timestamp}")
     return timestamp

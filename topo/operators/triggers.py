@@ -175,6 +175,9 @@ class _ContinuousEventTime(_Quiet):
 
     def _arm(self, since: int, window: Any, context: TriggerContext) -> None:
         fire_time = min(since + self._interval_ms, window.max_timestamp)
+        if window.max_timestamp == MAX_TIMESTAMP == context.current_watermark:
+            # The input has ended and the global window has not: every interval until the end of time would take for ever.
+            fire_time = MAX_TIMESTAMP
         context.put(_FIRE_TIME, fire_time)
         context.register_event_time_timer(fire_time)
 

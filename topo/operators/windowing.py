@@ -261,11 +261,17 @@ class WindowOperator(KeyedOperator):
                     continue
                 namespace = merging.mapping[window]
             skipped = False
-            self._contents.add(namespace, value, timestamp)
-            if self._observer is not None:
-                self._observer.held(self.position, key, namespace)
-            self._trigger_context.window = window
-            self._act(self._trigger.on_element(value, time, window, self._trigger_context), key, window, namespace)
+            try:
+                self._contents.add(namespace, value, timestamp)
+                if self._observer is not None:
+                    self._observer.held(self.position, key, namespace)
+                self._trigger_context.window = window
+                self._act(self._trigger.on_element(value, time, window, self._trigger_context), key, window, namespace)
+            except Exception:
+                # The call fails, and what it merged stays merged: without both, what the window holds would never end.
+                self._register_cleanup(window)
+                self._store_merging(merging)
+                raise
             self._register_cleanup(window)
         self._store_merging(merging)
         if skipped and self._is_element_late(time):
@@ -305,9 +311,11 @@ class WindowOperator(KeyedOperator):
             raise
         finally:
             # The moment of the clean-up does not come again, not even for a window whose function has raised.
-            if is_over:
-                self._clear_all(key, window, namespace, merging)
-            self._store_merging(merging)
+            try:
+                if is_over:
+                    self._clear_all(key, window, namespace, merging)
+            finally:
+                self._store_merging(merging)
 
     def _act(self, result: TriggerResult, key: Any, window: Any, namespace: Any) -> None:
         if result in _FIRES:
@@ -349,10 +357,12 @@ class WindowOperator(KeyedOperator):
     def _clear_all(self, key: Any, window: Any, namespace: Any, merging: MergingWindowSet | None) -> None:
         self._clear_contents(key, namespace)
         self._trigger_context.window = window
-        self._trigger.clear(window, self._trigger_context)
-        self._function.clear(key, window)
-        if merging is not None:
-            merging.retire(window)
+        try:
+            self._trigger.clear(window, self._trigger_context)
+            self._function.clear(key, window)
+        finally:
+            if merging is not None:
+                merging.retire(window)
 
     def _register_cleanup(self, window: Any) -> None:
         time = self.cleanup_time(window)

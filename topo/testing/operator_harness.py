@@ -457,8 +457,10 @@ class OperatorHarness:
     def _take_in(self, news: Iterable[int | InputStatus]) -> None:
         for one in news:
             if isinstance(one, InputStatus):
-                self._is_idle = one is InputStatus.IDLE
-                self.operator.process_idle(self._is_idle)
+                # A single channel has no combiner that would leave out what says nothing new.
+                if self._is_idle is not (one is InputStatus.IDLE):
+                    self._is_idle = not self._is_idle
+                    self.operator.process_idle(self._is_idle)
             else:
                 self._watermark = one
                 self.operator.process_watermark(one)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from topo.api.streams import DEFAULT_STREAM
+
 
 class Emitted(NamedTuple):
     """An element with its event time in milliseconds, or None; equal to the plain pair."""
@@ -53,8 +55,11 @@ class RecordedOutput:
         self.events.append(Emitted(self._check(None, value), timestamp))
 
     def side(self, stream: str, value: Any, timestamp: int | None) -> None:
-        """Keep an element of a side stream."""
-        self.events.append(OnStream(stream, self._check(stream, value), timestamp))
+        """Keep an element of a side stream; the default one, named, is no side stream."""
+        if stream == DEFAULT_STREAM:
+            self.emit(value, timestamp)
+        else:
+            self.events.append(OnStream(stream, self._check(stream, value), timestamp))
 
     def watermark(self, timestamp: int) -> None:
         """Keep a watermark."""

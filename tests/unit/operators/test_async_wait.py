@@ -537,6 +537,31 @@ def test_a_predicate_that_does_not_hold_lets_the_failure_stand(strategy: dict[st
         r.run_mails()
 
 
+@pytest.mark.parametrize("asked", ["can_retry", "backoff_ms"])
+def test_a_strategy_that_raises_fails_the_element_and_blocks_nothing(asked: str) -> None:
+    class Broken(FixedDelayRetry):
+        def can_retry(self, attempt: int) -> bool:
+            return self._raised("can_retry") or super().can_retry(attempt)
+
+        def backoff_ms(self, attempt: int) -> int:
+            return self._raised("backoff_ms") or super().backoff_ms(attempt)
+
+        def _raised(self, name: str) -> bool:
+            if name == asked:
+                raise RuntimeError(f"no {name}")
+            return False
+
+    r, function = rig(retry=Broken(3, "10ms", if_result=on_empty))
+    feed(r, "a1", "b2")
+    function.handles["a1"][0].complete([])
+    with pytest.raises(RuntimeError, match=f"no {asked}"):
+        r.run_mails()
+    function.done("b2")
+    r.run_mails()
+    assert r.taken() == [("b2", 2)]
+    assert in_flight(r) == 0
+
+
 def test_the_place_stays_taken_during_the_backoff() -> None:
     r, function = rig(capacity=1, retry=FixedDelayRetry(1, "10ms", if_error=on_error))
     feed(r, "a1")

@@ -228,6 +228,14 @@ def test_continuous_event_time_fires_all_that_one_watermark_passes() -> None:
     assert [timestamp for _, timestamp, result in rig.watermark(19) if result is FIRE] == [5, 10, 15, 19]
 
 
+def test_continuous_event_time_does_not_count_up_to_the_end_of_time_when_the_input_has_ended() -> None:
+    rig = TriggerRig(ContinuousEventTimeTrigger(5))
+    rig.element(0, GlobalWindow())
+    assert rig.watermark(5) == [(GlobalWindow(), 5, FIRE)]
+    assert rig.watermark(MAX_TIMESTAMP) == [(GlobalWindow(), 10, FIRE), (GlobalWindow(), MAX_TIMESTAMP, FIRE)]
+    assert rig.event_timers == []
+
+
 def test_continuous_event_time_fires_at_once_behind_the_watermark() -> None:
     rig = TriggerRig(ContinuousEventTimeTrigger(5))
     rig.watermark(19)

@@ -1005,6 +1005,51 @@ def test_an_exception_of_the_aggregate_leaves_the_others_and_says_whose_it_was(d
     assert r.watermark(9) == [(7, 9)]
 
 
+def test_a_session_that_an_element_has_joined_outlives_that_the_aggregate_raises_for_it() -> None:
+    #  0   3   5       15
+    #  a---b---x........)   x joins and cannot be added
+    r = rig(EventTimeSessionWindows.with_gap("10ms"), aggregate=aggregates.Sum(), result_of=with_bounds)
+    r.element("k", 1, 0)
+    r.element("k", 2, 3)
+    with pytest.raises(TypeError):
+        r.element("k", "x", 5)
+    assert r.watermark(END) == [(("k", 0, 15, 3), 14)]
+    assert (timers(r), entries(r)) == ((0, 0), 0)
+
+
+@pytest.mark.parametrize("window", [TEN, GAP_3S], ids=["tumbling", "session"])
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_window_whose_function_raises_for_an_element_is_cleaned_up_all_the_same(window: Any, count: int) -> None:
+    class Raises(ProcessWindowFunction):
+        def process(self, key: Any, elements: Any, context: Any, collector: Any) -> None:
+            raise ValueError
+
+    r = rig(window, trigger=CountTrigger(count), process=Raises())
+    for timestamp in range(count - 1):
+        r.element("k", "x", timestamp)
+    with pytest.raises(ValueError):
+        r.element("k", "x", 5)
+    assert operator_of(r).open_panes == 1
+    r.watermark(END)
+    assert (timers(r), entries(r)) == ((0, 0), 0)
+
+
+def test_a_session_whose_clean_up_raises_is_over_all_the_same() -> None:
+    class Raises(Together):
+        def clear(self, context: Any) -> None:
+            raise ValueError
+
+    #  0        10       20
+    #  [x........)[y......)   they would touch
+    r = rig(EventTimeSessionWindows.with_gap("10ms"), process=Raises())
+    for value, timestamp in (("x", 0), ("y", 10)):
+        assert r.element("k", value, timestamp) == []
+        with pytest.raises(ValueError):
+            r.watermark(timestamp + 9)
+        assert r.taken() == [(("k", (timestamp, timestamp + 10), [value]), timestamp + 9)]
+        assert (timers(r), entries(r)) == ((0, 0), 0)
+
+
 @both_ways
 def test_an_accumulator_of_none_is_no_contents(direct: bool) -> None:
     r = rig(TEN, reduce=lambda first, second: None if second == "drop" else second, direct=direct)

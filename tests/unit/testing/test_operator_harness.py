@@ -204,6 +204,20 @@ def test_the_end_of_the_input_gives_the_last_watermark_once(channels: int) -> No
 
 
 @pytest.mark.parametrize("channels", [1, 2])
+def test_a_status_that_says_nothing_new_is_not_passed_on(channels: int) -> None:
+    harness = tumbling(channels=channels)
+    harness.active()
+    assert harness.events == []
+    for _ in range(2):
+        for channel in range(channels):
+            harness.idle(channel)
+    assert harness.events == [Status(True)]
+    for _ in range(2):
+        harness.active()
+    assert harness.events == [Status(True), Status(False)]
+
+
+@pytest.mark.parametrize("channels", [1, 2])
 def test_idle_channels_that_end_are_active_before_the_last_watermark(channels: int) -> None:
     harness = tumbling(channels=channels)
     harness.process(("a", 1), 0)
@@ -366,6 +380,14 @@ def test_a_dynamic_gap_is_that_of_each_element_and_a_gap_of_zero_fails_it() -> N
         harness.process(("a", 0), 0)
     harness.end_of_input()
     assert harness.values == [("a", 0, 7000, 8)]
+
+
+def test_a_number_is_no_duration_for_nobody_could_tell_its_unit() -> None:
+    with pytest.raises(UserError, match="10 is not a duration here"):
+        EventTimeSessionWindows.with_gap(10)  # type: ignore[arg-type]
+    harness = windows(EventTimeSessionWindows.with_dynamic_gap(lambda row: row[1]))
+    with pytest.raises(UserError, match="2 is not a duration here"):
+        harness.process(("a", 2), 0)
 
 
 @pytest.mark.parametrize(
@@ -993,6 +1015,22 @@ def test_a_side_output_needs_a_stream_that_is_declared() -> None:
 
     with pytest.raises(EmitError, match="did you mean 'side'"):
         OperatorHarness(Wrong(), FIELDS).process(("a", ("echo", 0)))
+
+
+def test_the_default_stream_is_the_main_one_also_where_it_is_named() -> None:
+    class Named(Probe):
+        def process(self, tup: Any, context: Any, collector: Any) -> None:
+            collector.emit(("a", "b", 1), "default")
+
+    harness = OperatorHarness(Named(), FIELDS)
+    harness.process(("a", None), 5)
+    assert harness.outputs == [(("a", "b", 1), 5)]
+
+
+def test_a_timer_between_two_milliseconds_is_refused() -> None:
+    for domain in ("event", "clock"):
+        with pytest.raises(UserError, match="64-bit number of milliseconds"):
+            probe(("a", domain, 1.5))  # type: ignore[arg-type]
 
 
 def test_a_timer_beyond_64_bits_is_refused_and_the_last_one_is_not() -> None:
