@@ -10,6 +10,8 @@ from enum import IntEnum
 
 import click
 
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+
 
 class Exit(IntEnum):
     """How a command ends."""
@@ -56,6 +58,10 @@ def exit_of(error: BaseException) -> int:
         return Exit.INTERRUPTED
     if isinstance(error, OSError) and error.errno == errno.EPIPE:
         _let_go_of_stdout()
+        return Exit.FAILED
+    if isinstance(error, OSError) and error.errno in _NO_ROOM:
+        _let_go_of_stdout()
+        _say(lambda: click.echo(f"Error: cannot write: {error.strerror}; free the disk", err=True))
         return Exit.FAILED
     # Imported late: most commands end without an error, and --help must be quick.
     from topo.errors import FrameworkBug, TopoError, UserError

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 from collections.abc import Sequence
 from difflib import get_close_matches
@@ -82,6 +83,9 @@ def topo() -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit: see `Exit` for the codes."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # What topologies print and raise may hold what the terminal's encoding lacks, or half a character of a file's name.
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         code = topo.main(args=arguments, prog_name="topo", standalone_mode=False)
         sys.stdout.flush()

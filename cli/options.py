@@ -28,7 +28,7 @@ class Duration(click.ParamType[float]):
         from topo.errors import ConfigError
 
         try:
-            return parse_duration(float(value) if isinstance(value, str) and value.isdecimal() else value)
+            return parse_duration(value)
         except ConfigError:
             self.fail(f'{value!r} is not a duration: write "500ms", "30s", "5m" or a number of seconds', param, ctx)
 

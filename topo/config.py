@@ -19,6 +19,7 @@ from topo.errors import ConfigError
 
 _DURATION_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _DURATION_PART = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)\s*")
+_NUMBER = re.compile(r"\d+(?:\.\d+)?")
 _SIZE_UNITS = {"": 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "kB": 10**3, "MB": 10**6, "GB": 10**9}
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-z]*)")
 _OFF = ("off", "none", "")
@@ -26,7 +27,7 @@ MAX_PARALLELISM_LIMIT = 32768
 
 
 def parse_duration(value: str | timedelta | float) -> float:
-    """Return a duration in seconds: from "500ms", "10s", "1m30s", "2h", "1d", a timedelta, or a number of seconds.
+    """Return a duration in seconds: from "500ms", "10s", "1m30s", "2h", "1d", a timedelta, or a number of seconds, as text, too.
 
     Raises:
         ConfigError: the value is none of these, negative or not finite.
@@ -38,7 +39,9 @@ def parse_duration(value: str | timedelta | float) -> float:
         seconds = float(value)
     elif isinstance(value, str):
         parts = _DURATION_PART.findall(value)
-        if parts and not _DURATION_PART.sub("", value.strip()):
+        if _NUMBER.fullmatch(value.strip()):
+            seconds = float(value)
+        elif parts and not _DURATION_PART.sub("", value.strip()):
             seconds = math.fsum(float(number) * _DURATION_UNITS[unit] for number, unit in parts)
     if not math.isfinite(seconds) or seconds < 0:
         raise ConfigError(
@@ -313,7 +316,7 @@ def _read(setting: dataclasses.Field[Any], value: Any) -> Any:
         return value
     number = {"duration": parse_duration, "size": parse_size, "count": _parse_count}[kind](value)
     if number < about["least"] or (kind == "duration" and number == 0 and setting.name != "flush_interval_s"):
-        least = "more than 0" if kind == "duration" else f"at least {about['least']:g}"
+        least = "more than 0" if kind == "duration" else f"at least {_shown(setting, about['least'])}"
         raise ConfigError(f"{value!r} is too small: it must be {least}")
     return number
 
@@ -323,7 +326,7 @@ def _is_zero(value: Any) -> bool:
 
 
 def _parse_count(value: Any) -> int:
-    if isinstance(value, str) and re.fullmatch(r"[\d_]+", value):
+    if isinstance(value, str) and re.fullmatch(r"\d+(_\d+)*", value):
         return int(value)
     if isinstance(value, bool) or not isinstance(value, int):
         raise ConfigError(f"{value!r} is not a whole number")

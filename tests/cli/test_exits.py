@@ -1,12 +1,35 @@
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+from pathlib import Path
+
 import click
 import pytest
 
+from tests.cli.drive import PATIENCE_S, TOPO, piped
 from topo.errors import ConfigError, EnvironmentFault, FrameError, FrameworkBug, NotFound, TopologyError
 from topo.runtime.client import AnswerTimeout, Unreachable
 from topo.runtime.code import CodeError
 from topo_cli.exits import Failed, TimedOut, exit_of
+
+NAMES = """
+from topo import BasicBolt, IterableSpout, TopologyBuilder
+
+
+class Read(BasicBolt):
+    def execute(self, tup, collector):
+        print("printed \\udcff")
+        raise ValueError("raised \\udcff")
+
+
+def topology():
+    builder = TopologyBuilder("names")
+    builder.set_spout("numbers", IterableSpout([1]), attempts=1)
+    builder.set_bolt("bolt", Read()).shuffle_grouping("numbers")
+    return builder.build()
+"""
 
 
 @pytest.mark.parametrize(
@@ -49,3 +72,24 @@ def test_user_code_that_raised_is_shown_with_its_traceback(capsys: pytest.Captur
 def test_a_fault_of_topo_itself_is_not_swallowed(error: Exception) -> None:
     with pytest.raises(type(error)):
         exit_of(error)
+
+
+def test_output_that_the_disk_has_no_room_for_is_a_failure_and_no_traceback() -> None:
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([*TOPO, "version"], stdout=full, stderr=subprocess.PIPE, text=True, check=False, timeout=PATIENCE_S)
+    assert (done.returncode, done.stderr) == (1, "Error: cannot write: No space left on device; free the disk\n")
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "utf-8:strict"])
+def test_what_a_terminal_cannot_show_is_escaped(encoding: str, tmp_path: Path) -> None:
+    topology = tmp_path / "names.py"
+    topology.write_text(NAMES)
+    environment = {**os.environ, "TOPO_HOME": str(tmp_path / "state"), "PYTHONIOENCODING": encoding}
+
+    ran = piped("run", "-q", topology, env=environment)
+
+    assert ran.code == 1, ran.err
+    assert "printed \\udcff" in ran.out and "bolt: ValueError: raised \\udcff" in ran.err
+    assert "Traceback" not in ran.err
+    assert "raised \\udcff" in piped("errors", "names", env=environment).out
+    assert [row["values"] for row in json.loads(piped("dead-letters", "names", "--json", env=environment).out)] == [[1]]

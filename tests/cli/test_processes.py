@@ -142,6 +142,14 @@ def is_running_again(status: dict[str, object]) -> bool:
     return status["restarts"] == 1 and status["status"] == "RUNNING"
 
 
+def test_of_two_submits_at_one_moment_one_is_refused(flow: Path, background: None) -> None:
+    command = [*TOPO, "submit", flow, "-p", "items=100000", "-p", "pause=0.01"]
+    submits = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(2)]
+    told = [submit.communicate(timeout=PATIENCE_S)[1] for submit in submits]
+    assert sorted(submit.returncode == 0 for submit in submits) == [False, True], told
+    assert "Traceback" not in "".join(told)
+
+
 def test_two_topologies_at_once_do_not_meet(flow: Path, background: None) -> None:
     for name in ("one", "two"):
         assert piped("submit", flow, "--name", name, "--wait", "-p", "items=1000000", "-p", "pause=0.001").code == 0

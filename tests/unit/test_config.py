@@ -38,6 +38,8 @@ ROOT = Path(__file__).parents[2]
         (3, 3.0),
         (0.001, 0.001),
         ("0s", 0.0),
+        ("10", 10.0),
+        ("1.5", 1.5),
     ],
 )
 def test_durations_are_read_as_seconds(text: str | float | timedelta, seconds: float) -> None:
@@ -45,11 +47,22 @@ def test_durations_are_read_as_seconds(text: str | float | timedelta, seconds: f
 
 
 @pytest.mark.parametrize(
-    "wrong", ["", "10", "s", "ten s", "1x", "-1s", "1s-", "10 s later", -1, float("nan"), float("inf"), True, None, timedelta(-1)]
+    "wrong", ["", "1 2", "s", "ten s", "1x", "-1s", "10 s later", -1, float("nan"), float("inf"), True, None, timedelta(-1)]
 )
 def test_what_is_no_duration_is_refused_with_what_is_accepted(wrong: str) -> None:
     with pytest.raises(ConfigError, match='"500ms", "10s", "1m30s", "2h", a timedelta or a number of seconds'):
         parse_duration(wrong)
+
+
+@pytest.mark.parametrize("wrong", ["_", "1__0", "1_", "x", "1.5", "-1"])
+def test_what_is_no_whole_number_is_refused_as_a_setting(wrong: str) -> None:
+    with pytest.raises(ConfigError, match=f"workers: '{wrong}' is not a whole number"):
+        TopologyConfig().with_settings({"workers": wrong})
+
+
+def test_the_least_size_is_told_as_sizes_are_written() -> None:
+    with pytest.raises(ConfigError, match="max_frame: '10' is too small: it must be at least 4MiB"):
+        TopologyConfig().with_settings({"max_frame": "10"})
 
 
 @pytest.mark.parametrize(

@@ -168,6 +168,7 @@ class RunningTopology:
         """Wait until the master answers, or has ended.
 
         Raises:
+            TopologyIsRunning: somebody else has started one of that name at the same moment.
             EnvironmentFault: it ended without a word, or did not come up in time.
         """
         until = time.monotonic() + timeout_s
@@ -176,11 +177,21 @@ class RunningTopology:
                 return
             with contextlib.suppress(Unreachable, AnswerTimeout):
                 self._client.request("ping", timeout_s=1.0)
-                return
+                if self._is_ours():
+                    return
             if self._process is not None and self._process.poll() is not None and not self.folder.summary.exists():
+                self.folder.lock().release()
                 raise EnvironmentFault(f"the master of {self.name!r} ended at once; see {self.folder.logs / 'master.out'}")
             time.sleep(_POLL_S)
         raise EnvironmentFault(f"the master of {self.name!r} did not answer within {timeout_s:g} s")
+
+    def _is_ours(self) -> bool:
+        """Whether the master that runs is the one that was started here; it leads a session."""
+        if self._process is None:
+            return True
+        with contextlib.suppress(OSError, ValueError):
+            return os.getsid(int((self.folder.path / "lock").read_text())) == self._process.pid
+        return False
 
     def wait(self, timeout_s: float | None = None) -> Outcome:
         """Wait until the topology has ended, and return how.

@@ -223,8 +223,13 @@ def _attribute(module: ModuleType, reference: TopologyReference, file: Path) -> 
     try:
         return getattr(module, reference.attribute)
     except AttributeError:
-        public = [name for name, value in vars(module).items() if not name.startswith("_") and not inspect.ismodule(value)]
-        raise NotFound(f"{file.name} has no {reference.attribute!r}.", near_misses(reference.attribute, public)) from None
+        meant = [
+            name
+            for name, value in vars(module).items()
+            if isinstance(value, Topology) or (inspect.isfunction(value) and value.__module__ == module.__name__)
+        ]
+        near = near_misses(reference.attribute, meant) or tuple(meant[:3])
+        raise NotFound(f"{file.name} has no {reference.attribute!r}.", near) from None
 
 
 def _checked(value: object, reference: str) -> Topology:

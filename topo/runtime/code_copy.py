@@ -152,6 +152,8 @@ def find_file(reference: TopologyReference) -> Path:
     if reference.is_path:
         path = Path(reference.target).expanduser().absolute()
         if path.is_file():
+            if path.suffix not in (".py", PICKLE):
+                raise NotFound(f"{reference.target} is not a Python file: its name has to end in .py.")
             return path
         _refuse_folder(path, reference.target)
         siblings = [entry.name for entry in path.parent.glob("*.py")] if path.parent.is_dir() else []

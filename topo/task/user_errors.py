@@ -88,9 +88,9 @@ def describe(error: BaseException, place: tuple[str, int] | None = None) -> Caug
 
 
 def message_of(error: BaseException) -> str:
-    """Return an exception's own text, also of one that cannot say it."""
+    """Return an exception's own text, also of one that cannot say it. It can be sent and stored: lone surrogates are escaped."""
     try:
-        return str(error)[:MAX_MESSAGE]
+        return str(error)[:MAX_MESSAGE].encode(errors="backslashreplace").decode()
     except Exception as broken:
         return f"(its text cannot be read: {type(broken).__name__})"
 

@@ -440,8 +440,23 @@ def shortened(message: FromWorker) -> FromWorker:
     return message
 
 
-encode = msgspec.msgpack.Encoder().encode
-"""Return a control message as bytes."""
+_encoder = msgspec.msgpack.Encoder()
+
+
+def encode(message: Any) -> bytes:
+    """Return a control message as bytes. Lone surrogates, which texts of user code can hold and UTF-8 cannot, are escaped."""
+    try:
+        return _encoder.encode(message)
+    except UnicodeEncodeError:
+        return _encoder.encode(_without_surrogates(msgspec.to_builtins(message, builtin_types=(bytes,))))
+
+
+def _without_surrogates(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode(errors="backslashreplace").decode()
+    if isinstance(value, dict):
+        return {_without_surrogates(key): _without_surrogates(one) for key, one in value.items()}
+    return [_without_surrogates(one) for one in value] if isinstance(value, list | tuple) else value
 
 
 def without_odd_metrics(beat: Heartbeat) -> tuple[Heartbeat, dict[TaskId, Exception]]:

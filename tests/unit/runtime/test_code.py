@@ -201,6 +201,15 @@ def test_what_is_not_there_brings_near_misses(state: Path) -> None:
         copied("shop.wrods", state)
     with pytest.raises(NotFound, match=r"has no 'topolgy'. Did you mean 'topology'"):
         load_topology(copied("words.py:topolgy", state).reference)
+    write("shop/more.py", source="from topo import TopologyBuilder\n\ndef make():\n    pass")
+    with pytest.raises(NotFound, match=r"has no 'topology'. Did you mean 'make'\?"):
+        load_topology("shop/more.py")
+
+
+def test_a_file_that_is_no_python_is_refused_by_its_name(state: Path) -> None:
+    write("shop/words.txt", source="a")
+    with pytest.raises(NotFound, match=r"shop/words\.txt is not a Python file: its name has to end in \.py"):
+        load_topology("shop/words.txt")
 
 
 def test_parameters_are_checked_against_the_function(state: Path) -> None:

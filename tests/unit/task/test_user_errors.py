@@ -17,6 +17,7 @@ from topo.task.user_errors import (
     ErrorBook,
     blame,
     describe,
+    message_of,
     place_of,
 )
 
@@ -215,3 +216,7 @@ def test_places_that_have_been_silent_make_room_for_others(reports: Reports) -> 
         book.record(caught(functions["fail"]), 10.0)
     book.record(caught(broken), 10.0 + SILENCE_S)
     assert len(reports) == MAX_DISTINCT + 1
+
+
+def test_half_characters_of_a_message_are_escaped_so_that_it_can_be_sent_and_stored() -> None:
+    assert message_of(OSError("no file caf\udce9")) == "no file caf\\udce9"

@@ -184,3 +184,8 @@ def test_every_truncation_and_every_flipped_byte_is_a_message_or_a_frame_error()
 def test_a_cause_in_words_names_the_exception_the_place_and_the_component():
     assert str(Cause("ValueError", "no", "count", "/home/a/b.py", 3)) == "ValueError: no (b.py:3, component 'count')"
     assert str(Cause("", "the bolt called fail", "count")) == "the bolt called fail (component 'count')"
+
+
+def test_lone_surrogates_in_what_user_code_says_are_escaped() -> None:
+    told = Reply(False, {"names": ["a\udcff", b"\xff"]}, "no file \udcff")
+    assert control.decode_reply(encode(told)) == Reply(False, {"names": ["a\\udcff", b"\xff"]}, "no file \\udcff")
