@@ -372,13 +372,13 @@ class MasterShell:
     def _from_client(self, identity: bytes, data: bytes) -> None:
         try:
             request = control.decode_request(data)
-            reply = control.Reply(ok=True, result=self._answer(request.verb, request.arguments))
+            answer = control.encode(control.Reply(ok=True, result=self._answer(request.verb, request.arguments)))
         except TopoError as error:
-            reply = control.Reply(ok=False, error=str(error))
-        except Exception as error:  # a client's odd arguments must not end the topology
+            answer = control.encode(control.Reply(ok=False, error=str(error)))
+        except Exception as error:  # odd arguments, or a sum of users' counters that cannot be sent, must not end the topology
             _LOG.exception("a client's request failed")
-            reply = control.Reply(ok=False, error=f"{type(error).__name__}: {error}")
-        self.link.to_client(identity, control.encode(reply))
+            answer = control.encode(control.Reply(ok=False, error=f"{type(error).__name__}: {error}"))
+        self.link.to_client(identity, answer)
 
     def _answer(self, verb: str, arguments: Mapping[str, Any]) -> Any:
         if verb == "ping":
