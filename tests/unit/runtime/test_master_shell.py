@@ -8,10 +8,13 @@ from pathlib import Path
 import pytest
 
 from tests.unit.master.playbook import LINES, SINK, small_plan
-from topo.ids import Incarnation, WorkerId
+from topo.ids import Epoch, Incarnation, WorkerId
+from topo.master.commands import SendTo
+from topo.master.events import Started
 from topo.runtime.control_link import Asker
 from topo.runtime.master import Job, MasterShell, WorkerEnd
 from topo.runtime.state_folder import StateFolder
+from topo.runtime.transport.zmq import IpcPlace, ZmqTransport
 from topo.runtime.worker_spec import WorkerSpec
 from topo.wire import control
 
@@ -69,3 +72,27 @@ def test_counters_whose_sum_cannot_be_sent_end_no_topology(shell: MasterShell) -
     reply = ask(shell, "status")
     assert not reply.ok and "OverflowError" in reply.error
     assert ask(shell, "ping").ok
+
+
+def test_what_a_worker_is_told_waits_until_its_connection_is_there_again(shell: MasterShell, tmp_path: Path) -> None:
+    shell._handle(Started())
+    lives = shell.master.membership.incarnations()
+    worker, gone = WorkerId(0), WorkerId(1)
+    # An Alive goes to all that have registered, which nobody has.
+    for life in (worker, gone):
+        shell._perform(SendTo(life, lives[life], control.Go(Epoch(1))))
+    shell._perform(SendTo(worker, Incarnation(7), control.Stop("of an earlier life")))
+    (tmp_path / "sockets").mkdir(mode=0o700)
+    transport = ZmqTransport(IpcPlace(tmp_path / "sockets"))
+    outlet = transport.link("link", shell.link.worker_endpoint, f"{worker}:{lives[worker]}".encode())
+    transport.send(outlet, control.encode(control.Heartbeat(worker, lives[worker], 1, Epoch(1), "")))
+    shell.link.wait(5.0)
+    shell._perform(SendTo(worker, lives[worker], control.Probe(1, Epoch(1))))
+    shell.master.membership.gone(shell.master.membership.slots[gone])
+    shell._turn()
+    found: list[control.FromMaster] = []
+    while len(found) < 2 and transport.wait(5.0):
+        found += [control.decode_from_master(data) for data in transport.receive("link", 9)]
+    transport.close()
+    assert found == [control.Go(Epoch(1)), control.Probe(1, Epoch(1))]
+    assert not shell._unsent
