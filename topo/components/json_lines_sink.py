@@ -95,9 +95,10 @@ class JsonLinesSink(TwoPhaseSink):
             raise SinkStuck(f"cannot sync {self._staged_path}: {error}; all goes back to the last checkpoint") from error
         path = self._staged_path
         sync_folder(path.parent)
+        # All that may raise comes before the file is let go: it is asked for again then.
+        least = size_of(self._output) + self._staged_size
         os.close(self._staged)
         self._staged = None
-        least = size_of(self._output) + self._staged_size
         self._number += 1
         return [str(path), self._staged_size, str(self._output), least]
 

@@ -233,13 +233,17 @@ class CheckpointCoordinator:
         self._is_final_wanted = True
 
     def want_savepoint(self, folder: str, *, at_end: bool = False) -> None:
-        """The next checkpoint, or the final one, is to be copied there. Asked again meanwhile, it changes nothing."""
+        """The next checkpoint, or the final one, is to be copied there. Asked again meanwhile, it changes nothing.
+
+        But one that was asked for before, and is not written, does not stand for that of the end.
+        """
         known = self.savepoints.get(folder)
-        if known is None or known.state in ("written", "failed"):
+        is_another = at_end and folder not in self._at_end
+        if known is None or known.state in ("written", "failed") or is_another:
             self.savepoints[folder] = Savepoint(folder)
-            if at_end:
-                # What goes on from an earlier one would publish again what the final one does.
-                self._at_end.add(folder)
+        if at_end:
+            # What goes on from an earlier one would publish again what the final one does.
+            self._at_end.add(folder)
 
     @property
     def may_close(self) -> bool:
@@ -280,6 +284,8 @@ class CheckpointCoordinator:
         self._is_final_done = attempt.is_final and self._epoch == attempt.epoch
         self._steps.append(ToAll(control.CheckpointComplete(attempt.number)))
         for folder in attempt.savepoints:
+            if folder in self._at_end and not attempt.is_final:
+                continue
             savepoint = self.savepoints[folder]
             savepoint.state, savepoint.checkpoint = "copying", attempt.number
             self._steps.append(CopyCheckpoint(attempt.number, folder))

@@ -209,7 +209,8 @@ class TopologyMaster:
         if self._deadline is not None and now - self._deadline > self._late_s:
             self.membership.forgive(now - self._called_at)
         self._handlers[type(event)](event, now)
-        self._advance(now)
+        # The shell takes what has arrived first: after a stall of the master the beats of all are among that.
+        self._advance(now, all_is_heard=isinstance(event, Tick))
         record = self._record()
         if record != self._persisted:
             self._persisted = record
@@ -263,9 +264,9 @@ class TopologyMaster:
 
     # -- what time and circumstances ask for -----------------------------------------------------------------------------
 
-    def _advance(self, now: float) -> None:
+    def _advance(self, now: float, *, all_is_heard: bool) -> None:
         if self.ending.stage is Stage.SERVING:
-            self.recovery.serve(self._mode, now)
+            self.recovery.serve(self._mode, now, all_is_heard=all_is_heard)
             self._checkpoint(now)
             self.quiescence.follow(self.recovery.epochs.epoch, self.recovery.epochs.breaks)
             if hopeless := self.recovery.given_up or (self.checkpoints.lost if self.checkpoints is not None else ""):
@@ -275,7 +276,7 @@ class TopologyMaster:
             if self.ending.stage is Stage.SERVING and self.ending.is_out_of_time(now):
                 self._cut_short(now)
         else:
-            self._leave(now)
+            self._leave(now, all_is_heard=all_is_heard)
         for waiting, letter in self.dead_letters.overdue(now):
             self._commands.append(StoreDeadLetters(waiting.worker, waiting.incarnation, (letter,)))
         if self.ending.stage in (Stage.CLOSING, Stage.STOPPING) and self.membership.is_gone:
@@ -508,11 +509,11 @@ class TopologyMaster:
         else:
             self._commands.append(StopWorker(slot.worker, slot.incarnation, kill=True))
 
-    def _leave(self, now: float) -> None:
+    def _leave(self, now: float, *, all_is_heard: bool) -> None:
         """Give up workers that take too long to go."""
         slots = self.membership.slots.values()
         if self.ending.stage is Stage.CLOSING:
-            for slot, why in self.membership.overdue(now):
+            for slot, why in self.membership.overdue(now) if all_is_heard else ():
                 self._dismiss(slot)
                 self._left(slot, why)
         if not self.ending.is_out_of_time(now):

@@ -97,9 +97,15 @@ class Recovery:
         self._stopping: dict[tuple[WorkerId, Incarnation], float] = {}
         """Lives that were asked to end and have not yet: when they are killed."""
 
-    def serve(self, mode: Mode, now: float) -> None:
-        """Do what is due: start workers, give up silent ones, settle dead edges, raise the epoch."""
-        for slot, why in self.membership.overdue(now):
+    def serve(self, mode: Mode, now: float, *, all_is_heard: bool) -> None:
+        """Do what is due: start workers, give up silent ones, settle dead edges, raise the epoch.
+
+        Args:
+            mode: what spouts have to know.
+            now: monotonic seconds.
+            all_is_heard: what workers have said until now has been taken; before that, none of them counts as silent.
+        """
+        for slot, why in self.membership.overdue(now) if all_is_heard else ():
             self.lose(slot, why, now, kill=True)
         for life in [life for life, at in self._stopping.items() if now >= at]:
             del self._stopping[life]

@@ -118,7 +118,7 @@ class CheckpointKeeper:
             return CheckpointStored(manifest, str(error))
         try:
             self._store.prune(manifest.checkpoint + 1)
-        except TopoError as error:
+        except Exception as error:  # whatever it is, this one is complete
             _LOG.warning("old checkpoints were not removed: %s", error)
         return CheckpointStored(manifest)
 

@@ -237,6 +237,8 @@ class MasterShell:
         self._told_at = 0.0
         self._ended: list[tuple[WorkerEnd, float]] = []
         self._to_do: deque[Command] = deque()
+        self._unsent: dict[tuple[WorkerId, Incarnation], deque[bytes]] = {}
+        """What workers are to be told whose connection is not there for the moment. Few: one that stays away counts as lost."""
         self._retry_at = 0.0
         self._unsaved: deque[bytes] = deque(maxlen=_MOST_UNSAVED)
         """Rows of errors that the disk had no room for."""
@@ -294,6 +296,7 @@ class MasterShell:
             self._handle(self._asked.pop(0))
         for identity, data in self.link.from_workers():
             self._from_worker(identity, data)
+        self._send_again()
         now = self._clock()
         self._ended += [(end, now) for end in self._launcher.poll()]
         for end, seen_at in self._ended[:]:
@@ -310,7 +313,7 @@ class MasterShell:
             alive = control.encode(control.Alive())
             for slot in self.master.membership.live():
                 if slot.incarnation is not None:
-                    self.link.to_worker(f"{slot.worker}:{slot.incarnation}".encode(), alive)
+                    self.link.to_worker(_address(slot.worker, slot.incarnation), alive)
         if self._on_progress is not None and now >= self._told_at + PROGRESS_S:
             self._told_at = now
             self._on_progress(self.status())
@@ -372,13 +375,13 @@ class MasterShell:
     def _from_client(self, identity: bytes, data: bytes) -> None:
         try:
             request = control.decode_request(data)
-            reply = control.Reply(ok=True, result=self._answer(request.verb, request.arguments))
+            answer = control.encode(control.Reply(ok=True, result=self._answer(request.verb, request.arguments)))
         except TopoError as error:
-            reply = control.Reply(ok=False, error=str(error))
-        except Exception as error:  # a client's odd arguments must not end the topology
+            answer = control.encode(control.Reply(ok=False, error=str(error)))
+        except Exception as error:  # odd arguments, or a sum of users' counters that cannot be sent, must not end the topology
             _LOG.exception("a client's request failed")
-            reply = control.Reply(ok=False, error=f"{type(error).__name__}: {error}")
-        self.link.to_client(identity, control.encode(reply))
+            answer = control.encode(control.Reply(ok=False, error=f"{type(error).__name__}: {error}"))
+        self.link.to_client(identity, answer)
 
     def _answer(self, verb: str, arguments: Mapping[str, Any]) -> Any:
         if verb == "ping":
@@ -408,8 +411,7 @@ class MasterShell:
 
     def _perform(self, command: Command) -> None:
         if isinstance(command, SendTo):
-            identity = f"{command.worker}:{command.incarnation}".encode()
-            self.link.to_worker(identity, control.encode(command.message))
+            self._send(command)
         elif isinstance(command, RecordError):
             self._record(command)
         elif isinstance(command, Persist):
@@ -427,6 +429,23 @@ class MasterShell:
                 self._keeper.do(command)
         elif isinstance(command, Finished):
             self._outcome = command.outcome
+
+    def _send(self, command: SendTo) -> None:
+        """Tell a worker something. While its connection is being made again it waits, and so does what follows."""
+        life = command.worker, command.incarnation
+        data = control.encode(command.message)
+        is_sent = life not in self._unsent and self.link.to_worker(_address(*life), data)
+        if not is_sent and self.master.membership.is_current(*life):
+            self._unsent.setdefault(life, deque()).append(data)
+
+    def _send_again(self) -> None:
+        """Send what waits for workers that are back; forget what waits for those that are gone."""
+        for life, waiting in list(self._unsent.items()):
+            is_current = self.master.membership.is_current(*life)
+            while is_current and waiting and self.link.to_worker(_address(*life), waiting[0]):
+                waiting.popleft()
+            if not (is_current and waiting):
+                del self._unsent[life]
 
     def _start(self, worker: WorkerId, incarnation: Incarnation) -> None:
         job, config = self._job, self._job.plan.config
@@ -547,6 +566,11 @@ class MasterShell:
         summary = {**self.status(), "ended_ms": int(time.time() * 1000), "outcome": _outcome_dict(outcome)}
         with contextlib.suppress(EnvironmentFault):
             write_atomically(self._job.folder.summary, json.dumps(summary, default=repr).encode())
+
+
+def _address(worker: WorkerId, incarnation: Incarnation) -> bytes:
+    """Return how a worker's connection is addressed."""
+    return f"{worker}:{incarnation}".encode()
 
 
 def spec_path(folder: TopologyFolder, worker: WorkerId, incarnation: Incarnation) -> Path:

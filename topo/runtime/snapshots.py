@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -63,6 +64,9 @@ class TaskSnapshots:
         self._types = types
         self._submit = submit
         self._reach = reach
+        self._waiting: deque[tuple[int, Snapshot, Stored]] = deque(maxlen=1)
+        """The snapshot that is to be written next. A later one takes its place: only one checkpoint is under way, so nobody waits
+        for it any more, and storage that is slower than `checkpoint_timeout` would have copies of the state pile up."""
 
     def pack(self, value: Any) -> bytes:
         """Return a value as it is stored."""
@@ -73,17 +77,21 @@ class TaskSnapshots:
         return unpack(packed, self._types)
 
     def write(self, checkpoint: int, snapshot: Snapshot, stored: Stored) -> None:
-        """Encode and store a snapshot in the background."""
-
-        def work() -> None:
-            try:
-                stored(self._write(checkpoint, snapshot), None)
-            except Exception as error:
-                stored(None, error)
-
+        """Encode and store a snapshot in the background, unless a later one comes before its turn does."""
+        self._waiting.append((checkpoint, snapshot, stored))
         try:
-            self._submit(work)
+            self._submit(self._write_next)
         except RuntimeError as error:  # the worker is closing
+            stored(None, error)
+
+    def _write_next(self) -> None:
+        try:
+            checkpoint, snapshot, stored = self._waiting.popleft()
+        except IndexError:  # it was written in the turn of one whose place it has taken
+            return
+        try:
+            stored(self._write(checkpoint, snapshot), None)
+        except Exception as error:
             stored(None, error)
 
     def _write(self, checkpoint: int, snapshot: Snapshot) -> StoredPart:

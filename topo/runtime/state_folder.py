@@ -107,6 +107,9 @@ def append_lines(path: Path, lines: Iterable[bytes]) -> None:
                 while rest:
                     rest = rest[file.write(rest) :]
                 os.fsync(file.fileno())
+                if not end:
+                    # It may be new, and lost with its first lines if the folder does not have it.
+                    sync_folder(path.parent)
             except OSError:
                 file.truncate(end)
                 raise

@@ -76,6 +76,7 @@ class CheckpointedSpoutTask(SpoutTask):
             self._open_user(self.coverage.position)
             return
         self.counters.reset += len(lost)
+        self.fates.left_to_spout(lost)
         for message in lost:
             self._guard(lambda message=message: self._spout.fail(message), now)  # type: ignore[misc]
 
@@ -138,6 +139,7 @@ class CheckpointedSpoutTask(SpoutTask):
         if usable is not None:
             stream.keep(usable)
             messages = [messages[place] for place in usable]
+        self.fates.came_again(messages)
         places = self.coverage.accept(messages)
         if places is not None:
             stream.keep(places)

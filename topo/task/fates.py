@@ -208,10 +208,18 @@ class Fates:
 
     def _accept_plain(self, messages: Sequence[Any], now: float) -> list[int] | None:
         places = self.usable(messages, now)
-        if self._unresolved:
-            for message in messages if places is None else [messages[place] for place in places]:
-                self._unresolved.pop(message, None)
+        self.came_again(messages if places is None else [messages[place] for place in places])
         return places
+
+    def left_to_spout(self, messages: Iterable[Any]) -> None:
+        """Messages of a plain spout have failed, and are finally so unless it emits them again."""
+        self._unresolved.update(dict.fromkeys(messages))
+
+    def came_again(self, messages: Iterable[Any]) -> None:
+        """A plain spout has emitted messages, some of which may have failed before."""
+        if self._unresolved:
+            for message in messages:
+                self._unresolved.pop(message, None)
 
     def _accept_one_by_one(self, messages: Sequence[Any], emissions: Iterable[Any], now: float) -> tuple[list[Any], set[int]]:
         held: list[Any] = []

@@ -18,6 +18,9 @@ from topo.wire.control import DeadLetter
 
 State = dict[str, Any]
 
+REMEMBERED = 10_000
+"""Letters on disk that are recognised when a checkpoint brings them back."""
+
 
 class HeldLetters:
     """The dead letters of one task.
@@ -34,6 +37,8 @@ class HeldLetters:
         self._tell = tell
         self._held: dict[int, tuple[int, bytes, str, int]] = {}
         """By identity: the last checkpoint without it, values, why, attempts."""
+        self._on_disk: dict[int, None] = {}
+        """Identities of the latest that have been stored and counted."""
         self._snapshotted = 0
 
     def __len__(self) -> int:
@@ -58,7 +63,8 @@ class HeldLetters:
         self._snapshotted = checkpoint
         for state in states:
             for identity, *letter in state.get("letters", ()):
-                self._held[identity] = (-1, *letter)
+                if identity not in self._on_disk:
+                    self._held[identity] = (-1, *letter)
             # Until 0.1.0 they had numbers, which every task gave anew.
             for _, *letter in state.get("held", ()):
                 self._held[self._new_identity()] = (-1, *letter)
@@ -81,7 +87,11 @@ class HeldLetters:
 
     def stored(self, identities: Iterable[int]) -> int:
         """The letters are on disk; return how many of them were waited for."""
-        return sum(self._held.pop(identity, None) is not None for identity in identities)
+        known = [identity for identity in identities if self._held.pop(identity, None) is not None]
+        self._on_disk.update(dict.fromkeys(known))
+        while len(self._on_disk) > REMEMBERED:
+            del self._on_disk[next(iter(self._on_disk))]
+        return len(known)
 
     def _new_identity(self) -> int:
         return self._ids.roots(1)[0]

@@ -58,7 +58,10 @@ class SnapshotStore(Protocol):
         """Return what `pack` packed; sequences are tuples."""
 
     def write(self, checkpoint: int, snapshot: Snapshot, stored: Stored) -> None:
-        """Encode and store a snapshot in the background; call back, on any thread, when it is durable or has failed."""
+        """Encode and store a snapshot in the background; call back, on any thread, when it is durable or has failed.
+
+        One whose turn has not come when the next is written may be dropped, unanswered: its checkpoint has been given up.
+        """
 
     def read(self, folder: str, checkpoint: int, parts: Sequence[PartToRead]) -> list[Snapshot]:
         """Return what the task takes from each part. Blocks. Raises TopoError when a part cannot be used."""

@@ -222,6 +222,25 @@ def test_a_full_disk_fails_the_checkpoint_and_loses_nothing(tmp_path: Path) -> N
     assert [record["text"] for record in records(tmp_path / "out")] == ["x" * 50, "y" * 50, "z"]
 
 
+def test_an_output_that_cannot_be_looked_at_fails_the_checkpoint_and_loses_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(path: Path) -> int:
+        raise OSError(errno.ESTALE, "Stale file handle", str(path))
+
+    output = staging(sink := JsonLinesSink(tmp_path / "out"))
+    sink.write(tracked(n=1))
+    with monkeypatch.context() as patch:
+        patch.setattr("topo.components.json_lines_sink.size_of", away)
+        with pytest.raises(OSError, match="Stale"):
+            output.snapshot(1)
+    output.snapshot(2)
+    sink.write(tracked(n=2))
+    output.snapshot(3)
+    output.complete(3)
+    assert records(tmp_path / "out") == [{"n": 1}, {"n": 2}]
+
+
 def test_a_line_torn_by_another_mode_is_taken_away_before_staged_lines_follow(tmp_path: Path) -> None:
     path = tmp_path / "out"
     path.write_bytes(b'{"n":0}\n{"n":')

@@ -514,6 +514,30 @@ def test_a_savepoint_of_the_end_is_the_final_checkpoint_also_after_a_recovery() 
     assert checkpoints.done(4) == [ToAll(CheckpointComplete(4)), CopyCheckpoint(4, "/save")]
 
 
+def test_a_savepoint_that_waits_or_is_copied_does_not_stand_for_that_of_the_end_in_the_same_folder() -> None:
+    for moment in ("waiting", "under way", "copying"):
+        checkpoints = running()
+        checkpoints.it.want_savepoint("/save")
+        if moment != "waiting":
+            checkpoints.steps()
+        if moment == "copying":
+            checkpoints.done(1)
+        checkpoints.it.want_savepoint("/save", at_end=True)
+        if moment == "under way":
+            assert checkpoints.done(1) == [ToAll(CheckpointComplete(1))]
+        checkpoints.it.savepoint_stored(SavepointStored("/save"))
+        assert checkpoints.it.describe(0)["savepoints"][0]["state"] == "waiting"
+        checkpoints.it.want_final()
+        assert [type(step) for step in checkpoints.steps()] == [ToSpouts]
+        last = checkpoints.it.last
+        assert checkpoints.done(last) == [ToAll(CheckpointComplete(last)), CopyCheckpoint(last, "/save")]
+        checkpoints.published(last)
+        assert not checkpoints.it.may_close
+        checkpoints.it.savepoint_stored(SavepointStored("/save"))
+        assert checkpoints.it.may_close
+        assert checkpoints.it.describe(0)["savepoints"][0]["checkpoint"] == last
+
+
 # -- what is shown -----------------------------------------------------------------------------------------------------------
 
 

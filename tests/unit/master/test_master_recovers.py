@@ -310,3 +310,14 @@ def test_user_errors_are_recorded_as_they_come() -> None:
 def test_a_dead_edge_from_a_task_that_does_not_exist_is_ignored() -> None:
     play = running()
     assert play.says(1, EdgeLost(SINK, Epoch(1), TaskId(99), "forged")) == []
+
+
+@pytest.mark.parametrize("stall_s", [4.0, 4.5, 5.0, 5.3, 5.9, 8.0])
+def test_however_long_the_master_stood_still_nobody_is_lost_whose_beats_wait_for_it(stall_s: float) -> None:
+    play = running()
+    play.until(3.5)
+    play.now += stall_s
+    for worker in range(3):
+        play.beat(worker)
+    assert play.do(Tick()) == []
+    assert play.master.statistics().losses == 0

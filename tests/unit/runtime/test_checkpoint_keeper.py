@@ -71,6 +71,23 @@ def test_a_commit_is_answered_with_the_moment_and_old_ones_go(store: CheckpointS
     assert numbers(store) == [2, 3]
 
 
+def test_a_commit_has_gone_well_also_when_old_ones_cannot_be_looked_for(tmp_path: Path) -> None:
+    class Odd(LocalFiles):
+        """A file system with errors of its own."""
+
+        def names(self, folder: str = "") -> list[str]:
+            raise ValueError("the session is closed")
+
+    manifest = write(CheckpointStore(LocalFiles(tmp_path), "words"), 1)
+    keeper = CheckpointKeeper(CheckpointStore(Odd(tmp_path), "words"), "words", lambda: CREATED_MS)
+    try:
+        keeper.do(CommitCheckpoint(manifest))
+        (answer,) = wait_answers(keeper, 1)
+    finally:
+        keeper.close()
+    assert isinstance(answer, CheckpointStored) and answer.problem == ""
+
+
 def test_answers_come_in_the_order_of_the_commands(store: CheckpointStore, keeper: CheckpointKeeper, tmp_path: Path) -> None:
     keeper.do(CommitCheckpoint(write(store, 1)))
     write(store, 2)

@@ -106,6 +106,15 @@ def test_a_full_disk_appends_all_lines_or_none(tmp_path: Path) -> None:
     assert read_json_lines(path) == [{"n": 1}, {"n": 3}]
 
 
+def test_a_file_is_durable_with_the_first_lines_that_are_appended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[tuple[Path, int]] = []
+    path = tmp_path / "dead_letters.jsonl"
+    monkeypatch.setattr("topo.runtime.state_folder.sync_folder", lambda folder: synced.append((folder, path.stat().st_size)))
+    append_lines(path, [b'{"n":1}'])
+    append_lines(path, [b'{"n":2}'])
+    assert synced == [(tmp_path, 8)]
+
+
 def test_a_torn_line_spoils_only_itself(tmp_path: Path) -> None:
     path = tmp_path / "errors.jsonl"
     assert read_json_lines(path) == []

@@ -123,6 +123,22 @@ def test_what_was_covered_and_not_told_is_told_after_a_recovery_and_does_not_fai
     assert spout.told("ack") == list(range(MESSAGES))
 
 
+def test_what_a_recovery_has_lost_is_finally_failed_until_it_is_emitted_again() -> None:
+    source = Scripted(range(4), ends=False)
+    solo = spout_of(source)
+    while source.steps:
+        step(solo)
+    solo.adopt(2)
+    solo.open_inputs()
+    solo.handle(Go(solo.epoch))
+    assert source.told("fail") == [0, 1, 2, 3]
+    assert solo.task.statistics().counters.finally_failed == 4
+    source.steps += [1, 3]
+    solo.clock.now += 1.0
+    solo.run()
+    assert solo.task.statistics().counters.finally_failed == 2
+
+
 @pytest.mark.parametrize("dies", [True, False])
 def test_what_was_covered_and_not_told_at_the_next_checkpoint_is_told_once_and_not_sent_again(dies: bool) -> None:
     store = Storing()

@@ -167,3 +167,16 @@ def test_values_that_are_too_long_for_a_message_or_cannot_be_shown_are_kept_in_o
     (letter,) = told.letters.values()
     kept = CODEC.unpack_value(letter.values)
     assert kept.startswith(words) and len(kept) <= 10_000
+
+
+def test_a_letter_on_disk_that_a_recovery_brings_back_is_neither_told_nor_counted_again() -> None:
+    told: list[DeadLetter] = []
+    held = HeldLetters(TaskId(1), CODEC, IDS, told.append)
+    held.add((1,), "why", 3)
+    state = held.snapshot(1)
+    held.publish(1)
+    assert held.stored([told[0].identity]) == 1
+    held.restore([state], 1)
+    held.publish(1)
+    assert len(told) == 1 and len(held) == 0
+    assert held.stored([told[0].identity]) == 0

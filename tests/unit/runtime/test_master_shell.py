@@ -1,0 +1,98 @@
+"""The master's shell and its clients."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.unit.master.playbook import LINES, SINK, small_plan
+from topo.ids import Epoch, Incarnation, WorkerId
+from topo.master.commands import SendTo
+from topo.master.events import Started
+from topo.runtime.control_link import Asker
+from topo.runtime.master import Job, MasterShell, WorkerEnd
+from topo.runtime.state_folder import StateFolder
+from topo.runtime.transport.zmq import IpcPlace, ZmqTransport
+from topo.runtime.worker_spec import WorkerSpec
+from topo.wire import control
+
+
+class NoLauncher:
+    """Starts nothing."""
+
+    def start(self, worker: WorkerId, incarnation: Incarnation, spec: WorkerSpec) -> None:
+        pass
+
+    def poll(self) -> list[WorkerEnd]:
+        return []
+
+    def stop(self, worker: WorkerId, incarnation: Incarnation, *, kill: bool) -> None:
+        pass
+
+    def descriptors(self) -> list[int]:
+        return []
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> Iterator[MasterShell]:
+    folder = StateFolder(tmp_path / "home").create("small")
+    shell = MasterShell(Job(folder, small_plan(), str(tmp_path / "small.py"), "hash"), NoLauncher())
+    yield shell
+    shell.link.close()
+
+
+def ask(shell: MasterShell, verb: str) -> control.Reply:
+    """Ask as a client does."""
+    asker = Asker(shell.link.client_endpoint)
+    try:
+        asker.ask(control.encode(control.Request(verb, {})))
+        shell.link.wait(5.0)
+        for identity, data in shell.link.from_clients():
+            shell._from_client(identity, data)
+        answer = asker.answer(5.0)
+    finally:
+        asker.close()
+    assert answer is not None
+    return control.decode_reply(answer)
+
+
+def test_counters_whose_sum_cannot_be_sent_end_no_topology(shell: MasterShell) -> None:
+    assert ask(shell, "status").ok
+    # Each can be carried; the two together cannot.
+    metrics = {"counters": {"bytes": 2**63}, "gauges": {}, "histograms": {}}
+    figures = {"counters": {}, "levels": {}, "latencies": {}, "user": {"metrics": metrics}}
+    shell.master.figures.heard({LINES: figures}, 0.0)
+    shell.master.figures.lost([LINES])
+    shell.master.figures.heard({LINES: figures, SINK: figures}, 0.0)
+    reply = ask(shell, "status")
+    assert not reply.ok and "OverflowError" in reply.error
+    assert ask(shell, "ping").ok
+
+
+def test_what_a_worker_is_told_waits_until_its_connection_is_there_again(shell: MasterShell, tmp_path: Path) -> None:
+    shell._handle(Started())
+    lives = shell.master.membership.incarnations()
+    worker, gone = WorkerId(0), WorkerId(1)
+    # An Alive goes to all that have registered, which nobody has.
+    for life in (worker, gone):
+        shell._perform(SendTo(life, lives[life], control.Go(Epoch(1))))
+    shell._perform(SendTo(worker, Incarnation(7), control.Stop("of an earlier life")))
+    (tmp_path / "sockets").mkdir(mode=0o700)
+    transport = ZmqTransport(IpcPlace(tmp_path / "sockets"))
+    outlet = transport.link("link", shell.link.worker_endpoint, f"{worker}:{lives[worker]}".encode())
+    transport.send(outlet, control.encode(control.Heartbeat(worker, lives[worker], 1, Epoch(1), "")))
+    shell.link.wait(5.0)
+    shell._perform(SendTo(worker, lives[worker], control.Probe(1, Epoch(1))))
+    shell.master.membership.gone(shell.master.membership.slots[gone])
+    shell._turn()
+    found: list[control.FromMaster] = []
+    while len(found) < 2 and transport.wait(5.0):
+        found += [control.decode_from_master(data) for data in transport.receive("link", 9)]
+    transport.close()
+    assert found == [control.Go(Epoch(1)), control.Probe(1, Epoch(1))]
+    assert not shell._unsent
