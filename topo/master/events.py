@@ -147,6 +147,15 @@ class KillAsked:
 
 
 @dataclass(frozen=True, slots=True)
+class MessagesLost:
+    """Not all that a worker has said has arrived."""
+
+    worker: WorkerId
+    incarnation: Incarnation
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class RestartAsked:
     """The operator wants one worker replaced."""
 
@@ -170,4 +179,5 @@ Event = (
     | DrainAsked
     | KillAsked
     | RestartAsked
+    | MessagesLost
 )

@@ -51,6 +51,7 @@ from topo.master.events import (
     FromWorker,
     KillAsked,
     LaunchFailed,
+    MessagesLost,
     RestartAsked,
     SavepointAsked,
     SavepointStored,
@@ -172,6 +173,7 @@ class TopologyMaster:
             DrainAsked: self._on_drain,
             KillAsked: lambda _event, now: self._stop(Outcome(OutcomeKind.KILLED, "killed by the operator"), now),
             RestartAsked: self._on_restart,
+            MessagesLost: self._on_messages_lost,
             CheckpointStored: lambda event, now: self._with_checkpoints(lambda it: it.stored(event, now)),
             SavepointStored: lambda event, _now: self._with_checkpoints(lambda it: it.savepoint_stored(event)),
             CheckpointFound: self._on_checkpoint_found,
@@ -388,6 +390,10 @@ class TopologyMaster:
         slot = self.membership.slots.get(event.worker)
         if slot is not None and self.ending.stage is Stage.SERVING:
             self.recovery.restart(slot, now)
+
+    def _on_messages_lost(self, event: MessagesLost, now: float) -> None:
+        if self.ending.stage is Stage.SERVING and self.membership.is_current(event.worker, event.incarnation):
+            self.recovery.lose(self.membership.slots[event.worker], event.why, now, kill=True)
 
     # -- what workers say ------------------------------------------------------------------------------------------------
 

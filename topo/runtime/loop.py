@@ -12,6 +12,8 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping
 
+import msgspec
+
 from topo.config import TopologyConfig
 from topo.errors import FrameError
 from topo.ids import TaskId
@@ -134,6 +136,8 @@ class Loop:
         self._busy_in = busy_in
         self._clock = clock
         self._to_master: deque[bytes] = deque()
+        self._said = self._heard = 0
+        """How many messages the master was sent, and how many it has sent, but for Alive."""
         self._unheard: deque[bytes] = deque()
         """What the master has said while a call yielded, or just after the process had stood still."""
         self._listens_until = self.turned_at
@@ -151,12 +155,16 @@ class Loop:
             if not isinstance(message, control.Heartbeat):
                 raise
             message, errors = control.without_odd_metrics(message)
-            data = control.encode(message)
             self._report_metrics(errors)
+            data = control.encode(self._counted(message))
         if len(data) > MAX_LINK_MESSAGE:
             _LOG.error("a %s of %d bytes is too long for the master; shortened", type(message).__name__, len(data))
             data = control.encode(control.shortened(message))
         self._to_master.append(data)
+        self._said += 1
+
+    def _counted(self, beat: control.Heartbeat) -> control.Heartbeat:
+        return msgspec.structs.replace(beat, said=self._said)
 
     def _report_metrics(self, errors: Mapping[TaskId, Exception]) -> None:
         for task, error in errors.items():
@@ -278,11 +286,22 @@ class Loop:
                 messages.append(control.decode_from_master(data, MAX_LINK_MESSAGE))
             except FrameError as error:
                 _LOG.error("the master sent %s", error)
+                self._heard += 1
+                continue
+            self._count(messages[-1])
         self._unheard.clear()
         for message in messages:
             if isinstance(message, control.Routes) and message.term >= self.worker.term and message.epoch > self.worker.epoch:
                 self._connections.adopt(message)
         self.worker.hear(messages, now)
+
+    def _count(self, message: control.FromMaster) -> None:
+        """Notice that a message is missing: nobody would say again what it has said."""
+        if not isinstance(message, control.Alive):
+            self._heard += 1
+        elif message.said not in (-1, self._heard):
+            why = f"the connection has lost messages: the master has sent {message.said}, and {self._heard} have arrived"
+            self.worker.exit = self.worker.exit or Exit(EXIT_ORPHANED, why)
 
     def _perform(self) -> None:
         for command in self.worker.take_commands():
@@ -296,7 +315,7 @@ class Loop:
 
     def _beat(self, now: float) -> None:
         self._beat_at = now + self._config.heartbeat_s
-        self.tell(self.worker.heartbeat(self._busy_in()))
+        self.tell(self._counted(self.worker.heartbeat(self._busy_in())))
         if now - self._heard_at > self._config.master_timeout_s:
             why = f"no master was heard of for {self._config.master_timeout_s:g} s"
             self.worker.exit = self.worker.exit or Exit(EXIT_ORPHANED, why)

@@ -11,7 +11,7 @@ import json
 import logging
 import os
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -48,6 +48,7 @@ from topo.master.events import (
     InHand,
     KillAsked,
     LaunchFailed,
+    MessagesLost,
     RestartAsked,
     SavepointAsked,
     Started,
@@ -239,6 +240,10 @@ class MasterShell:
         self._to_do: deque[Command] = deque()
         self._unsent: dict[tuple[WorkerId, Incarnation], deque[bytes]] = {}
         """What workers are to be told whose connection is not there for the moment. Few: one that stays away counts as lost."""
+        self._said: Counter[tuple[WorkerId, Incarnation]] = Counter()
+        """How many messages each life was sent, but for Alive."""
+        self._heard: Counter[bytes] = Counter()
+        """How many messages have come on each connection."""
         self._retry_at = 0.0
         self._unsaved: deque[bytes] = deque(maxlen=_MOST_UNSAVED)
         """Rows of errors that the disk had no room for."""
@@ -310,10 +315,10 @@ class MasterShell:
             self._handle(Tick())
         if now >= self._alive_at:
             self._alive_at = now + self._job.plan.config.heartbeat_s
-            alive = control.encode(control.Alive())
             for slot in self.master.membership.live():
                 if slot.incarnation is not None:
-                    self.link.to_worker(_address(slot.worker, slot.incarnation), alive)
+                    alive = control.Alive(self._said[slot.worker, slot.incarnation])
+                    self.link.to_worker(_address(slot.worker, slot.incarnation), control.encode(alive))
         if self._on_progress is not None and now >= self._told_at + PROGRESS_S:
             self._told_at = now
             self._on_progress(self.status())
@@ -348,11 +353,17 @@ class MasterShell:
         if who is None:
             _LOG.warning("dropped a message of %r, which is no worker", identity)
             return
+        before = self._heard[identity]
+        self._heard[identity] += 1
         try:
             message = control.decode_from_worker(data, MAX_LINK_MESSAGE)
         except FrameError as error:
             _LOG.warning("worker %s sent %s", who[0], error)
             return
+        if isinstance(message, control.Heartbeat) and message.said not in (-1, before):
+            # Nobody would say again what they have said.
+            why = f"the connection has lost messages: it has sent {message.said}, and {before} have arrived"
+            self._handle(MessagesLost(*who, why))
         self._handle(FromWorker(*who, message))
 
     def _heard_by(self, end: WorkerEnd, seen_at: float) -> float:
@@ -370,6 +381,8 @@ class MasterShell:
             with contextlib.suppress(OSError):
                 path.unlink()
         self._worker_keys.pop((end.worker, end.incarnation), None)
+        del self._said[end.worker, end.incarnation]
+        del self._heard[_address(end.worker, end.incarnation)]
         self._handle(WorkerExited(end.worker, end.incarnation, end.description, in_hand))
 
     def _from_client(self, identity: bytes, data: bytes) -> None:
@@ -434,15 +447,20 @@ class MasterShell:
         """Tell a worker something. While its connection is being made again it waits, and so does what follows."""
         life = command.worker, command.incarnation
         data = control.encode(command.message)
-        is_sent = life not in self._unsent and self.link.to_worker(_address(*life), data)
+        is_sent = life not in self._unsent and self._send_now(life, data)
         if not is_sent and self.master.membership.is_current(*life):
             self._unsent.setdefault(life, deque()).append(data)
+
+    def _send_now(self, life: tuple[WorkerId, Incarnation], data: bytes) -> bool:
+        is_sent = self.link.to_worker(_address(*life), data)
+        self._said[life] += is_sent
+        return is_sent
 
     def _send_again(self) -> None:
         """Send what waits for workers that are back; forget what waits for those that are gone."""
         for life, waiting in list(self._unsent.items()):
             is_current = self.master.membership.is_current(*life)
-            while is_current and waiting and self.link.to_worker(_address(*life), waiting[0]):
+            while is_current and waiting and self._send_now(life, waiting[0]):
                 waiting.popleft()
             if not (is_current and waiting):
                 del self._unsent[life]

@@ -60,7 +60,7 @@ EXIT_CRASHED = 3
 EXIT_REPLACED = 4
 """Another worker has taken this one's place."""
 EXIT_ORPHANED = 5
-"""No master was heard of for `master_timeout`."""
+"""No master was heard of for `master_timeout`, or not all that it has said."""
 
 
 LONGEST_BUSY_S = 0.25

@@ -87,7 +87,10 @@ class Register(Message, frozen=True):
 
 
 class Heartbeat(Message, frozen=True):
-    """A worker's loop turns. `busy_in` names the component whose code it is in, "" when in none."""
+    """A worker's loop turns. `busy_in` names the component whose code it is in, "" when in none.
+
+    `said` is how many messages the loop has sent before this one, as a connection that is reset may lose some; -1 says nothing.
+    """
 
     worker: WorkerId
     incarnation: Incarnation
@@ -95,6 +98,7 @@ class Heartbeat(Message, frozen=True):
     epoch: Epoch
     busy_in: str = ""
     tasks: dict[TaskId, Statistics] = {}
+    said: int = -1
 
 
 class Stuck(Message, frozen=True):
@@ -369,7 +373,12 @@ class Close(Message, frozen=True):
 
 
 class Alive(Message, frozen=True):
-    """The master lives. Workers that hear nothing from it for `master_timeout` end."""
+    """The master lives. Workers that hear nothing from it for `master_timeout` end.
+
+    `said` is how many messages but these it has sent to the worker before; -1 says nothing.
+    """
+
+    said: int = -1
 
 
 class Stop(Message, frozen=True):

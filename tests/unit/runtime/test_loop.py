@@ -1,4 +1,4 @@
-"""What the loop of a worker does about figures that cannot be sent."""
+"""What the loop of a worker does about figures that cannot be sent, and about messages that were lost on the way."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from tests.unit.task.harness import Plain, Scripted
 from tests.unit.task.test_worker import Hosted, word_count
 from topo.runtime.loop import Connections, Loop
 from topo.runtime.transport.memory import MemoryNetwork, MemoryTransport
+from topo.task.worker import EXIT_ORPHANED
 from topo.wire import control
 
 
@@ -49,3 +50,26 @@ def test_anything_else_that_cannot_be_sent_is_an_error_of_the_engine() -> None:
     loop, task, _ = made()
     with pytest.raises(TypeError):
         loop.tell(control.ComponentError(task=task.id, component="c", kind="K", message=object(), traceback=""))  # type: ignore[arg-type]
+
+
+def test_a_heartbeat_says_how_many_messages_went_before_it() -> None:
+    loop, task, sent = made()
+    for number in range(3):
+        loop._beat(float(number))
+        loop.tell(control.ComponentError(task=task.id, component="c", kind="K", message="m", traceback=""))
+    task.context.metrics.gauge("g").value = object()
+    loop._beat(3.0)
+    beats = [message for message in sent if isinstance(message, control.Heartbeat)]
+    assert [beat.said for beat in beats] == [sent.index(beat) for beat in beats] == [0, 2, 4, 7]
+
+
+@pytest.mark.parametrize(("said", "ends"), [(2, False), (-1, False), (3, True), (1, True)])
+def test_a_worker_that_has_not_got_all_that_the_master_has_said_ends(said: int, ends: bool) -> None:
+    loop, _, _ = made()
+    told = [control.Deactivate(), control.Alive(1), control.Activate(), control.Alive(said)]
+    loop._unheard.extend(map(control.encode, told))
+    loop._hear(loop.now())
+    assert (loop.worker.exit is not None) is ends
+    if loop.worker.exit is not None:
+        assert loop.worker.exit.code == EXIT_ORPHANED
+        assert loop.worker.exit.why.endswith(f"the master has sent {said}, and 2 have arrived")

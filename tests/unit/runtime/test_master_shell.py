@@ -11,9 +11,10 @@ from tests.unit.master.playbook import LINES, SINK, small_plan
 from topo.ids import Epoch, Incarnation, WorkerId
 from topo.master.commands import SendTo
 from topo.master.events import Started
+from topo.master.membership import SlotState
 from topo.runtime.control_link import Asker
 from topo.runtime.master import Job, MasterShell, WorkerEnd
-from topo.runtime.state_folder import StateFolder
+from topo.runtime.state_folder import StateFolder, read_json_lines
 from topo.runtime.transport.zmq import IpcPlace, ZmqTransport
 from topo.runtime.worker_spec import WorkerSpec
 from topo.wire import control
@@ -96,3 +97,55 @@ def test_what_a_worker_is_told_waits_until_its_connection_is_there_again(shell: 
     transport.close()
     assert found == [control.Go(Epoch(1)), control.Probe(1, Epoch(1))]
     assert not shell._unsent
+
+
+class Hosting:
+    """A worker's end of the control link."""
+
+    def __init__(self, shell: MasterShell, folder: Path) -> None:
+        shell._handle(Started())
+        self._shell = shell
+        self.worker = WorkerId(0)
+        self.life = shell.master.membership.incarnations()[self.worker]
+        folder.mkdir(mode=0o700)
+        self._transport = ZmqTransport(IpcPlace(folder))
+        self._outlet = self._transport.link("link", shell.link.worker_endpoint, f"{self.worker}:{self.life}".encode())
+
+    def beat(self, said: int) -> None:
+        """Say how many messages went before, and have the master hear it."""
+        beat = control.Heartbeat(self.worker, self.life, 1, Epoch(1), said=said)
+        self._transport.send(self._outlet, control.encode(beat))
+        self._shell.link.wait(5.0)
+        self._shell._turn()
+
+    def hears(self) -> control.FromMaster:
+        """Return the next message of the master."""
+        assert self._transport.wait(5.0)
+        return control.decode_from_master(self._transport.receive("link", 1)[0])
+
+    def close(self) -> None:
+        self._transport.close()
+
+
+def test_a_worker_whose_words_were_lost_on_the_way_is_replaced(shell: MasterShell, tmp_path: Path) -> None:
+    hosting = Hosting(shell, tmp_path / "sockets")
+    for said in (0, 1, -1, 3):
+        hosting.beat(said)
+        assert shell.master.membership.is_current(hosting.worker, hosting.life)
+    hosting.beat(6)
+    hosting.close()
+    assert not shell.master.membership.is_current(hosting.worker, hosting.life)
+    (row,) = read_json_lines(shell._job.folder.errors)
+    assert row["kind"] == "WorkerLost" and "it has sent 6, and 4 have arrived" in row["message"]
+
+
+def test_a_worker_is_told_how_many_messages_it_was_sent(shell: MasterShell, tmp_path: Path) -> None:
+    hosting = Hosting(shell, tmp_path / "sockets")
+    hosting.beat(0)
+    for message in (control.Go(Epoch(1)), control.Probe(1, Epoch(1))):
+        shell._perform(SendTo(hosting.worker, hosting.life, message))
+    shell.master.membership.slots[hosting.worker].state = SlotState.LIVE
+    shell._alive_at = 0.0
+    shell._turn()
+    assert [hosting.hears() for _ in range(3)] == [control.Go(Epoch(1)), control.Probe(1, Epoch(1)), control.Alive(2)]
+    hosting.close()

@@ -57,6 +57,7 @@ FROM_WORKER = [
         0, 99, 4711, "host", "3.11.7", "d1gest", [Endpoints(1, "ipc://a", "ipc://b"), Endpoints(2, "tcp://a", "tcp://b", "key")]
     ),
     Heartbeat(0, 99, 1, 2, "count", {3: {"acked": 4, "by_stream": {"default": 5}}}),
+    Heartbeat(0, 99, 1, 2, said=17),
     Stuck(0, 3, "count", 31.5, 'File "a.py", line 3'),
     Closed(3),
     TaskReady(3, 2),
@@ -90,6 +91,7 @@ FROM_MASTER = [
     DeadLettersStored(3, [8, 9]),
     Close(2, True),
     Alive(),
+    Alive(17),
     Stop("killed by topo kill"),
 ]
 
