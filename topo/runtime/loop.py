@@ -299,7 +299,7 @@ class Loop:
         """Notice that a message is missing: nobody would say again what it has said."""
         if not isinstance(message, control.Alive):
             self._heard += 1
-        elif message.said not in (-1, self._heard):
+        elif message.said > self._heard:
             why = f"the connection has lost messages: the master has sent {message.said}, and {self._heard} have arrived"
             self.worker.exit = self.worker.exit or Exit(EXIT_ORPHANED, why)
 

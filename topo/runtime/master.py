@@ -360,7 +360,7 @@ class MasterShell:
         except FrameError as error:
             _LOG.warning("worker %s sent %s", who[0], error)
             return
-        if isinstance(message, control.Heartbeat) and message.said not in (-1, before):
+        if isinstance(message, control.Heartbeat) and message.said > before:
             # Nobody would say again what they have said.
             why = f"the connection has lost messages: it has sent {message.said}, and {before} have arrived"
             self._handle(MessagesLost(*who, why))
