@@ -63,7 +63,7 @@ def test_a_heartbeat_says_how_many_messages_went_before_it() -> None:
     assert [beat.said for beat in beats] == [sent.index(beat) for beat in beats] == [0, 2, 4, 7]
 
 
-@pytest.mark.parametrize(("said", "ends"), [(2, False), (-1, False), (3, True)])
+@pytest.mark.parametrize(("said", "ends"), [(2, False), (-1, False), (1, False), (3, True)])
 def test_a_worker_that_has_not_got_all_that_the_master_has_said_ends(said: int, ends: bool) -> None:
     loop, _, _ = made()
     told = [control.Deactivate(), control.Alive(1), control.Activate(), control.Alive(said)]
