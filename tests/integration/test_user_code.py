@@ -65,9 +65,8 @@ class Told(IterableSpout):
     assert told.startswith("13: ") and '"message": 13' in told, "the letter was on disk when the spout was told"
 
 
-@pytest.mark.parametrize(
-    ("workers", "how"), [(None, "ctypes.string_at(0)"), (1, "os._exit(7)")], ids=["spread-segfault", "packed-exit"]
-)
+@pytest.mark.parametrize("workers", [None, 1], ids=["spread", "packed"])
+@pytest.mark.parametrize("how", ["os._exit(7)", "ctypes.string_at(0)"], ids=["exit", "segfault"])
 def test_of_many_messages_the_one_that_kills_its_process_is_the_only_dead_letter(
     scene: Scene, workers: int | None, how: str
 ) -> None:

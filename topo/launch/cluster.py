@@ -190,7 +190,7 @@ class RunningTopology:
         if self._process is None:
             return True
         with contextlib.suppress(OSError, ValueError):
-            return os.getsid(int((self.folder.path / "lock").read_text())) == self._process.pid
+            return os.getsid(int(self.folder.owner())) == self._process.pid
         return False
 
     def wait(self, timeout_s: float | None = None) -> Outcome:

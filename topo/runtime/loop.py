@@ -283,12 +283,13 @@ class Loop:
         messages: list[control.FromMaster] = []
         for data in self._unheard:
             try:
-                messages.append(control.decode_from_master(data, MAX_LINK_MESSAGE))
+                message = control.decode_from_master(data, MAX_LINK_MESSAGE)
             except FrameError as error:
                 _LOG.error("the master sent %s", error)
                 self._heard += 1
-                continue
-            self._count(messages[-1])
+            else:
+                self._count(message)
+                messages.append(message)
         self._unheard.clear()
         for message in messages:
             if isinstance(message, control.Routes) and message.term >= self.worker.term and message.epoch > self.worker.epoch:

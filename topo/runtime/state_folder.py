@@ -231,6 +231,10 @@ class TopologyFolder:
         """
         return TopologyLock(self.path)
 
+    def owner(self) -> str:
+        """Return the process id of the last that has held the lock; "" while one is about to take it. Raises OSError."""
+        return (self.path / "lock").read_text()
+
     def is_running(self) -> bool:
         """Whether a master holds the lock."""
         try:
