@@ -12,15 +12,6 @@ from topo.runtime.client import Client, Unreachable
 from topo.runtime.state_folder import StateFolder, TopologyFolder
 
 _LOOK_S = 0.05
-_NOTHING: dict[str, Any] = {
-    "status": "FAILED",
-    "uptime_s": 0.0,
-    "restarts": 0,
-    "totals": None,
-    "components": [],
-    "tasks": [],
-    "workers": [],
-}
 
 
 def find_topology(name: str, home: Path) -> TopologyFolder:
@@ -58,11 +49,7 @@ def read_json(path: Path) -> dict[str, Any] | None:
 
 def last_summary(folder: TopologyFolder) -> dict[str, Any] | None:
     """Return how the latest run ended; None when it has not, or lost its master before it could tell."""
-    summary = read_json(folder.summary)
-    if summary is None or "status" in summary:
-        return summary
-    # Its master could not even begin.
-    return {**_NOTHING, **summary, "topology": folder.name, "reason": summary["outcome"]["reason"]}
+    return read_json(folder.summary)
 
 
 def current_status(folder: TopologyFolder, deadline_s: float) -> dict[str, Any]:
@@ -103,7 +90,7 @@ def list_row(folder: TopologyFolder, deadline_s: float) -> dict[str, Any]:
         status = current_status(folder, deadline_s)
     except TopoError as error:
         return row | {"reason": str(error)}
-    is_over = "ended_ms" in status
+    is_over = status["ended_ms"] is not None
     return row | {
         "status": status["status"],
         "reason": status["reason"],
@@ -111,8 +98,8 @@ def list_row(folder: TopologyFolder, deadline_s: float) -> dict[str, Any]:
         "tasks": len(status["tasks"]),
         "workers": len(status["workers"]),
         "uptime_s": status["uptime_s"],
-        "ended_ms": status.get("ended_ms"),
-        "acked": status["totals"] and status["totals"]["acked"],
+        "ended_ms": status["ended_ms"],
+        "acked": status["totals"]["acked"],
         "acked_per_s": None if is_over else status["totals"]["acked_per_s"],
     }
 

@@ -35,7 +35,7 @@ def report_started(folder: TopologyFolder, *, wait_s: float | None, as_json: boo
     status = current_status(folder, DEADLINE_S) if wait_s is None else wait_until_running(folder, wait_s)
     name, word = folder.name, status["status"]
     _check(status)
-    pid = None if "ended_ms" in status else status["master"]["pid"]
+    pid = None if status["ended_ms"] is not None else status["master"]["pid"]
     if as_json:
         print_json({"topology": name, "pid": pid, "status": word})
         return

@@ -53,7 +53,7 @@ def _every(interval_s: float, look: Any) -> Iterator[dict[str, Any]]:
     while True:
         status = look()
         yield status
-        if "ended_ms" in status:
+        if status["ended_ms"] is not None:
             return
         time.sleep(interval_s)
 

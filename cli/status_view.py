@@ -66,7 +66,7 @@ def checkpoints(status: Status) -> Text | None:
     told = status.get("checkpoints")
     if not told:
         return None
-    is_over = "ended_ms" in status
+    is_over = status["ended_ms"] is not None
     line = Text(f"checkpoints  {count(told['complete'])} complete")
     last = next((row for row in reversed(told["latest"]) if row["state"] == "complete"), None)
     if last is not None:
@@ -171,7 +171,7 @@ def _watermark_lag(row: Status) -> str:
 
 def status_view(console: Console, status: Status, *, tasks: bool = False) -> Group:
     """Return all that `topo status` shows."""
-    if not status["totals"]:
+    if not status["components"]:
         return Group(headline(status))
     parts: list[RenderableType] = [headline(status), Text("  ".join(messages(status)))]
     latency = status["totals"]["complete_latency_s"]
@@ -218,7 +218,7 @@ def _figure_columns(status: Status) -> list[Column]:
         Column("blocked", lambda row: percent(row["backpressured"]), 40),
         Column("queue", lambda row: count(row["levels"].get("queue", 0)), 25),
     ]
-    return of_all_time if "ended_ms" in status else of_all_time + of_the_moment
+    return of_all_time if status["ended_ms"] is not None else of_all_time + of_the_moment
 
 
 def _latency(row: Status, which: str) -> str:

@@ -18,6 +18,7 @@ from uuid import UUID
 import msgpack
 
 from topo.config import MAX_PARALLELISM_LIMIT
+from topo.errors import ConfigError
 
 _MASK = 0xFFFFFFFF
 _INT32 = range(-(1 << 31), 1 << 31)
@@ -29,11 +30,24 @@ _MOST_DIGITS = 4300
 DEFAULT_MAX_PARALLELISM = 128
 
 
-class KeyGroupRange(NamedTuple):
-    """Key groups from `start` to `end`, both included. `KeyGroupRange(0, -1)` is empty."""
-
+class _Bounds(NamedTuple):
     start: int
     end: int
+
+
+class KeyGroupRange(_Bounds):
+    """Key groups from `start` to `end`, both included. A range whose end lies before its start, such as (0, -1), is empty.
+
+    Raises:
+        ConfigError: the start is negative, or the end is not below the largest possible number of key groups.
+    """
+
+    __slots__ = ()
+
+    def __new__(cls, start: int, end: int) -> KeyGroupRange:
+        if start < 0 or end >= MAX_PARALLELISM_LIMIT:
+            raise ConfigError(f"KeyGroupRange({start}, {end}): key groups are numbered from 0 to {MAX_PARALLELISM_LIMIT - 1}")
+        return super().__new__(cls, start, end)
 
     def __contains__(self, group: object) -> bool:
         return isinstance(group, int) and self.start <= group <= self.end

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.drive import call
+from topo.launch.master_process import write_failure
 from topo.runtime.state_folder import StateFolder, TopologyFolder, write_atomically
 
 
@@ -61,8 +62,7 @@ def test_a_part_of_a_name_ends_nothing(capsys: pytest.CaptureFixture[str], lost:
 
 
 def test_a_topology_that_could_not_begin_says_why(capsys: pytest.CaptureFixture[str], lost: TopologyFolder) -> None:
-    outcome = {"kind": "crashed", "reason": "the code is gone", "exit_code": 1}
-    write_atomically(lost.summary, json.dumps({"name": lost.name, "ended_ms": 1, "outcome": outcome}).encode())
+    write_failure(lost, "the code is gone")
     result = call(capsys, "status", lost.name)
     assert result.code == 0
     assert "FAILED" in result.out and "the code is gone" in result.out

@@ -22,7 +22,7 @@ def row(component: str, kind: str = "bolt", **given: Any) -> dict[str, Any]:
 def status(*rows: dict[str, Any]) -> dict[str, Any]:
     totals = {"emitted": 0, "acked": 0, "emitted_per_s": 0.0, "acked_per_s": 0.0, "pending": 0, "complete_latency_s": None}
     totals |= dict.fromkeys(("failed", "timed_out", "replayed", "dead_lettered"), 0)
-    about = {"topology": "sums", "status": "RUNNING", "uptime_s": 1.0, "restarts": 0, "reason": ""}
+    about = {"topology": "sums", "status": "RUNNING", "uptime_s": 1.0, "restarts": 0, "reason": "", "ended_ms": None}
     return {**about, "totals": totals, "components": list(rows), "tasks": [], "workers": []}
 
 

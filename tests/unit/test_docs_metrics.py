@@ -11,8 +11,8 @@ import pytest
 
 from topo import BasicBolt, BasicCollector, IterableSpout, Topology, TopologyBuilder, Tuple
 from topo.master.checkpoints import Row, Savepoint
-from topo.task.statistics import Counters
 from topo.testing import TopologyTest
+from topo.wire.statistics import Counters
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "metrics.md").read_text()
 

@@ -180,7 +180,7 @@ def _before(folder: TopologyFolder, facts: Mapping[str, Any]) -> dict[str, Any] 
     """Return what was written down of the same topology before, if that run has lost its master or never begun; else None."""
     try:
         before: dict[str, Any] = json.loads(folder.topology.read_bytes())
-        if has_ended(folder) and "totals" in json.loads(folder.summary.read_bytes()):
+        if has_ended(folder) and json.loads(folder.summary.read_bytes())["tasks"]:
             return None
     except (OSError, ValueError):
         return None

@@ -17,6 +17,8 @@ from topo.errors import TopoError
 from topo.launch.jobs import end_leftovers, stored_job
 from topo.launch.launchers import launcher_of
 from topo.launch.signals import ending_on_signals
+from topo.master.outcome import Outcome, OutcomeKind
+from topo.master.status import never_ran
 from topo.runtime.master import MasterShell
 from topo.runtime.process import die_with
 from topo.runtime.state_folder import StateFolder, TopologyFolder, TopologyIsRunning, write_atomically
@@ -57,10 +59,9 @@ def run_stored(folder: TopologyFolder, *, attached: bool) -> int:
 
 def write_failure(folder: TopologyFolder, reason: str) -> None:
     """Leave a summary that says why the topology never ran."""
-    outcome = {"kind": "crashed", "reason": reason, "finally_failed": 0, "dead_letters": 0, "exit_code": 1}
-    write_atomically(
-        folder.summary, json.dumps({"name": folder.name, "ended_ms": int(time.time() * 1000), "outcome": outcome}).encode()
-    )
+    status = never_ran(folder.name, Outcome(OutcomeKind.CRASHED, reason))
+    summary = {**status, "master": {"pid": None, "started_ms": None}, "ended_ms": int(time.time() * 1000)}
+    write_atomically(folder.summary, json.dumps(summary).encode())
 
 
 if __name__ == "__main__":

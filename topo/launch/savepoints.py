@@ -45,7 +45,7 @@ def take_savepoint(folder: TopologyFolder, given: str = "", timeout_s: float = S
             status: Status | None = client.request("status")
         except Unreachable:
             status = _summary(folder)
-        if status is None or "ended_ms" in status or _told(status, place).get("state") in ("written", "failed"):
+        if status is None or status["ended_ms"] is not None or _told(status, place).get("state") in ("written", "failed"):
             return _written(folder, place, status)
         time.sleep(_LOOK_S)
     raise AnswerTimeout(

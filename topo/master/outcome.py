@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from typing import Any
 
 
 class OutcomeKind(Enum):
@@ -38,6 +39,16 @@ class Outcome:
     def exit_code(self) -> int:
         """Zero only for a bounded topology that is done, with nothing dead-lettered or finally failed."""
         return 0 if self.kind is OutcomeKind.DONE else 1
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the outcome as plain values, as summaries and the status carry it."""
+        return {
+            "kind": self.kind.value,
+            "reason": self.reason,
+            "finally_failed": self.finally_failed,
+            "dead_letters": self.dead_letters,
+            "exit_code": self.exit_code,
+        }
 
 
 def outcome_of_end(finally_failed: int, dead_letters: int, *, tracked: bool = True) -> Outcome:

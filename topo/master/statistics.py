@@ -31,7 +31,7 @@ class UserFigures(msgspec.Struct, frozen=True):
 
 
 class Figures(msgspec.Struct, frozen=True):
-    """What one life of a task has counted: `topo.task.statistics.TaskStatistics` as it arrives."""
+    """What one life of a task has counted: `topo.wire.statistics.TaskStatistics` as it arrives."""
 
     counters: dict[str, int | float] = {}
     levels: dict[str, float] = {}

@@ -7,6 +7,7 @@ Shares and rates are those of the last seconds. `busy`, `backpressured` and `idl
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import asdict
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
@@ -16,8 +17,10 @@ from topo.ids import TaskId
 from topo.master.ending import Stage
 from topo.master.epochs import EpochState
 from topo.master.membership import Slot, SlotState
-from topo.master.outcome import OutcomeKind
+from topo.master.outcome import Outcome, OutcomeKind
 from topo.master.statistics import EVENT_TIME, Figures
+from topo.plan.logical import Component
+from topo.wire.statistics import Counters
 
 if TYPE_CHECKING:
     from topo.master.master import TopologyMaster
@@ -52,17 +55,21 @@ _END = {
     OutcomeKind.KILLED: Status.KILLED,
 }
 
+_TOTALS = ("emitted", "acked", "failed", "timed_out", "replayed", "reset", "finally_failed")
+_NO_COUNTS = asdict(Counters())
+_LATENCIES = {ComponentKind.SPOUT: ("complete",), ComponentKind.BOLT: ("execute",)}
+
 
 def describe(master: TopologyMaster, now: float) -> dict[str, Any]:
     """Return the whole status."""
     word, reason = status_of(master, now)
     counts = master.statistics()
-    plan = master.plan
+    plan, outcome = master.plan, master.ending.outcome
     return {
         "topology": plan.name,
         "status": word.value,
         "reason": reason,
-        "outcome": None if master.ending.outcome is None else master.ending.outcome.kind.value,
+        "outcome": outcome.as_dict() if outcome is not None and master.ending.stage is Stage.FINISHED else None,
         "term": master.term,
         "epoch": master.recovery.epochs.epoch,
         "uptime_s": 0.0 if master.started_at is None else now - master.started_at,
@@ -83,6 +90,27 @@ def describe(master: TopologyMaster, now: float) -> dict[str, Any]:
         "unreadable": master.figures.unreadable,
         "dead_letters": master.dead_letters.count,
         "checkpoints": None if master.checkpoints is None else master.checkpoints.describe(now),
+    }
+
+
+def never_ran(topology: str, outcome: Outcome) -> dict[str, Any]:
+    """Return the status of a topology whose master could not begin: the shape of `describe`, without tasks."""
+    counts = ("restarts", "epochs_raised", "edges_lost", "stuck", "fenced", "misdirected", "unreadable", "dead_letters")
+    return {
+        "topology": topology,
+        "status": _END[outcome.kind].value,
+        "reason": outcome.reason,
+        "outcome": outcome.as_dict(),
+        "term": 0,
+        "epoch": 0,
+        "uptime_s": 0.0,
+        "totals": dict.fromkeys((*_TOTALS, "dead_lettered", "executed", "pending"), 0)
+        | {"emitted_per_s": 0.0, "acked_per_s": 0.0, "complete_latency_s": None},
+        "components": [],
+        "tasks": [],
+        "workers": [],
+        **dict.fromkeys(counts, 0),
+        "checkpoints": None,
     }
 
 
@@ -152,9 +180,8 @@ def _totals(master: TopologyMaster) -> dict[str, Any]:
     spouts = master.plan.spouts
     of_spouts = master.figures.together(spouts)
     executed = sum(master.figures.of(task.id).counters.get("executed", 0) for task in master.plan.tasks)
-    names = ("emitted", "acked", "failed", "timed_out", "replayed", "reset", "finally_failed")
     return {
-        **{name: of_spouts.counters.get(name, 0) for name in names},
+        **{name: of_spouts.counters.get(name, 0) for name in _TOTALS},
         "dead_lettered": master.dead_letters.count,
         "executed": executed,
         "pending": of_spouts.levels.get("pending", 0),
@@ -172,14 +199,17 @@ def _component(master: TopologyMaster, component: str, kind: ComponentKind) -> d
 def _figures(master: TopologyMaster, tasks: Iterable[TaskId]) -> dict[str, Any]:
     tasks = tuple(tasks)
     figures = master.figures.together(tasks)
+    # What every task of the kind has, so that the shape does not depend on which heartbeats have arrived.
+    component = master.plan.component_of(tasks[0])
+    levels, latencies = _levels_of(component, master.plan.config.delivery), _LATENCIES.get(component.kind, ())
     rates = {f"{name}_per_s": sum(master.figures.rate(task, name) for task in tasks) for name in ("emitted", "executed", "acked")}
     busy = _mean(master.figures.rate(task, "busy_s") for task in tasks)
     blocked = min(_mean(master.figures.rate(task, "blocked_s") for task in tasks), 1.0 - min(busy, 1.0))
     return {
-        "counters": dict(figures.counters),
-        "levels": {name: value for name, value in figures.levels.items() if name not in EVENT_TIME},
+        "counters": _NO_COUNTS | figures.counters,
+        "levels": dict.fromkeys(levels, 0.0) | {name: it for name, it in figures.levels.items() if name not in EVENT_TIME},
         "event_time": _event_time(master, figures.levels),
-        "latencies_s": {name: _latency(histogram) for name, histogram in figures.latencies.items()},
+        "latencies_s": dict.fromkeys(latencies) | {name: _latency(it) for name, it in figures.latencies.items()},
         **rates,
         "busy": min(busy, 1.0),
         "backpressured": blocked,
@@ -188,6 +218,23 @@ def _figures(master: TopologyMaster, tasks: Iterable[TaskId]) -> dict[str, Any]:
         "capacity": max((_capacity(master, task, figures) for task in tasks), default=0.0),
         "user": _user(figures),
     }
+
+
+def _levels_of(component: Component, delivery: str) -> tuple[str, ...]:
+    """Return the levels that the tasks of a component report once they are open."""
+    checkpointed = delivery == "exactly_once"
+    own: tuple[str, ...] = ()
+    if component.kind is ComponentKind.ACKER:
+        own = ("trees", "expired_last")
+    elif component.kind is ComponentKind.SPOUT:
+        own = ("pending", "in_flight", "finally_failed", "suspects", *(["uncovered"] if checkpointed else []))
+    elif component.state.startswith("windows"):
+        own = ("timers", "state_entries", "open_windows", *([] if checkpointed else ["open_firings"]))
+    elif component.state.startswith("state and timers"):
+        own = ("timers", "state_entries")
+    elif component.state == "calls":
+        own = ("async_in_flight",)
+    return ("queue", "outbox", *own)
 
 
 def _capacity(master: TopologyMaster, task: TaskId, figures: Figures) -> float:

@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from topo.errors import ConfigError
 from topo.keys import KeyGroupRange
 from topo.operators.clock import ProcessingTimeService
 from topo.operators.independent import independent
@@ -101,6 +102,10 @@ class OperatorContext:
     key_groups: KeyGroupRange = field(default_factory=lambda: KeyGroupRange(0, 127))
     can_undo: bool = False
     on_call: Callable[[], None] | None = None
+
+    def __post_init__(self) -> None:
+        if self.key_groups.end >= self.max_parallelism:
+            raise ConfigError(f"{self.key_groups} lies beyond the key groups 0 to {self.max_parallelism - 1} (max_parallelism)")
 
 
 class Operator(ABC):

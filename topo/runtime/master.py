@@ -278,11 +278,9 @@ class MasterShell:
     def status(self) -> dict[str, Any]:
         """Return what `topo status` shows."""
         status = self.master.topology_status(self._clock())
-        status["master"] = {"pid": os.getpid(), "started_ms": self._started_ms}
+        status |= {"master": {"pid": os.getpid(), "started_ms": self._started_ms}, "ended_ms": None}
         if status["checkpoints"] is not None:
             status["checkpoints"]["folder"] = self._job.checkpoints
-        if self._outcome is not None:
-            status["outcome"] = _outcome_dict(self._outcome)
         return status
 
     def _turn(self) -> None:
@@ -581,7 +579,7 @@ class MasterShell:
             rotate(self._job.folder.errors, MAX_ERRORS_BYTES)
 
     def _write_summary(self, outcome: Outcome) -> None:
-        summary = {**self.status(), "ended_ms": int(time.time() * 1000), "outcome": _outcome_dict(outcome)}
+        summary = {**self.status(), "ended_ms": int(time.time() * 1000), "outcome": outcome.as_dict()}
         with contextlib.suppress(EnvironmentFault):
             write_atomically(self._job.folder.summary, json.dumps(summary, default=repr).encode())
 
@@ -599,16 +597,6 @@ def spec_path(folder: TopologyFolder, worker: WorkerId, incarnation: Incarnation
 def note_path(folder: TopologyFolder, worker: WorkerId, incarnation: Incarnation) -> Path:
     """Return where a worker's life notes what it has in hand."""
     return folder.workers / f"{worker}-{incarnation}.note"
-
-
-def _outcome_dict(outcome: Outcome) -> dict[str, Any]:
-    return {
-        "kind": outcome.kind.value,
-        "reason": outcome.reason,
-        "finally_failed": outcome.finally_failed,
-        "dead_letters": outcome.dead_letters,
-        "exit_code": outcome.exit_code,
-    }
 
 
 def _read_record(path: Path) -> MasterRecord | None:

@@ -51,7 +51,6 @@ from topo.task.flow_control import UNLIMITED_WINDOW, Arrival, EdgeStatus, InEdge
 from topo.task.outbox import Outbox
 from topo.task.setup import Ports, TaskSetup
 from topo.task.snapshots import Snapshot, SnapshotStore, StoredPart
-from topo.task.statistics import Counters, TaskStatistics
 from topo.task.user_errors import CaughtError, ErrorBook
 from topo.wire.control import (
     CheckpointPublished,
@@ -66,6 +65,7 @@ from topo.wire.control import (
     TaskReady,
 )
 from topo.wire.frames import MIN_WATERMARK, Frame, FrameKind, SenderStatus, Stamp, confirm_frame, encode, open_frame, parse
+from topo.wire.statistics import Counters, TaskStatistics
 
 CONFIRM_DELAY_S = 0.01
 """How long a confirmation may wait for others to join it. A quarter of a window is confirmed at once, so no sender waits."""

@@ -23,10 +23,10 @@ from topo.config import TopologyConfig
 from topo.errors import EmitError, ValueNotCarried
 from topo.ids import Epoch, TaskId
 from topo.task.letter_values import pack_or_say
-from topo.task.statistics import Counters
 from topo.wire.codec import Codec
 from topo.wire.control import DeadLetter as DeadLetterMessage
 from topo.wire.control import PositionReport
+from topo.wire.statistics import Counters
 
 COMMIT_INTERVAL_S = 0.5
 

@@ -1,4 +1,4 @@
-"""What a task counts. Plain attributes, added to once for each batch, read as a snapshot by the heartbeat."""
+"""What a task counts, as heartbeats carry it. Plain attributes, added to once for each batch."""
 
 from __future__ import annotations
 
