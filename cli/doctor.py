@@ -63,6 +63,22 @@ def _found(name: str, check: Callable[[Path], tuple[str, str]], home: Path) -> F
         return Finding(name, "error", str(error))
 
 
+def _package(_home: Path) -> tuple[str, str]:
+    from importlib import metadata
+
+    import topo
+
+    place = Path(topo.__file__).parent
+    try:
+        other = metadata.distribution("topo")
+    except metadata.PackageNotFoundError:
+        return "ok", f"topo {topo.__version__} in {place}"
+    return "warning", (
+        f"another project's package topo {other.version} is installed as well, and its files mix with those in {place}: "
+        "pip uninstall topo, then pip install --force-reinstall --no-deps path/to/the/checkout"
+    )
+
+
 def _libzmq(_home: Path) -> tuple[str, str]:
     import zmq
 
@@ -157,12 +173,18 @@ def _workers(_home: Path) -> tuple[str, str]:
     import subprocess
     import sys
 
+    from topo.launch.local import WORKER_MODULE, worker_environment
+
     done = subprocess.run(
-        [sys.executable, "-c", "import topo, topo.runtime.process"], capture_output=True, text=True, check=False
+        [sys.executable, "-P", "-c", f"import {WORKER_MODULE}"],
+        env=worker_environment(os.environ),
+        capture_output=True,
+        text=True,
+        check=False,
     )
     if done.returncode:
         last = done.stderr.strip().rpartition("\n")[2]
-        return "error", f"a new Python process cannot import topo ({last}); install topo into the environment of {sys.executable}"
+        return "error", f"a new Python process cannot import topo ({last}); {sys.executable} -m pip install path/to/the/checkout"
     return "ok", f"{sys.executable} imports topo"
 
 
@@ -185,6 +207,7 @@ def _spark(_home: Path) -> tuple[str, str]:
 
 
 CHECKS = {
+    "package": _package,
     "libzmq": _libzmq,
     "encryption": _curve,
     "state folder": _state_folder,

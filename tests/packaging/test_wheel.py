@@ -83,17 +83,17 @@ def test_a_wheel_built_from_the_sdist_holds_the_same_files(built: Built, tmp_pat
     with tarfile.open(built.sdist) as archive:
         archive.extractall(tmp_path, filter="data")
 
-    assert files_of_a_wheel(wheel_of(tmp_path / f"topo-{__version__}", tmp_path)) == files_of_the_tree()
+    assert files_of_a_wheel(wheel_of(tmp_path / f"topo_engine-{__version__}", tmp_path)) == files_of_the_tree()
 
 
 def test_the_wheel_carries_the_version_the_licence_and_the_type_marker(built: Built) -> None:
     with zipfile.ZipFile(built.wheel) as archive:
         names = archive.namelist()
-        metadata = archive.read(f"topo-{__version__}.dist-info/METADATA").decode()
+        metadata = archive.read(f"topo_engine-{__version__}.dist-info/METADATA").decode()
 
     assert f"\nVersion: {__version__}\n" in metadata
     assert "\nLicense-Expression: Apache-2.0\n" in metadata
-    assert f"topo-{__version__}.dist-info/licenses/LICENSE" in names
+    assert f"topo_engine-{__version__}.dist-info/licenses/LICENSE" in names
     assert "topo/py.typed" in names
 
 
@@ -106,7 +106,7 @@ class InstalledWheel:
         places = {"base": str(folder), "platbase": str(folder)}
         self.packages = Path(sysconfig.get_path("purelib", scheme="venv", vars=places))
         pip(self.scripts / "python", "install", "--no-index", "--no-deps", wheel)
-        self.bring_dependencies_of(PathDistribution(next(self.packages.glob("topo-*.dist-info"))))
+        self.bring_dependencies_of(PathDistribution(next(self.packages.glob("topo_engine-*.dist-info"))))
 
     def bring(self, name: str) -> None:
         """Copies a package of the environment that runs the tests, and what it needs; scripts are left out."""

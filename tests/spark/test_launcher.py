@@ -155,7 +155,8 @@ def test_a_host_without_the_packages_is_told_with_their_names(
     scene: Scene, submit: Submit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PYSPARK_PYTHON", bare_python(tmp_path))
-    assert "lacks zmq, msgpack, msgspec: install topo there" in refusal(submit(scene.file(WORDS, "words"), workers=1))
+    told = refusal(submit(scene.file(WORDS, "words"), workers=1))
+    assert "lacks zmq, msgpack, msgspec: on that host: pip install 'msgpack>=" in told
 
 
 def test_a_spark_master_that_is_not_there_is_told_at_once(scene: Scene) -> None:

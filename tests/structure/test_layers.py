@@ -11,12 +11,13 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 
-BASE = {"errors", "ids", "keys", "config", "version"}
+BASE = {"errors", "ids", "keys", "config", "extras", "version"}
 PURE_PARTS = {"api", "plan", "operators", "acking", "wire", "checkpoint"}
 MACHINES = PURE_PARTS | {"task", "master"}
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
     "ids": {"errors"},
+    "extras": set(),
     "version": set(),
     "config": {"errors"},
     "keys": {"errors", "config"},

@@ -23,6 +23,7 @@ from typing import Any
 
 from topo.api.topology import Topology
 from topo.errors import EnvironmentFault, NotFound, UserError
+from topo.extras import EXTRAS, pip_install
 from topo.runtime.state_folder import near_misses, write_atomically
 
 DEFAULT_ATTRIBUTE = "topology"
@@ -130,7 +131,9 @@ def pickle_topology(topology: Topology, folder: Path) -> CodeCopy:
     try:
         dumps: Callable[[object], bytes] = importlib.import_module("cloudpickle").dumps
     except ModuleNotFoundError as error:
-        raise UserError("a topology that is not in a file goes to its workers by cloudpickle: pip install cloudpickle") from error
+        raise UserError(
+            f"a topology that is not in a file goes to its workers by cloudpickle: {pip_install(EXTRAS['notebook'])}"
+        ) from error
     try:
         data = dumps(topology)
     except Exception as error:

@@ -12,8 +12,9 @@ PACKAGES = ("zmq", "msgpack", "msgspec")
 """What workers import besides topo, which can be shipped: these have compiled parts."""
 
 Finding = dict[str, Any]
-"""host, python, executable; packages: their versions; missing: those that cannot be imported; topo: a digest of what is
-installed, or ""; curve: whether libzmq encrypts; reaches: whether the driver has answered."""
+"""host, python, executable; packages: their versions; missing: those that cannot be imported; topo: a digest of
+what is installed, or ""; foreign: the file of another project's `topo`, where that is installed; curve: whether libzmq encrypts;
+reaches: whether the driver has answered."""
 
 
 def probe_task(
@@ -46,6 +47,8 @@ def probe_task(
             for path in sorted(package.rglob("*.py")):
                 total.update(path.relative_to(package).as_posix().encode() + b"\0" + path.read_bytes())
             found["topo"] = total.hexdigest()[:16]
+            if b"TopologyBuilder" not in pathlib.Path(spec.origin).read_bytes():
+                found["foreign"] = spec.origin
         if "zmq" in versions:
             import zmq
 

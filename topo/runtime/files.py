@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from topo.errors import EnvironmentFault
+from topo.extras import EXTRAS, pip_install
 from topo.runtime.state_folder import sync_folder
 
 
@@ -150,7 +151,7 @@ class RemoteFiles:
         try:
             from fsspec.core import url_to_fs
         except ImportError as error:
-            raise EnvironmentFault(f"checkpoints in {url} need fsspec: pip install 'topo[remote]'") from error
+            raise EnvironmentFault(f"checkpoints in {url} need fsspec: {pip_install(EXTRAS['remote'])}") from error
         self.url = url
         try:
             self._system: Any

@@ -1,4 +1,4 @@
-"""Spark at both ends of a topology: `from topo.spark import SparkSpout`. Needs `pip install "topo[spark]"`.
+"""Spark at both ends of a topology: `from topo.spark import SparkSpout`. Needs the extra `spark` (docs/spark.md).
 
 Names are imported when they are first used: pyarrow with a component, pyspark only where a Spark session is made.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from topo.errors import EnvironmentFault
+from topo.extras import EXTRAS, pip_install
 
 if TYPE_CHECKING:
     from topo.spark.feed_query import feed
@@ -38,7 +39,7 @@ def __getattr__(name: str) -> Any:
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in ("pyarrow", "pyspark", "cloudpickle", "numpy"):
             raise
-        raise EnvironmentFault(f"{name} needs {error.name}: pip install 'topo[spark]'") from error
+        raise EnvironmentFault(f"{name} needs {error.name}: {pip_install(EXTRAS['spark'])}") from error
     return value
 
 

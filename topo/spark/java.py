@@ -17,10 +17,11 @@ from importlib import util
 from pathlib import Path
 
 from topo.errors import EnvironmentFault
+from topo.extras import EXTRAS, pip_install
 
 LEAST_JAVA = 17
 """What Spark 4 needs."""
-HOW_TO_GET_ONE = "pip install 'topo[java]', or install a JDK of 17 or newer and set JAVA_HOME"
+HOW_TO_GET_ONE = f"{pip_install(EXTRAS['java'])}, or install a JDK of 17 or newer and set JAVA_HOME"
 _VERSION = re.compile(r'version "(\d+)')
 _LONGEST_ANSWER_S = 30.0
 _SHIM = """#!/bin/sh

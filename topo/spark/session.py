@@ -9,6 +9,7 @@ from importlib import util
 from typing import TYPE_CHECKING
 
 from topo.errors import EnvironmentFault
+from topo.extras import EXTRAS, pip_install
 from topo.spark.java import use_java
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ def check_spark() -> None:
     """
     missing = [name for name in ("pyspark", "pyarrow") if util.find_spec(name) is None]
     if missing:
-        raise EnvironmentFault(f"{' and '.join(missing)} cannot be imported: pip install 'topo[spark]'")
+        raise EnvironmentFault(f"{' and '.join(missing)} cannot be imported: {pip_install(EXTRAS['spark'])}")
 
 
 def make_session(name: str, master: str = "local[*]", config: Mapping[str, str] | None = None) -> SparkSession:

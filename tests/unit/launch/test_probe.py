@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
+import cloudpickle
 import pytest
 
 from topo.errors import UserError
-from topo.launch.spark.probe import check_findings, explain
+from topo.launch.spark.probe import check_findings, explain, foreign_package
 from topo.launch.spark.shipping import topo_digest
 from topo.runtime.control_agents import AgentLink
 from topo.runtime.control_probe import PACKAGES, Finding, probe_task
@@ -33,7 +38,7 @@ def test_good_hosts_pass() -> None:
 def test_missing_packages_are_named_with_their_host_once() -> None:
     bare = {**GOOD, "packages": {}, "missing": {"zmq": "no", "msgspec": "no"}}
     told = complaint(GOOD, bare, bare)
-    assert told.count("h1 (/py) lacks zmq, msgspec: install topo there (pip install topo)") == 1
+    assert told.count("h1 (/py) lacks zmq, msgspec: on that host: pip install 'msgpack>=") == 1
 
 
 def test_another_major_version_is_told() -> None:
@@ -92,9 +97,27 @@ def test_the_probe_finds_this_machine_fit(link: AgentLink) -> None:
     assert found[0]["reaches"] and found[0]["curve"]
     assert set(found[0]["packages"]) == set(PACKAGES)
     assert found[0]["topo"] == topo_digest()
+    assert "foreign" not in found[0]
 
 
 def test_the_probe_finds_a_driver_that_does_not_answer(link: AgentLink) -> None:
     keys = new_key_pair()
     (found,) = probe_task(link.endpoint, link.public_key, keys.public, keys.secret, timeout_s=0.3)(())
     assert found["reaches"] is False
+
+
+def test_the_probe_notices_another_projects_package_without_executing_it(tmp_path: Path) -> None:
+    package = tmp_path / "topo"
+    package.mkdir()
+    (package / "__init__.py").write_text("raise SystemExit('a stranger has been executed')")
+    task = cloudpickle.dumps(probe_task("tcp://127.0.0.1:9", "k" * 40, "k" * 40, "k" * 40, timeout_s=0.0))
+    program = "import json, pickle, sys; print(json.dumps(next(pickle.load(sys.stdin.buffer)(()))))"
+
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", program], input=task, env={"PYTHONPATH": str(tmp_path)}, capture_output=True
+    )
+
+    found = json.loads(done.stdout)
+    assert found["foreign"] == str(package / "__init__.py")
+    told = foreign_package(found)
+    assert f"has another project's package topo at {package}/__init__.py" in told and "pip uninstall topo" in told

@@ -319,7 +319,7 @@ def test_a_topology_of_a_notebook_goes_by_a_private_pickle(state: Path) -> None:
 
 def test_without_cloudpickle_the_error_says_what_to_install(state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "cloudpickle", None)
-    with pytest.raises(UserError, match="pip install cloudpickle"):
+    with pytest.raises(UserError, match="pip install 'cloudpickle"):
         pickle_topology(notebook_topology(), state)
 
 

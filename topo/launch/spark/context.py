@@ -15,6 +15,7 @@ from typing import Any
 
 from topo.config import parse_duration
 from topo.errors import EnvironmentFault, UserError
+from topo.extras import EXTRAS, pip_install
 from topo.launch.spark.cluster import SlotWatch, SparkCluster, check_conf
 from topo.launch.spark.order import address_towards, host_and_port
 
@@ -37,7 +38,7 @@ def check_here(cluster: SparkCluster) -> str:
 
     check_conf(cluster.conf)
     if util.find_spec("pyspark") is None:
-        raise EnvironmentFault("PySpark is needed to run on a Spark cluster: pip install 'topo[spark]'")
+        raise EnvironmentFault(f"PySpark is needed to run on a Spark cluster: {pip_install(EXTRAS['spark'])}")
     use_java()
     return address_of_driver(cluster)
 

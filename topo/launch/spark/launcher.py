@@ -26,7 +26,7 @@ from topo.launch.spark.crew import CancelJob, Command, Crew, SubmitJob, Tell, Wo
 from topo.launch.spark.log_shipping import LogStore
 from topo.launch.spark.messages import Beat, Hello, Leave, LogData, WorkerOver, decode_from_agent, encode
 from topo.launch.spark.order import AgentOrder
-from topo.launch.spark.probe import check_findings, explain
+from topo.launch.spark.probe import check_findings, explain, foreign_package
 from topo.launch.spark.shipping import importable_file, topo_digest, zip_code, zip_topo
 from topo.runtime.control_agents import AgentLink
 from topo.runtime.control_probe import PACKAGES, Finding, probe_task
@@ -78,6 +78,8 @@ def open_spark(job: Job, cluster: SparkCluster, is_asked: Callable[[], bool]) ->
         _LOG.info("its hosts can run the topology: %s", ", ".join(sorted({found["host"] for found in findings})))
         if any(found["topo"] != topo_digest() for found in findings):
             _LOG.info("hosts lack this version of topo: it is shipped")
+            for told in sorted({foreign_package(found) for found in findings if "foreign" in found}):
+                _LOG.warning(told)
             context.addPyFile(str(zip_topo(place)))
         code = zip_code(job.reference, job.folder.code, place)
         if code is not None:

