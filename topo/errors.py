@@ -41,7 +41,7 @@ class EmitError(UserError):
 
 
 class ValueNotCarried(UserError):
-    """A value of a tuple cannot be put on the wire; names component, stream, field and type."""
+    """A value of a tuple cannot be put on the wire, or not be read where it arrives; names component, stream, field and type."""
 
 
 class BlockingCall(UserError):

@@ -545,7 +545,10 @@ class TopologyMaster:
             self._commands.append(StorePositions(left))
         failed = int(self.figures.together(self.plan.spouts).counters.get("finally_failed", 0))
         letters = self.dead_letters.count
-        outcome = self.ending.outcome or outcome_of_end(failed, letters, tracked=bool(self.plan.ackers))
+        tracked = bool(self.plan.ackers)
+        bolts = [] if tracked else [task.id for task in self.plan.tasks if task.id not in self.plan.spouts]
+        dropped = int(self.figures.together(bolts).counters.get("failed", 0))
+        outcome = self.ending.outcome or outcome_of_end(failed, letters, tracked=tracked, dropped=dropped)
         outcome = replace(outcome, finally_failed=failed, dead_letters=letters)
         self.ending.finish(outcome)
         self._commands.append(Finished(outcome))

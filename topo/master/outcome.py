@@ -51,8 +51,12 @@ class Outcome:
         }
 
 
-def outcome_of_end(finally_failed: int, dead_letters: int, *, tracked: bool = True) -> Outcome:
-    """Return the outcome of a topology whose sources have all ended; without ackers nobody knows what became of a message."""
+def outcome_of_end(finally_failed: int, dead_letters: int, *, tracked: bool = True, dropped: int = 0) -> Outcome:
+    """Return the outcome of a topology whose sources have all ended; without ackers nobody knows what became of a message.
+
+    Args:
+        dropped: tuples that bolts failed without ackers: what `at_most_once` allows, so no failure of the topology.
+    """
     problems = []
     if finally_failed:
         problems.append(f"{_messages(finally_failed)} failed and {_were(finally_failed)} not emitted again")
@@ -65,6 +69,8 @@ def outcome_of_end(finally_failed: int, dead_letters: int, *, tracked: bool = Tr
     else:
         kind = OutcomeKind.DONE
     well = "every message was processed" if tracked else "every source has ended; nothing was tracked (ackers=0)"
+    if dropped:
+        well += f", and {dropped} tuple{'s'[: dropped > 1]} failed and {_were(dropped)} lost; see `topo errors`"
     return Outcome(kind, "; ".join(problems) or well, finally_failed, dead_letters)
 
 

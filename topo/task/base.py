@@ -383,8 +383,7 @@ class Task(ABC):
         else:
             self.counters.gaps += 1
             if arrival is Arrival.GAP:
-                self._tell_lost(sender, f"frame {edge.expected} is missing, frame {frame.number} came")
-                self._loss_repeat_at = now + EDGE_LOST_REPEAT_S
+                self._edge_died(edge, f"frame {edge.expected} is missing, frame {frame.number} came", now)
 
     def _processed(self, edge: InEdge, frame: Frame, now: float) -> None:
         """Note that a frame is done, and confirm it soon."""
@@ -609,6 +608,12 @@ class Task(ABC):
         if self._blocked_since is not None:
             self.counters.blocked_s += now - self._blocked_since
         self._blocked_since = now if not self._may_act and self._has_input else None
+
+    def _edge_died(self, edge: InEdge, why: str, now: float) -> None:
+        """Process nothing more on an edge, and report it until the epoch changes."""
+        edge.status = EdgeStatus.DEAD
+        self._tell_lost(edge.sender, why)
+        self._loss_repeat_at = now + EDGE_LOST_REPEAT_S
 
     def _tell_lost(self, peer: TaskId, why: str) -> None:
         self._tell(EdgeLost(task=self.id, epoch=self.epoch, sender=peer, why=why))

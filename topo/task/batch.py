@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from itertools import pairwise, repeat
-from typing import Any
+from itertools import chain, pairwise, repeat
+from typing import Any, NamedTuple
 
 from topo.api.tuples import Origin
+from topo.errors import ValueNotCarried
 from topo.ids import ID_BYTES
+from topo.wire.codec import Codec
 from topo.wire.frames import Anchoring, Frame, pack_words
 
 Row = tuple[Any, ...]
@@ -46,6 +48,17 @@ class Batch:
         """Whether a tuple descends from a message that has failed before."""
         return not bytes(self._packed_roots[ID_BYTES - 1 :: ID_BYTES]).isascii()
 
+    def keep(self, kept: list[int]) -> None:
+        """Leave only the tuples at these indices. For a batch of which none has been taken."""
+        self.rows = [self.rows[index] for index in kept]
+        self.count = len(kept)
+        if self.stamps is not None:
+            self.stamps = [self.stamps[index] for index in kept]
+        if self.anchoring is not Anchoring.NONE:
+            self.roots, self.edges = ([ids[index] for index in kept] for ids in (self.roots, self.edges))
+            flat = self.roots if self.anchoring is Anchoring.SINGLE else chain.from_iterable(self.roots)
+            self._packed_roots = pack_words(flat)
+
     def inputs(self, first: int, last: int) -> Iterable[tuple[int, Row, Stamp]]:
         """Return index, values and timestamp of the tuples of a slice."""
         stamps = repeat(None) if self.stamps is None else self.stamps[first:last]
@@ -68,3 +81,36 @@ class Batch:
         if self.anchoring is Anchoring.SINGLE:
             return (self.roots[index],), (self.edges[index],)
         return (), ()
+
+
+class Undecoded(NamedTuple):
+    """A tuple that arrived and cannot be decoded: its roots, its values with text for those that cannot be, and why."""
+
+    roots: tuple[int, ...]
+    values: Row
+    error: ValueNotCarried
+
+
+def read_batch(frame: Frame, codec: Codec, origin: Origin, component: str) -> tuple[Batch, list[Undecoded]]:
+    """Return the tuples of a DATA frame that can be decoded, and the others.
+
+    Args:
+        component: the receiver's id, for errors.
+
+    Raises:
+        FrameError: the frame's payload is not the rows that its header announces.
+        MemoryError: the process is short of memory; no tuple is at fault.
+    """
+    if frame.rows is not None:
+        return Batch(frame, frame.rows, origin), []
+    rows, unreadable = codec.unpack_or_split(frame.payload or b"", frame.count)
+    batch = Batch(frame, rows, origin)
+    undecoded = []
+    for index, (position, cause) in unreadable.items():
+        field = repr(origin.fields[position]) if position < len(origin.fields) else str(position)
+        error = ValueNotCarried(f"component {component!r}, field {field} of a tuple from {origin.component!r}: {cause}")
+        error.__cause__ = cause
+        undecoded.append(Undecoded(batch.ids_at(index)[0], rows[index], error))
+    if undecoded:
+        batch.keep([index for index in range(len(rows)) if index not in unreadable])
+    return batch, undecoded

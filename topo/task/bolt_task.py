@@ -8,6 +8,7 @@ raises owes a FAIL instead, and what it emitted is discarded.
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from math import inf
 from typing import Any
@@ -21,7 +22,7 @@ from topo.ids import TaskId
 from topo.operators.independent import independent_rows
 from topo.operators.state_handles import KeyContext
 from topo.operators.watermarks import InputStatus, WatermarkCombiner
-from topo.task.batch import Batch
+from topo.task.batch import Batch, read_batch
 from topo.task.collectors import Emitter, StreamRows
 from topo.task.emission_time import EmissionTime, Refused, send_time
 from topo.task.events import RoutesChanged
@@ -370,17 +371,10 @@ class BoltTask(UserTask):
         self._input_ended(now)
 
     def _process_data(self, frame: Frame, now: float) -> bool:
-        batch = self._batch
+        batch = self._batch or self._begin_batch(frame, now)
         if batch is None:
-            try:
-                origin, rows = self._origin(frame), frame.decode_rows(self.ports.codec)
-            except FrameError as error:
-                self.counters.malformed_frames += 1
-                self._fail(frame.root_list(), error)
-                self._record_error(error, now)
-                self._flush_when_due(now)
-                return True
-            batch = self._batch = Batch(frame, rows, origin)
+            self._flush_when_due(now)
+            return True
         first = batch.done
         last = batch.done = min(batch.count, first + (1 if self._careful > 0 else self._pace.size))
         self._careful -= last - first
@@ -402,6 +396,32 @@ class BoltTask(UserTask):
         self._execute_latency.record(seconds / count, count)
         self._flush_when_due(now + seconds)
         return last == batch.count
+
+    def _begin_batch(self, frame: Frame, now: float) -> Batch | None:
+        """Return the tuples of a frame that can be decoded, None when there are none. The others fail, each by itself."""
+        try:
+            batch, undecoded = read_batch(frame, self.ports.codec, self._origin(frame), self.component_id)
+        except FrameError as error:
+            self._drop_frame(frame, error, now)
+            return None
+        for roots, values, refused in undecoded:
+            self.counters.failed += 1
+            self._fail(roots, refused)
+            self._lose_row(values, refused)
+            self._user_error(refused, now)
+        self._batch = batch if batch.count else None
+        return self._batch
+
+    def _drop_frame(self, frame: Frame, error: FrameError, now: float) -> None:
+        """Fail the roots of a frame that cannot be read. With checkpoints its rows are lost, so the epoch has to end."""
+        self.counters.malformed_frames += 1
+        self._fail(frame.root_list(), error)
+        self._record_error(error, now)
+        if self.is_checkpointed:
+            edge = self.inputs[TaskId(frame.sender)]
+            # A barrier behind it would put the loss into a checkpoint.
+            self.queue = deque(waiting for waiting in self.queue if waiting[0] is not edge)
+            self._edge_died(edge, f"frame {frame.number} cannot be read: {error}", now)
 
     def _origin(self, frame: Frame) -> Origin:
         key = (frame.sender, frame.stream)

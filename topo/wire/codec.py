@@ -9,7 +9,6 @@ counted while it is unpacked. The worst that fits (a megabyte of empty maps) tak
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import Any, NamedTuple
 
 import msgpack
@@ -30,6 +29,9 @@ _DEEPER = b"\x91" * 100
 _FLAT = frozenset((int, str, bytes, float, bool))
 """Types without anything inside: positions mostly are such, and a worker notes them by the thousand."""
 
+_split = msgspec.msgpack.Decoder(list[msgspec.Raw]).decode
+"""Return the elements of a msgpack array, still packed."""
+
 walk = msgspec.msgpack.Decoder(msgspec.Raw).decode
 """Read a msgpack value to its end without building it; raises when it is cut short, followed by more, or nested too deeply."""
 
@@ -41,6 +43,13 @@ class Rejection(NamedTuple):
     field: int | None
     type_name: str
     reason: str
+
+
+class Unreadable(NamedTuple):
+    """A row that arrived and cannot be decoded: the position of its first undecodable field, and why."""
+
+    field: int
+    error: FrameError
 
 
 class PackResult(NamedTuple):
@@ -94,14 +103,21 @@ class Codec:
         return payload
 
     def pack_or_split(self, rows: Sequence[Row]) -> PackResult:
-        """Return the payload of the rows that can be carried, and the others with their reasons. Does not raise.
+        """Return the payload of the rows that can be carried, and the others with their reasons.
 
         One call of msgpack when all is well. Otherwise, or when the payload is so long that a row might be too long, row by row.
+
+        Raises:
+            MemoryError: the process is short of memory; no row is at fault.
         """
-        with suppress(Exception):
+        try:
             payload = self._pack(rows)
             if len(payload) <= min(self._max_row, MAX_ELEMENTS):
                 return PackResult(payload, range(len(rows)), [])
+        except MemoryError:
+            raise
+        except Exception:
+            pass
         parts: list[bytes] = []
         kept: list[int] = []
         rejected: list[Rejection] = []
@@ -118,6 +134,8 @@ class Codec:
         # Rows and values are packed inside the arrays that will hold them, so that they are nested as deep as in the frame.
         try:
             part = self._pack((row,))
+        except MemoryError:
+            raise
         except Exception as error:
             return self._locate(index, row, error)
         if len(part) > self._max_row:
@@ -143,6 +161,7 @@ class Codec:
         Raises:
             FrameError: it is not msgpack, not `count` rows, too many elements, nested too deeply, or holds ext types that nobody
                 registered.
+            MemoryError: the process is short of memory; no row is at fault.
         """
         rows = self.unpack_value(payload)
         if type(rows) is not tuple or len(rows) != count:
@@ -152,6 +171,41 @@ class Codec:
             raise FrameError("a row of the payload is not an array of values")
         return list(rows)
 
+    def unpack_or_split(self, payload: Column, count: int) -> tuple[list[Row], dict[int, Unreadable]]:
+        """Return the rows, and by index those that cannot be decoded; in these, text stands for each undecodable field.
+
+        One call of msgpack when all is well. Otherwise field by field.
+
+        Raises:
+            FrameError: the payload as a whole is not `count` rows, or holds too many elements.
+            MemoryError: the process is short of memory; no row is at fault.
+        """
+        try:
+            return self.unpack_rows(payload, count), {}
+        except FrameError:
+            try:
+                split = [_split(part) for part in _split(payload)]
+            except msgspec.DecodeError:
+                split = []
+            if len(split) != count:
+                raise
+        rows: list[Row] = []
+        unreadable: dict[int, Unreadable] = {}
+        budget = _Budget(MAX_ELEMENTS)
+        for index, fields in enumerate(split):
+            budget.spend(fields)
+            values = []
+            for position, packed in enumerate(fields):
+                try:
+                    values.append(self._unpack(packed, budget))
+                except FrameError as error:
+                    if budget.left < 0:
+                        raise
+                    unreadable.setdefault(index, Unreadable(position, error))
+                    values.append(f"(not decoded: {error})")
+            rows.append(tuple(values))
+        return rows, unreadable
+
     def pack_value(self, value: Any) -> bytes:
         """Return one value packed, such as a source's position.
 
@@ -160,21 +214,25 @@ class Codec:
         """
         try:
             return self._pack(value)
+        except MemoryError:
+            raise
         except Exception as error:
             type_name, reason = _explain(value, error)
             raise ValueNotCarried(f"{type_name}: {reason}") from error
 
     def unpack_value(self, payload: Column) -> Any:
-        """Return what `pack_value` packed. Raises FrameError as `unpack_rows` does."""
+        """Return what `pack_value` packed. Raises FrameError and MemoryError as `unpack_rows` does."""
+        return self._unpack(payload, _Budget(MAX_ELEMENTS) if len(payload) > MAX_ELEMENTS else None)
+
+    def _unpack(self, payload: Column | msgspec.Raw, budget: _Budget | None) -> Any:
         hooks: dict[str, Any] = {}
-        if len(payload) > MAX_ELEMENTS:
-            budget = _Budget(MAX_ELEMENTS)
+        if budget is not None:
             hooks = {"list_hook": budget.spend, "object_hook": budget.spend}
             hooks |= {"max_array_len": MAX_ELEMENTS, "max_map_len": MAX_ELEMENTS}
         try:
             walk(payload)
             return msgpack.unpackb(payload, use_list=False, strict_map_key=False, ext_hook=self.registry.decode, **hooks)
-        except FrameError:
+        except (FrameError, MemoryError):
             raise
         except Exception as error:
             raise FrameError(f"values that cannot be read: {type(error).__name__}: {error}") from error

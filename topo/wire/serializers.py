@@ -103,6 +103,7 @@ class SerializerRegistry:
 
         Raises:
             UnknownType: nobody has registered the type, or its serializer does not want the value.
+            MemoryError: from the serializer; the value is not at fault.
         """
         cls = type(value)
         try:
@@ -111,6 +112,8 @@ class SerializerRegistry:
             raise UnknownType(cls.__qualname__, _advice(value)) from None
         try:
             return msgpack.ExtType(code, encode(value))
+        except MemoryError:
+            raise
         except Exception as error:
             raise UnknownType(cls.__qualname__, f"its serializer failed: {type(error).__name__}: {error}") from error
 
@@ -119,6 +122,7 @@ class SerializerRegistry:
 
         Raises:
             FrameError: nobody has registered the code, or its serializer cannot read the bytes.
+            MemoryError: from the serializer; the value is not at fault.
         """
         try:
             cls, decode = self._decoders[code]
@@ -126,6 +130,8 @@ class SerializerRegistry:
             raise FrameError(f"a value of ext type {code}, which is not registered in this process") from None
         try:
             return decode(data)
+        except MemoryError:
+            raise
         except Exception as error:
             raise FrameError(f"{len(data)} bytes are no {cls.__qualname__}: {type(error).__name__}: {error}") from error
 

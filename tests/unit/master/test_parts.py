@@ -259,3 +259,10 @@ def test_an_outcome_names_everything_that_is_left_over() -> None:
     assert both.kind is OutcomeKind.FINALLY_FAILED
     assert both.reason == "1 message failed and was not emitted again; 2 messages were given up; see `topo dead-letters`"
     assert (both.exit_code, outcome_of_end(0, 1).exit_code, outcome_of_end(0, 0).exit_code) == (1, 1, 0)
+
+
+def test_an_untracked_run_that_dropped_tuples_says_how_many() -> None:
+    one, three = (outcome_of_end(0, 0, tracked=False, dropped=dropped) for dropped in (1, 3))
+    assert one.reason.endswith("(ackers=0), and 1 tuple failed and was lost; see `topo errors`")
+    assert three.reason.endswith("(ackers=0), and 3 tuples failed and were lost; see `topo errors`")
+    assert (one.kind, one.exit_code) == (OutcomeKind.DONE, 0)
