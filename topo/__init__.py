@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from topo.api import aggregates, windows
 from topo.api.async_io import AsyncMode, AsyncTimeout, ExponentialBackoffRetry, FixedDelayRetry
+from topo.api.batch_bolt import BatchBolt, BatchCollector
 from topo.api.bolt import BasicBolt, BasicCollector, Bolt, Collector, StatefulBolt
 from topo.api.context import TaskContext
 from topo.api.groupings import CustomGrouping
@@ -58,6 +59,8 @@ __all__ = [
     "AsyncTimeout",
     "BasicBolt",
     "BasicCollector",
+    "BatchBolt",
+    "BatchCollector",
     "BlockingSpout",
     "Bolt",
     "BoltDeclarer",

@@ -15,6 +15,8 @@ PUBLIC = [
     "AsyncTimeout",
     "BasicBolt",
     "BasicCollector",
+    "BatchBolt",
+    "BatchCollector",
     "BlockingSpout",
     "Bolt",
     "BoltDeclarer",

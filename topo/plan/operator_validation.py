@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from topo.api.batch_bolt import BatchBolt
 from topo.api.groupings import Fields
 from topo.api.operator_bolts import AsyncBolt, OperatorBolt, WindowBolt
 from topo.api.streams import StreamDeclaration
@@ -30,6 +31,8 @@ def operator_problems(specs: Sequence[ComponentSpec], streams: Streams, config: 
             where = f"bolt {spec.id!r}"
             found += [f"{where}: {problem}" for problem in _bolt(spec)]
             bolt = spec.component
+            if isinstance(bolt, BatchBolt):
+                found += [f"{where}: {problem}" for problem in _batch(spec, bolt, specs, config)]
             if isinstance(bolt, WindowBolt):
                 found += [f"{where}: {problem}" for problem in _window(spec, bolt, streams)]
                 if config.delivery == "at_least_once":
@@ -39,7 +42,8 @@ def operator_problems(specs: Sequence[ComponentSpec], streams: Streams, config: 
 
 def _bolt(spec: ComponentSpec) -> Iterator[str]:
     if "tick_interval" in spec.settings:
-        yield f"tick_interval is set, but a {spec.type.__name__} gets no ticks; use timers, or leave it out"
+        instead = "wait=..." if issubclass(spec.type, BatchBolt) else "timers"
+        yield f"tick_interval is set, but a {spec.type.__name__} gets no ticks; use {instead}, or leave it out"
     if isinstance(spec.component, type):
         if issubclass(spec.component, WindowBolt):
             yield f"the class {spec.type.__name__} was given; give an instance, {spec.type.__name__}(key=..., window=...)"
@@ -49,7 +53,7 @@ def _bolt(spec: ComponentSpec) -> Iterator[str]:
         return
     kind = spec.type.__name__
     if not bolt.key:
-        if spec.parallelism != 1:
+        if spec.parallelism != 1 and not isinstance(bolt, BatchBolt):
             yield f"a {kind} with key=None takes everything in one task, but its parallelism is {spec.parallelism}; set it to 1"
         return
     for declared in spec.inputs:
@@ -61,6 +65,25 @@ def _bolt(spec: ComponentSpec) -> Iterator[str]:
                 f"its key is {_names(bolt.key)}, but the tuples of {declared.source!r} come by {by}; "
                 f"use fields_grouping({declared.source!r}, {names}), or change the key"
             )
+
+
+def _batch(spec: ComponentSpec, bolt: BatchBolt, specs: Sequence[ComponentSpec], config: TopologyConfig) -> Iterator[str]:
+    timeouts = _timeouts_above(spec, specs, config)
+    if timeouts and config.delivery == "at_least_once" and bolt.settings.wait_ms >= 1000 * min(timeouts.values()):
+        spout = min(timeouts, key=timeouts.__getitem__)
+        yield (
+            f"a tuple waits {format_duration(bolt.settings.wait_ms / 1000)} for its batch, but message_timeout of {spout!r} "
+            f"is {format_duration(timeouts[spout])}: messages would fail meanwhile; shorten wait or raise message_timeout"
+        )
+
+
+def _timeouts_above(spec: ComponentSpec, specs: Sequence[ComponentSpec], config: TopologyConfig) -> dict[str, float]:
+    """Return the message timeout in seconds of each spout that a bolt's inputs come from, of those that have one."""
+    timeouts = {
+        source.id: config.changed(source.settings, per_component=True)[0].message_timeout_s
+        for source in _spouts_above(spec, {one.id: one for one in specs})
+    }
+    return {spout: timeout_s for spout, timeout_s in timeouts.items() if timeout_s is not None}
 
 
 def _names(fields: Sequence[str]) -> str:
@@ -88,11 +111,7 @@ def _window(spec: ComponentSpec, bolt: WindowBolt, streams: Streams) -> Iterator
 def _timeout(spec: ComponentSpec, bolt: WindowBolt, specs: Sequence[ComponentSpec], config: TopologyConfig) -> Iterator[str]:
     """Windows ack their inputs with their end. Event time is taken to pass as the clock does unless `held_for` says otherwise."""
     held_ms = bolt.held_for_ms if bolt.held_for_ms is not None else _length_ms(bolt.window, bolt.allowed_lateness_ms)
-    timeouts: dict[str, float] = {}
-    for source in _spouts_above(spec, {one.id: one for one in specs}):
-        timeout_s = config.changed(source.settings, per_component=True)[0].message_timeout_s
-        if timeout_s is not None:
-            timeouts[source.id] = timeout_s
+    timeouts = _timeouts_above(spec, specs, config)
     if held_ms is None or not timeouts:
         return
     spout, least_s = min(timeouts.items(), key=lambda pair: pair[1])

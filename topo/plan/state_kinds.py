@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from topo.api.batch_bolt import BatchBolt
 from topo.api.bolt import StatefulBolt
 from topo.api.operator_bolts import AsyncBolt, OperatorBolt, WindowBolt
 from topo.api.spout import RetryingSpout, Spout
@@ -22,7 +23,7 @@ def state_kind(spec: ComponentSpec) -> str:
         return "staged output"
     if issubclass(kind, AsyncBolt):
         return "calls"
-    if issubclass(kind, OperatorBolt):
+    if issubclass(kind, OperatorBolt) and not issubclass(kind, BatchBolt):
         if not isinstance(spec.component, OperatorBolt):
             return ""
         what = "windows" if issubclass(kind, WindowBolt) else "state and timers"

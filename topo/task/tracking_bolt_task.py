@@ -132,11 +132,15 @@ class AnchoringTask(BoltTask):
             self._fails.update(dict.fromkeys(tup.roots))
             self._causes.note(tup.roots, None)
             if self.is_checkpointed:
-                self._letters.add(tup.values, "the bolt called fail", 1)
+                self._letters.add(tup.values, self._why_failed(tup), 1)
         for tup in collector.touched:
             if tup.epoch == epoch:
                 self._touches.update(dict.fromkeys(tup.roots))
         collector.clear()
+
+    def _why_failed(self, tup: TrackedTuple) -> str:
+        """Return why the bolt has failed an input, for its dead letter."""
+        return "the bolt called fail"
 
     def _fail_anchors(self, anchors: tuple[TrackedTuple, ...], error: Exception) -> None:
         for anchor in anchors:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from topo.api.batch_bolt import BatchBolt
 from topo.api.bolt import BasicBolt
 from topo.api.context import TaskContext
 from topo.api.groupings import Custom, CustomGrouping, GroupingKind
@@ -101,6 +102,7 @@ def task_class(plan: PhysicalPlan, task: TaskId, component: object) -> type[Task
     from topo.task.acker_task import AckerTask
     from topo.task.async_task import AsyncTask
     from topo.task.basic_bolt_task import BasicBoltTask
+    from topo.task.batch_task import BatchTask
     from topo.task.checkpointed_spout_task import CheckpointedSpoutTask
     from topo.task.checkpointed_window_task import CheckpointedWindowTask
     from topo.task.process_task import ProcessTask
@@ -120,6 +122,8 @@ def task_class(plan: PhysicalPlan, task: TaskId, component: object) -> type[Task
         return ProcessTask
     if isinstance(component, AsyncBolt):
         return AsyncTask
+    if isinstance(component, BatchBolt):
+        return BatchTask
     if kind is ComponentKind.BOLT:
         return BasicBoltTask if isinstance(component, BasicBolt) else TrackingBoltTask
     raise FrameworkBug(f"no task runs a component of kind {kind}")

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from itertools import chain, repeat
 from typing import Any, Final
 
+from topo.api.batch_bolt import BatchBolt
 from topo.api.bolt import BasicBolt, Bolt
 from topo.api.context import TaskContext
 from topo.api.metrics import MetricsSnapshot
@@ -19,9 +20,15 @@ from topo.api.topology import CarriedType
 from topo.api.tuples import Origin, Tuple
 from topo.config import TopologyConfig
 from topo.errors import UserError
+from topo.operators.base import OperatorContext
+from topo.operators.batching import BatchOperator
+from topo.operators.clock import ManualProcessingTime
+from topo.operators.mailbox import MailboxExecutor, TaskMailbox
+from topo.task.batch_calls import BatchCalls
 from topo.task.collectors import AnchoringCollector, BoltCollector, Emitter, StreamRows, TrackedTuple
 from topo.task.user_errors import place_of
 from topo.testing.carried import Carrier, Row, codec_for
+from topo.testing.operator_output import RecordedOutput
 from topo.testing.watched import CheckedBasicCollector, CheckedCollector
 from topo.wire.codec import Codec
 
@@ -30,6 +37,7 @@ TASK = 1
 SOURCE_TASK = 1001
 """Id of the task that its inputs come from."""
 _EPOCH = 1
+AnyBolt = Bolt | BasicBolt | BatchBolt
 
 
 class _Tick:
@@ -128,7 +136,7 @@ class BoltRun:
         metrics: the bolt's own metrics at the end.
     """
 
-    bolt: Bolt | BasicBolt
+    bolt: AnyBolt
     inputs: int = 0
     emitted: dict[str, list[EmittedTuple]] = field(default_factory=dict)
     acked: list[int] = field(default_factory=list)
@@ -153,7 +161,7 @@ class BoltRun:
 
 
 def run_bolt(
-    bolt: Bolt | BasicBolt,
+    bolt: AnyBolt,
     tuples: Iterable[Any],
     *,
     fields: Sequence[str] | None = None,
@@ -166,6 +174,8 @@ def run_bolt(
     **settings: Any,
 ) -> BoltRun:
     """Run one bolt: `prepare`, `execute` for each tuple, `end_of_input`, `cleanup`.
+
+    A `BatchBolt` is called for full batches; for open ones at a `TICK`, which stands for the passing of `wait`, and at the end.
 
     Every value goes through the codec, in and out. One that cannot be carried raises in the `emit` that has it.
 
@@ -190,7 +200,7 @@ def run_bolt(
     known = {component: tuple(ids) for component, ids in (tasks or {}).items()}
     context = TaskContext("test", "bolt", TASK, task_index, parallelism, config, known)
     codec = codec_for(types)
-    driver = _BasicDriver(bolt, context, codec) if isinstance(bolt, BasicBolt) else _TrackingDriver(bolt, context, codec)
+    driver = _driver(bolt, context, codec)
     driver.prepare()
     for item in chain(tuples, repeat(TICK, ticks)):
         if item is TICK:
@@ -221,7 +231,7 @@ def _given(item: Any, fields: Sequence[str] | None) -> GivenTuple:
 class _Driver(ABC):
     """Calls the bolt and writes down what follows."""
 
-    def __init__(self, bolt: Bolt | BasicBolt, collector: Emitter, context: TaskContext, codec: Codec) -> None:
+    def __init__(self, bolt: AnyBolt, collector: Emitter, context: TaskContext, codec: Codec) -> None:
         streams = declared_streams(bolt.outputs)
         self.run = BoltRun(bolt, emitted={stream.name: [] for stream in streams})
         self.context = context
@@ -321,24 +331,12 @@ class _BasicDriver(_Driver):
                 stream.clear()
 
 
-class _TrackingDriver(_Driver):
-    def __init__(self, bolt: Bolt, context: TaskContext, codec: Codec) -> None:
-        self._bolt = bolt
+class _AnchoringDriver(_Driver):
+    """What the drivers of bolts that name their anchors share."""
+
+    def __init__(self, bolt: Bolt | BatchBolt, context: TaskContext, codec: Codec) -> None:
         self._collector = BoltCollector(context.component, declared_streams(bolt.outputs), self.report)
         super().__init__(bolt, self._collector, context, codec)
-
-    def prepare(self) -> None:
-        self._bolt.prepare(self.context, CheckedCollector(self._collector, self.carrier))
-        self._settle()
-
-    def execute(self, tup: TrackedTuple) -> None:
-        self._call(lambda: self._bolt.execute(tup), tup)
-
-    def tick(self) -> None:
-        self._call(lambda: self._bolt.execute(_tick()))
-
-    def end(self) -> None:
-        self._call(self._bolt.end_of_input)
 
     def _call(self, call: Any, tup: TrackedTuple | None = None) -> None:
         mark = self._collector.mark()
@@ -358,3 +356,78 @@ class _TrackingDriver(_Driver):
         self.run.acked += [tup.roots[0] - 1 for tup in self._collector.acked]
         self.run.failed += [tup.roots[0] - 1 for tup in self._collector.failed]
         self._collector.clear()
+
+
+class _TrackingDriver(_AnchoringDriver):
+    def __init__(self, bolt: Bolt, context: TaskContext, codec: Codec) -> None:
+        self._bolt = bolt
+        super().__init__(bolt, context, codec)
+
+    def prepare(self) -> None:
+        self._bolt.prepare(self.context, CheckedCollector(self._collector, self.carrier))
+        self._settle()
+
+    def execute(self, tup: TrackedTuple) -> None:
+        self._call(lambda: self._bolt.execute(tup), tup)
+
+    def tick(self) -> None:
+        self._call(lambda: self._bolt.execute(_tick()))
+
+    def end(self) -> None:
+        self._call(self._bolt.end_of_input)
+
+
+class _BatchDriver(_AnchoringDriver):
+    """Drives a batching bolt, and is the function that its batches call."""
+
+    def __init__(self, bolt: BatchBolt, context: TaskContext, codec: Codec) -> None:
+        self._bolt = bolt
+        super().__init__(bolt, context, codec)
+        most, given = context.config.max_task_emit, CheckedCollector(self._collector, self.carrier)
+        self._calls = BatchCalls(bolt, self._collector, most, given)
+        self._batches = BatchOperator(self, bolt.settings)
+        executor = MailboxExecutor(TaskMailbox())
+        self._batches.setup(OperatorContext(RecordedOutput(), ManualProcessingTime(), executor))
+
+    def prepare(self) -> None:
+        self._bolt.prepare(self.context)
+
+    def execute(self, tup: TrackedTuple) -> None:
+        key = tuple(tup[name] for name in self._bolt.key)
+        self._batches.process_element(key, tup, tup.timestamp)
+        self._run_ready()
+
+    def tick(self) -> None:
+        self._batches.close_batches()
+        self._run_ready()
+
+    def end(self) -> None:
+        self.tick()
+        self._call(lambda: self._bolt.end_of_input(self._calls.collector))
+
+    def _run_ready(self) -> None:
+        while self._batches.has_ready:
+            self._batches.run_one()
+            self._settle()
+
+    def call(self, values: list[TrackedTuple]) -> None:
+        """Call the bolt for a batch."""
+        self._calls.call(values)
+        for error in filter(None, map(self._calls.error_of, values)):
+            self.report(error)
+
+    def split(self, error: Exception) -> None:
+        """Write down what the call for a batch has raised."""
+        self.raised(error)
+
+    def failed(self, value: TrackedTuple, error: Exception) -> None:
+        """Fail the input whose own call has raised."""
+        self._collector.fail(value)
+        self._in_hand = value.roots[0] - 1
+        self.raised(error)
+
+
+def _driver(bolt: AnyBolt, context: TaskContext, codec: Codec) -> _Driver:
+    if isinstance(bolt, BatchBolt):
+        return _BatchDriver(bolt, context, codec)
+    return _BasicDriver(bolt, context, codec) if isinstance(bolt, BasicBolt) else _TrackingDriver(bolt, context, codec)

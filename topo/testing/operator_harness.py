@@ -23,7 +23,7 @@ from topo.api.streams import DEFAULT_STREAM, declared_streams
 from topo.api.topology import CarriedType
 from topo.api.tuples import Origin, Tuple
 from topo.api.watermarks import WatermarkStrategy
-from topo.errors import FrameworkBug, UserError
+from topo.errors import UserError
 from topo.keys import DEFAULT_MAX_PARALLELISM, KeyGroupRange, key_group, range_of
 from topo.operators.async_wait import AsyncWaitOperator
 from topo.operators.base import KeyedOperator, Operator, OperatorContext, OperatorSnapshot
@@ -403,7 +403,9 @@ class OperatorHarness:
             weakref.finalize(self, self._loop.end)
             return AsyncWaitOperator(BoltCalls(operator, self._loop.run), operator.settings, self._failures)
         if isinstance(operator, OperatorBolt):
-            raise FrameworkBug(f"no operator is known for {operator!r}")
+            raise UserError(
+                f"{type(operator).__name__} is a BatchBolt; test it with run_bolt, or with TopologyTest where time matters"
+            )
         if isinstance(operator, WatermarkStrategy):
             read = timestamp_reader(operator.timestamp, fields)
 

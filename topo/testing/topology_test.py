@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
 
+from topo.api.batch_bolt import BatchBolt
 from topo.api.bolt import BasicBolt, Bolt
 from topo.api.component import Component
 from topo.api.operator_bolts import OperatorBolt
@@ -299,7 +300,7 @@ class TopologyTest:
         found = self._lives.get((component, task_index))
         if found is None:
             raise UserError(f"component {component!r} has not been started; call run() or advance() first")
-        if not isinstance(found, Bolt | BasicBolt):
+        if not isinstance(found, Bolt | BasicBolt | BatchBolt):
             raise UserError(f"component {component!r} is no bolt")
         return found
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from topo.api.batch_bolt import BatchBolt
 from topo.api.operator_bolts import AsyncBolt, OperatorBolt, WindowBolt
 from topo.errors import UserError, ValueNotCarried
+from topo.task.batch_task import BatchTask
 from topo.task.checkpointed_window_task import CheckpointedWindowTask
 from topo.task.operator_task import OperatorTask
 from topo.task.process_task import ProcessTask
@@ -42,6 +44,10 @@ class _NotingProcessTask(_Noting, ProcessTask):
     """Runs a process bolt."""
 
 
+class _NotingBatchTask(_Noting, BatchTask):
+    """Runs a batching bolt."""
+
+
 def watched_task(bolt: OperatorBolt, setup: TaskSetup, ports: Ports, watch: Watch) -> OperatorTask:
     """Return the task that runs a bolt.
 
@@ -53,6 +59,10 @@ def watched_task(bolt: OperatorBolt, setup: TaskSetup, ports: Ports, watch: Watc
             f"component {watch.component!r} is an AsyncBolt, whose calls need an event loop; test it with "
             "topo.testing.OperatorHarness, or the whole topology with real processes (LocalCluster)"
         )
+    if isinstance(bolt, BatchBolt):
+        batch_task = _NotingBatchTask(setup, ports)
+        batch_task.watch = watch
+        return batch_task
     window_task = _NotingCheckpointedWindowTask if setup.plan.config.delivery == "exactly_once" else _NotingWindowTask
     task = (window_task if isinstance(bolt, WindowBolt) else _NotingProcessTask)(setup, ports)
     task.watch = watch
