@@ -51,6 +51,7 @@ class SpoutCollector(Protocol):
     def emit_watermark(self, timestamp: int) -> None:
         """Promise that no tuple with a timestamp <= `timestamp` (milliseconds) follows, replays of failed messages aside.
 
+        It stands where it is said: readers get it between the tuples before and after it, also within one call.
         Lower than one before: nothing happens. Not needed with a `WatermarkStrategy`.
         """
 
@@ -73,7 +74,8 @@ class Spout(Component, ABC):
     The order of calls: `open`; `activate` when the topology starts or is activated again; `next_tuple`, `ack` and `fail` in
     any order; `deactivate` when it is paused; `close` at an orderly end. A killed process calls nothing.
 
-    An exception in `next_tuple` is reported and what the call has emitted is discarded; the next call follows after a pause.
+    An exception in `next_tuple` is reported and everything the call said (tuples, watermarks, idleness, the end of the input) is
+    discarded; the next call follows after a pause.
 
     A message that fails and is not emitted again by the spout counts as finally failed, and the run says so. Take
     `RetryingSpout` to have the engine replay it.

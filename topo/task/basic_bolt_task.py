@@ -117,6 +117,7 @@ class BasicBoltTask(BoltTask):
         failures = self._execute(batch, first, last)
         if refused := self._read_stamps(self._collector.streams):
             self._fail_unstamped(refused, failures)
+        self._hold_rows()
         if batch.anchoring is Anchoring.MULTI:
             self._route_multi(batch, first, last, failures)
         elif batch.anchoring is Anchoring.SINGLE:
@@ -128,6 +129,7 @@ class BasicBoltTask(BoltTask):
                     self.counters.emitted += len(stream.rows)
                     stamps = self._stamps(stream, inherited, stream.ends)
                     self.counters.transferred += self._router.untracked(stream, stamps, self._reject_untracked(stream))
+        self._release_rows()
         self._clear()
         for index, error in failures.items():
             self._fail(batch.ids_at(first + index)[0], error)
@@ -215,6 +217,7 @@ class BasicBoltTask(BoltTask):
             if not self._try_call_again(checked, self._clear, error, what):
                 return
         refused = self._read_stamps(self._collector.streams)
+        self._hold_rows()
         for stream in self._collector.streams:
             if refused and stream.declaration.name == DEFAULT_STREAM:
                 self._drop_unstamped(stream, refused, now)
@@ -222,4 +225,5 @@ class BasicBoltTask(BoltTask):
                 self.counters.emitted += len(stream.rows)
                 stamps = self._stamps(stream, None, [])
                 self.counters.transferred += self._router.untracked(stream, stamps, self._reject_untracked(stream))
+        self._release_rows()
         self._clear()

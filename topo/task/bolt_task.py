@@ -10,6 +10,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from math import inf
 from typing import Any
 
@@ -86,8 +87,15 @@ class BoltTask(UserTask):
             self.component_id,
             lambda error: self._user_error(error, self._now),
         )
+        streams = [stream.name for stream in self.plan.streams(self.component_id)]
+        self._cut_stream = streams.index(DEFAULT_STREAM) if self._emission_time.cuts and DEFAULT_STREAM in streams else None
+        """The number of the main stream where the strategy may change event time at any of its rows."""
+        self._runs_singly = self._cut_stream is not None and len(streams) > 1
+        """Inputs run one by one: the order of rows on different streams is known between calls alone."""
         self._readings: Sequence[int | None] = ()
         """What the watermark strategy has read last: the timestamps of the main stream's rows."""
+        self._cuts: list[tuple[int, list[int | InputStatus]]] = []
+        """Where the strategy has changed event time in the batch at hand: after how many rows of the main stream; what is new."""
 
     @property
     def _default_fields(self) -> tuple[str, ...]:
@@ -376,7 +384,7 @@ class BoltTask(UserTask):
             self._flush_when_due(now)
             return True
         first = batch.done
-        last = batch.done = min(batch.count, first + (1 if self._careful > 0 else self._pace.size))
+        last = batch.done = min(batch.count, first + (1 if self._careful > 0 or self._runs_singly else self._pace.size))
         self._careful -= last - first
         hand, clock = self.ports.in_hand, self.ports.clock
         hand.hold(self.id, batch.packed_roots(first, last))
@@ -459,8 +467,21 @@ class BoltTask(UserTask):
         if self._emission_time.is_used and stream.declaration.name == DEFAULT_STREAM:
             if self._emission_time.reads:
                 stamps = self._readings
-            self._emission_time.show(stream.rows, stamps)
+            time, cuts = self._emission_time, self._cuts
+            time.show(stream.rows, stamps, lambda shown: cuts.append((shown, time.take_news())))
         return stamps
+
+    def _hold_rows(self) -> None:
+        """Before the routing of a batch: where the strategy may change event time between its rows, they leave at its end."""
+        if self._cut_stream is not None:
+            self._router.hold()
+
+    def _release_rows(self) -> None:
+        """After it: let them out, in pieces with what is new of event time between them."""
+        if self._cut_stream is not None:
+            cuts, self._cuts = self._cuts, []
+            tell = partial(send_time, self.outbox, () if self._end_told else self.consumers)
+            self._router.release(self._cut_stream, [(count, partial(tell, news)) for count, news in cuts])
 
     def _read_stamps(self, streams: Iterable[StreamRows]) -> Refused:
         """Have a strategy read the timestamps of the main stream. Returns why, of the rows where it cannot."""

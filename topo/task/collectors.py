@@ -13,10 +13,13 @@ from topo.api.bolt import Anchors
 from topo.api.streams import DEFAULT_STREAM, StreamDeclaration
 from topo.api.tuples import Origin, Tuple
 from topo.errors import EmitError, TupleStateError
+from topo.operators.watermarks import InputStatus
 from topo.wire.frames import MAX_ROOTS_PER_TUPLE, MAX_WATERMARK, NO_TIMESTAMP
 
 Row = tuple[Any, ...]
 ReportError = Callable[[BaseException], None]
+RowContents = tuple[list[Row], list[int], dict[int, int]]
+"""Rows, targets and timestamps of a stream."""
 
 
 def checked_timestamp(timestamp: Any, what: str) -> int:
@@ -60,6 +63,21 @@ class StreamRows:
         if self.targets:
             self.targets[:] = [self.targets[row] for row in rows]
         self.rows[:] = [self.rows[row] for row in rows]
+
+    def stamp_list(self) -> list[int | None] | None:
+        """Return the explicit timestamps by row; None when no row has one."""
+        return [self.stamps.get(row) for row in range(len(self.rows))] if self.stamps else None
+
+    def contents(self) -> RowContents:
+        """Return a copy of what is held, for `hold`."""
+        return self.rows[:], self.targets[:], dict(self.stamps)
+
+    def hold(self, contents: RowContents, first: int, last: int) -> None:
+        """Hold the rows [first, last) of `contents` alone; `ends` is left as it is."""
+        rows, targets, stamps = contents
+        self.rows[:] = rows[first:last]
+        self.targets[:] = targets[first:last]
+        self.stamps = {row - first: stamps[row] for row in range(first, last) if row in stamps} if stamps else {}
 
     def truncate(self, count: int) -> None:
         """Forget all rows after the first `count`."""
@@ -370,6 +388,8 @@ class MessageCollector(Emitter):
 
     Attributes:
         messages: for each stream, by row: the message id, or None for an untracked tuple.
+        said: what was said besides rows since the last batch, in order: the number of rows on each stream at that moment, and a
+            watermark, `InputStatus.IDLE`, or None for the end of the input.
         ended: whether `end_of_input` was called.
     """
 
@@ -378,10 +398,8 @@ class MessageCollector(Emitter):
         self.messages: tuple[list[Any], ...] = tuple([] for _ in self.streams)
         default = self._by_name.get(DEFAULT_STREAM)
         self._messages: list[Any] = self.messages[default.index] if default is not None else []
+        self.said: list[tuple[list[int], int | InputStatus | None]] = []
         self.ended = False
-        self.watermark: int | None = None
-        """The last one that the user promised since the batch before."""
-        self.is_idle = False
 
     def emit(
         self, values: Sequence[Any], message_id: Any = None, stream: str = DEFAULT_STREAM, timestamp: int | None = None
@@ -406,20 +424,29 @@ class MessageCollector(Emitter):
 
     def emit_watermark(self, timestamp: int) -> None:
         """Promise that no tuple with a timestamp <= `timestamp` follows."""
-        timestamp = checked_timestamp(timestamp, f"component {self.component!r} emitted watermark")
-        self.watermark = timestamp if self.watermark is None else max(self.watermark, timestamp)
-        self.is_idle = False
+        self._say(checked_timestamp(timestamp, f"component {self.component!r} emitted watermark"))
 
     def mark_idle(self) -> None:
-        """Say that nobody is to wait for watermarks from here."""
-        self.is_idle = True
+        """Say that nobody is to wait for watermarks until the next tuple or watermark."""
+        self._say(InputStatus.IDLE)
 
     def end_of_input(self) -> None:
         """Say that the source has no more."""
         self.ended = True
+        self._say(None)
 
-    def roll_back(self, rows: list[int]) -> None:
-        """Discard what a call that raised has emitted."""
+    def _say(self, one: int | InputStatus | None) -> None:
+        self.said.append(([len(stream.rows) for stream in self.streams], one))
+
+    def roll_back(self, rows: list[int], said: int) -> None:
+        """Discard what a call that raised has emitted and said; the input had not ended before it.
+
+        Args:
+            rows: how many rows there were before it, by stream.
+            said: how many entries of `said` there were.
+        """
+        del self.said[said:]
+        self.ended = False
         for stream, messages, count in zip(self.streams, self.messages, rows, strict=True):
             stream.truncate(count)
             del messages[count:]
@@ -430,6 +457,7 @@ class MessageCollector(Emitter):
 
     def clear(self) -> None:
         """Begin a new batch."""
+        self.said.clear()
         for stream, messages in zip(self.streams, self.messages, strict=True):
             stream.clear()
             messages.clear()
@@ -465,9 +493,9 @@ class OrderedCollector(MessageCollector):
         """Return the message ids in the order of emission."""
         return self._order
 
-    def roll_back(self, rows: list[int]) -> None:
-        """Discard what a call that raised has emitted."""
-        super().roll_back(rows)
+    def roll_back(self, rows: list[int], said: int) -> None:
+        """Discard what a call that raised has emitted and said."""
+        super().roll_back(rows, said)
         del self._order[sum(rows) :]
 
     def clear(self) -> None:

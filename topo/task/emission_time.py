@@ -115,6 +115,11 @@ class EmissionTime:
         """Whether the strategy finds timestamps in the rows by itself; inherited ones then do not count."""
         return self._reader is not None
 
+    @property
+    def cuts(self) -> bool:
+        """Whether the strategy may make a watermark at any row: what comes before that row has to leave before the watermark."""
+        return self.strategy is not None and self.strategy.generator is not None
+
     def reset(self, now: float, *, forget: bool) -> None:
         """A new epoch: nothing has been told in it.
 
@@ -187,30 +192,44 @@ class EmissionTime:
                 blame(error, where)
             raise
 
-    def show(self, rows: Sequence[Row], stamps: Sequence[int | None] | None) -> None:
-        """Show rows and their timestamps to the generator; what a user's own one raises is reported."""
+    def show(
+        self,
+        rows: Sequence[Row],
+        stamps: Sequence[int | None] | None,
+        changed: Callable[[int], object] = lambda _shown: None,
+    ) -> None:
+        """Show rows and their timestamps to the generator. A call of a user's own one that raises is reported and rolled back.
+
+        Args:
+            rows: in the order of emission.
+            stamps: by row; a row without one is not shown.
+            changed: called with the number of rows shown so far when one of them has changed the watermark or the idleness.
+        """
         generator = self._generator
         if generator is None or stamps is None:
             return
-        assert self.strategy is not None
-        if self.strategy.generator is None and None not in stamps:
+        if not self.cuts and None not in stamps:
             generator.on_events(rows, stamps, self)  # type: ignore[arg-type]
             return
-        for row, stamp in zip(rows, stamps, strict=True):
-            if stamp is not None:
-                try:
-                    generator.on_event(row, stamp, self)
-                except Exception as error:
-                    self._report(error)
+        for shown, (row, stamp) in enumerate(zip(rows, stamps, strict=True), 1):
+            if stamp is not None and self._ask(partial(generator.on_event, row, stamp, self)):
+                changed(shown)
 
     def probe(self, now: float) -> None:
-        """Ask the generator, when it is time; what a user's own one raises is reported."""
+        """Ask the generator, when it is time. A call of a user's own one that raises is reported and rolled back."""
         if self._generator is not None and self.next_probe is not None and now >= self.next_probe:
             self.next_probe = now + self._interval_s
-            try:
-                self._generator.on_periodic_emit(self)
-            except Exception as error:
-                self._report(error)
+            self._ask(partial(self._generator.on_periodic_emit, self))
+
+    def _ask(self, call: Callable[[], object]) -> bool:
+        """Make one call of the generator. Returns whether it has changed the watermark or the idleness."""
+        before = self.latest, self.is_idle
+        try:
+            call()
+        except Exception as error:
+            self.latest, self.is_idle = before
+            self._report(error)
+        return (self.latest, self.is_idle) != before
 
     def mark_idle(self) -> None:
         """Say that nobody is to wait for this task."""

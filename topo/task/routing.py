@@ -10,7 +10,9 @@ Part of the per-tuple path; works on whole columns. The rows of a batch come wit
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
+from math import inf
 from operator import itemgetter, xor
 from typing import Protocol, TypeVar
 
@@ -18,6 +20,7 @@ from topo.errors import EmitError
 from topo.ids import ID_BYTES, IdSource, TaskId
 from topo.task.collectors import StreamRows, TrackedTuple
 from topo.task.groupers import EVERY_ROW, Grouper, Rows, Selection, Share
+from topo.wire.columns import split
 from topo.wire.frames import Anchoring, Column, Columns, pack_counts, pack_timestamps, pack_words, unpack_words
 
 T = TypeVar("T")
@@ -118,6 +121,38 @@ class Router:
         self._subscriptions = subscriptions
         self._ids = ids
         self._outlet = outlet
+        self._held: list[tuple[TaskId, int, Sequence[int], Columns]] | None = None
+
+    def hold(self) -> None:
+        """Keep what is routed until `release`."""
+        self._held = []
+
+    def release(self, stream: int, cuts: Sequence[tuple[int, Callable[[], None]]]) -> None:
+        """Let out what was routed since `hold`, in pieces.
+
+        Args:
+            stream: the one whose rows are cut; rows of other streams go before the first cut.
+            cuts: how many rows of the stream go before it, in order, and what is to be done there.
+        """
+        held, self._held = self._held or [], None
+        for count, then in (*cuts, (inf, lambda: None)):
+            rest = []
+            for target, index, places, columns in held:
+                before, behind = split(columns, bisect_left(places, count) if index == stream else len(places))
+                if before.rows:
+                    self._outlet.put(target, index, before)
+                if behind.rows:
+                    rest.append((target, index, places[len(before.rows) :], behind))
+            held = rest
+            then()
+
+    def _put(self, target: TaskId, stream: int, selection: Selection, columns: Columns) -> None:
+        if self._held is None:
+            self._outlet.put(target, stream, columns)
+            return
+        first = (selection.start or 0) if isinstance(selection, slice) else 0
+        places = range(first, first + len(columns.rows)) if isinstance(selection, slice) else selection
+        self._held.append((target, stream, places, columns))
 
     def has_targets(self, stream: int) -> bool:
         """Whether any task reads the stream."""
@@ -131,7 +166,7 @@ class Router:
                 rows = list(pick(stream.rows, selection))
                 transferred += len(rows)
                 columns = Columns(Anchoring.NONE, rows, timestamps=pick_stamps(stamps, selection))
-                self._outlet.put(subscription.targets[position], stream.index, columns)
+                self._put(subscription.targets[position], stream.index, selection, columns)
         return transferred
 
     def single(
@@ -185,7 +220,7 @@ class Router:
                     share_roots, share_edges = (pack_words(pick(column, selection)) for column in words)
                 share = rows if selection is EVERY_ROW else list(pick(rows, selection))
                 columns = Columns(Anchoring.SINGLE, share, share_roots, share_edges, pick_stamps(stamps, selection))
-                self._outlet.put(subscription.targets[position], stream.index, columns)
+                self._put(subscription.targets[position], stream.index, selection, columns)
         return transferred
 
     def _copy(
@@ -212,7 +247,7 @@ class Router:
                 edges,
                 pick_stamps(stamps, selection),
             )
-            self._outlet.put(subscription.targets[position], stream.index, columns)
+            self._put(subscription.targets[position], stream.index, selection, columns)
             transferred += len(chosen)
         return transferred
 
@@ -251,6 +286,6 @@ class Router:
                     anchoring = Anchoring.SINGLE if is_single else Anchoring.MULTI
                     packed_counts = b"" if is_single else pack_counts(counts)
                     columns = Columns(anchoring, rows, pack_words(roots), pack_words(edges), share_stamps, packed_counts)
-                self._outlet.put(subscription.targets[position], stream.index, columns)
+                self._put(subscription.targets[position], stream.index, selection, columns)
                 transferred += len(rows)
         return transferred

@@ -21,8 +21,8 @@ from topo.task.events import RoutesChanged
 from topo.task.fates import Emission, Fates, Pending
 from topo.task.flow_control import InEdge
 from topo.task.pace import Pace
-from topo.task.routing import Stamps
 from topo.task.setup import Ports, TaskSetup
+from topo.task.time_cuts import send_in_pieces
 from topo.task.user_task import UserTask
 from topo.task.wiring import make_router
 from topo.wire.frames import Frame, FrameKind, SenderStatus, pack_words, unpack_words
@@ -209,7 +209,8 @@ class SpoutTask(UserTask):
     @property
     def _has_leftovers(self) -> bool:
         """Whether other callbacks than `next_tuple` have emitted something, such as a replay by `fail`, or ended the input."""
-        return bool(self._collector.count()) or (self._may_tell_end and not self._end_told)
+        collector = self._collector
+        return bool(collector.said or collector.count()) or (self._may_tell_end and not self._end_told)
 
     @property
     def _may_tell_end(self) -> bool:
@@ -271,7 +272,7 @@ class SpoutTask(UserTask):
     def _act(self, now: float) -> None:
         if self.fates.has_local:
             self.fates.tell_local(now)
-        if self._may_send and self._collector.count():
+        if self._may_send and (self._collector.said or self._collector.count()):
             self._send(now, first_time=True)
         if self._replay_is_due(now):
             self._replay(now)
@@ -299,12 +300,16 @@ class SpoutTask(UserTask):
         collector, next_tuple, clock = self._collector, self._spout.next_tuple, self.ports.clock
         streams, most = collector.streams, self.config.max_task_emit
         count: Callable[[], int] = streams[0].rows.__len__ if len(streams) == 1 else collector.count
+        said = collector.said
         room = self._limit - self._pending
         limit = min(self._pace.size, room)
+        if self._emission_time.cuts and len(streams) > 1:
+            # The order of rows on different streams is known between calls alone.
+            limit = min(1, room)
         began = clock()
-        size = 0
+        size = heard = 0
         failure: Exception | None = None
-        while size < limit and not collector.ended:
+        while size < limit:
             marks = None if len(streams) == 1 else [len(stream.rows) for stream in streams]
             try:
                 next_tuple()
@@ -312,12 +317,16 @@ class SpoutTask(UserTask):
                 if grown - size > most:
                     collector.check_emitted(grown - size, most)
             except Exception as error:
-                collector.roll_back([size] if marks is None else marks)
+                collector.roll_back([size] if marks is None else marks, heard)
                 failure = error
                 break
             if grown == size:
                 break
             size = grown
+            if said:
+                heard = len(said)
+                if collector.ended:
+                    break
         seconds = clock() - began
         later = now + seconds
         self.counters.busy_s += seconds
@@ -327,6 +336,7 @@ class SpoutTask(UserTask):
             self._wait_s, self._idle_polls, self._error_wait_s = FIRST_WAIT_S, 0, FIRST_ERROR_WAIT_S
             # A call may have taken long: what it emitted is as old as now, and no older.
             self.fates.expire(later)
+        if size or said:
             self._send(later, first_time=True)
         if failure is not None:
             self._poll_at = later + self._error_wait_s
@@ -337,12 +347,11 @@ class SpoutTask(UserTask):
         self._tell_time()
 
     def _stamp_rows(self, now: float) -> None:
-        """Have the watermark strategy read the timestamps of the main stream, and learn from them."""
+        """Have the watermark strategy read the timestamps of the main stream."""
         time = self._emission_time
         for stream in self._collector.streams:
             if stream.rows and stream.declaration.name == DEFAULT_STREAM:
-                stamps, refused = time.read(stream.rows, self._stamps(stream))
-                time.show(stream.rows, stamps)
+                stamps, refused = time.read(stream.rows, stream.stamp_list())
                 stream.stamps = {row: stamp for row, stamp in enumerate(stamps) if stamp is not None}
                 self._note_unstamped(stream, refused, now)
 
@@ -377,13 +386,7 @@ class SpoutTask(UserTask):
 
     def _tell_time(self) -> None:
         """Send what is new of event time behind the rows that were emitted before it, and below what comes again."""
-        collector, time = self._collector, self._emission_time
-        if collector.watermark is not None:
-            time.watermark(collector.watermark)
-            collector.watermark = None
-        if collector.is_idle:
-            time.mark_idle()
-            collector.is_idle = False
+        time = self._emission_time
         if time.has_news and not self._end_told:
             send_time(self.outbox, self.consumers, time.take_news(self.fates.least_waiting_stamp()))
 
@@ -404,13 +407,10 @@ class SpoutTask(UserTask):
                 self._note_order(collector.in_order())
         elif self._emission_time.reads:
             self._stamp_again(now)
-        for stream, messages in zip(collector.streams, collector.messages, strict=True):
-            if not stream.rows:
-                continue
-            if None not in messages:
-                self._send_tracked(stream, messages, now, first_time)
-            else:
-                self._send_mixed(stream, messages, now, first_time)
+        if first_time and (collector.said or self._emission_time.is_used or self._emission_time.is_idle):
+            send_in_pieces(collector, self._emission_time, lambda: self._send_rows(now, first_time), self._tell_time)
+        else:
+            self._send_rows(now, first_time)
         collector.clear()
         self._unstamped.clear()
         oldest = self.outbox.oldest
@@ -419,6 +419,16 @@ class SpoutTask(UserTask):
         if oldest is not None and now >= oldest + self.config.flush_interval_s:
             self._flush(now)
 
+    def _send_rows(self, now: float, first_time: bool) -> None:
+        collector = self._collector
+        for stream, messages in zip(collector.streams, collector.messages, strict=True):
+            if not stream.rows:
+                continue
+            if None not in messages:
+                self._send_tracked(stream, messages, now, first_time)
+            else:
+                self._send_mixed(stream, messages, now, first_time)
+
     def _note_order(self, messages: Sequence[Any]) -> None:
         self.fates.note_order(messages if None not in messages else [message for message in messages if message is not None])
 
@@ -426,14 +436,12 @@ class SpoutTask(UserTask):
         if self.is_retrying:
             what = f"component {self.component_id!r} emitted without a message id"
             self._user_error(EmitError(f"{what}; a RetryingSpout gives every message one"), now)
-        rows, targets, stamps = stream.rows[:], stream.targets[:], dict(stream.stamps)
+        contents = stream.contents()
         start = 0
         for is_tracked, run in groupby(messages, key=lambda message: message is not None):
             chosen = list(run)
             end = start + len(chosen)
-            stream.rows[:] = rows[start:end]
-            stream.targets[:] = targets[start:end]
-            stream.stamps = {row - start: stamp for row, stamp in stamps.items() if start <= row < end}
+            stream.hold(contents, start, end)
             if is_tracked:
                 self._send_tracked(stream, chosen, now, first_time)
             else:
@@ -442,14 +450,11 @@ class SpoutTask(UserTask):
 
     def _send_untracked(self, stream: StreamRows) -> None:
         self._drop_unstamped(stream)
-        self.counters.transferred += self._router.untracked(stream, self._stamps(stream), self._reject_untracked(stream))
-
-    def _stamps(self, stream: StreamRows) -> Stamps:
-        return [stream.stamps.get(row) for row in range(len(stream.rows))] if stream.stamps else None
+        self.counters.transferred += self._router.untracked(stream, stream.stamp_list(), self._reject_untracked(stream))
 
     def _emissions(self, stream: StreamRows) -> list[Emission]:
         # A NamedTuple made by its own class costs three times as much.
-        stamps, targets = self._stamps(stream) or repeat(None), stream.targets or repeat(None)
+        stamps, targets = stream.stamp_list() or repeat(None), stream.targets or repeat(None)
         fields = zip(stream.rows, repeat(stream.index), stamps, targets)
         return list(map(tuple.__new__, repeat(Emission), fields))
 
@@ -485,7 +490,7 @@ class SpoutTask(UserTask):
             self._causes.note((roots[row],), error)
             self._record_error(error, now)
 
-        self.counters.transferred += self._router.single(stream, packed, owed, None, self._stamps(stream), reject)
+        self.counters.transferred += self._router.single(stream, packed, owed, None, stream.stamp_list(), reject)
         self._init_roots += packed
         self._init_values += pack_words(owed)
         if self._fails:

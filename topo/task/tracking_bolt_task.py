@@ -97,6 +97,7 @@ class AnchoringTask(BoltTask):
         """Route what was emitted, then fold what was acked."""
         collector = self._collector
         refused = self._read_stamps(collector.streams)
+        self._hold_rows()
         for stream, anchors in zip(collector.streams, collector.anchors, strict=True):
             if refused and stream.declaration.name == DEFAULT_STREAM:
                 for row, error in refused.items():
@@ -115,6 +116,7 @@ class AnchoringTask(BoltTask):
                     self.counters.transferred += self._router.untracked(stream, stamps, self._reject_untracked(stream))
                 else:
                     self.counters.transferred += self._router.anchored(stream, anchors, self.epoch, stamps, reject)
+        self._release_rows()
         acks, epoch = self._acks, self.epoch
         for tup in collector.acked:
             if tup.epoch != epoch:

@@ -31,14 +31,13 @@ from topo.operators.bolt_operators import BoltCalls, window_operator_of
 from topo.operators.clock import MAX_TIMESTAMP, MIN_TIMESTAMP, ManualProcessingTime
 from topo.operators.mailbox import MIN_PRIORITY, MailboxExecutor, TaskMailbox
 from topo.operators.process import ProcessOperator
-from topo.operators.watermark_operators import TimestampsAndWatermarks
 from topo.operators.watermarks import InputStatus, WatermarkCombiner
 from topo.operators.windowing import WindowOperator
 from topo.task.collectors import BoltCollector
-from topo.task.emission_time import build_generator, timestamp_reader
 from topo.testing.carried import Carrier, codec_for
 from topo.testing.operator_output import Emitted, Event, OnStream, RecordedOutput, Watermark
 from topo.testing.operator_rows import InputRows
+from topo.testing.strategy_operator import StrategyOperator
 
 if TYPE_CHECKING:
     from topo.testing.manual_loop import ManualLoop
@@ -407,13 +406,7 @@ class OperatorHarness:
                 f"{type(operator).__name__} is a BatchBolt; test it with run_bolt, or with TopologyTest where time matters"
             )
         if isinstance(operator, WatermarkStrategy):
-            read = timestamp_reader(operator.timestamp, fields)
-
-            def timestamp_of(row: Any, known: int) -> int:
-                found = None if read is None else read(row)
-                return known if found is None else found
-
-            return TimestampsAndWatermarks(build_generator(operator, self.clock.now_ms), timestamp_of)
+            return StrategyOperator(operator, fields)
         return operator()
 
     def _open(self, snapshot: OperatorSnapshot | None) -> None:

@@ -115,7 +115,7 @@ class _SpoutWatch(Spout):
         self._watch.call(self._inner.open, context, CheckedSpoutCollector(collector, self._watch, self.state))
 
     def next_tuple(self) -> None:
-        """Let the spout emit; what a call that raises has emitted is taken back."""
+        """Let the spout emit; what a call that raises has emitted and said is taken back."""
         state, before = self.state, len(self._watch.record.emissions)
         state.fresh.clear()
         try:
@@ -123,6 +123,8 @@ class _SpoutWatch(Spout):
         except BaseException:
             for message_id in state.fresh:
                 state.pending.pop(message_id, None)
+            # It is asked only while its input has not ended.
+            state.has_ended = False
             raise
         has_emitted = len(self._watch.record.emissions) > before
         state.empty_calls = 0 if has_emitted else state.empty_calls + 1

@@ -272,7 +272,7 @@ def test_a_call_of_a_spout_that_raised_is_forgotten() -> None:
     collector.emit((1, 2), 10)
     collector.emit((3, 4), 11, timestamp=5)
     collector.emit_direct(7, ("d",), 12, stream="to")
-    collector.roll_back([1, 0, 0])
+    collector.roll_back([1, 0, 0], 0)
     assert rows(collector) == {"default": [(1, 2)]}
     assert collector.messages == ([10], [], [])
     assert collector.streams[0].stamps == {}
