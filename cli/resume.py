@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from topo_cli.options import Duration, examples, home_option, json_option, name_argument
+from topo_cli.output import talk
 
 
 @click.command(epilog=examples("topo resume word-count", "topo resume word-count --wait"))
@@ -20,10 +21,17 @@ def command(name: str, from_beginning: bool, wait: bool, deadline: float, home: 
     """Start a new master for topology NAME in the background; its spouts continue after the last message that was done, or the
     whole topology at its last checkpoint.
 
-    It runs the code, the parameters and the settings that it was submitted with.
+    It runs the code, the parameters and the settings that it was submitted with. One with checkpoints that has come to the end of
+    its input is done: nothing is started.
     """
-    from topo.launch.cluster import resume_background
+    from topo.launch.cluster import is_done, resume_background
+    from topo.launch.jobs import open_home
     from topo_cli.starting import report_started
 
+    if not from_beginning and is_done(open_home(home).find(name)):
+        talk(
+            f"{name} has processed all its input: there is nothing to resume, and nothing was started; "
+            f"`topo resume {name} --from-beginning` lets it begin anew"
+        )
     running = resume_background(name, home, from_beginning=from_beginning)
     report_started(running.folder, wait_s=deadline if wait else None, as_json=as_json)

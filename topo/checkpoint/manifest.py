@@ -25,7 +25,12 @@ NO_STATE = "nothing"
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True):
-    """One task's snapshot in a checkpoint. `file` is its name in the folder of checkpoints."""
+    """One task's snapshot in a checkpoint.
+
+    Attributes:
+        file: its name in the folder of checkpoints.
+        ended: the task had passed the end of its input: what user code made of that end is in the checkpoint, downstream.
+    """
 
     file: str
     length: int
@@ -33,6 +38,7 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
     component: str
     task: TaskId
     index: int
+    ended: bool = False
 
 
 class ComponentShape(msgspec.Struct, frozen=True, kw_only=True):
@@ -206,6 +212,27 @@ def shares_for(manifest: Manifest, component: str, index: int, parallelism: int)
         if takes_values or groups.groups:
             found.append(Share(part, groups, takes_values))
     return found
+
+
+def has_ended(manifest: Manifest, component: str, index: int, parallelism: int) -> bool:
+    """Whether the task `index` of `parallelism` goes on behind the end of its input.
+
+    A barrier is behind the END of a sender on all its edges or on none, so all tasks of a bolt agree. A task that takes over from
+    none, after a change of parallelism, goes by that. Tasks of a spout end one by one, and their number stays.
+    """
+    parts = [part for part in manifest.parts if part.component == component]
+    own = [part for part in parts if part.index % parallelism == index]
+    return bool(parts) and all(part.ended for part in own or parts)
+
+
+def reopened(manifest: Manifest) -> Manifest:
+    """Return the last checkpoint of a run that came to the end of its input, for a run that reads on from there.
+
+    Where only some inputs have ended the manifest stays as it is: what came of their end is not to come again.
+    """
+    if not all(part.ended for part in manifest.parts):
+        return manifest
+    return msgspec.structs.replace(manifest, parts=tuple(msgspec.structs.replace(part, ended=False) for part in manifest.parts))
 
 
 def name_of(part: Part, manifest: Manifest) -> PartName:

@@ -14,7 +14,7 @@ from typing import Any
 
 from topo.api.topology import Topology
 from topo.errors import EnvironmentFault, UserError
-from topo.launch.jobs import begin_anew, cluster_of, end_leftovers, new_job, open_home, stored_job, working_folder
+from topo.launch.jobs import begin_anew, checkpoints_of, cluster_of, end_leftovers, new_job, open_home, stored_job, working_folder
 from topo.launch.launchers import launcher_of
 from topo.launch.rebalancing import Rebalancing, rebalancing_of, write_down
 from topo.launch.savepoints import SAVEPOINT_S, end_with_savepoint, take_savepoint
@@ -122,6 +122,8 @@ def submit_background(
 def resume_background(name: str, home: Path | None = None, *, from_beginning: bool = False) -> RunningTopology:
     """Start a new master for a topology that has none, where the old one left off or at the beginning.
 
+    One that `is_done` is left as it is.
+
     Raises:
         NotFound: no topology of that name is known.
         TopologyIsRunning: it has a master.
@@ -131,7 +133,15 @@ def resume_background(name: str, home: Path | None = None, *, from_beginning: bo
     stored_job(folder)
     if from_beginning:
         begin_anew(folder)
+    elif is_done(folder):
+        return RunningTopology(folder)
     return _start_master(folder, attached=False)
+
+
+def is_done(folder: TopologyFolder) -> bool:
+    """Whether the last run has published all that came of its input, with exactly_once: to go on could only repeat some of it."""
+    outcome = RunningTopology(folder).outcome()
+    return outcome is not None and outcome.has_ended_by_itself and bool(checkpoints_of(folder))
 
 
 def _start_master(folder: TopologyFolder, attached: bool) -> RunningTopology:

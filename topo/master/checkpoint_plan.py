@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from topo.api.groupings import GroupingKind
 from topo.api.topology import ComponentKind
-from topo.checkpoint.manifest import ComponentShape, Figures, Manifest, Part, shares_for
+from topo.checkpoint.manifest import ComponentShape, Figures, Manifest, Part, has_ended, shares_for
 from topo.ids import TaskId
 from topo.plan.physical import PhysicalPlan
 from topo.wire.control import PartToRead, SnapshotTaken
@@ -49,6 +49,7 @@ def manifest_of(plan: PhysicalPlan, checkpoint: int, taken: Mapping[TaskId, Snap
             component=task.component,
             task=task_id,
             index=task.index,
+            ended=told.ended,
         )
         parts.append(part)
     figures = Figures(
@@ -81,3 +82,11 @@ def parts_to_read(plan: PhysicalPlan, manifest: Manifest, tasks: Iterable[TaskId
                 for share in shares
             ]
     return found
+
+
+def ended_tasks(plan: PhysicalPlan, manifest: Manifest, tasks: Iterable[TaskId]) -> list[TaskId]:
+    """Return those of the tasks that go on behind the end of their input."""
+    specs = [plan.task(task_id) for task_id in tasks]
+    return [
+        task.id for task in specs if has_ended(manifest, task.component, task.index, plan.component(task.component).parallelism)
+    ]

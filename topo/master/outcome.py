@@ -50,6 +50,11 @@ class Outcome:
             "exit_code": self.exit_code,
         }
 
+    @property
+    def has_ended_by_itself(self) -> bool:
+        """Whether every source had ended, so that nothing is left to go on with."""
+        return self.kind in (OutcomeKind.DONE, OutcomeKind.FINALLY_FAILED, OutcomeKind.DEAD_LETTERS)
+
 
 def outcome_of_end(finally_failed: int, dead_letters: int, *, tracked: bool = True, dropped: int = 0) -> Outcome:
     """Return the outcome of a topology whose sources have all ended; without ackers nobody knows what became of a message.

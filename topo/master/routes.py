@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from topo.ids import Epoch
-from topo.master.checkpoint_plan import parts_to_read
+from topo.master.checkpoint_plan import ended_tasks, parts_to_read
 from topo.master.checkpoints import CheckpointCoordinator
 from topo.master.membership import Slot
 from topo.master.positions import Positions
@@ -49,4 +49,5 @@ def routes_for(
         checkpoint=0 if completed is None else completed.checkpoint,
         folder="" if checkpoints is None else checkpoints.folder,
         restore={} if completed is None else parts_to_read(plan, completed, slot.tasks),
+        ended=[] if completed is None else ended_tasks(plan, completed, slot.tasks),
     )

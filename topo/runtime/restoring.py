@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from topo.checkpoint.manifest import Manifest, misfits, without
+from topo.checkpoint.manifest import Manifest, misfits, reopened, without
 from topo.errors import CheckpointMissing, CheckpointRefused
 from topo.master.checkpoint_plan import shapes_of
 from topo.plan.physical import PhysicalPlan
@@ -49,7 +49,7 @@ def checkpoint_to_restore(
     restored = Restored(found.manifest, "", found.problems)
     if found.manifest is None and start_from:
         named = _named(start_from, plan.name)
-        restored = replace(named, manifest=named.manifest and without(named.manifest, drop))
+        restored = replace(named, manifest=named.manifest and reopened(without(named.manifest, drop)))
     manifest = restored.manifest
     if manifest is not None and (wrong := misfits(manifest, plan.name, shapes_of(plan))):
         raise CheckpointRefused("; ".join(wrong))

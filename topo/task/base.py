@@ -101,6 +101,8 @@ class Task(ABC):
         """Whether that could not be read."""
         self._goes_on_from = 0
         """The checkpoint that this epoch begins with; 0: none."""
+        self._restored_ended = False
+        """Whether that was taken behind the end of this task's input."""
         self.epoch = Epoch(0)
         self.incarnation = Incarnation(0)
         self.counters = Counters()
@@ -305,6 +307,11 @@ class Task(ABC):
         """Return what has to be remembered."""
         return Snapshot()
 
+    @property
+    def _has_passed_end(self) -> bool:
+        """Whether readers have what came of the end of the input, so that a snapshot taken now is behind it."""
+        return False
+
     def _publish(self, checkpoint: int, now: float) -> None:  # noqa: B027
         """Do what waited for the checkpoint."""
 
@@ -482,6 +489,7 @@ class Task(ABC):
     def _take_over(self, routes: Routes) -> None:
         """Read what the epoch begins with."""
         self._goes_on_from = routes.checkpoint
+        self._restored_ended = self.is_checkpointed and self.id in routes.ended
         parts = routes.restore.get(self.id, []) if self.is_checkpointed else []
         self.restored = []
         self._is_unreadable = False
@@ -503,7 +511,7 @@ class Task(ABC):
             then: called on the task's thread, in the same epoch only.
             now: monotonic seconds.
         """
-        epoch, clock = self.epoch, self.ports.clock
+        epoch, clock, has_ended = self.epoch, self.ports.clock, self._has_passed_end
         began = clock()
 
         def failed(error: BaseException) -> None:
@@ -527,6 +535,7 @@ class Task(ABC):
                     alignment_ms=waited_s * 1000,
                     pause_ms=pause_s * 1000,
                     duration_ms=(clock() - began) * 1000,
+                    ended=has_ended,
                 )
             )
             then()

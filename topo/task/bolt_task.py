@@ -145,7 +145,8 @@ class BoltTask(UserTask):
             letters = [part.values["letters"] for part in self.restored if "letters" in part.values]
             self._letters.restore(letters, self._goes_on_from)
             marks = [part.values["watermark"] for part in self.restored if "watermark" in part.values]
-            if marks:
+            # Another run that reads on from where one had ended has rows that are not late.
+            if marks and (self._restored_ended or min(marks) < MAX_WATERMARK):
                 self._emission_time.restore(min(marks))
 
     def _open(self, event: RoutesChanged, now: float) -> None:
@@ -446,9 +447,14 @@ class BoltTask(UserTask):
     def _input_ended(self, now: float) -> None:
         if self._has_ended and not self._ended_in_epoch:
             self._ended_in_epoch = True
-            # It comes once, and what is left has to leave in it.
-            self._run_untracked(self._user_end, now, "the end of the input", inf)
+            if not self._restored_ended:
+                # It comes once, and what is left has to leave in it.
+                self._run_untracked(self._user_end, now, "the end of the input", inf)
             self._tell_end(now)
+
+    @property
+    def _has_passed_end(self) -> bool:
+        return self._ended_in_epoch or self._restored_ended
 
     # -- output ----------------------------------------------------------------------------------------------------------
 

@@ -1,6 +1,10 @@
 """A spout in a topology with checkpoints: it emits barriers, and its messages are done when a checkpoint covers them.
 
 No message is followed by ackers; only barriers are. After a recovery the spout goes on from the checkpoint (`Coverage`).
+
+A checkpoint behind the end of the input has all that the spout emitted, and what bolts made of the end. Restored from it, the
+task passes END on and leaves the user's spout alone. Only a source without positions is still read, for as long as it may
+deliver covered messages again: they are acked.
 """
 
 from __future__ import annotations
@@ -9,6 +13,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from topo.api.spout import Spout
+from topo.errors import EmitError
 from topo.ids import TaskId
 from topo.task.collectors import StreamRows
 from topo.task.coverage import Coverage
@@ -24,6 +29,8 @@ from topo.wire.frames import MIN_WATERMARK, Frame, FrameKind, pack_words
 _TOLD_AT_ONCE = 256
 """Messages whose `ack` is called before the spout may emit again, or twice as many as it has emitted since the last time. A
 checkpoint covers tens of thousands; what waits must not become more."""
+_LAST_POLLS = 250
+"""Polls without a message, 5 s in all, after which an ended source is not expected to deliver covered messages again."""
 
 
 class CheckpointedSpoutTask(SpoutTask):
@@ -42,13 +49,25 @@ class CheckpointedSpoutTask(SpoutTask):
         self._is_early_wanted = False
         self._emitted_at_telling = 0
         """How many messages there were when the spout was last told."""
+        self._is_user_open = False
 
     # -- life ------------------------------------------------------------------------------------------------------------
 
     def _open(self, event: RoutesChanged, now: float) -> None:
         self._go_back()
-        self._open_user(self.coverage.position)
         self._end_told = False
+        self._go_on(self.coverage.has_known)
+
+    def _go_on(self, may_deliver_again: bool) -> None:
+        """Open the user's spout at the checkpoint's position, unless that is the end."""
+        if not self._restored_ended or may_deliver_again:
+            self._is_user_open = True
+            self._open_user(self.coverage.position)
+        self._collector.ended |= self._restored_ended and not may_deliver_again
+
+    def _activate_if_wanted(self, now: float) -> None:
+        if self._is_user_open:
+            super()._activate_if_wanted(now)
 
     def _reset(self, event: RoutesChanged, now: float) -> None:
         self._is_going = False
@@ -72,8 +91,10 @@ class CheckpointedSpoutTask(SpoutTask):
                 self._is_active = False
                 self._guard(self._spout.deactivate, now)
             self._collector.ended = False
-            self._guard(self._spout.close, now)
-            self._open_user(self.coverage.position)
+            if self._is_user_open:
+                self._is_user_open = False
+                self._guard(self._spout.close, now)
+            self._go_on(may_deliver_again=False)
             return
         self.counters.reset += len(lost)
         self.fates.left_to_spout(lost)
@@ -101,7 +122,8 @@ class CheckpointedSpoutTask(SpoutTask):
             except Exception as error:
                 # The process ends anyway: the others are told, and the spout is closed.
                 self._record_error(error, self.ports.clock())
-        super()._close_component()
+        if self._is_user_open:
+            super()._close_component()
 
     @property
     def has_work(self) -> bool:
@@ -112,6 +134,8 @@ class CheckpointedSpoutTask(SpoutTask):
         emitted = self.coverage.emitted - self._emitted_at_telling
         self._emitted_at_telling += emitted
         self._tell_done(max(_TOLD_AT_ONCE, 2 * emitted), now)
+        if self._restored_ended and (not self.coverage.has_known or self._idle_polls > _LAST_POLLS):
+            self._collector.ended = True
         super()._act(now)
 
     @property
@@ -148,6 +172,24 @@ class CheckpointedSpoutTask(SpoutTask):
         if self.coverage.uncovered * 2 >= self._uncovered_limit and not self._is_early_wanted:
             self._is_early_wanted = True
             self._tell(CheckpointWanted(task=self.id, epoch=self.epoch))
+
+    def _send_untracked(self, stream: StreamRows) -> None:
+        if self._restored_ended and stream.rows:
+            # Its readers have published what they made of the end.
+            self._collector.ended = True
+            error = EmitError(
+                f"component {self.component_id!r} emitted a new message, and checkpoint {self._goes_on_from} is behind the end "
+                "of its input; begin anew to have it processed (topo submit, or topo resume --from-beginning)"
+            )
+            self._record_error(error, self._now)
+            for row in stream.rows:
+                self._lose_row(row, error)
+            return
+        super()._send_untracked(stream)
+
+    @property
+    def _has_passed_end(self) -> bool:
+        return self._end_told
 
     # -- checkpoints -----------------------------------------------------------------------------------------------------
 

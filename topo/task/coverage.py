@@ -58,6 +58,11 @@ class Coverage:
         """Messages that are covered and of which the spout has not been told."""
         return len(self._untold)
 
+    @property
+    def has_known(self) -> bool:
+        """Whether the source may deliver messages again that a checkpoint covers."""
+        return bool(self._known)
+
     def accept(self, messages: Sequence[Any]) -> list[int] | None:
         """Take over messages that the spout emits.
 

@@ -224,6 +224,7 @@ class SnapshotTaken(Message, frozen=True):
         alignment_ms: from the first barrier to the last.
         pause_ms: for how long the task did nothing else.
         duration_ms: from the last barrier until the part was durable.
+        ended: the task had passed the end of its input before the barrier.
     """
 
     task: TaskId
@@ -235,6 +236,7 @@ class SnapshotTaken(Message, frozen=True):
     alignment_ms: float = 0.0
     pause_ms: float = 0.0
     duration_ms: float = 0.0
+    ended: bool = False
 
 
 class SnapshotFailed(Message, frozen=True):
@@ -300,6 +302,7 @@ class Routes(Message, frozen=True):
         checkpoint: the last complete one: tasks go on from it, and do again what its completion allows; 0: from the beginning.
         folder: where its parts are; empty: in the folder of this topology's checkpoints.
         restore: the parts of it that each task of the receiver reads; a task without an entry has nothing to restore.
+        ended: the tasks whose part of it was taken behind the end of their input; their readers have what came of that end.
     """
 
     term: int
@@ -312,6 +315,7 @@ class Routes(Message, frozen=True):
     checkpoint: int = 0
     folder: str = ""
     restore: dict[TaskId, list[PartToRead]] = {}
+    ended: list[TaskId] = []
 
 
 class Go(Message, frozen=True):

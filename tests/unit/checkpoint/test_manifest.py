@@ -18,8 +18,10 @@ from topo.checkpoint.manifest import (
     Part,
     decode_manifest,
     encode_manifest,
+    has_ended,
     misfits,
     name_of,
+    reopened,
     shares_for,
     without,
 )
@@ -213,3 +215,23 @@ def test_no_key_group_is_read_twice_or_left_out(before: int, now: int) -> None:
     taken = manifest(before, 130)
     groups = [group for index in range(now) for share in shares_for(taken, "count", index, now) for group in share.groups.groups]
     assert sorted(groups) == list(range(130))
+
+
+def ended(*tasks: int, parallelism: int = 2) -> Manifest:
+    """A manifest in which those tasks were behind the end of their input."""
+    whole = manifest(parallelism)
+    parts = tuple(msgspec.structs.replace(part, ended=part.task in tasks) for part in whole.parts)
+    return msgspec.structs.replace(whole, parts=parts)
+
+
+@pytest.mark.parametrize("parallelism", [1, 2, 3, 5])
+def test_that_the_input_has_ended_holds_for_every_task_of_another_parallelism(parallelism: int) -> None:
+    for index in range(parallelism):
+        assert has_ended(ended(1, 2, 3), "count", index, parallelism)
+        assert not has_ended(ended(1), "count", index, parallelism)
+        assert not has_ended(ended(1, 2, 3), "new", index, parallelism)
+
+
+def test_a_run_from_the_end_of_another_reads_on_and_one_from_the_middle_remembers_which_inputs_had_ended() -> None:
+    assert not any(part.ended for part in reopened(ended(1, 2, 3)).parts)
+    assert reopened(ended(1)) == ended(1)

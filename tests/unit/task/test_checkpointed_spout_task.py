@@ -13,7 +13,8 @@ from topo.api.topology import TopologyBuilder
 from topo.ids import Epoch
 from topo.task.events import BeginCheckpoint, CheckpointComplete, Close, Go, Turn
 from topo.task.snapshots import Snapshot
-from topo.wire.control import PartToRead
+from topo.wire.control import DeadLetter, PartToRead
+from topo.wire.frames import FrameKind
 
 MESSAGES = 5_000
 
@@ -295,3 +296,56 @@ def test_an_id_that_is_not_hashable_is_reported_and_its_message_is_not_sent(sour
         "use an int, a string or a tuple of these"
     )
     solo.adopt(2, checkpoint=1, restore=part(solo))
+
+
+def behind_the_end(source: Any, ids: tuple[Any, ...]) -> Solo:
+    """A new process of a spout whose checkpoint is behind the end of its input; of these ids it was not told."""
+    store = Storing()
+    told: dict[str, Any] = {"position": 3} if isinstance(source, Replaying) else {"ids": ids}
+    store.kept[1] = Snapshot(values={"source": told, "watermark": -(2**63)})
+    solo = Solo(chain(source, Sink(), delivery="exactly_once"), "a", is_open=False)
+    ports: Any = store
+    solo.task.ports = replace(solo.task.ports, snapshots=ports)
+    solo.adopt(1, checkpoint=1, restore=part(solo), ended=[solo.id])
+    solo.open_inputs()
+    solo.handle(Go(Epoch(1)))
+    solo.run()
+    return solo
+
+
+@pytest.mark.parametrize("source", [Replaying, Scripted])
+def test_a_spout_whose_end_is_in_the_checkpoint_passes_it_on_and_its_user_is_not_called(source: Any) -> None:
+    made = source([4, 5])
+    solo = behind_the_end(made, ())
+    assert [frame.kind for frame in solo.frames() if frame.kind is FrameKind.END] == [FrameKind.END]
+    assert solo.rows() == []
+    solo.handle(Close())
+    assert made.calls == []
+
+
+def test_a_queue_whose_end_is_in_the_checkpoint_is_told_of_covered_messages_that_it_delivers_again() -> None:
+    source = Scripted([1, 2], ends=False)
+    solo = behind_the_end(source, (1, 2))
+    assert source.told("ack") == [1, 2] and solo.rows() == []
+    assert solo.frames()[-1].kind is FrameKind.END
+
+
+def test_a_queue_whose_end_is_in_the_checkpoint_is_not_waited_for_without_end() -> None:
+    source = Scripted([], ends=False)
+    solo = behind_the_end(source, (1, 2))
+    for _ in range(300):
+        solo.clock.now += 0.02
+        solo.turn()
+    assert solo.frames()[-1].kind is FrameKind.END
+
+
+def test_a_new_message_behind_the_end_in_the_checkpoint_is_a_dead_letter() -> None:
+    source = Scripted([3], ends=False)
+    solo = behind_the_end(source, (1, 2))
+    assert solo.rows() == []
+    assert solo.frames()[-1].kind is FrameKind.END
+    (error,) = solo.errors()
+    assert error.startswith("EmitError: component 'a' emitted a new message, and checkpoint 1 is behind the end of its input")
+    solo.handle(BeginCheckpoint(solo.epoch, 2))
+    solo.handle(CheckpointComplete(2))
+    assert [letter.errors for letter in solo.messages(DeadLetter)] == [[f"{error} (component 'a')"]]
