@@ -4,7 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from topo import RetryingSpout, Spout, Topology, TopologyBuilder, WatermarkStrategy, WindowBolt, aggregates, windows
+import pytest
+
+from topo import (
+    IterableSpout,
+    ProcessBolt,
+    RetryingSpout,
+    Spout,
+    Topology,
+    TopologyBuilder,
+    WatermarkStrategy,
+    WindowBolt,
+    aggregates,
+    windows,
+)
 from topo.testing import TopologyTest
 
 
@@ -42,3 +55,44 @@ def test_a_spout_that_says_a_watermark_and_then_raises_loses_no_row() -> None:
     test.run()
     assert test.emitted("counts") == [(0, 1000, 2), (1000, 2000, 2), (2000, 3000, 2)]
     test.assert_all_acked()
+
+
+@pytest.mark.parametrize("delivery", ["at_least_once", "exactly_once"])
+def test_early_results_of_rows_without_timestamps_come_to_an_end(delivery: str) -> None:
+    """A `ContinuousEventTimeTrigger` over rows without a timestamp fires a few times, not in every interval since the year -3e8."""
+    builder = TopologyBuilder("early").config(delivery=delivery)
+    builder.set_spout("source", IterableSpout([1, 2], fields=("n",)))
+    trigger = windows.ContinuousEventTimeTrigger.of("1s")
+    bolt = WindowBolt(key=None, window=windows.GlobalWindows(), trigger=trigger, process=Total(), outputs=("total",))
+    builder.set_bolt("total", bolt).global_grouping("source")
+    test = TopologyTest(builder.build())
+    test.run()
+    assert 1 <= len(test.emitted("total")) <= 2
+    assert set(test.emitted("total")) == {(3,)}
+
+
+class Total(windows.ProcessWindowFunction):
+    def process(self, key: Any, elements: Any, context: Any, collector: Any) -> None:
+        collector.emit((sum(row[0] for row in elements),))
+
+
+def test_a_timer_that_arms_itself_for_ever_does_not_keep_the_run_from_ending() -> None:
+    """A process function that registers the next event-time timer in each timer: at the end of the input that is an error."""
+
+    class EverySecond(ProcessBolt):
+        outputs = ("at",)
+
+        def process(self, tup: Any, context: Any, collector: Any) -> None:
+            context.register_event_time_timer(1000)
+
+        def on_timer(self, timestamp: int, context: Any, collector: Any) -> None:
+            context.register_event_time_timer(timestamp + 1000)
+
+    builder = TopologyBuilder("timers")
+    builder.set_spout("source", IterableSpout(["a"], fields=("key",)))
+    builder.set_bolt("every", EverySecond(key="key")).fields_grouping("source", "key")
+    test = TopologyTest(builder.build())
+    test.run()
+    (error,) = test.errors()
+    assert "since the input ended" in error.message and "register none when current_watermark is" in error.message
+    assert error.file.endswith("test_event_time.py")

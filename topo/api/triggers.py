@@ -121,7 +121,11 @@ class CountTrigger:
 
 @dataclass(frozen=True, slots=True)
 class ContinuousEventTimeTrigger:
-    """Fires every `interval_ms` of event time from the first element on, and at the end of the window."""
+    """Fires every `interval_ms` of event time from the first element on, and at the end of the window.
+
+    One watermark that passes several intervals fires once for each; one that passes more than a hundred fires for
+    the first and the last of them, since all show the same contents.
+    """
 
     interval_ms: int
 
@@ -137,7 +141,10 @@ class ContinuousEventTimeTrigger:
 
 @dataclass(frozen=True, slots=True)
 class ContinuousProcessingTimeTrigger:
-    """Fires every `interval_ms` of the clock from the first element on."""
+    """Fires every `interval_ms` of the clock from the first element on.
+
+    A clock that goes on by more than a hundred intervals at once, as after a restore, fires for the first and the last of them.
+    """
 
     interval_ms: int
 

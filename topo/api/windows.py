@@ -50,6 +50,9 @@ _MAX_TIMESTAMP: Final = 2**63 - 1
 
 Duration = str | timedelta
 
+MOST_WINDOWS: Final = 10_000
+"""Windows that one element may be in."""
+
 
 class TimeWindow(NamedTuple):
     """The half-open interval [start, end) in milliseconds. Equal, ordered and hashed by its bounds."""
@@ -197,6 +200,11 @@ class SlidingWindows:
             raise UserError(
                 "sliding windows need |offset| < slide and size > 0; "
                 f"got offset {self.offset_ms} ms, slide {self.slide_ms} ms, size {self.size_ms} ms"
+            )
+        if self.size_ms > MOST_WINDOWS * self.slide_ms:
+            raise UserError(
+                f"sliding windows of {self.size_ms} ms every {self.slide_ms} ms put each element into "
+                f"{self.size_ms // self.slide_ms:,} windows; at most {MOST_WINDOWS:,} are possible: choose a longer slide"
             )
 
 

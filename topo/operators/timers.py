@@ -17,11 +17,16 @@ from collections.abc import Callable, Hashable, Iterator, Mapping
 from heapq import heapify, heappop, heappush
 from typing import Any, Protocol
 
-from topo.operators.clock import MIN_TIMESTAMP, ClockTimer, ProcessingTimeService
+from topo.errors import UserError
+from topo.operators.clock import MAX_TIMESTAMP, MIN_TIMESTAMP, ClockTimer, ProcessingTimeService
 from topo.operators.state import KeyContext
 from topo.operators.undo import UndoLog
 
 _SLACK = 64
+
+MOST_AFTER_END = 10_000
+"""Timers that one key may register while the timers of the end of the input fire. All of them are due: event time goes no
+further, so a timer that registers the next one each time would never end."""
 
 
 class _Draining(dict[tuple[Any, Any], None]):
@@ -183,6 +188,8 @@ class TimerService:
         self._processing = TimerQueue()
         self._armed: ClockTimer | None = None
         self._undo_log = undo_log
+        self._after_end: dict[Hashable, int] | None = None
+        """By key: how many timers it has registered since those of the end of the input fire; None before."""
 
     @property
     def current_processing_time(self) -> int:
@@ -200,10 +207,25 @@ class TimerService:
         return len(self._processing)
 
     def register_event_timer(self, namespace: Hashable, timestamp: int) -> None:
-        """Have `on_event_time` called when the watermark reaches `timestamp`; at the *next* watermark if it is there already."""
+        """Have `on_event_time` called when the watermark reaches `timestamp`; at the *next* watermark if it is there already.
+
+        Raises:
+            UserError: the input has ended, and the current key registers without end.
+        """
+        if self._after_end is not None:
+            self._count_after_end(self._after_end)
         if self._undo_log is not None:
             self._note(self._undo_log, self._event, timestamp, namespace)
         self._event.add(timestamp, self._keys.key, namespace)
+
+    def _count_after_end(self, registered: dict[Hashable, int]) -> None:
+        key = self._keys.key
+        registered[key] = registered.get(key, 0) + 1
+        if registered[key] > MOST_AFTER_END:
+            raise UserError(
+                f"key {key!r} has registered {MOST_AFTER_END:,} event-time timers since the input ended, each of which fires at "
+                f"once; register none when current_watermark is {MAX_TIMESTAMP} (the end of the input)"
+            )
 
     def delete_event_timer(self, namespace: Hashable, timestamp: int) -> None:
         """Undo a registration of the current key; nothing happens when there is none."""
@@ -251,6 +273,10 @@ class TimerService:
         That watermarks only grow is up to the caller.
         """
         self.current_watermark = timestamp
+        if timestamp < MAX_TIMESTAMP:
+            self._after_end = None
+        elif self._after_end is None:
+            self._after_end = {}
         take, keys, on_event_time = self._event.take, self._keys, self._handler.on_event_time
         while (timer := take(timestamp)) is not None:
             due, keys.key, namespace = timer

@@ -40,6 +40,26 @@ _COUNT: Final = "count"
 _LAST: Final = "last-element"
 _TIMEOUT: Final = "timeout"
 
+MOST_MISSED: Final = 100
+"""A continuous trigger fires for each interval that one watermark, or one step of the clock, passes, as Flink's does. All of them
+show the same contents, so behind by more intervals than this it goes on with the last one that is due."""
+
+
+def _next_fire_time(since: int, interval_ms: int, now: int, last: int) -> int:
+    """Return when a continuous trigger fires next.
+
+    Args:
+        since: when it fired last, or the interval's beginning before the first time.
+        interval_ms: between two firings.
+        now: the watermark, or the clock.
+        last: the window's last millisecond, which is the latest time to fire at.
+    """
+    if last == MAX_TIMESTAMP == now:
+        # The input has ended and the global window has not.
+        return last
+    missed = (min(now, last) - since) // interval_ms
+    return min(since + interval_ms * (missed if missed > MOST_MISSED else 1), last)
+
 
 class _Quiet(Trigger):
     """Continues whatever happens and keeps nothing; the others say where they differ."""
@@ -174,10 +194,7 @@ class _ContinuousEventTime(_Quiet):
             context.forget(_FIRE_TIME)
 
     def _arm(self, since: int, window: Any, context: TriggerContext) -> None:
-        fire_time = min(since + self._interval_ms, window.max_timestamp)
-        if window.max_timestamp == MAX_TIMESTAMP == context.current_watermark:
-            # The input has ended and the global window has not: every interval until the end of time would take for ever.
-            fire_time = MAX_TIMESTAMP
+        fire_time = _next_fire_time(since, self._interval_ms, context.current_watermark, window.max_timestamp)
         context.put(_FIRE_TIME, fire_time)
         context.register_event_time_timer(fire_time)
 
@@ -215,7 +232,7 @@ class _ContinuousProcessingTime(_Quiet):
             context.forget(_FIRE_TIME)
 
     def _arm(self, since: int, window: Any, context: TriggerContext) -> None:
-        fire_time = min(since + self._interval_ms, window.max_timestamp)
+        fire_time = _next_fire_time(since, self._interval_ms, context.current_processing_time, window.max_timestamp)
         context.put(_FIRE_TIME, fire_time)
         context.register_processing_time_timer(fire_time)
 
