@@ -20,7 +20,7 @@ def no_process_is_left(topo_home: Path, tmp_path: Path, monkeypatch: pytest.Monk
     """Fail a test that leaves a process behind, and end it."""
     sockets = topo_home / "run"
     sockets.mkdir(mode=0o700)
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(sockets))
+    monkeypatch.setenv("TMPDIR", str(sockets))
     yield
     until = time.monotonic() + _GRACE_S
     while (left := [*processes_of(topo_home), *processes_of(tmp_path)]) and time.monotonic() < until:

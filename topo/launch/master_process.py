@@ -21,7 +21,7 @@ from topo.master.outcome import Outcome, OutcomeKind
 from topo.master.status import never_ran
 from topo.runtime.master import MasterShell
 from topo.runtime.process import die_with
-from topo.runtime.state_folder import StateFolder, TopologyFolder, TopologyIsRunning, write_atomically
+from topo.runtime.state_folder import StateFolder, StateFolderLost, TopologyFolder, TopologyIsRunning, write_atomically
 
 _LOG = logging.getLogger("topo.master")
 
@@ -41,6 +41,11 @@ def main(arguments: list[str]) -> int:
             return run_stored(folder, attached=len(arguments) > 2)
     except TopologyIsRunning as error:
         _LOG.error("%s", error)
+        return 1
+    except StateFolderLost as error:
+        # Whatever is written there now is another master's, or brings back what was removed.
+        _LOG.error("%s", error)
+        print(error, file=sys.stderr)
         return 1
     except TopoError as error:
         _LOG.error("the master cannot run: %s", error)

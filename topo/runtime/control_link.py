@@ -9,6 +9,7 @@ import zmq
 
 from topo.errors import EnvironmentFault
 from topo.runtime.transport.base import MAX_LINK_MESSAGE
+from topo.runtime.transport.ipc import listen_again
 from topo.runtime.transport.security import AllowList, KeyPair, check_ipc_path
 from topo.runtime.transport.zap import Socket, ZapHandler
 
@@ -63,6 +64,15 @@ class ControlLink:
         socket.linger = 0
         self._zap.guard(socket, self._keys.secret)
         return socket, self._bind(socket, f"tcp://{host}:*")
+
+    def listen_again(self) -> bool:
+        """Make the ipc sockets anew that were removed from the file system. Returns whether any were.
+
+        Raises:
+            EnvironmentFault: they cannot be made, so no worker and no client can connect any more.
+        """
+        bound = ((self._workers, self.worker_endpoint), (self._clients, self.client_endpoint))
+        return sum(listen_again(socket, endpoint) for socket, endpoint in bound) > 0
 
     def wait(self, timeout_s: float | None, descriptors: Iterable[int] = ()) -> None:
         """Sleep until somebody talks, a descriptor is readable, or the time is up."""

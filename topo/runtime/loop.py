@@ -11,13 +11,15 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
+from pathlib import Path
 
 import msgspec
 
 from topo.config import TopologyConfig
-from topo.errors import FrameError
+from topo.errors import EnvironmentFault, FrameError
 from topo.ids import TaskId
 from topo.plan.physical import PhysicalPlan
+from topo.runtime.state_folder import is_gone
 from topo.runtime.transport.base import MAX_LINK_MESSAGE, Outlet, Transport
 from topo.task.commands import SendFrame
 from topo.task.events import Inbox
@@ -108,6 +110,7 @@ class Loop:
         master: the outlet of that link.
         inboxes: the name of each inbox in the transport.
         busy_in: tells the component whose user code runs.
+        start_file: removed by the master when it has seen this process end; gone before, the state folder was removed.
     """
 
     def __init__(
@@ -120,6 +123,7 @@ class Loop:
         config: TopologyConfig,
         busy_in: Callable[[], str],
         clock: Callable[[], float] = time.monotonic,
+        start_file: Path | None = None,
     ) -> None:
         self.worker = worker
         self.turned_at = clock()
@@ -135,6 +139,7 @@ class Loop:
         self._config = config
         self._busy_in = busy_in
         self._clock = clock
+        self._start_file = start_file
         self._to_master: deque[bytes] = deque()
         self._said = self._heard = 0
         """How many messages the master was sent, and how many it has sent, but for Alive."""
@@ -317,9 +322,22 @@ class Loop:
     def _beat(self, now: float) -> None:
         self._beat_at = now + self._config.heartbeat_s
         self.tell(self._counted(self.worker.heartbeat(self._busy_in())))
+        self._look_at_files()
         if now - self._heard_at > self._config.master_timeout_s:
             why = f"no master was heard of for {self._config.master_timeout_s:g} s"
             self.worker.exit = self.worker.exit or Exit(EXIT_ORPHANED, why)
+
+    def _look_at_files(self) -> None:
+        """Notice files that were removed under the running process."""
+        if self._start_file is not None and is_gone(self._start_file):
+            why = f"the state folder was removed while the topology ran: {self._start_file} is gone"
+            self.worker.exit = self.worker.exit or Exit(EXIT_ORPHANED, why)
+        try:
+            if self._transport.listen_again():
+                _LOG.warning("the sockets of this worker were removed; they are made anew")
+        except EnvironmentFault as error:
+            # The master has sockets in the same folder, and decides.
+            _LOG.error("%s", error)
 
     def _leave(self, exit_: Exit) -> Exit:
         """Send the last figures, and what is still to be said."""

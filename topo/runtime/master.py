@@ -70,6 +70,7 @@ from topo.runtime.letter_rows import known_letters, letter_row
 from topo.runtime.part_desk import PartDesk
 from topo.runtime.restoring import Restored, checkpoint_to_restore
 from topo.runtime.state_folder import (
+    StateFolderLost,
     TopologyFolder,
     append_lines,
     json_lines,
@@ -95,6 +96,8 @@ LATE_WORDS_S = 2.0
 """So long on a busy machine, where it is known that something is still to come."""
 ENDED_WELL = "exited"
 """The end of a process that has ended by itself, with 0."""
+LOOK_S = 0.5
+"""Interval between two looks at whether the state folder and the sockets are still there."""
 RETRY_S = 0.5
 """Wait before something that could not be written is tried again."""
 PROGRESS_S = 0.25
@@ -249,9 +252,18 @@ class MasterShell:
         """Rows of errors that the disk had no room for."""
         self._save_at = 0.0
         self._copied_from = origin_of_copy(job.reference, job.folder.code)
+        self._lock = job.folder.lock_identity()
+        self._is_folder_lost = False
+        self._look_at = 0.0
 
     def run(self) -> Outcome:
-        """Run the topology to its end, and return how it ended."""
+        """Run the topology to its end, and return how it ended.
+
+        Raises:
+            StateFolderLost: the state folder or its lock is not this master's any more. Its workers are killed, nothing is
+                written: another master may run under the name.
+            EnvironmentFault: the folder of the sockets was removed and cannot be made again. The workers are killed.
+        """
         try:
             for problem in self._restored.problems:
                 self._record(RecordError("CheckpointDamaged", f"{problem}; going on from an earlier one"))
@@ -270,6 +282,9 @@ class MasterShell:
                 self._parts.close()
             self.link.close()
             remove_socket_folder(self._sockets)
+            if self._is_folder_lost:
+                # Checkpoints that were under way have made folders again.
+                self._job.folder.remove_remains()
 
     def ask(self, event: Event) -> None:
         """Have an operator's wish handled in the next turn; for signal handlers and callers of the same process."""
@@ -290,6 +305,7 @@ class MasterShell:
         deadlines += [deadline] if deadline is not None else []
         until = min(now + LONGEST_SLEEP_S, *deadlines)
         self.link.wait(0 if self._asked else max(0.0, until - now), self._descriptors())
+        self._look_at_files(self._clock())
         self._work_off(self._clock())
         if self._unsaved and self._clock() >= self._save_at:
             self._save_errors()
@@ -320,6 +336,24 @@ class MasterShell:
         if self._on_progress is not None and now >= self._told_at + PROGRESS_S:
             self._told_at = now
             self._on_progress(self.status())
+
+    def _look_at_files(self, now: float) -> None:
+        """Notice now and then that files were removed or replaced under the running topology."""
+        if now < self._look_at:
+            return
+        self._look_at = now + LOOK_S
+        with contextlib.suppress(OSError):
+            self._is_folder_lost = self._job.folder.lock_identity() != self._lock
+            if self._is_folder_lost:
+                raise StateFolderLost(
+                    f"the state folder {self._job.folder.path} or its lock was removed or replaced while {self._job.plan.name!r} "
+                    "ran; the topology has ended with its workers, since another one may be started under its name now"
+                )
+        self._listen_again()
+
+    def _listen_again(self) -> None:
+        if self.link.listen_again():
+            self._record(RecordError("SocketsRemoved", f"{self._sockets} was removed while the topology ran; it is made anew"))
 
     def _descriptors(self) -> list[int]:
         own = [] if self._keeper is None else [self._keeper.descriptor]
@@ -494,6 +528,7 @@ class MasterShell:
             parent=os.getpid() if job.foreground else 0,
         )
         try:
+            self._listen_again()
             write_atomically(self._spec_path(worker, incarnation), msgspec.json.encode(spec))
             self._launcher.start(worker, incarnation, spec)
         except EnvironmentFault as error:

@@ -63,7 +63,7 @@ def main(arguments: list[str]) -> int:
         die_with(spec.parent)
     log = start_logging(Path(spec.log), worker=spec.worker)
     try:
-        exit_ = run(spec, log)
+        exit_ = run(spec, log, Path(arguments[0]))
     except TopoError as error:
         _LOG.error("worker %s cannot start: %s", spec.worker, error)
         print(f"worker {spec.worker} cannot start: {error}", file=sys.__stderr__)
@@ -80,7 +80,7 @@ def main(arguments: list[str]) -> int:
     return exit_.code
 
 
-def run(spec: WorkerSpec, log: TaskLog) -> Exit:
+def run(spec: WorkerSpec, log: TaskLog, start_file: Path | None = None) -> Exit:
     """Build the tasks, register with the master, and work until it is time to leave."""
     topology, code_hash = load_topology(spec.reference, spec.parameters)
     config = topology.config.with_settings(spec.settings)
@@ -125,6 +125,7 @@ def run(spec: WorkerSpec, log: TaskLog) -> Exit:
         Connections(transport, plan, frozenset(mine)),
         config,
         lambda: busy_component(worker, hand),
+        start_file=start_file,
     )
     for signum in (signal.SIGTERM, signal.SIGINT):
         signal.signal(signum, lambda *_: loop.stop(Exit(EXIT_DONE, "asked to end")))

@@ -33,6 +33,10 @@ class TopologyIsRunning(UserError):
     """Another master holds the topology's lock."""
 
 
+class StateFolderLost(EnvironmentFault):
+    """A topology's state folder, or its lock, was removed or replaced while its master ran."""
+
+
 def home_folder(environment: Mapping[str, str]) -> Path:
     """TOPO_HOME, else `topo` in the XDG state folder."""
     if home := environment.get("TOPO_HOME"):
@@ -75,6 +79,17 @@ def write_atomically(path: Path, data: bytes) -> None:
         with suppress(OSError):
             temporary.unlink()
         raise EnvironmentFault(f"cannot write {path}: {error.strerror}; the file is as it was before") from error
+
+
+def is_gone(path: Path) -> bool:
+    """Whether a path is certainly not there; one that cannot be looked at for the moment is not gone."""
+    try:
+        os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except OSError:
+        return False
+    return False
 
 
 def sync_folder(folder: Path) -> None:
@@ -231,6 +246,17 @@ class TopologyFolder:
         """
         return TopologyLock(self.path)
 
+    def lock_identity(self) -> tuple[int, int] | None:
+        """Return device and inode of the lock file, None when there is none. Raises OSError when that cannot be known.
+
+        While a master holds its lock open, no other file has the same identity.
+        """
+        try:
+            status = os.stat(self.path / "lock")
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        return status.st_dev, status.st_ino
+
     def owner(self) -> str:
         """Return the process id of the last that has held the lock; "" while one is about to take it. Raises OSError."""
         return (self.path / "lock").read_text()
@@ -252,6 +278,12 @@ class TopologyFolder:
     def remove(self) -> None:
         """Forget the topology."""
         shutil.rmtree(self.path)
+
+    def remove_remains(self) -> None:
+        """Remove what a run has written here after the folder was removed, unless another topology has begun in it."""
+        if self.path.is_dir() and not self.topology.exists():
+            with suppress(TopologyIsRunning, OSError), self.lock():
+                shutil.rmtree(self.path)
 
 
 class TopologyLock:
@@ -339,9 +371,12 @@ class StateFolder:
 
 
 def make_socket_folder(environment: Mapping[str, str]) -> Path:
-    """Make a private folder with a short path for ipc sockets; whoever ends the topology removes it."""
-    runtime = environment.get("XDG_RUNTIME_DIR")
-    parent = runtime if runtime and os.access(runtime, os.W_OK) else tempfile.gettempdir()
+    """Make a private folder with a short path for ipc sockets; whoever ends the topology removes it.
+
+    It is not below XDG_RUNTIME_DIR, which a logout removes while a background topology goes on.
+    """
+    wanted = environment.get("TMPDIR")
+    parent = wanted if wanted and os.access(wanted, os.W_OK) else tempfile.gettempdir()
     return Path(tempfile.mkdtemp(prefix="topo-", dir=parent))
 
 

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import errno
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.unit.master.playbook import LINES, SINK, small_plan
+from topo.errors import EnvironmentFault
 from topo.ids import Epoch, Incarnation, WorkerId
 from topo.master.commands import SendTo
 from topo.master.events import Started
 from topo.master.membership import SlotState
 from topo.runtime.control_link import Asker
 from topo.runtime.master import Job, MasterShell, WorkerEnd
-from topo.runtime.state_folder import StateFolder, read_json_lines
+from topo.runtime.state_folder import StateFolder, StateFolderLost, TopologyFolder, read_json_lines
 from topo.runtime.transport.zmq import IpcPlace, ZmqTransport
 from topo.runtime.worker_spec import WorkerSpec
 from topo.wire import control
@@ -149,3 +152,63 @@ def test_a_worker_is_told_how_many_messages_it_was_sent(shell: MasterShell, tmp_
     shell._turn()
     assert [hosting.hears() for _ in range(3)] == [control.Go(Epoch(1)), control.Probe(1, Epoch(1)), control.Alive(2)]
     hosting.close()
+
+
+@pytest.fixture
+def locked(tmp_path: Path) -> Iterator[tuple[MasterShell, TopologyFolder]]:
+    """A shell whose caller holds the lock."""
+    folder = StateFolder(tmp_path / "home").create("small")
+    with folder.lock():
+        shell = MasterShell(Job(folder, small_plan(), str(tmp_path / "small.py"), "hash"), NoLauncher())
+        shell._handle(Started())
+        shell._turn()
+        yield shell, folder
+        shell.link.close()
+
+
+def look(shell: MasterShell) -> None:
+    """Have the shell look at its files, as it does twice a second."""
+    shell._look_at = 0.0
+    shell._look_at_files(1.0)
+
+
+@pytest.mark.parametrize("lost", ["folder", "lock", "replaced"])
+def test_a_master_whose_folder_or_lock_is_gone_ends(locked: tuple[MasterShell, TopologyFolder], lost: str) -> None:
+    shell, folder = locked
+    look(shell)
+    if lost == "folder":
+        shutil.rmtree(folder.path)
+    else:
+        (folder.path / "lock").unlink()
+    if lost == "replaced":
+        folder.lock().release()
+    with pytest.raises(StateFolderLost, match=r"removed or replaced while 'small' ran"):
+        look(shell)
+
+
+def test_a_folder_that_cannot_be_looked_at_for_the_moment_is_not_lost(
+    locked: tuple[MasterShell, TopologyFolder], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stale(path: object, *_: object, **__: object) -> None:
+        raise OSError(errno.ESTALE, "stale")
+
+    shell, _ = locked
+    monkeypatch.setattr("topo.runtime.state_folder.os.stat", stale)
+    look(shell)
+
+
+def test_removed_sockets_are_made_anew_and_recorded(locked: tuple[MasterShell, TopologyFolder]) -> None:
+    shell, folder = locked
+    shutil.rmtree(shell._sockets)
+    look(shell)
+    assert ask(shell, "ping").ok
+    assert [row["kind"] for row in folder.all_errors()] == ["SocketsRemoved"]
+
+
+def test_sockets_that_cannot_be_made_anew_end_the_run(locked: tuple[MasterShell, TopologyFolder]) -> None:
+    shell, _ = locked
+    shutil.rmtree(shell._sockets)
+    shell._sockets.write_text("in the way")
+    with pytest.raises(EnvironmentFault, match="cannot be made again"):
+        look(shell)
+    shell._sockets.unlink()

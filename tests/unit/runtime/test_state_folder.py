@@ -163,13 +163,26 @@ def test_the_lock_ends_with_its_process(tmp_path: Path) -> None:
 
 
 def test_a_socket_folder_is_private_short_and_goes_away(tmp_path: Path) -> None:
-    folder = make_socket_folder({"XDG_RUNTIME_DIR": str(tmp_path)})
+    folder = make_socket_folder({"TMPDIR": str(tmp_path), "XDG_RUNTIME_DIR": "/nowhere"})
     assert folder.parent == tmp_path
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     (folder / "socket").touch()
     remove_socket_folder(folder)
     remove_socket_folder(folder)
     assert list(tmp_path.iterdir()) == []
-    elsewhere = make_socket_folder({"XDG_RUNTIME_DIR": "/nowhere"})
+    elsewhere = make_socket_folder({"TMPDIR": "/nowhere"})
     assert len(str(elsewhere)) < 60
     remove_socket_folder(elsewhere)
+
+
+def test_remains_of_a_removed_topology_are_removed_and_another_topology_is_left_alone(tmp_path: Path) -> None:
+    folder = StateFolder(tmp_path).create("counts")
+    with folder.lock():
+        folder.remove_remains()
+    assert folder.path.is_dir(), "another master has begun"
+    folder.remove_remains()
+    assert not folder.path.exists()
+    folder.remove_remains()
+    StateFolder(tmp_path).create("counts").topology.write_text("{}")
+    folder.remove_remains()
+    assert folder.topology.exists()

@@ -66,6 +66,13 @@ class Transport(Protocol):
     def unbind(self, inbox: str) -> None:
         """Close an inbox. What it still held is dropped."""
 
+    def listen_again(self) -> int:
+        """Bind the inboxes anew whose addresses were removed under them, and return how many. Connections that stand are kept.
+
+        Raises:
+            EnvironmentFault: an address cannot be had again.
+        """
+
     def connect(self, endpoint: str, public_key: str | None = None, *, max_frame: int = MAX_DATA_FRAME) -> Outlet:
         """Open an outlet to an inbox, which need not be there yet; connects again by itself until `disconnect`.
 

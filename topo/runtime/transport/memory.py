@@ -135,6 +135,9 @@ class MemoryTransport:
         with self._network.lock:
             del self._network.inboxes[self._inboxes.pop(inbox).endpoint]
 
+    def listen_again(self) -> int:
+        return 0
+
     def connect(self, endpoint: str, public_key: str | None = None, *, max_frame: int = MAX_DATA_FRAME) -> Outlet:
         outlet = Outlet(next(self._numbers))
         self._outlets[outlet] = _Outlet(endpoint, public_key, max_frame)

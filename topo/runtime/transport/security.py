@@ -109,5 +109,5 @@ def check_ipc_path(path: str) -> None:
     if length > _IPC_PATH_BYTES:
         raise ConfigError(
             f"ipc path of {length} bytes is over the limit of {_IPC_PATH_BYTES}: {path}; "
-            "set XDG_RUNTIME_DIR or TMPDIR to a folder with a short path"
+            "set TMPDIR to a folder with a short path"
         )

@@ -25,6 +25,7 @@ import zmq
 
 from topo.errors import ConfigError, EnvironmentFault, FrameError
 from topo.runtime.transport.base import MAX_DATA_FRAME, MAX_LINK_MESSAGE, Outlet, TransportStatistics
+from topo.runtime.transport.ipc import listen_again
 from topo.runtime.transport.security import AllowList, KeyPair, check_ipc_path, check_listener, check_private_folder
 from topo.runtime.transport.zap import Socket, ZapHandler
 
@@ -172,6 +173,9 @@ class ZmqTransport:
         if self._zap is not None:
             gone.socket.disable_monitor()
         gone.socket.close(linger=0)
+
+    def listen_again(self) -> int:
+        return sum([listen_again(inbox.socket, endpoint) for endpoint, inbox in self._own.items()])
 
     def connect(self, endpoint: str, public_key: str | None = None, *, max_frame: int = MAX_DATA_FRAME) -> Outlet:
         outlet = Outlet(next(self._numbers))
