@@ -4,12 +4,12 @@
      "message": "..."}                                               exceptions add "exception", a traceback
 
 `print` is captured: what user code writes to standard output or error becomes lines of the log, under the loggers `stdout`
-and `stderr`. What is written past Python's streams (C code, a crash) goes to the file that the launcher gave the process.
+and `stderr`; so does what the processes write that it starts with `stdout=sys.stdout`. What is written past Python's streams (C
+code, a crash) goes to the file that the launcher gave the process.
 """
 
 from __future__ import annotations
 
-import io
 import json
 import logging
 import sys
@@ -20,12 +20,11 @@ from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from typing import Any
 
+from topo.observability.captured import CapturedStream
+
 MAX_LOG_BYTES = 16 * 1024 * 1024
 KEPT_LOGS = 3
 """Older files `NAME.1` to `NAME.3`; a worker's logs are bounded by four times MAX_LOG_BYTES."""
-
-_LONGEST_LINE = 16 * 1024
-"""Characters of a captured line; what print writes without newlines must not grow without bound."""
 
 
 class TaskLog:
@@ -42,6 +41,7 @@ class TaskLog:
         self._current = threading.local()
         self._handler: logging.Handler | None = None
         self._streams = (sys.stdout, sys.stderr)
+        self._captured: tuple[CapturedStream, ...] = ()
 
     def enter(self, task: int | None) -> None:
         """The calling thread runs code of `task` from now on; None: of none."""
@@ -62,14 +62,16 @@ class TaskLog:
         root.setLevel(level)
         self._handler = handler
         self._streams = (sys.stdout, sys.stderr)
-        sys.stdout, sys.stderr = _Captured("stdout"), _Captured("stderr")
+        self._captured = (CapturedStream("stdout", self), CapturedStream("stderr", self))
+        sys.stdout, sys.stderr = self._captured
         logging.captureWarnings(True)
 
     def close(self) -> None:
         """Write what is left and give everything back. Idempotent."""
         if self._handler is not None:
-            sys.stdout.flush()
-            sys.stderr.flush()
+            for stream in self._captured:
+                stream.flush()
+                stream.close_pipes()
             sys.stdout, sys.stderr = self._streams
             logging.captureWarnings(False)
             logging.getLogger().removeHandler(self._handler)
@@ -123,39 +125,3 @@ class _Handler(RotatingFileHandler):
         if sys.__stderr__ is not None:
             with suppress(OSError, ValueError):
                 sys.__stderr__.write(f"cannot log: {sys.exc_info()[1]}\n")
-
-
-class _Captured(io.TextIOBase):
-    """A standard stream whose lines are log records. Each thread has a line of its own, so that lines never mix."""
-
-    encoding = "utf-8"
-
-    def __init__(self, name: str) -> None:
-        self._logger = logging.getLogger(name)
-        self._begun = threading.local()
-
-    def writable(self) -> bool:
-        return True
-
-    def write(self, text: str, /) -> int:
-        if not isinstance(text, str):
-            raise TypeError(f"write() argument must be str, not {type(text).__name__}")
-        begun = getattr(self._begun, "line", "") + text
-        *lines, rest = begun.split("\n")
-        if len(rest) > _LONGEST_LINE:
-            lines.append(rest)
-            rest = ""
-        self._begun.line = rest
-        for line in lines:
-            self._log(line)
-        return len(text)
-
-    def flush(self) -> None:
-        rest: str = getattr(self._begun, "line", "")
-        if rest:
-            self._begun.line = ""
-            self._log(rest)
-
-    def _log(self, line: str) -> None:
-        for start in range(0, len(line), _LONGEST_LINE):
-            self._logger.info("%s", line[start : start + _LONGEST_LINE])

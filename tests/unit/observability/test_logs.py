@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import subprocess
 import sys
 import threading
@@ -155,3 +156,51 @@ def test_closing_gives_the_streams_back(tmp_path: Path) -> None:
     log.close()
     log.close()
     assert (sys.stdout, sys.stderr, list(logging.getLogger().handlers)) == before
+
+
+def test_output_of_a_child_process_is_lines_of_the_task_that_started_it(start: Start, rows: Rows) -> None:
+    log = start()
+    for task in (3, 4):
+        log.enter(task)
+        command = [sys.executable, "-c", f"import sys; print('out', {task}); print('err', {task}, file=sys.stderr)"]
+        subprocess.run(command, stdout=sys.stdout, stderr=sys.stderr, check=True)
+    log.close()
+
+    assert sorted((row["logger"], row["component"], row["message"]) for row in rows()) == [
+        ("stderr", "count", "err 3"),
+        ("stderr", "split", "err 4"),
+        ("stdout", "count", "out 3"),
+        ("stdout", "split", "out 4"),
+    ]
+
+
+def test_bytes_written_to_the_buffer_are_lines_also_when_a_character_is_split(start: Start, rows: Rows) -> None:
+    start()
+    data = "größe\n".encode()
+    assert sys.stdout.buffer.write(data[:3]) == 3
+    sys.stdout.buffer.write(memoryview(data)[3:])
+    sys.stdout.buffer.write(b"\xff\n")
+
+    assert [row["message"] for row in rows()] == ["größe", "\\xff"]
+
+
+def test_reconfigured_encoding_is_that_of_the_bytes(start: Start, rows: Rows) -> None:
+    start()
+    sys.stdout.reconfigure(encoding="latin-1", errors="replace", line_buffering=True)  # type: ignore[union-attr]
+    sys.stdout.buffer.write("größe\n".encode("latin-1"))
+
+    assert [row["message"] for row in rows()] == ["größe"]
+    with pytest.raises(LookupError):
+        sys.stdout.reconfigure(encoding="no such")  # type: ignore[union-attr]
+
+
+def test_closing_leaves_no_descriptor_and_no_thread(start: Start) -> None:
+    log = start()
+    before = threading.active_count()
+    descriptor = sys.stdout.fileno()
+    assert sys.stdout.fileno() == descriptor
+    log.close()
+
+    assert threading.active_count() == before
+    with pytest.raises(OSError):
+        os.fstat(descriptor)

@@ -1,0 +1,35 @@
+"""Child processes of user code that write to the worker's standard streams."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.cli.drive import piped
+
+FLOW = """
+import subprocess, sys
+from topo import BasicBolt, IterableSpout, TopologyBuilder
+
+
+class Shell(BasicBolt):
+    def execute(self, tup, collector):
+        sys.stdout.reconfigure(line_buffering=True)
+        sys.stdout.buffer.write(b"bytes\\n")
+        subprocess.run(["echo", "child", tup["value"]], stdout=sys.stdout, stderr=sys.stderr, check=True)
+
+
+builder = TopologyBuilder("child-output")
+builder.set_spout("words", IterableSpout(["one"]))
+builder.set_bolt("shell", Shell()).shuffle_grouping("words")
+topology = builder.build()
+"""
+
+
+def test_output_of_a_subprocess_is_shown_with_the_workers_own(tmp_path: Path) -> None:
+    """`subprocess.run(..., stdout=sys.stdout)` in a bolt, as it works in any script."""
+    (tmp_path / "flow.py").write_text(FLOW)
+
+    done = piped("run", tmp_path / "flow.py", "--quiet")
+
+    assert done.code == 0, done.err
+    assert done.out.splitlines()[:2] == ["bytes", "child one"]
