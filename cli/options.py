@@ -133,7 +133,10 @@ def topology_options(function: F) -> F:
 
 
 def spark_options(function: F) -> F:
-    """Add what says on which Spark cluster a topology runs. Gives the command `cluster`, None for this machine."""
+    """Add what says on which Spark cluster a topology runs, and with which modules besides its own.
+
+    Gives the command `cluster`, None for this machine, and `py_files`.
+    """
 
     @functools.wraps(function)
     def command(
@@ -144,15 +147,20 @@ def spark_options(function: F) -> F:
         slots: int | None,
         **options: Any,
     ) -> Any:
-        if master is None and (conf or py_files or slots):
-            raise click.UsageError("--conf, --py-files and --slots say how to run on a Spark cluster: add --master")
-        return function(*args, cluster=_cluster(master, conf, py_files, slots) if master else None, **options)
+        if master is None and (conf or slots):
+            raise click.UsageError("--conf and --slots say how to run on a Spark cluster: add --master")
+        files = [os.path.abspath(name) for given in py_files for name in given.split(",") if name]
+        return function(*args, cluster=_cluster(master, conf, slots) if master else None, py_files=files, **options)
 
     for option in reversed(
         (
             click.option("--master", help="Run its workers on this Spark cluster: spark://host:7077, yarn, k8s://..."),
             click.option("--conf", type=SparkSetting(), multiple=True, help="A setting of Spark's: --conf spark.ui.port=4050."),
-            click.option("--py-files", multiple=True, help="Modules to ship: .py, .zip, .egg or .whl, separated by commas."),
+            click.option(
+                "--py-files",
+                multiple=True,
+                help="Further modules that it imports: .py, .zip, .egg or .whl, separated by commas.",
+            ),
             click.option("--slots", type=click.IntRange(min=1), help="Cores to use, by default one for each worker process."),
         )
     ):
@@ -160,13 +168,10 @@ def spark_options(function: F) -> F:
     return cast(F, command)
 
 
-def _cluster(
-    master: str, conf: tuple[tuple[str, str], ...], py_files: tuple[str, ...], slots: int | None
-) -> SparkCluster:
+def _cluster(master: str, conf: tuple[tuple[str, str], ...], slots: int | None) -> SparkCluster:
     from topo.launch.spark.cluster import SparkCluster
 
-    files = [os.path.abspath(name) for given in py_files for name in given.split(",") if name]
-    return SparkCluster(master=master, conf=dict(conf), py_files=files, slots=slots)
+    return SparkCluster(master=master, conf=dict(conf), slots=slots)
 
 
 def start_options(function: F) -> F:

@@ -50,6 +50,7 @@ def command(
     quiet: bool,
     as_json: bool,
     cluster: SparkCluster | None,
+    py_files: list[str],
 ) -> None:
     """Run TOPOLOGY in processes of this machine until its sources have ended, and say what became of its messages.
 
@@ -80,6 +81,7 @@ def command(
             drop_state=drop_state,
             cluster=cluster,
             parallelism=dict(parallelism),
+            py_files=py_files,
         )
         show.close()
     was_interrupted = outcome.kind in (OutcomeKind.DRAINED, OutcomeKind.CUT_SHORT, OutcomeKind.KILLED)

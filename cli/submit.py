@@ -50,6 +50,7 @@ def command(
     deadline: float,
     as_json: bool,
     cluster: SparkCluster | None,
+    py_files: list[str],
 ) -> None:
     """Start TOPOLOGY in the background, where it goes on when this terminal is closed.
 
@@ -71,5 +72,6 @@ def command(
         drop_state=drop_state,
         cluster=cluster,
         parallelism=dict(parallelism),
+        py_files=py_files,
     )
     report_started(running.folder, wait_s=deadline if wait else None, as_json=as_json)

@@ -48,6 +48,7 @@ def run_foreground(
     drop_state: Sequence[str] = (),
     cluster: SparkCluster | None = None,
     parallelism: Mapping[str, int] | None = None,
+    py_files: Sequence[str] = (),
 ) -> Outcome:
     """Run a topology in worker processes and wait until it has ended; its master runs in this thread, the main one.
 
@@ -55,6 +56,7 @@ def run_foreground(
 
     Args:
         cluster: whose machines its workers run on; by default this one.
+        py_files: modules and archives that it imports from, besides the folder it lies in; they are copied with the code.
 
     Raises:
         TopoError: it cannot be started; the message says why.
@@ -70,6 +72,7 @@ def run_foreground(
         drop_state=drop_state,
         cluster=cluster,
         parallelism=parallelism,
+        py_files=py_files,
     )
     with job.folder.lock():
         end_leftovers(job.folder)
@@ -91,6 +94,7 @@ def submit_background(
     drop_state: Sequence[str] = (),
     cluster: SparkCluster | None = None,
     parallelism: Mapping[str, int] | None = None,
+    py_files: Sequence[str] = (),
 ) -> RunningTopology:
     """Start a topology whose master goes on in the background.
 
@@ -100,6 +104,7 @@ def submit_background(
         drop_state: components of it whose state nobody is to take.
         cluster: whose machines its workers run on; by default this one. The master runs here in any case.
         parallelism: tasks by component, where they are not to be those that the code says.
+        py_files: modules and archives that it imports from, besides the folder it lies in; they are copied with the code.
 
     Raises:
         TopoError: it cannot be started; nothing runs then.
@@ -115,6 +120,7 @@ def submit_background(
         drop_state=drop_state,
         cluster=cluster,
         parallelism=parallelism,
+        py_files=py_files,
     )
     return _start_master(job.folder, attached)
 
@@ -359,6 +365,7 @@ class LocalCluster:
         start_from: str | Path = "",
         drop_state: Sequence[str] = (),
         parallelism: Mapping[str, int] | None = None,
+        py_files: Sequence[str] = (),
     ) -> RunningTopology:
         """Start a topology; it ends with the cluster, or with this process.
 
@@ -366,6 +373,7 @@ class LocalCluster:
             start_from: path or URL of a savepoint to go on from, or of a folder of checkpoints.
             drop_state: components of it whose state nobody is to take.
             parallelism: tasks by component, where they are not to be those that the code says.
+            py_files: modules and archives that it imports from, besides the folder it lies in.
 
         Raises:
             TopoError: it cannot be started.
@@ -380,6 +388,7 @@ class LocalCluster:
             start_from=str(start_from),
             drop_state=drop_state,
             parallelism=parallelism,
+            py_files=py_files,
         )
         self._running.append(running)
         return running

@@ -6,7 +6,7 @@ import re
 import signal
 from pathlib import Path
 
-from topo.runtime.code_copy import is_installed
+from topo.runtime.code_files import is_installed
 from topo.runtime.master import ENDED_WELL
 
 _SHELL_SIGNAL = 128

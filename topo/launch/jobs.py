@@ -25,13 +25,12 @@ from topo.errors import CheckpointRefused, EnvironmentFault, NotFound, TopologyE
 from topo.launch.local import WORKER_MODULE
 from topo.launch.spark.cluster import SparkCluster
 from topo.launch.spark.context import check_here
-from topo.launch.spark.shipping import import_here_as_well
 from topo.plan.parallelism import unsplittable, with_parallelism
 from topo.plan.physical import PhysicalPlan, physical_plan
 from topo.plan.validation import problems_of
 from topo.runtime.checkpoint_store import open_store
-from topo.runtime.code import load_topology, serializers_of
-from topo.runtime.code_copy import copy_code, parse_reference, pickle_topology
+from topo.runtime.code import LoadedTopology, load_topology, search_py_files, serializers_of
+from topo.runtime.code_copy import check_importable, copy_code, copy_py_files, parse_reference, pickle_topology
 from topo.runtime.master import Job
 from topo.runtime.restoring import checkpoint_to_restore
 from topo.runtime.state_folder import StateFolder, TopologyFolder, home_folder, remove_socket_folder, write_atomically
@@ -40,7 +39,7 @@ if TYPE_CHECKING:
     from psutil import Process
 
 _KILL_TIMEOUT_S = 5.0
-_WHAT_IS_RUN = ("given", "code_hash", "parameters", "parallelism", "start_from")
+_WHAT_IS_RUN = ("given", "code_hash", "py_files", "parameters", "parallelism", "start_from")
 _LOOK_S = 0.01
 
 
@@ -61,6 +60,7 @@ def new_job(
     drop_state: Sequence[str] = (),
     cluster: SparkCluster | None = None,
     parallelism: Mapping[str, int] | None = None,
+    py_files: Sequence[str] = (),
 ) -> Job:
     """Check a topology, copy its code, and write down what is to run.
 
@@ -73,16 +73,21 @@ def new_job(
         drop_state: components of the savepoint whose state nobody is to take.
         cluster: where it is to run, if not on this machine.
         parallelism: tasks by component, where they are not those that the code says.
+        py_files: modules and archives that the topology imports from, besides the folder it lies in.
 
     Raises:
         TopoError: anything that is wrong with it; nothing has been started.
         TopologyIsRunning: one of that name runs already.
     """
+    py_files = [*py_files, *(cluster.py_files if cluster is not None else ())]
+    for name_of_file in py_files:
+        check_importable(Path(name_of_file))
+    search_py_files(py_files)
     if cluster is not None:
-        import_here_as_well(cluster.py_files)
         settings = {**settings, "transport": "tcp", "host": check_here(cluster)}
     reference = None if isinstance(topology, Topology) else parse_reference(topology)
-    original = topology if isinstance(topology, Topology) else load_topology(topology, parameters).topology
+    given = LoadedTopology(topology, "") if isinstance(topology, Topology) else load_topology(topology, parameters)
+    original = given.topology
     config = original.config.with_settings(settings)
     varied = dict(parallelism or {})
     if problems := problems_of(with_parallelism(original, varied, config), config):
@@ -90,12 +95,16 @@ def new_job(
     state = open_home(home)
     folder = state.create(name or original.name)
     with folder.lock():
-        copy = pickle_topology(original, folder.code) if reference is None else copy_code(reference, folder.code)
+        copy = pickle_topology(original, folder.code) if reference is None else copy_code(reference, folder.code, given.imported)
+        py_files = copy_py_files(py_files, folder.code)
+        search_py_files(py_files)
         facts = {
             "name": folder.name,
             "given": original.name if reference is None else str(reference),
             "reference": copy.reference,
             "code_hash": copy.hash,
+            "copied": list(copy.files),
+            "py_files": py_files,
             "parameters": json.loads(json.dumps(dict(parameters), default=str)),
             "settings": {key: config.settings()[key] for key in settings},
             "parallelism": varied,
@@ -105,7 +114,7 @@ def new_job(
             "foreground": foreground,
             "start_from": start_from if "://" in start_from or not start_from else os.path.abspath(start_from),
             "drop_state": list(drop_state),
-            "spark": None if cluster is None else msgspec.to_builtins(cluster),
+            "spark": None if cluster is None else msgspec.to_builtins(msgspec.structs.replace(cluster, py_files=py_files)),
         }
         before = _before(folder, facts) if cluster is not None or not foreground else None
         if before is not None:
@@ -134,16 +143,16 @@ def stored_job(folder: TopologyFolder) -> Job:
 
 
 def facts_of(folder: TopologyFolder) -> dict[str, Any]:
-    """Return what was written down of a topology. Raises as `stored_job`."""
+    """Return what was written down of a topology, and let this process import its code. Raises as `stored_job`."""
     try:
         facts: dict[str, Any] = json.loads(folder.topology.read_bytes())
     except FileNotFoundError as error:
         raise NotFound(f"topology {folder.name!r} was never submitted") from error
     except (OSError, ValueError) as error:
         raise EnvironmentFault(f"{folder.topology} is damaged: {error}") from error
+    search_py_files(facts.get("py_files", ()))
     cluster = cluster_of(folder)
     if cluster is not None:
-        import_here_as_well(cluster.py_files)
         facts["settings"]["host"] = check_here(cluster)
     return facts
 
@@ -273,6 +282,7 @@ def job_of(folder: TopologyFolder, facts: Mapping[str, Any], topology: Topology)
         plan=plan,
         reference=facts["reference"],
         code_hash=facts["code_hash"],
+        py_files=tuple(facts.get("py_files", ())),
         parameters=facts["parameters"],
         settings=facts["settings"],
         parallelism=parallelism,

@@ -14,23 +14,23 @@ import pickle
 import re
 import sys
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
 from topo.api.topology import Topology, TopologyBuilder
 from topo.errors import NotFound, TopoError, UserError
-from topo.runtime.code_copy import (
+from topo.runtime.code_copy import PICKLE, TopologyReference, find_file, parse_reference
+from topo.runtime.code_files import (
     ORIGIN,
-    PICKLE,
-    TopologyReference,
-    find_file,
+    code_of,
     hash_of_code,
     is_installed,
     module_name,
     package_of,
-    parse_reference,
+    root_of,
+    top_level_names,
 )
 from topo.runtime.state_folder import near_misses
 from topo.wire.serializers import SerializerRegistry
@@ -38,11 +38,22 @@ from topo.wire.serializers import SerializerRegistry
 _TRUE, _FALSE = frozenset({"true", "yes", "on", "1"}), frozenset({"false", "no", "off", "0"})
 
 
+_roots: list[str] = []
+"""Folders of lone files that this process has searched for what they import, in `sys.path` behind everything else."""
+
+
 class LoadedTopology(NamedTuple):
-    """A topology, and the hash of the code that built it: what `copy_code` said of it, unless somebody changed it since."""
+    """A topology and the code that built it.
+
+    Attributes:
+        topology: as it was built.
+        code_hash: of the code; that of its copy, as `copy_code` gave it, unless a file has changed since.
+        imported: files of the modules that were imported for it.
+    """
 
     topology: Topology
     code_hash: str
+    imported: frozenset[Path] = frozenset()
 
 
 class CodeError(UserError):
@@ -83,6 +94,7 @@ def load_topology(reference: str, parameters: Mapping[str, Any] | None = None) -
         data = _read_private(Path(parsed.target))
         return LoadedTopology(_checked(_unpickle(data, parsed.target), reference), hashlib.sha256(data).hexdigest())
     file = find_file(parsed)
+    known = set(sys.modules)
     with _blaming_user(file, "importing"):
         module, is_fresh = _import(parsed, file)
     value = _attribute(module, parsed, file)
@@ -96,7 +108,14 @@ def load_topology(reference: str, parameters: Mapping[str, Any] | None = None) -
             value = value(**arguments)
     elif given:
         raise UserError(f"{parsed.attribute} of {file.name} is no function and takes no parameters, but got {', '.join(given)}")
-    return LoadedTopology(_checked(value, reference), hash_of_code(file))
+    return LoadedTopology(_checked(value, reference), hash_of_code(file), _imported_since(known))
+
+
+def search_py_files(py_files: Iterable[str]) -> None:
+    """Let this process import what `--py-files` names, behind everything else."""
+    for name in py_files:
+        path = Path(name)
+        _search_last(str(path.parent if path.suffix == ".py" else path))
 
 
 def serializers_of(topology: Topology) -> SerializerRegistry:
@@ -161,17 +180,19 @@ def _import(reference: TopologyReference, file: Path) -> tuple[ModuleType, bool]
     """Import the module, under a name of its own; whether it was not imported before."""
     if not reference.is_path or is_installed(file):
         # A module that is named, not pointed at, is imported as `python -m` would.
-        _search_in(os.getcwd(), first=True)
+        _search_in(os.getcwd())
         name = module_name(file) if reference.is_path else reference.target
+        if not is_installed(file):
+            _forget_others(file)
         is_fresh = name not in sys.modules
         return importlib.import_module(name), is_fresh
     package = package_of(file)
-    root = (package or file).parent
-    if package is not None:
-        _search_in(str(root), first=True)
-        _forget_others(package)
     name = module_name(file) if package is not None else _name_for(file)
-    _search_in(_origin_of(root), first=False)
+    _forget_others(file)
+    if package is not None:
+        _search_in(str(package.parent))
+    else:
+        _search_last(str(file.parent))
     if name in sys.modules:
         return sys.modules[name], False
     if package is not None:
@@ -198,17 +219,38 @@ def _name_for(file: Path) -> str:
     return f"{name}_{hashlib.sha256(str(file).encode()).hexdigest()[:8]}"
 
 
-def _forget_others(package: Path) -> None:
-    """Drop modules of another package of the same name, which would be taken for this one."""
-    present = sys.modules.get(package.name)
-    if present is not None and str(package) not in list(getattr(present, "__path__", [])):
-        for name in [name for name in sys.modules if name.split(".")[0] == package.name]:
-            del sys.modules[name]
+def _forget_others(file: Path) -> None:
+    """Forget modules that have the names of this topology's and come from another folder: they would be taken for them.
+
+    The file itself needs no such care: `_name_for` gives it another name.
+    """
+    root = root_of(file)
+    own = {file.stem} if package_of(file) is None else set()
+    for top in top_level_names(code_of(file), root) - own - sys.stdlib_module_names:
+        present = sys.modules.get(top)
+        places = [getattr(present, "__file__", None), *getattr(present, "__path__", [])]
+        paths = [Path(place) for place in places if place]
+        if paths and not any(path.is_relative_to(root) or is_installed(path) for path in paths):
+            for name in [name for name in sys.modules if name.split(".")[0] == top]:
+                del sys.modules[name]
 
 
-def _search_in(folder: str, *, first: bool) -> None:
+def _imported_since(known: set[str]) -> frozenset[Path]:
+    files = (getattr(module, "__file__", None) for name, module in list(sys.modules.items()) if name not in known)
+    return frozenset(Path(file) for file in files if file)
+
+
+def _search_in(folder: str) -> None:
     if folder and folder not in sys.path:
-        sys.path.insert(0 if first else len(sys.path), folder)
+        sys.path.insert(0, folder)
+
+
+def _search_last(folder: str) -> None:
+    """Search a folder behind all others, but for those of topologies that were loaded before."""
+    if folder in sys.path and folder not in _roots:
+        return
+    _roots[:] = [folder, *(root for root in _roots if root != folder)]
+    sys.path[:] = [*(entry for entry in sys.path if entry not in _roots), *_roots]
 
 
 def _origin_of(root: Path) -> str:
@@ -262,7 +304,7 @@ class _blaming_user:
     """Turns what user code raises into a CodeError that points at the user's own line."""
 
     def __init__(self, file: Path, doing: str) -> None:
-        self._root = (package_of(file) or file).parent
+        self._root = root_of(file)
         self._file = file
         self._doing = doing
 
@@ -282,5 +324,16 @@ class _blaming_user:
         origin = _origin_of(self._root)
         file = copied.replace(str(self._root), origin)
         what = f"{type(error).__name__}: {error.msg if isinstance(error, SyntaxError) else error}"
-        message = f"{self._doing} {self._file.name} failed: {what} ({file}, line {line})"
+        message = f"{self._doing} {self._file.name} failed: {what} ({file}, line {line}){self._hint(error, origin)}"
         raise CodeError(message, file, line, told.replace(str(self._root), origin)) from error
+
+    def _hint(self, error: BaseException, origin: str) -> str:
+        """Say how a module is shipped that lies beside the original code and was imported by a name that no source shows."""
+        if not isinstance(error, ModuleNotFoundError) or not error.name or str(self._root) == origin:
+            return ""
+        module = Path(origin, *error.name.split("."))
+        if not (module.is_dir() or module.with_suffix(".py").is_file()):
+            return ""
+        return (
+            f"; {module.name} lies in {module.parent} and was not copied: import it with an import statement, or give --py-files"
+        )

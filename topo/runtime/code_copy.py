@@ -1,8 +1,8 @@
 """The user's code: how a topology is named, and how its code is copied.
 
-A reference is `path/to/file.py` or `package.module`, optionally `:attribute`. Whoever submits a topology copies the file, or the
-whole package that holds it, into the state folder; master and workers load that copy, so that editing the original changes
-nothing that runs. Installed packages are not copied: they are loaded by name.
+A reference is `path/to/file.py` or `package.module`, optionally `:attribute`. A submit copies the file, or the whole package that
+holds it, and what that imports from the same folder, into the state folder. Master and workers load the copy alone, so editing
+or removing the original changes nothing that runs. Installed packages are not copied: they are loaded by name.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ import os
 import re
 import shutil
 import sys
-import sysconfig
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import zipfile
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.machinery import PathFinder
 from pathlib import Path
@@ -24,19 +24,18 @@ from typing import Any
 from topo.api.topology import Topology
 from topo.errors import EnvironmentFault, NotFound, UserError
 from topo.extras import EXTRAS, pip_install
+from topo.runtime.code_files import ORIGIN, code_of, files_of, hash_of, hash_of_code, is_installed, module_name, root_of
 from topo.runtime.state_folder import near_misses, write_atomically
 
 DEFAULT_ATTRIBUTE = "topology"
 MAX_CODE_BYTES = 64 * 1024 * 1024
 """What the copied package may have in all; more is data that was left in it."""
 
-ORIGIN = ".origin"
-"""A file beside copied code that names the folder it was copied from."""
+_MODULES = (".py", ".zip", ".egg", ".whl")
+_COMPILED = (".so", ".pyd", ".dylib")
 
 PICKLE = ".pickle"
 """How the name of a pickled topology ends."""
-
-_SKIPPED_FOLDERS = frozenset({"__pycache__", "node_modules"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,10 +68,12 @@ class CodeCopy:
     Attributes:
         reference: what to give to `load_topology`.
         hash: of the contents: equal exactly where the code is.
+        files: what was copied, by path below the folder that it was copied from; empty for installed code.
     """
 
     reference: str
     hash: str
+    files: tuple[str, ...] = ()
 
 
 def parse_reference(text: str, parameters: Sequence[str] = ()) -> TopologyReference:
@@ -93,33 +94,76 @@ def parse_reference(text: str, parameters: Sequence[str] = ()) -> TopologyRefere
     return TopologyReference(target, attribute or DEFAULT_ATTRIBUTE, values)
 
 
-def copy_code(reference: TopologyReference, folder: Path) -> CodeCopy:
-    """Copy the file, or the package that holds it, below `folder`; the same code twice is one copy.
+def copy_code(reference: TopologyReference, folder: Path, imported: Iterable[Path] = ()) -> CodeCopy:
+    """Copy a topology's code below `folder`: see `code_of`. The same code twice is one copy.
+
+    Args:
+        reference: names the topology.
+        folder: holds a folder for each copy.
+        imported: files that the code was seen to import.
 
     Raises:
         NotFound: there is no such file or module.
-        UserError: the package has over MAX_CODE_BYTES.
+        UserError: the code has over MAX_CODE_BYTES.
         EnvironmentFault: the disk is full or not writable.
     """
     file = find_file(reference)
     if is_installed(file):
         return CodeCopy(f"{module_name(file)}:{reference.attribute}", hash_of_code(file))
-    root = package_of(file) or file
+    root = root_of(file)
+    files = code_of(file, imported)
     try:
-        temporary = Path(tempfile.mkdtemp(prefix=".new-", dir=folder))
-        try:
-            _copy(root, temporary)
-            copied = temporary / root.name
-            digest = hash_of_code(temporary / file.relative_to(root.parent))
-            name = hashlib.sha256(f"{_hash_of(copied, _files_of(copied))} {root.parent}".encode()).hexdigest()[:16]
-            (temporary / ORIGIN).write_text(str(root.parent))
-            if not (folder / name).exists():
-                temporary.rename(folder / name)
-        finally:
-            shutil.rmtree(temporary, ignore_errors=True)
+        copy = _copy(files, root, folder)
+        digest = hash_of_code(copy / file.relative_to(root))
     except OSError as error:
         raise EnvironmentFault(f"cannot copy {root} to {folder}: {error.strerror}") from error
-    return CodeCopy(f"{folder / name / file.relative_to(root.parent)}:{reference.attribute}", digest)
+    names = tuple(path.relative_to(root).as_posix() for path in files)
+    return CodeCopy(f"{copy / file.relative_to(root)}:{reference.attribute}", digest, names)
+
+
+def copy_py_files(paths: Sequence[str], folder: Path) -> list[str]:
+    """Copy modules and archives that a topology imports from below `folder`; return the copies.
+
+    Raises:
+        UserError: one cannot be imported from, or two have the same name.
+        EnvironmentFault: the disk is full or not writable.
+    """
+    files = [Path(path).absolute() for path in paths]
+    for path in files:
+        check_importable(path)
+    if len({path.name for path in files}) < len(files):
+        raise UserError(f"two of --py-files have the same name: {', '.join(sorted(path.name for path in files))}")
+    if not files:
+        return []
+    contents = " ".join(f"{path.name} {hashlib.sha256(path.read_bytes()).hexdigest()}" for path in files)
+    copy = folder / f"py-files-{hashlib.sha256(contents.encode()).hexdigest()[:16]}"
+    try:
+        copy.mkdir(mode=0o700, exist_ok=True)
+        for path in files:
+            write_atomically(copy / path.name, path.read_bytes())
+    except OSError as error:
+        raise EnvironmentFault(f"cannot copy --py-files to {folder}: {error.strerror}") from error
+    return [str(copy / path.name) for path in files]
+
+
+def check_importable(path: Path) -> None:
+    """Raise UserError unless a file of `--py-files` is there and a process can import from it."""
+    if not path.is_file():
+        raise UserError(f"--py-files: there is no file {path}")
+    if path.suffix not in _MODULES:
+        raise UserError(f"--py-files: {path} cannot be imported from; give files that end in {', '.join(_MODULES)}")
+    if path.suffix == ".py":
+        return
+    try:
+        with zipfile.ZipFile(path) as archive:
+            compiled = [name for name in archive.namelist() if name.endswith(_COMPILED)]
+    except (OSError, zipfile.BadZipFile) as error:
+        raise UserError(f"--py-files: {path} cannot be imported from: {error}") from error
+    if compiled:
+        raise UserError(
+            f"--py-files: {path} holds compiled modules ({compiled[0]}), which cannot be imported from an archive: install it on "
+            "each host, or ship a packed environment to a Spark cluster with --conf spark.archives=environment.tar.gz#environment"
+        )
 
 
 def pickle_topology(topology: Topology, folder: Path) -> CodeCopy:
@@ -189,50 +233,29 @@ def _modules_in(folders: Sequence[str]) -> list[str]:
     return found
 
 
-def is_installed(file: Path) -> bool:
-    """Whether a file belongs to an installed package, which is loaded by name, or to topo itself."""
-    places = {sysconfig.get_path(kind) for kind in ("stdlib", "purelib", "platlib")}
-    places.add(str(Path(__file__).parents[1]))
-    return file.suffix == ".py" and any(file.is_relative_to(place) for place in places)
-
-
-def package_of(file: Path) -> Path | None:
-    """The outermost package that a file belongs to."""
-    package = None
-    for folder in file.parents:
-        if not (folder / "__init__.py").is_file():
-            break
-        package = folder
-    return package
-
-
-def module_name(file: Path) -> str:
-    """The name by which a file is imported from the folder that holds it, or its outermost package."""
-    root = (package_of(file) or file).parent
-    return ".".join(file.relative_to(root).with_suffix("").parts).removesuffix(".__init__")
-
-
-def _copy(root: Path, into: Path) -> None:
-    """Copy a file or package."""
-    size = 0
-    for source in _files_of(root):
-        size += source.stat().st_size
-        if size > MAX_CODE_BYTES:
-            raise UserError(f"{root} has over {MAX_CODE_BYTES >> 20} MiB: keep data out of the package that holds the topology")
-        copy = into / source.relative_to(root.parent)
-        copy.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(source, copy)
-
-
-def _files_of(root: Path) -> Iterator[Path]:
-    if root.is_file():
-        yield root
-    for folder, folders, names in os.walk(root):
-        folders[:] = [name for name in folders if name not in _SKIPPED_FOLDERS and not name.startswith(".")]
-        for name in names:
-            path = Path(folder, name)
-            if not name.startswith(".") and not name.endswith(".pyc") and path.is_file():
-                yield path
+def _copy(files: Sequence[Path], root: Path, folder: Path) -> Path:
+    """Copy files below `root` to a folder named by their contents, unless it is there; return that folder."""
+    if (size := sum(path.stat().st_size for path in files)) > MAX_CODE_BYTES:
+        largest = max(files, key=lambda path: path.stat().st_size)
+        raise UserError(
+            f"the code in {root} has {size >> 20} MiB, over {MAX_CODE_BYTES >> 20} MiB (the largest file is "
+            f"{largest.relative_to(root)}): keep data out of the package that holds the topology"
+        )
+    temporary = Path(tempfile.mkdtemp(prefix=".new-", dir=folder))
+    try:
+        for source in files:
+            target = temporary / source.relative_to(root)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(source, target)
+        (temporary / ORIGIN).write_text(str(root))
+        # Of the copies, since the originals may be edited meanwhile.
+        digest = hash_of(files_of(temporary), temporary)
+        copy = folder / hashlib.sha256(f"{digest} {root}".encode()).hexdigest()[:16]
+        if not copy.exists():
+            temporary.rename(copy)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+    return copy
 
 
 def origin_of_copy(reference: str, folder: Path) -> tuple[str, str] | None:
@@ -256,17 +279,3 @@ def as_user_knows_it(text: str, copy: str, origin: str) -> str:
     """
     end = re.escape(os.sep + os.path.join(*Path(copy).parts[-3:]))
     return re.sub(rf"[^\s\"'(]*{end}\b", lambda _: origin, text.replace(copy, origin))
-
-
-def hash_of_code(file: Path) -> str:
-    """The hash of a file, or of all Python files of the package that holds it; of an installed package, the file alone."""
-    root = file if is_installed(file) else package_of(file) or file
-    return _hash_of(root, [source for source in _files_of(root) if source.suffix == ".py"])
-
-
-def _hash_of(root: Path, files: Iterable[Path]) -> str:
-    total = hashlib.sha256()
-    for name, source in sorted((source.relative_to(root.parent).as_posix(), source) for source in files):
-        content = hashlib.sha256(source.read_bytes()).hexdigest()
-        total.update(f"{name} {content}\n".encode())
-    return total.hexdigest()

@@ -142,6 +142,7 @@ class Job:
     Attributes:
         folder: the topology's files.
         reference: the copied code, `path[:attribute]`, as workers import it.
+        py_files: copied modules and archives that it imports from, besides its own folder.
         parameters: of the topology function.
         settings: that replace the topology's own, by public name.
         parallelism: tasks by component, where they are not those that the code says.
@@ -157,6 +158,7 @@ class Job:
     plan: PhysicalPlan
     reference: str
     code_hash: str
+    py_files: tuple[str, ...] = ()
     parameters: Mapping[str, Any] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
     parallelism: Mapping[str, int] = field(default_factory=dict)
@@ -509,6 +511,8 @@ class MasterShell:
             incarnation=incarnation,
             term=self.master.term,
             reference=job.reference,
+            # On a cluster Spark puts them on the path of its executors.
+            py_files=[] if job.is_spread else list(job.py_files),
             parameters=dict(job.parameters),
             settings=dict(job.settings),
             parallelism=dict(job.parallelism),

@@ -27,7 +27,7 @@ from topo.plan.parallelism import with_parallelism
 from topo.plan.physical import PhysicalPlan, physical_plan
 from topo.runtime.async_runner import AsyncRunner
 from topo.runtime.blocking import BlockingSpoutRunner
-from topo.runtime.code import load_topology, serializers_of
+from topo.runtime.code import load_topology, search_py_files, serializers_of
 from topo.runtime.control_parts import files_for
 from topo.runtime.crash_notes import NoteFile
 from topo.runtime.loop import LINK, Connections, Loop, Target, frame_limits
@@ -82,7 +82,8 @@ def main(arguments: list[str]) -> int:
 
 def run(spec: WorkerSpec, log: TaskLog, start_file: Path | None = None) -> Exit:
     """Build the tasks, register with the master, and work until it is time to leave."""
-    topology, code_hash = load_topology(spec.reference, spec.parameters)
+    search_py_files(spec.py_files)
+    topology, code_hash, _ = load_topology(spec.reference, spec.parameters)
     config = topology.config.with_settings(spec.settings)
     topology = with_parallelism(topology, spec.parallelism, config)
     plan = physical_plan(replace(topology, name=spec.topology), config)

@@ -17,6 +17,7 @@ class WorkerSpec(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         topology: its name.
         reference: the code to import: the copied file or package, `path[:attribute]`.
+        py_files: modules and archives that the code imports from, besides its own folder.
         parameters: arguments of the topology function.
         settings: settings that replace the topology's own, by public name.
         parallelism: tasks by component, where they are not those that the code says.
@@ -40,6 +41,7 @@ class WorkerSpec(msgspec.Struct, frozen=True, kw_only=True):
     incarnation: Incarnation
     term: int
     reference: str
+    py_files: list[str] = []
     parameters: dict[str, Any] = {}
     settings: dict[str, Any] = {}
     parallelism: dict[str, int] = {}

@@ -59,7 +59,7 @@ def test_a_file_that_is_not_there_or_is_nothing_to_import_is_refused(tmp_path: P
     with pytest.raises(UserError, match="there is no file"):
         importable_file(tmp_path / "no.py", tmp_path)
     (tmp_path / "data.csv").write_text("")
-    with pytest.raises(UserError, match="cannot be shipped: give a file that ends in"):
+    with pytest.raises(UserError, match="cannot be imported from; give files that end in"):
         importable_file(tmp_path / "data.csv", tmp_path)
 
 

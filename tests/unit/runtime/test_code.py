@@ -10,6 +10,7 @@ import pytest
 
 from topo import IterableSpout, Topology, TopologyBuilder
 from topo.errors import NotFound, UserError
+from topo.runtime import code
 from topo.runtime.code import CodeError, bind_parameters, load_topology
 from topo.runtime.code_copy import (
     CodeCopy,
@@ -37,6 +38,7 @@ def clean_imports(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[N
     """A working folder of the test's own; what it imports is forgotten."""
     before = set(sys.modules)
     monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setattr(code, "_roots", [])
     (tmp_path / "work").mkdir()
     (tmp_path / "state").mkdir()
     monkeypatch.chdir(tmp_path / "work")
@@ -88,7 +90,7 @@ def test_a_copied_file_is_loaded_though_the_original_changes(state: Path) -> Non
     write("words.py")
     copy = copied("words.py", state)
     write("words.py", extra="raise RuntimeError('edited while it runs')")
-    topology, code_hash = load_topology(copy.reference, {"count": "7", "name": "copied"})
+    topology, code_hash, _ = load_topology(copy.reference, {"count": "7", "name": "copied"})
     assert code_hash == copy.hash
     assert (topology.name, topology.components[0].args) == ("copied", (range(7),))
 
@@ -148,12 +150,76 @@ def test_an_installed_package_is_loaded_by_name_and_not_copied(state: Path) -> N
     assert list(state.iterdir()) == []
 
 
-def test_modules_beside_a_lone_file_are_found_at_the_original(state: Path) -> None:
-    write("beside_it.py", source="LIMIT = 5")
-    write("words.py", extra="from beside_it import LIMIT")
-    copy = copied("words.py", state)
+def forget(*names: str) -> None:
+    """Let this process import modules anew, as a restarted worker does, and not from where the originals are."""
+    for name in [name for name in sys.modules if name.split(".")[0] in names]:
+        del sys.modules[name]
     sys.path[:] = [folder for folder in sys.path if folder not in ("", os.getcwd())]
-    assert load_topology(copy.reference).topology.name == "words"
+    code._roots.clear()
+
+
+def test_modules_beside_a_lone_file_are_copied_and_the_originals_not_used(state: Path) -> None:
+    write("beside_it.py", source="from deeper import inner\nLIMIT = inner.LIMIT")
+    write("deeper/inner.py", source="LIMIT = 5")
+    write("deeper/unused.py", source="")
+    write("toolbox/__init__.py", source="")
+    write("toolbox/late.py", source="import other_one")
+    write("other_one.py", source="")
+    write("unrelated.py", source="")
+    lazy = "def later():\n    import toolbox.late\n    return toolbox.late.__file__\n"
+    write("words.py", extra=f"import json\nfrom beside_it import LIMIT\n{lazy}")
+    copy = copied("words.py", state)
+    assert copy.files == ("beside_it.py", "deeper/inner.py", "other_one.py", "toolbox/__init__.py", "toolbox/late.py", "words.py")
+    for name in ("beside_it.py", "deeper/inner.py", "toolbox/late.py", "other_one.py", "words.py"):
+        Path(name).unlink()
+    forget("words", "beside_it", "deeper", "toolbox")
+
+    loaded = load_topology(copy.reference)
+
+    assert loaded.code_hash == copy.hash
+    assert sys.modules["words"].later().startswith(str(state))
+
+
+def test_an_edited_helper_changes_the_hash_of_new_copies_and_nothing_of_old_ones(state: Path) -> None:
+    write("beside_it.py", source="NAME = 'first'")
+    write("words.py", extra="from beside_it import NAME", source=SOURCE.replace('"ready"', "NAME"))
+    first = copied("words.py:ready", state)
+    write("beside_it.py", source="NAME = 'second'")
+    second = copied("words.py:ready", state)
+
+    assert first.hash != second.hash
+    for copy, name in ((first, "first"), (second, "second"), (first, "first")):
+        assert load_topology(copy.reference).topology.name == name
+
+
+def test_a_module_that_is_imported_by_a_computed_name_is_copied_when_it_was_seen(state: Path) -> None:
+    write("plugged.py", source="")
+    write("words.py", extra="import importlib\nimportlib.import_module('plug' + 'ged')")
+    loaded = load_topology("words.py")
+    assert copy_code(parse_reference("words.py"), state, loaded.imported).files == ("plugged.py", "words.py")
+    forget("plugged", "words")
+    with pytest.raises(CodeError, match=r"plugged lies in .*/work and was not copied: .* --py-files"):
+        load_topology(copied("words.py", state).reference)
+
+
+def test_helpers_of_one_name_in_two_folders_are_not_confused(state: Path) -> None:
+    for place in ("one", "two"):
+        write(f"{place}/common_help.py", source=f"NAME = 'of-{place}'")
+        write(f"{place}/words.py", extra="from common_help import NAME", source=SOURCE.replace('"ready"', "NAME"))
+    for place in ("one", "two", "one"):
+        original = f"{place}/words.py:ready"
+        assert load_topology(original).topology.name == f"of-{place}"
+        assert load_topology(copied(original, state).reference).topology.name == f"of-{place}"
+
+
+def test_code_of_too_many_bytes_is_refused_and_names_the_largest_file(state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("topo.runtime.code_copy.MAX_CODE_BYTES", 1 << 20)
+    write("shop/__init__.py", source="")
+    write("shop/words.py")
+    Path("shop/data.bin").write_bytes(bytes(1 << 20))
+    with pytest.raises(UserError, match=r"has 1 MiB, over 1 MiB \(the largest file is shop/data\.bin\)"):
+        copied("shop/words.py", state)
+    assert list(state.iterdir()) == []
 
 
 @pytest.mark.parametrize("name", ["queue.py", "word-count.py", "json.py"])

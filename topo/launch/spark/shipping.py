@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-import sys
 import zipfile
 from collections.abc import Iterable
 from pathlib import Path
 
-from topo.errors import UserError
-from topo.runtime.code_copy import parse_reference
-
-_MODULES = (".py", ".zip", ".egg", ".whl")
-_COMPILED = (".so", ".pyd", ".dylib")
+from topo.runtime.code_copy import check_importable, parse_reference
 
 
 def zip_code(reference: str, code: Path, into: Path) -> Path | None:
@@ -46,41 +41,13 @@ def topo_digest() -> str:
 
 
 def importable_file(path: Path, into: Path) -> Path:
-    """Return a file that Spark puts on the path of its workers: the one given, or a wheel under another name.
-
-    Raises:
-        UserError: it is not there, cannot be imported from, or holds compiled modules, which no zip file can carry.
-    """
-    if not path.is_file():
-        raise UserError(f"there is no file {path} to ship to the cluster")
-    if path.suffix not in _MODULES:
-        raise UserError(f"{path} cannot be shipped: give a file that ends in {', '.join(_MODULES)}")
-    if path.suffix == ".py":
-        return path
-    try:
-        with zipfile.ZipFile(path) as archive:
-            compiled = [name for name in archive.namelist() if name.endswith(_COMPILED)]
-    except zipfile.BadZipFile as error:
-        raise UserError(f"{path} cannot be shipped: {error}") from error
-    if compiled:
-        raise UserError(
-            f"{path} holds compiled modules ({compiled[0]}), which cannot be imported from an archive: install it on the "
-            "hosts, or ship a packed environment with --conf spark.archives=environment.tar.gz#environment"
-        )
+    """Return a file that Spark puts on the path of its workers: the one given, or a wheel under another name."""
+    check_importable(path)
     if path.suffix != ".whl":
         return path
     renamed = into / f"{path.stem}.zip"
     renamed.write_bytes(path.read_bytes())
     return renamed
-
-
-def import_here_as_well(py_files: Iterable[str]) -> None:
-    """Let this process import what is shipped, behind everything else: it builds the topology, too."""
-    for name in py_files:
-        path = Path(name)
-        entry = str(path.parent if path.suffix == ".py" else path)
-        if entry not in sys.path:
-            sys.path.append(entry)
 
 
 def _sources(package: Path) -> list[Path]:
