@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from topo.components.json_lines_sink import JsonLinesSink
     from topo.components.print_bolt import PrintBolt
     from topo.components.sqlite_sink import SqliteSink
+    from topo.components.tail_spout import TailSpout
     from topo.components.text_file_spout import TextFileSpout
 
 _LAZY = {
@@ -50,6 +51,7 @@ _LAZY = {
     "JsonLinesSink": "topo.components.json_lines_sink",
     "PrintBolt": "topo.components.print_bolt",
     "SqliteSink": "topo.components.sqlite_sink",
+    "TailSpout": "topo.components.tail_spout",
     "TextFileSpout": "topo.components.text_file_spout",
 }
 
@@ -90,6 +92,7 @@ __all__ = [
     "SpoutCollector",
     "SqliteSink",
     "StatefulBolt",
+    "TailSpout",
     "TaskContext",
     "TextFileSpout",
     "TopoError",

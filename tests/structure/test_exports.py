@@ -46,6 +46,7 @@ PUBLIC = [
     "SpoutCollector",
     "SqliteSink",
     "StatefulBolt",
+    "TailSpout",
     "TaskContext",
     "TextFileSpout",
     "TopoError",
