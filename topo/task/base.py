@@ -98,7 +98,7 @@ class Task(ABC):
         self.restored: list[Snapshot] = []
         """What this epoch begins with, of each task that it is taken over from."""
         self._is_unreadable = False
-        """Whether that could not be read."""
+        """Whether that could not be read: then the user's component stays as it is, and no call reaches it, until other Routes."""
         self._goes_on_from = 0
         """The checkpoint that this epoch begins with; 0: none."""
         self._restored_ended = False
@@ -186,11 +186,11 @@ class Task(ABC):
     @property
     def has_work(self) -> bool:
         """Whether a Turn would do something now, without an arrival and before the next deadline."""
-        return (bool(self.queue) and self._may_act) or self.mailbox.may_have_mail
+        return self._is_working and ((bool(self.queue) and self._may_act) or self.mailbox.may_have_mail)
 
     def next_deadline(self, now: float) -> float | None:
         """When the task wants a Turn if nothing arrives before, in monotonic seconds."""
-        if self.is_closed:
+        if not self._is_working:
             return None
         deadlines = [at for at in self._deadlines(now) if at is not None]
         return min(deadlines) if deadlines else None
@@ -214,6 +214,11 @@ class Task(ABC):
         waiting = (*self.queue, *self.behind)
         assert all(edge is self.inputs.get(edge.sender) for edge, _ in waiting), "a frame of an edge of another epoch"
         assert all(edge.is_behind_barrier for edge, _ in self.behind), "a frame waits for no barrier"
+
+    @property
+    def _is_working(self) -> bool:
+        """Whether the user's component is open, where the epoch begins or further."""
+        return self._is_open and not self._is_unreadable and not self.is_closed
 
     # -- for the kinds of task -------------------------------------------------------------------------------------------
 
@@ -421,11 +426,7 @@ class Task(ABC):
         self._tell_ready()
 
     def _tell_ready(self) -> None:
-        if (
-            not self._ready_told
-            and not self._is_unreadable
-            and all(edge.status is not EdgeStatus.OPENING for edge in self.inputs.values())
-        ):
+        if not self._ready_told and all(edge.status is not EdgeStatus.OPENING for edge in self.inputs.values()):
             self._ready_told = True
             self._tell(TaskReady(task=self.id, epoch=self.epoch))
 
@@ -458,6 +459,14 @@ class Task(ABC):
         self.outbox.open(self._stamp, [self._out_edge(target, control) for target, control in self._edges_out()])
         self._take_over(routes)
         self._epoch_begins(now)
+        if not self._is_unreadable:
+            self._begin(event, now)
+        held, self._held = self._held, []
+        for frame, inbox in held:
+            self._take(frame, inbox, now)
+
+    def _begin(self, event: RoutesChanged, now: float) -> None:
+        """Bring the user's component to where the epoch begins, and open the out-edges."""
         if self._is_open:
             self._reset(event, now)
         else:
@@ -467,12 +476,9 @@ class Task(ABC):
         for target in self.outbox.edges:
             self.outbox.signal(target, lambda stamp, to, _number: open_frame(stamp, to, status, watermark))
         self._edges_are_open(now)
-        if self.is_checkpointed and routes.checkpoint and not self._is_unreadable:
-            self._on_checkpoint_complete(routes.checkpoint, now)
+        if self.is_checkpointed and event.routes.checkpoint:
+            self._on_checkpoint_complete(event.routes.checkpoint, now)
         self._tell_ready()
-        held, self._held = self._held, []
-        for frame, inbox in held:
-            self._take(frame, inbox, now)
 
     def _out_edge(self, target: TaskId, control: bool) -> OutEdge:
         window = UNLIMITED_WINDOW if control else self.config.edge_window
@@ -560,7 +566,7 @@ class Task(ABC):
         self._store.write(checkpoint, snapshot, stored)
 
     def _on_checkpoint_complete(self, checkpoint: int, now: float) -> None:
-        if not self.is_checkpointed or not self._is_open or self.is_closed:
+        if not self.is_checkpointed or not self._is_working:
             return
         try:
             self._publish(checkpoint, now)
@@ -573,12 +579,12 @@ class Task(ABC):
     # -- time ------------------------------------------------------------------------------------------------------------
 
     def _on_idle(self, now: float) -> None:
-        if self._is_open and not self.is_closed:
+        if self._is_working:
             self._flush(now)
             self._watch_end()
 
     def _turn(self, now: float) -> None:
-        if not self._is_open or self.is_closed:
+        if not self._is_working:
             return
         self._now = now
         self._run_due(now)

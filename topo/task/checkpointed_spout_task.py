@@ -70,7 +70,6 @@ class CheckpointedSpoutTask(SpoutTask):
             super()._activate_if_wanted(now)
 
     def _reset(self, event: RoutesChanged, now: float) -> None:
-        self._is_going = False
         self._barriers.clear()
         self._is_early_wanted = False
         self._init_roots, self._init_values, self._fails = bytearray(), bytearray(), []
@@ -78,9 +77,8 @@ class CheckpointedSpoutTask(SpoutTask):
             self._collector.clear()
         # Else what `fail` has emitted in a recovery before this one has not been sent, and is in no checkpoint.
         self._end_told = False
-        if not self._is_unreadable:
-            # The routes may be the first to say that it is complete.
-            self._publish(self._goes_on_from, now)
+        # The routes may be the first to say that it is complete.
+        self._publish(self._goes_on_from, now)
         lost = self._go_back()
         self._emitted_at_telling = self.coverage.emitted
         if self.is_retrying:
@@ -128,7 +126,7 @@ class CheckpointedSpoutTask(SpoutTask):
     @property
     def has_work(self) -> bool:
         """Whether a Turn would do something now."""
-        return (self.coverage.untold > 0 and not self.is_closed) or super().has_work
+        return (self.coverage.untold > 0 and self._is_working) or super().has_work
 
     def _act(self, now: float) -> None:
         emitted = self.coverage.emitted - self._emitted_at_telling

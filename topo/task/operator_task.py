@@ -176,7 +176,7 @@ class OperatorTask(AnchoringTask):
         return [*super()._deadlines(now), timers]
 
     def _turn(self, now: float) -> None:
-        if self._is_open and not self.is_closed:
+        if self._is_working:
             self._clock.fire(self._processing_ms())
             super()._turn(now)
             self._settle(now)

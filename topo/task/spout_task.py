@@ -119,10 +119,10 @@ class SpoutTask(UserTask):
         self._spout.open(self.context, self._collector)
 
     def _epoch_begins(self, now: float) -> None:
+        self._is_going = False
         self._emission_time.reset(now, forget=False)
 
     def _reset(self, event: RoutesChanged, now: float) -> None:
-        self._is_going = False
         self._init_roots, self._init_values, self._fails = bytearray(), bytearray(), []
         self._causes.clear()
         self.fates.reset(event.routes.suspects, event.routes.alone, now)
@@ -220,7 +220,7 @@ class SpoutTask(UserTask):
     @property
     def has_work(self) -> bool:
         """Whether a Turn would do something now."""
-        if self.is_closed:
+        if not self._is_working:
             return False
         if self.queue or self.fates.has_local or self.mailbox.may_have_mail or (self._may_send and self._has_leftovers):
             return True
