@@ -42,6 +42,14 @@ TELL_AGAIN_S = 1.0
 """How often tasks that have not done what a complete checkpoint allows are told of it: a sink may have failed to publish."""
 
 
+class Finding(Enum):
+    """What comes of the look for a checkpoint that a task could not read."""
+
+    NOTHING = "nobody has asked, or there is none"
+    WHOLE = "it is whole: the task's worker cannot read it"
+    EARLIER = "it is damaged, and an earlier one takes its place"
+
+
 class Phase(Enum):
     """Where the checkpoint at hand stands."""
 
@@ -118,6 +126,7 @@ class CheckpointCoordinator:
         completed: the last complete checkpoint.
         folder: where the parts of `completed` are; empty: with this topology's checkpoints.
         lost: why the topology cannot go on: no checkpoint can be restored any more; "" while it can.
+        unreadable: what the last task has said that could not read its part.
         restores: epochs that went on from a checkpoint.
         savepoints: those asked for, by folder.
     """
@@ -134,6 +143,7 @@ class CheckpointCoordinator:
         self.completed = completed
         self.folder = folder
         self.lost = ""
+        self.unreadable: control.RestoreFailed | None = None
         self.restores = 0
         self.savepoints: dict[str, Savepoint] = {}
         self._at_end: set[str] = set()
@@ -299,26 +309,29 @@ class CheckpointCoordinator:
                 self._record("SavepointFailed", f"the savepoint in {event.folder} was not written: {event.problem}")
 
     def restore_failed(self, message: control.RestoreFailed, now: float) -> None:
-        """A task cannot read its part of the last complete checkpoint."""
+        """A task cannot read its part of the last complete checkpoint: it is damaged, or out of the worker's reach."""
         if self.completed is None or message.checkpoint != self.completed.checkpoint or self.holds_epoch:
             return
         if self.phase is Phase.UNDER_WAY:
             self._give_up("a recovery began", now, state="aborted")
-        self._record("CheckpointDamaged", f"checkpoint {message.checkpoint} cannot be restored: {message.why}")
-        self.phase = Phase.SEARCHING
-        self._steps.append(FindCheckpoint(below=message.checkpoint))
+        self.unreadable, self.phase = message, Phase.SEARCHING
+        self._steps.append(FindCheckpoint(message.checkpoint, self.folder))
 
-    def found(self, event: CheckpointFound) -> bool:
-        """An earlier checkpoint was looked for; True when the topology goes on from it, under a new epoch."""
-        if self.phase is not Phase.SEARCHING:
-            return False
+    def found(self, event: CheckpointFound) -> Finding:
+        """The store was searched for the last whole checkpoint, that of `unreadable` or one before it."""
+        failed = self.unreadable
+        if self.phase is not Phase.SEARCHING or failed is None:
+            return Finding.NOTHING
         self.phase = Phase.IDLE
+        if event.manifest is not None and event.manifest.checkpoint == failed.checkpoint:
+            return Finding.WHOLE
+        self._record("CheckpointDamaged", f"checkpoint {failed.checkpoint} cannot be restored: {failed.why}")
         if event.manifest is None:
             self.lost = event.problem or "no checkpoint can be restored"
-            return False
+            return Finding.NOTHING
         self.completed, self.folder = event.manifest, ""
         self._record("CheckpointDamaged", f"going on from checkpoint {event.manifest.checkpoint}, an earlier one")
-        return True
+        return Finding.EARLIER
 
     # -- for whoever drives it -------------------------------------------------------------------------------------------
 

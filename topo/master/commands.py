@@ -112,9 +112,15 @@ class CopyCheckpoint:
 
 @dataclass(frozen=True, slots=True)
 class FindCheckpoint:
-    """Look for the last whole checkpoint with a lower number than `below`. Answered by CheckpointFound."""
+    """Look for the last whole checkpoint up to a number, that one included. Answered by CheckpointFound.
 
-    below: int
+    Attributes:
+        upto: the number; a task could not read its part of it.
+        folder: where its parts are, if not with this topology's checkpoints; then no earlier one is taken.
+    """
+
+    upto: int
+    folder: str = ""
 
 
 @dataclass(frozen=True, slots=True)

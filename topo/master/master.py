@@ -25,7 +25,7 @@ from typing import Any
 from topo.checkpoint.manifest import Manifest
 from topo.ids import Incarnation, TaskId
 from topo.master import status
-from topo.master.checkpoints import CheckpointCoordinator, Step, ToAll, ToSpouts
+from topo.master.checkpoints import CheckpointCoordinator, Finding, Step, ToAll, ToSpouts
 from topo.master.commands import (
     Command,
     Finished,
@@ -363,13 +363,20 @@ class TopologyMaster:
 
     def _on_restore_failed(self, slot: Slot, message: control.RestoreFailed, now: float) -> None:
         if message.is_transient:
-            self.recovery.cannot_read(slot, message, now)
+            self.recovery.cannot_read(slot, message, now, message.why)
         else:
             self._with_checkpoints(lambda it: it.restore_failed(message, now))
 
-    def _on_checkpoint_found(self, event: CheckpointFound, _now: float) -> None:
-        if self.checkpoints is not None and self.checkpoints.found(event):
+    def _on_checkpoint_found(self, event: CheckpointFound, now: float) -> None:
+        if self.checkpoints is None or self.ending.stage is not Stage.SERVING:
+            return
+        finding, failed = self.checkpoints.found(event), self.checkpoints.unreadable
+        if finding is Finding.EARLIER:
             self.recovery.begin_anew()
+        elif finding is Finding.WHOLE and failed is not None:
+            why = f"{failed.why}; the master reads it well, so storage that the worker's host reaches differs"
+            slot = self.membership.slots[self.plan.worker_of(failed.task)]
+            self.recovery.cannot_read(slot, failed, now, why)
 
     # -- lives of workers ------------------------------------------------------------------------------------------------
 

@@ -171,10 +171,10 @@ class Recovery:
         if limit_s is not None and message.seconds >= limit_s:
             self.lose(slot, why, now, kill=True)
 
-    def cannot_read(self, slot: Slot, message: control.RestoreFailed, now: float) -> None:
+    def cannot_read(self, slot: Slot, message: control.RestoreFailed, now: float, why: str) -> None:
         """A task of the slot does not get at its checkpoint, which may be whole: another worker tries again, after a back-off."""
         if self.epochs.state is EpochState.OPENING and message.epoch == self.epochs.epoch:
-            self.lose(slot, f"task {message.task} cannot read checkpoint {message.checkpoint}: {message.why}", now, kill=True)
+            self.lose(slot, f"task {message.task} cannot read checkpoint {message.checkpoint}: {why}", now, kill=True)
 
     def exited(self, event: WorkerExited, now: float) -> None:
         """A process has ended: the present life of its slot, or one that was given up before."""

@@ -16,7 +16,8 @@ from queue import SimpleQueue
 
 import msgspec
 
-from topo.errors import CheckpointMissing, CheckpointRefused, EnvironmentFault, TopoError
+from topo.checkpoint.manifest import Manifest
+from topo.errors import CheckpointDamaged, CheckpointMissing, CheckpointRefused, EnvironmentFault, TopoError
 from topo.master.commands import CommitCheckpoint, CopyCheckpoint, DiscardCheckpoint, FindCheckpoint
 from topo.master.events import CheckpointFound, CheckpointStored, SavepointStored
 from topo.runtime.checkpoint_store import CheckpointStore, open_store
@@ -127,14 +128,23 @@ class CheckpointKeeper:
 
         def look() -> None:
             try:
-                found = self._store.latest(expected=command.below, below=command.below)
-                for problem in found.problems:
-                    _LOG.error("%s", problem)
-                answers.append(CheckpointFound(found.manifest))
-            except (CheckpointMissing, CheckpointRefused) as error:
+                answers.append(CheckpointFound(self._last_whole(command)))
+            except (CheckpointMissing, CheckpointRefused, CheckpointDamaged) as error:
                 answers.append(CheckpointFound(None, str(error)))
 
         return answers[0] if self._until_done(look) else None
+
+    def _last_whole(self, command: FindCheckpoint) -> Manifest | None:
+        if command.folder:
+            source = open_store(command.folder, self._topology)
+            manifest = source.load(command.upto)
+            source.verify(manifest)
+            return manifest
+        found = self._store.latest(expected=command.upto, below=command.upto + 1)
+        for problem in found.problems:
+            _LOG.error("%s", problem)
+        self._store.abandon(found.passed_over)
+        return found.manifest
 
     def _until_done(self, do: Callable[[], None]) -> bool:
         """Try until the store does it; False when the master ends before."""

@@ -9,7 +9,7 @@ Numbers are never used twice, so nothing is ever replaced. A manifest is the fir
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -23,6 +23,7 @@ from topo.keys import KeyGroupRange
 from topo.runtime.files import Files, PartFiles, open_files
 
 MANIFEST = "manifest.json"
+ABANDONED = "manifest.abandoned.json"
 PART = re.compile(r"[0-9]{10,19}/task-[0-9]{5,10}\.part")
 """The names of parts."""
 
@@ -43,10 +44,12 @@ class Found:
     Attributes:
         manifest: None: there has never been one.
         problems: what was wrong with later ones, in words, to be said loudly.
+        passed_over: the numbers of those.
     """
 
     manifest: Manifest | None
     problems: tuple[str, ...] = ()
+    passed_over: tuple[int, ...] = ()
 
 
 class PartStore:
@@ -114,6 +117,20 @@ class CheckpointStore(PartStore):
         with suppress(EnvironmentFault):
             self._files.remove_folder(_folder(checkpoint))
 
+    def abandon(self, checkpoints: Iterable[int]) -> None:
+        """Make sure that nothing goes on from these damaged checkpoints any more: an earlier one takes their place.
+
+        What they have staged is removed by those that go on. So one of them that can be read later would lose it. Parts stay,
+        and the manifest does under the name `ABANDONED`, for somebody who can still save something.
+
+        Raises:
+            EnvironmentFault: the storage fails; repeat it.
+        """
+        for checkpoint in checkpoints:
+            with suppress(FileNotFoundError):
+                self._files.write(f"{_folder(checkpoint)}/{ABANDONED}", [self._files.read(_manifest(checkpoint))])
+            self._files.remove(_manifest(checkpoint))
+
     def prune(self, under_way: int) -> list[int]:
         """Throw away what is no longer needed; return the numbers.
 
@@ -153,6 +170,7 @@ class CheckpointStore(PartStore):
             EnvironmentFault: the storage fails.
         """
         problems: list[str] = []
+        passed_over: list[int] = []
         for number in sorted(self._numbers(), reverse=True):
             if below is not None and number >= below:
                 continue
@@ -163,10 +181,11 @@ class CheckpointStore(PartStore):
                 continue
             except CheckpointDamaged as error:
                 problems.append(f"checkpoint {number} cannot be used: {error}")
+                passed_over.append(number)
                 continue
             if expected > number and not problems:
                 problems.append(f"checkpoint {expected} was complete and is gone from {self.url}")
-            return Found(manifest, tuple(problems))
+            return Found(manifest, tuple(problems), tuple(passed_over))
         if problems or expected:
             what = "; ".join(problems) or f"checkpoint {expected} was complete and is gone"
             raise CheckpointMissing(f"there is no checkpoint to go on from in {self.url}: {what}")

@@ -218,6 +218,7 @@ class MasterShell:
             self._restored = checkpoint_to_restore(
                 store, job.plan, expected=expected, start_from=job.start_from, drop=job.drop_state
             )
+            store.abandon(self._restored.passed_over)
             self._keeper = CheckpointKeeper(store, job.plan.name)
         if job.is_spread and self._keeper is not None:
             own = [] if config.checkpoint_folder else [job.checkpoints]

@@ -20,11 +20,13 @@ class Restored:
         manifest: None: it begins at the beginning.
         folder: where the parts are, if not in the topology's own store; else "".
         problems: what was wrong with later checkpoints, to be said loudly.
+        passed_over: the numbers of those of the run's own; to be abandoned before the run goes on.
     """
 
     manifest: Manifest | None
     folder: str = ""
     problems: tuple[str, ...] = ()
+    passed_over: tuple[int, ...] = ()
 
 
 def checkpoint_to_restore(
@@ -46,7 +48,7 @@ def checkpoint_to_restore(
         EnvironmentFault: the storage fails.
     """
     found = store.latest(expected=expected)
-    restored = Restored(found.manifest, "", found.problems)
+    restored = Restored(found.manifest, "", found.problems, found.passed_over)
     if found.manifest is None and start_from:
         named = _named(start_from, plan.name)
         restored = replace(named, manifest=named.manifest and reopened(without(named.manifest, drop)))

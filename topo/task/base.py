@@ -98,7 +98,7 @@ class Task(ABC):
         self.restored: list[Snapshot] = []
         """What this epoch begins with, of each task that it is taken over from."""
         self._is_unreadable = False
-        """Whether that could not be read: then the user's component stays as it is, and no call reaches it, until other Routes."""
+        """Whether that could not be read: then no call reaches the user's component until other Routes come."""
         self._goes_on_from = 0
         """The checkpoint that this epoch begins with; 0: none."""
         self._restored_ended = False

@@ -85,7 +85,9 @@ class SimulatedMaster:
         restored = Restored(None)
         if simulation.disk is not None:
             expected = 0 if self.store.record is None else self.store.record.completed
-            restored = checkpoint_to_restore(simulation.disk.store(), simulation.plan, expected=expected)
+            store = simulation.disk.store()
+            restored = checkpoint_to_restore(store, simulation.plan, expected=expected)
+            store.abandon(restored.passed_over)
             simulation.history.count("a master found a damaged checkpoint", len(restored.problems))
         master = self.master = TopologyMaster(
             simulation.plan,

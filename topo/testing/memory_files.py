@@ -73,5 +73,5 @@ class MemoryCheckpoints:
         elif isinstance(command, CopyCheckpoint):
             return SavepointStored(command.folder, "a topology in one process has no folder to copy to")
         elif isinstance(command, FindCheckpoint):
-            return CheckpointFound(self.store.latest(below=command.below).manifest)
+            return CheckpointFound(self.store.latest(below=command.upto + 1).manifest)
         return None

@@ -14,7 +14,7 @@ from tests.unit.master.playbook import small_plan
 from topo.checkpoint.manifest import ComponentShape, Figures, Manifest, Part
 from topo.ids import Epoch, TaskId
 from topo.master.checkpoint_plan import parts_to_read, shapes_of, stateful_tasks
-from topo.master.checkpoints import CheckpointCoordinator, Phase, Step, ToAll, ToSpouts
+from topo.master.checkpoints import CheckpointCoordinator, Finding, Phase, Step, ToAll, ToSpouts
 from topo.master.commands import CommitCheckpoint, CopyCheckpoint, DiscardCheckpoint, FindCheckpoint, RecordError
 from topo.master.events import CheckpointFound, CheckpointStored, SavepointStored
 from topo.wire.control import (
@@ -364,13 +364,14 @@ def test_when_a_part_cannot_be_restored_an_earlier_checkpoint_is_looked_for() ->
     checkpoints = Checkpoints(last=7, completed=manifest(7))
     checkpoints.it.restored()
     checkpoints.it.restore_failed(RestoreFailed(SINK, Epoch(1), 7, "7/2 is damaged"), checkpoints.now)
-    row, find = checkpoints.steps()
-    assert isinstance(row, RecordError) and "checkpoint 7 cannot be restored: 7/2 is damaged" in row.message
-    assert find == FindCheckpoint(below=7)
+    assert checkpoints.steps() == [FindCheckpoint(upto=7)]
     assert checkpoints.it.holds_epoch
     checkpoints.it.restore_failed(RestoreFailed(LINES, Epoch(1), 7, "7/1 is damaged"), checkpoints.now)
     assert checkpoints.steps() == []
-    assert checkpoints.it.found(CheckpointFound(manifest(6)))
+    assert checkpoints.it.found(CheckpointFound(manifest(6))) is Finding.EARLIER
+    row, goes_on = checkpoints.steps()
+    assert isinstance(row, RecordError) and "checkpoint 7 cannot be restored: 7/2 is damaged" in row.message
+    assert isinstance(goes_on, RecordError) and "going on from checkpoint 6" in goes_on.message
     assert checkpoints.it.completed == manifest(6)
     assert not checkpoints.it.holds_epoch
     checkpoints.runs()
@@ -381,9 +382,18 @@ def test_when_a_part_cannot_be_restored_an_earlier_checkpoint_is_looked_for() ->
 def test_when_no_checkpoint_can_be_restored_the_topology_is_lost() -> None:
     checkpoints = Checkpoints(last=7, completed=manifest(7))
     checkpoints.it.restore_failed(RestoreFailed(SINK, Epoch(1), 7, "gone"), checkpoints.now)
-    assert not checkpoints.it.found(CheckpointFound(None, "there is no checkpoint to go on from"))
+    assert checkpoints.it.found(CheckpointFound(None, "there is no checkpoint to go on from")) is Finding.NOTHING
     assert checkpoints.it.lost == "there is no checkpoint to go on from"
     assert checkpoints.it.holds_epoch
+
+
+def test_a_checkpoint_that_is_whole_stays_the_last_one_although_a_task_cannot_read_it() -> None:
+    checkpoints = Checkpoints(last=7, completed=manifest(7))
+    checkpoints.it.restore_failed(RestoreFailed(SINK, Epoch(1), 7, "7/2 is not there"), checkpoints.now)
+    checkpoints.steps()
+    assert checkpoints.it.found(CheckpointFound(manifest(7))) is Finding.WHOLE
+    assert checkpoints.it.completed == manifest(7) and checkpoints.it.unreadable is not None
+    assert checkpoints.steps() == [] and not checkpoints.it.holds_epoch
 
 
 def test_a_failed_restore_of_an_earlier_checkpoint_is_out_of_date() -> None:

@@ -190,9 +190,7 @@ def test_damage_found_during_restore_leads_to_an_earlier_checkpoint_loudly() -> 
     taken(play, 2)
     stored(play, 2)
     play.replace(1)
-    row, find = play.says(1, RestoreFailed(SINK, play.epoch, 2, "2/2 is damaged"))
-    assert isinstance(row, RecordError) and row.kind == "CheckpointDamaged"
-    assert find == FindCheckpoint(below=2)
+    assert play.says(1, RestoreFailed(SINK, play.epoch, 2, "2/2 is damaged")) == [FindCheckpoint(upto=2)]
     commands = play.do(CheckpointFound(manifest(1)))
     assert {routes.checkpoint for routes in routes_in(commands).values()} == {1}
     assert with_checkpoints(record(3, 101, 104, 103), 2, 1) == commands[0]
@@ -213,6 +211,27 @@ def test_a_checkpoint_that_cannot_be_read_now_is_tried_again_by_a_new_worker() -
     play.until(play.master.membership.slots[WorkerId(1)].start_at)
     commands = play.register(1)
     assert {(routes.epoch, routes.checkpoint) for routes in routes_in(commands).values()} == {(epoch + 1, 2)}
+
+
+def test_a_part_that_one_host_does_not_see_costs_its_worker_and_no_checkpoint() -> None:
+    play = with_one_complete()
+    play.until(21.0)
+    taken(play, 2)
+    stored(play, 2)
+    play.replace(1)
+    epoch = play.epoch
+    for incarnation in (104, 105):
+        missing = RestoreFailed(SINK, play.epoch, 2, "2/2 is damaged: it is not there")
+        assert play.says(1, missing) == [FindCheckpoint(upto=2)]
+        commands = play.do(CheckpointFound(manifest(2)))
+        assert StopWorker(WorkerId(1), Incarnation(incarnation), kill=True) in commands
+        (row,) = (command for command in commands if isinstance(command, RecordError))
+        assert (row.kind, row.worker) == ("WorkerLost", 1)
+        assert "cannot read checkpoint 2: 2/2 is damaged: it is not there; the master reads it well" in row.message
+        play.until(play.master.membership.slots[WorkerId(1)].start_at)
+        commands = play.register(1)
+        epoch += 1
+        assert {(routes.epoch, routes.checkpoint) for routes in routes_in(commands).values()} == {(epoch, 2)}
 
 
 def test_a_restore_that_failed_in_an_epoch_that_is_over_ends_nobody() -> None:

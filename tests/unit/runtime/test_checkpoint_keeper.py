@@ -134,9 +134,45 @@ def test_an_earlier_checkpoint_is_found(store: CheckpointStore, keeper: Checkpoi
     complete(store, 2)
     complete(store, 3)
     files_of(tmp_path / "checkpoints", 2)["task-00001.part"].unlink()
-    keeper.do(FindCheckpoint(below=3))
-    keeper.do(FindCheckpoint(below=1))
-    found, missing = wait_answers(keeper, 2)
-    assert found == CheckpointFound(first)
+    files_of(tmp_path / "checkpoints", 3)["task-00002.part"].unlink()
+    keeper.do(FindCheckpoint(upto=3))
+    assert wait_answers(keeper, 1) == [CheckpointFound(first)]
+    files_of(tmp_path / "checkpoints", 1)["task-00001.part"].unlink()
+    keeper.do(FindCheckpoint(upto=1))
+    (missing,) = wait_answers(keeper, 1)
     assert isinstance(missing, CheckpointFound) and missing.manifest is None
     assert "no checkpoint to go on from" in missing.problem
+
+
+def test_a_checkpoint_that_is_whole_is_its_own_answer(store: CheckpointStore, keeper: CheckpointKeeper, tmp_path: Path) -> None:
+    complete(store, 1)
+    second = complete(store, 2)
+    elsewhere = open_store(str(tmp_path / "save"), "words")
+    kept = complete(elsewhere, 7)
+    keeper.do(FindCheckpoint(upto=2))
+    keeper.do(FindCheckpoint(upto=7, folder=elsewhere.url))
+    assert wait_answers(keeper, 2) == [CheckpointFound(second), CheckpointFound(kept)]
+
+
+def test_a_savepoint_that_is_damaged_has_no_earlier_one(store: CheckpointStore, keeper: CheckpointKeeper, tmp_path: Path) -> None:
+    complete(store, 1)
+    elsewhere = open_store(str(tmp_path / "save"), "words")
+    complete(elsewhere, 7)
+    files_of(tmp_path / "save", 7)["task-00001.part"].unlink()
+    keeper.do(FindCheckpoint(upto=7, folder=elsewhere.url))
+    (answer,) = wait_answers(keeper, 1)
+    assert isinstance(answer, CheckpointFound) and answer.manifest is None and "it is not there" in answer.problem
+
+
+def test_a_checkpoint_whose_place_an_earlier_one_has_taken_is_not_gone_on_from_when_it_can_be_read_again(
+    store: CheckpointStore, keeper: CheckpointKeeper, tmp_path: Path
+) -> None:
+    first = complete(store, 1)
+    complete(store, 2)
+    part = files_of(tmp_path / "checkpoints", 2)["task-00001.part"]
+    away = part.rename(tmp_path / "away")
+    keeper.do(FindCheckpoint(upto=2))
+    assert wait_answers(keeper, 1) == [CheckpointFound(first)]
+    away.rename(part)
+    assert store.latest(expected=2).manifest == first
+    assert part.with_name("manifest.abandoned.json").exists()
