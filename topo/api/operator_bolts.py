@@ -191,7 +191,7 @@ class AsyncBolt(OperatorBolt, ABC):
         mode: results in the order of the inputs, or as they complete but never across a watermark.
         capacity: how many tuples are in flight at most; a full bolt takes no further input.
         timeout: for one tuple with all its attempts; None for none.
-        retry: when a call is made again, as long as the input has not ended.
+        retry: when a call is made again, also after the end of the input, for which the run then waits.
     """
 
     def __init__(
@@ -208,7 +208,9 @@ class AsyncBolt(OperatorBolt, ABC):
 
     @abstractmethod
     def call(self, tup: Tuple) -> Awaitable[Any]:
-        """Begin the call for one tuple, on the event loop. Must not block: what blocks goes to `asyncio.to_thread`."""
+        """Begin the call for one tuple, on the event loop. Must not block: what blocks goes to `asyncio.to_thread`,
+        which has a thread for each call in flight (up to 1,000 in a worker process).
+        """
 
     def on_timeout(self, tup: Tuple) -> Any:
         """Return what to emit for a tuple whose call took too long; by default it fails. Called on the task's thread."""

@@ -129,12 +129,6 @@ class _Call:
         """Bring a completion to the mailbox thread. Any thread."""
         self._operator.post(partial(self._on_completion, results, error), "result of an asynchronous call")
 
-    def retry_now(self) -> None:
-        """Make the attempt that waits, if one does."""
-        if self._backoff is not None:
-            self._backoff.cancel()
-            self._on_backoff(0)
-
     def cancel(self) -> None:
         """Let nothing happen any more."""
         for timer in (self._timeout, self._backoff):
@@ -221,7 +215,6 @@ class AsyncWaitOperator(Operator):
         self.is_closed = False
         self._settings = settings
         self._observer = observer if observer is not None else FailTheTask()
-        self._retries_allowed = True
         self._calls: dict[Entry, _Call] = {}
         self._entering: Entry | None = None
         self._idle_waits = False
@@ -279,15 +272,8 @@ class AsyncWaitOperator(Operator):
         else:
             super().process_idle(idle)
 
-    def stop_retrying(self) -> None:
-        """Make the attempts that wait at once, and no further ones: their results are taken as they are."""
-        self._retries_allowed = False
-        for call in list(self._calls.values()):
-            call.retry_now()
-
     def end_of_input(self) -> None:
-        """Stop retrying; yield until everything has left."""
-        self.stop_retrying()
+        """Yield until everything has left, retries included."""
         while len(self._queue):
             self.context.executor.yield_()
 
@@ -360,7 +346,7 @@ class AsyncWaitOperator(Operator):
     def wants_retry(self, attempt: int, results: Sequence[Any], error: BaseException | None) -> bool:
         """Whether a completion asks for another attempt and may have it. For the call."""
         retry = self._settings.retry
-        if retry is None or not self._retries_allowed:
+        if retry is None:
             return False
         if error is None:
             asks = retry.result_predicate is not None and retry.result_predicate(results)

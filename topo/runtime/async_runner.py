@@ -11,6 +11,7 @@ import logging
 import sys
 import threading
 from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from types import FrameType, TracebackType
 from typing import Any
 
@@ -18,6 +19,7 @@ from topo.errors import BlockingCall
 
 _LOG = logging.getLogger("topo.async")
 
+MIN_THREADS, MAX_THREADS = 32, 1_000
 BLOCKED_S = 0.25
 """How long the loop may fail to turn before that is said."""
 
@@ -32,10 +34,13 @@ class AsyncRunner:
         blocked_s: how long the loop may fail to turn before that is said.
 
     Attributes:
+        threads: how many calls may be under way, set before the first one: `asyncio.to_thread` has a thread for each, but not
+            fewer than MIN_THREADS nor more than MAX_THREADS. They are started as they are needed.
         blocked: how often the loop was held up for longer.
     """
 
     def __init__(self, blocked_s: float = BLOCKED_S) -> None:
+        self.threads = 0
         self.blocked = 0
         self._blocked_s = blocked_s
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -64,6 +69,8 @@ class AsyncRunner:
 
     def _start(self) -> asyncio.AbstractEventLoop:
         self._loop = loop = asyncio.new_event_loop()
+        threads = min(max(self.threads, MIN_THREADS), MAX_THREADS)
+        loop.set_default_executor(ThreadPoolExecutor(threads, thread_name_prefix="topo-async-call"))
         self._thread = threading.Thread(target=self._turn, args=(loop,), name="topo-async", daemon=True)
         self._thread.start()
         threading.Thread(target=self._watch, args=(loop,), name="topo-async-watch", daemon=True).start()

@@ -37,6 +37,7 @@ from topo.runtime.transport.security import AllowList, KeyPair
 from topo.runtime.transport.zmq import IpcPlace, TcpPlace, ZmqTransport
 from topo.runtime.watchdog import Watchdog
 from topo.runtime.worker_spec import WorkerSpec, read_spec
+from topo.task.async_task import AsyncTask
 from topo.task.base import Task
 from topo.task.setup import Ports, RunAsync, TaskSetup
 from topo.task.wiring import custom_groupings, make_context, task_class
@@ -107,6 +108,7 @@ def run(spec: WorkerSpec, log: TaskLog, start_file: Path | None = None) -> Exit:
 
     wait = attend if len(mine) > 1 else None
     tasks = make_tasks(plan, mine, topology, rebuild, hand, transport.wake, calls.run, snapshots, folder, wait)
+    calls.threads = sum(task.capacity for task in tasks if isinstance(task, AsyncTask))
     worker = Worker(spec.worker, spec.incarnation, tasks, hand)
     inboxes: dict[str, Target] = {}
     endpoints: list[control.Endpoints] = []

@@ -39,6 +39,11 @@ class AsyncTask(OperatorTask):
         """Inputs of a checkpoint that have not been invoked again yet."""
         super().__init__(setup, ports)
 
+    @property
+    def capacity(self) -> int:
+        """How many calls are under way at most."""
+        return self._bolt.settings.capacity
+
     def _run_call(self, call: Coroutine[Any, Any, Any], done: AsyncDone) -> None:
         self._run_async(call, done, self._on_blocked)
 
@@ -185,8 +190,7 @@ class AsyncTask(OperatorTask):
         self.failed(value, error)
 
     def _user_end(self) -> None:
-        """Make the attempts that wait at once, and no further ones; the end is told when the last call is done."""
-        self._wait.stop_retrying()
+        """Nothing: the end is told when the last call is done, with all its attempts."""
 
     def _tell_end(self, now: float) -> None:
         if not self._has_calls:

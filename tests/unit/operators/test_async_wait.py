@@ -644,31 +644,6 @@ def test_the_end_of_input_waits_until_everything_has_left() -> None:
     assert r.taken() == [("a1", 1), ("b2", 2), ("watermark", 10)]
 
 
-def test_the_end_of_input_fires_waiting_retries_at_once_and_takes_what_they_return() -> None:
-    class Second(Manual):
-        def invoke(self, value: Any, handle: ResultHandle) -> None:
-            super().invoke(value, handle)
-            if len(self.handles[value]) == 2:
-                handle.complete([])
-
-    r, function = rig(function=Second(), retry=FixedDelayRetry(9, "10s", if_result=on_empty))
-    feed(r, "a1")
-    function.handles["a1"][0].complete([])
-    r.run_mails()
-    r.operator.end_of_input()
-    assert function.invoked == ["a1", "a1"]
-    assert (in_flight(r), r.clock.pending) == (0, 0)
-
-
-def test_an_attempt_that_fails_after_the_end_of_input_is_not_repeated() -> None:
-    r, function = rig(retry=FixedDelayRetry(9, "10s", if_error=on_error))
-    feed(r, "a1")
-    r.operator.context.executor.execute(lambda: function.failed("a1"))
-    with pytest.raises(MailFailed):
-        r.operator.end_of_input()
-    assert function.invoked == ["a1"]
-
-
 def test_closing_drops_results_silently() -> None:
     r, function = rig(timeout_ms=50)
     feed(r, "a1", "b2")

@@ -1020,11 +1020,11 @@ def raises_again(_tup: Any) -> Any:
     raise OSError("again")
 
 
-def test_the_end_of_the_input_makes_waiting_attempts_at_once_and_no_further_ones() -> None:
-    bolt = stubborn()
+def test_the_end_of_the_input_waits_for_all_attempts_and_their_pauses() -> None:
+    bolt = stubborn("1s")
     solo, calls = enriching(bolt=bolt)
     ids = solo.fresh(2)
-    answers = iter([OSError("once"), ("k", "at last")])
+    answers = iter([OSError("once"), OSError("twice"), ("k", "at last")])
 
     def answer(_tup: Any) -> Any:
         one = next(answers)
@@ -1033,52 +1033,40 @@ def test_the_end_of_the_input_makes_waiting_attempts_at_once_and_no_further_ones
         return one
 
     local_feed(solo, [raises_again, answer], ids)
-    calls.complete_all()
-    solo.run()
-    assert solo.rows() == [] and not calls.waiting
     time(solo, FrameKind.END)
-    assert len(calls.waiting) == 2 and solo.told_time() == []
-    calls.complete_all()
-    solo.run()
+    for _ in range(6):
+        calls.complete_all()
+        solo.run()
+        assert not calls.waiting
+        assert solo.told_time() == ([] if len(bolt.calls) < 9 else ["END"])
+        solo.wait(1.1)
     assert solo.rows() == [("k", "at last")] and solo.roots(FrameKind.FAIL) == ids.roots[:1]
-    assert len(bolt.calls) == 4 and solo.told_time() == ["END"] and solo.errors() == ["OSError: again"]
+    assert len(bolt.calls) == 9 and solo.told_time() == ["END"] and solo.errors() == ["OSError: again"]
 
 
-def test_a_replay_after_the_end_of_the_input_has_one_attempt() -> None:
-    bolt = stubborn()
-    solo, calls = enriching(bolt=bolt)
-    time(solo, FrameKind.END)
-    ids = solo.fresh(1)
-    local_feed(solo, [raises_again], ids)
-    calls.complete_all()
-    solo.run()
-    assert solo.roots(FrameKind.FAIL) == ids.roots and len(bolt.calls) == 1
-
-
-def test_a_new_epoch_has_all_its_attempts_though_the_input_of_the_one_before_had_ended() -> None:
+def test_a_replay_after_the_end_of_the_input_has_all_its_attempts() -> None:
     bolt = stubborn("1s")
     solo, calls = enriching(bolt=bolt)
     time(solo, FrameKind.END)
-    solo.adopt(2)
-    solo.open_inputs()
     local_feed(solo, [raises_again], solo.fresh(1))
     calls.complete_all()
     solo.run()
-    assert solo.roots(FrameKind.FAIL) == []
     solo.wait(1.1)
-    assert len(calls.waiting) == 1
+    assert len(calls.waiting) == 1 and solo.roots(FrameKind.FAIL) == []
 
 
 def test_with_exactly_once_an_attempt_that_fails_at_the_end_of_the_input_is_a_dead_letter_that_names_its_line() -> None:
-    solo = alone(stubborn(), delivery="exactly_once")
+    solo = alone(stubborn("1s"), delivery="exactly_once")
     solo.calls.complete()
     solo.run()
     local_feed(solo, [raises_again], Ids([], []))
     solo.calls.complete_all()
     solo.run()
     time(solo, FrameKind.END)
-    solo.calls.complete_all()
-    solo.run()
+    for _ in range(5):
+        solo.wait(1.1)
+        solo.calls.complete_all()
+        solo.run()
     line = raises_again.__code__.co_firstlineno + 1
     assert letters(solo) == [f"OSError: again (test_operator_task.py:{line}, component 'b')"]
     assert solo.told_time() == ["END"]

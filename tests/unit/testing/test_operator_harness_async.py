@@ -238,7 +238,7 @@ def test_one_timeout_covers_all_attempts_and_cancels_the_one_that_waits() -> Non
         assert isinstance(harness.failed[0][1], TimeoutError)
 
 
-def test_the_end_of_the_input_makes_waiting_attempts_at_once_and_takes_what_they_give() -> None:
+def test_the_end_of_the_input_waits_for_attempts_and_their_pauses() -> None:
     class Flaky(AsyncBolt):
         outputs = ("attempts",)
         attempts = 0
@@ -251,9 +251,9 @@ def test_the_end_of_the_input_makes_waiting_attempts_at_once_and_takes_what_they
     with OperatorHarness(Flaky(retry=retry), ("x",)) as harness:
         harness.process((1,), 1)
         harness.end_of_input()
-        assert harness.now_ms == 0
-        assert (harness.bolt.attempts, harness.values) == (2, [])  # type: ignore[union-attr]
-        assert harness.events == [Watermark(END)]
+        assert harness.now_ms == 4 * 3_600_000
+        assert (harness.bolt.attempts, harness.values) == (5, [(5,)])  # type: ignore[union-attr]
+        assert harness.events[-1] == Watermark(END)
 
 
 def test_the_end_of_the_input_waits_for_every_call() -> None:
