@@ -24,7 +24,7 @@ ID_BYTES = 8
 COMES_AGAIN = 1 << 63
 """Set in the roots of messages that have failed before, and so known of everything that descends from them."""
 _UNMARKED = bytes(byte & 0x7F for byte in range(256))
-_TOPOLOGY_NAME = re.compile(r"[a-z0-9-]{1,63}")
+_TOPOLOGY_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 _ZERO = bytes(ID_BYTES)
 
 
@@ -85,4 +85,5 @@ def topology_name_problem(name: object) -> str | None:
     if isinstance(name, str) and _TOPOLOGY_NAME.fullmatch(name):
         return None
     near = re.sub(r"[^a-z0-9]+", "-", str(name).lower()).strip("-")[:63]
-    return f"topology name {name!r} is not allowed; use 1 to 63 of a-z, 0-9 and '-'" + (f", such as {near!r}" if near else "")
+    hint = f", such as {near!r}" if near else ""
+    return f"topology name {name!r} is not allowed; use 1 to 63 of a-z, 0-9 and '-', a letter or digit first{hint}"

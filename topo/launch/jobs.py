@@ -28,6 +28,7 @@ from topo.launch.spark.context import check_here
 from topo.plan.parallelism import unsplittable, with_parallelism
 from topo.plan.physical import PhysicalPlan, physical_plan
 from topo.plan.validation import problems_of
+from topo.runtime import master_record
 from topo.runtime.checkpoint_store import open_store
 from topo.runtime.code import LoadedTopology, load_topology, search_py_files, serializers_of
 from topo.runtime.code_copy import check_importable, copy_code, copy_py_files, parse_reference, pickle_topology
@@ -328,9 +329,7 @@ def _forget(folder: TopologyFolder, start_from: str) -> None:
     for path in folder.logs.iterdir():
         with contextlib.suppress(OSError):
             path.unlink()
-    with contextlib.suppress(FileNotFoundError):
-        kept = json.loads(folder.master.read_bytes())
-        write_atomically(folder.master, json.dumps({**kept, "active": True, "completed": 0}).encode())
+    master_record.begin_anew(folder.master, active=True)
 
 
 def _remove_checkpoints(folder: TopologyFolder, start_from: str) -> None:
@@ -359,9 +358,7 @@ def begin_anew(
     facts = json.loads(folder.topology.read_bytes())
     with folder.lock():
         folder.positions.unlink(missing_ok=True)
-        with contextlib.suppress(FileNotFoundError):
-            kept = json.loads(folder.master.read_bytes())
-            write_atomically(folder.master, json.dumps({**kept, "completed": 0}).encode())
+        master_record.begin_anew(folder.master)
         facts |= {"run_ms": int(time.time() * 1000), "start_from": start_from, "drop_state": []}
         if parallelism is not None and plan is not None:
             facts |= {"parallelism": dict(parallelism), "plan": json.loads(plan.to_json())}

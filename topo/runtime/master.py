@@ -67,6 +67,7 @@ from topo.runtime.control_link import ControlLink
 from topo.runtime.control_parts import PartServer
 from topo.runtime.crash_notes import read_note
 from topo.runtime.letter_rows import known_letters, letter_row
+from topo.runtime.master_record import RecordDamaged, read_record, record_by_clock, write_record
 from topo.runtime.part_desk import PartDesk
 from topo.runtime.restoring import Restored, checkpoint_to_restore
 from topo.runtime.state_folder import (
@@ -207,7 +208,7 @@ class MasterShell:
         self.link = ControlLink(self._sockets, self._keys, config.host)
         self._progress: dict[TaskId, SpoutProgress] = _read_progress(job.folder.positions)
         self.digest = job.plan.digest(job.code_hash)
-        record = _read_record(job.folder.master)
+        record, damage = _last_record(job.folder.master)
         self._keeper: CheckpointKeeper | None = None
         self._restored = Restored(None)
         self._served: list[str] = []
@@ -218,6 +219,9 @@ class MasterShell:
             self._restored = checkpoint_to_restore(
                 store, job.plan, expected=expected, start_from=job.start_from, drop=job.drop_state
             )
+            if damage:
+                _check_whole(self._restored, damage, store.url, job.plan.name)
+                record = record_by_clock(store.highest())
             store.abandon(self._restored.passed_over)
             self._keeper = CheckpointKeeper(store, job.plan.name)
         if job.is_spread and self._keeper is not None:
@@ -237,6 +241,7 @@ class MasterShell:
             self._restored.manifest,
             self._restored.folder,
         )
+        self._damage = damage
         self._asked: list[Event] = [] if asked is None else asked
         self._outcome: Outcome | None = None
         self._started_ms = int(time.time() * 1000)
@@ -268,6 +273,8 @@ class MasterShell:
             EnvironmentFault: the folder of the sockets was removed and cannot be made again. The workers are killed.
         """
         try:
+            if self._damage:
+                self._record(RecordError("RecordDamaged", f"{self._damage}; going on from what else is stored, and not paused"))
             for problem in self._restored.problems:
                 self._record(RecordError("CheckpointDamaged", f"{problem}; going on from an earlier one"))
             self._handle(Started())
@@ -548,18 +555,13 @@ class MasterShell:
         return note_path(self._job.folder, worker, incarnation)
 
     def _persist(self, record: MasterRecord) -> None:
-        kept = {
-            "term": record.term,
-            "epoch": record.epoch,
-            "incarnations": {str(worker): incarnation for worker, incarnation in record.incarnations.items()},
-            "active": record.active,
-            "checkpoint": record.checkpoint,
-            "completed": record.completed,
-            "pid": os.getpid(),
-            "client_endpoint": self.link.client_endpoint,
-            "started_ms": self._started_ms,
-        }
-        write_atomically(self._job.folder.master, json.dumps(kept).encode())
+        write_record(
+            self._job.folder.master,
+            record,
+            pid=os.getpid(),
+            client_endpoint=self.link.client_endpoint,
+            started_ms=self._started_ms,
+        )
 
     def _store_positions(self, progress: Mapping[TaskId, SpoutProgress]) -> None:
         self._progress.update(progress)
@@ -639,22 +641,20 @@ def note_path(folder: TopologyFolder, worker: WorkerId, incarnation: Incarnation
     return folder.workers / f"{worker}-{incarnation}.note"
 
 
-def _read_record(path: Path) -> MasterRecord | None:
-    """Return what the last master persisted; None when there was none.
-
-    Raises:
-        EnvironmentFault: the file is there and cannot be read; a master that guessed its term could let zombies in.
-    """
+def _last_record(path: Path) -> tuple[MasterRecord | None, str]:
+    """Return the last master's record; in the place of a damaged one another, and what is wrong with it."""
     try:
-        kept = json.loads(path.read_bytes())
-        lives = {WorkerId(int(worker)): Incarnation(life) for worker, life in kept["incarnations"].items()}
-        return MasterRecord(
-            kept["term"], kept["epoch"], lives, kept["active"], kept.get("checkpoint", 0), kept.get("completed", 0)
+        return read_record(path), ""
+    except RecordDamaged as error:
+        return record_by_clock(), str(error)
+
+
+def _check_whole(restored: Restored, damage: str, url: str, name: str) -> None:
+    """Refuse to begin at the beginning because the record is damaged: results could be published a second time."""
+    if restored.manifest is None or restored.folder:
+        raise EnvironmentFault(
+            f"{damage}, and {url} has no whole checkpoint to go on from; `topo resume {name} --from-beginning` begins anew"
         )
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise EnvironmentFault(f"{path} is damaged ({error}); remove the topology's folder to begin anew") from error
 
 
 def _read_progress(path: Path) -> dict[TaskId, SpoutProgress]:
