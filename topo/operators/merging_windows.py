@@ -1,25 +1,33 @@
-"""The set of windows in flight of one key, for assigners that merge windows.
+"""The windows in flight of the current key, for assigners that merge windows.
 
 Theory: merging two sessions must not copy their contents each time. So every window in flight is mapped to a *state window*, the
 namespace under which its contents are kept. When windows merge, the result inherits the state window of one of its members and
 only the contents of the others are moved there. Triggers and clean-up timers, in contrast, always belong to the window in flight.
 
-Which windows merge is for the assigner to say. By default those that overlap or touch.
+The assigner says which windows merge: by default those that overlap or touch. Then no two windows in flight overlap, so in a list
+sorted by start the windows that a new one meets lie side by side, and a binary search finds them however many there are. An
+assigner with a merge rule of its own is shown all windows in flight instead.
 
-Invariants: of the windows in flight alone nothing merges any more; no two of them have the same state window.
+Invariants: the windows in flight are sorted; nothing merges among them; no two of them have the same state window.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Protocol
 
 from topo.api.windows import TimeWindow, merge_time_windows
 from topo.errors import FrameworkBug
+from topo.operators.clock import MAX_TIMESTAMP
+from topo.operators.state import SortedState
+
+InFlight = tuple[TimeWindow, TimeWindow]
+"""A window in flight and its state window."""
 
 
 class OnMerge(Protocol):
-    """Called for each merge, when the set knows the result already."""
+    """Called for each merge before it takes effect; a merge whose call raises does not happen."""
 
     def __call__(
         self, result: TimeWindow, members: list[TimeWindow], state_window: TimeWindow, merged_state_windows: list[TimeWindow]
@@ -28,7 +36,7 @@ class OnMerge(Protocol):
 
         Args:
             result: the window that is in flight from now on.
-            members: the windows in flight that became it, in the order in which the assigner names them (by default that of their
+            members: the windows in flight that become it, in the order in which the assigner names them (by default that of their
                 starts); the added one only if it was in flight before.
             state_window: where the contents of the result are.
             merged_state_windows: the other members' state windows, whose contents have to move there.
@@ -40,31 +48,27 @@ Merge = Callable[[Sequence[TimeWindow]], Iterable[tuple[TimeWindow, Collection[T
 
 
 class MergingWindowSet:
-    """Maps the windows in flight of one key to their state windows.
+    """The windows in flight of the current key, kept in its state.
 
     Args:
-        mapping: windows in flight to state windows.
-        merge: says which windows become one; the assigner's.
+        state: holds the pairs of each key.
+        merge: a merge rule of the assigner's own; None for windows that overlap or touch.
     """
 
-    def __init__(self, mapping: Mapping[TimeWindow, TimeWindow] | None = None, merge: Merge = merge_time_windows) -> None:
-        self._mapping = dict(mapping or {})
+    def __init__(self, state: SortedState, merge: Merge | None = None) -> None:
+        self._state = state
         self._merges_of = merge
-        self._loaded = dict(self._mapping)
 
     @property
-    def mapping(self) -> Mapping[TimeWindow, TimeWindow]:
-        """Windows in flight to state windows."""
-        return self._mapping
-
-    @property
-    def is_changed(self) -> bool:
-        """Whether the mapping differs from what the set was made with, so that it has to be written back."""
-        return self._mapping != self._loaded
+    def in_flight(self) -> Sequence[InFlight]:
+        """The windows in flight of the current key, by start; not to be changed."""
+        return self._state.get()
 
     def state_window(self, window: TimeWindow) -> TimeWindow | None:
         """Return the namespace of the window's contents, or None when it is not in flight."""
-        return self._mapping.get(window)
+        pairs = self._state.get()
+        at = bisect_left(pairs, (window,))
+        return pairs[at][1] if at < len(pairs) and pairs[at][0] == window else None
 
     def retire(self, window: TimeWindow) -> None:
         """Forget a window in flight.
@@ -72,40 +76,84 @@ class MergingWindowSet:
         Raises:
             FrameworkBug: it is not in flight.
         """
-        if self._mapping.pop(window, None) is None:
+        if not self._remove(window):
             raise FrameworkBug(f"window {window} is retired but is not in flight")
 
-    def add(self, new: TimeWindow, on_merge: OnMerge) -> TimeWindow:
+    def add(self, new: TimeWindow, on_merge: OnMerge) -> InFlight:
         """Add the window of an element and merge what there is to merge.
 
         Returns:
-            The window in flight that the element belongs to now: `new` itself, or what it was merged into.
+            The window in flight that the element belongs to now (`new` itself, or the result of a merge), and its state window.
         """
+        return self._add_by_start(new, on_merge) if self._merges_of is None else self._add_by_rule(new, on_merge, self._merges_of)
+
+    def _add_by_start(self, new: TimeWindow, on_merge: OnMerge) -> InFlight:
+        pairs = self._state.get()
+        start = stop = bisect_right(pairs, ((new.end, MAX_TIMESTAMP),))
+        while start and pairs[start - 1][0].end >= new.start:
+            start -= 1
+        if start == stop:
+            added = (new, new)
+            self._state.splice(start, stop, (added,))
+            return added
+        met: Sequence[InFlight] = pairs[start:stop]
+        first, state_window = met[0]
+        result = TimeWindow(min(first.start, new.start), max(met[-1][0].end, new.end))
+        if len(met) == 1 and result == first:
+            return first, state_window
+        on_merge(result, [window for window, _ in met], state_window, [merged for _, merged in met[1:]])
+        grown = (result, state_window)
+        self._state.splice(start, stop, (grown,))
+        return grown
+
+    def _add_by_rule(self, new: TimeWindow, on_merge: OnMerge, merges_of: Merge) -> InFlight:
         found = None
-        for result, group in self._merges_of((*self._mapping, new)):
+        for result, group in merges_of((*(window for window, _ in self._state.get()), new)):
             self._merge(result, group, on_merge)
             if new in group:
                 found = result
-        if found is not None:
-            return found
-        # Dynamic gaps can give exactly a window that merging made before; mapping it to itself would lose its contents.
-        self._mapping.setdefault(new, new)
-        return new
+        # The rule can give exactly a window that is in flight already; mapping it to itself would lose its contents.
+        window = new if found is None else found
+        state_window = self.state_window(window)
+        if state_window is None:
+            state_window = window
+            self._insert((window, window))
+        return window, state_window
 
     def _merge(self, result: TimeWindow, group: Collection[TimeWindow], on_merge: OnMerge) -> None:
-        mapping = self._mapping
-        members = [window for window in dict.fromkeys((*group, result)) if window in mapping]
-        state_windows = [mapping.pop(member) for member in members]
-        mapping[result] = state_windows[0] if members else result
-        if members and members != [result]:
-            on_merge(result, members, state_windows[0], state_windows[1:])
+        held = {window: self.state_window(window) for window in dict.fromkeys((*group, result))}
+        members = {window: state_window for window, state_window in held.items() if state_window is not None}
+        if not members:
+            self._insert((result, result))
+        elif list(members) != [result]:
+            state_window, *merged = members.values()
+            on_merge(result, list(members), state_window, merged)
+            for member in members:
+                self._remove(member)
+            self._insert((result, state_window))
+
+    def _insert(self, pair: InFlight) -> None:
+        at = bisect_left(self._state.get(), pair)
+        self._state.splice(at, at, (pair,))
+
+    def _remove(self, window: TimeWindow) -> bool:
+        pairs = self._state.get()
+        at = bisect_left(pairs, (window,))
+        if at == len(pairs) or pairs[at][0] != window:
+            return False
+        self._state.splice(at, at + 1, ())
+        return True
 
     def validate(self) -> None:
-        """Assert the invariants."""
-        assert not [*self._merges_of((*self._mapping,))], f"windows in flight overlap or touch, or merge: {self._mapping}"
-        assert len(set(self._mapping.values())) == len(self._mapping), f"a state window is shared: {self._mapping}"
+        """Assert the invariants for the current key."""
+        pairs = self._state.get()
+        windows = [window for window, _ in pairs]
+        assert windows == sorted(windows), f"windows in flight are out of order: {pairs}"
+        merges = [*(self._merges_of or merge_time_windows)(windows)]
+        assert not merges, f"windows in flight overlap or touch, or merge: {pairs}"
+        assert len({state_window for _, state_window in pairs}) == len(pairs), f"a state window is shared: {pairs}"
 
 
-def restored_mapping(pairs: Iterable[Iterable[Iterable[int]]]) -> dict[TimeWindow, TimeWindow]:
-    """Rebuild a mapping from a snapshot, whose windows may have become plain sequences."""
-    return {TimeWindow(*window): TimeWindow(*state_window) for window, state_window in pairs}
+def restored_pairs(pairs: Iterable[Iterable[Iterable[int]]]) -> list[InFlight]:
+    """Return the pairs of a snapshot in order; their windows may have become plain sequences."""
+    return sorted((TimeWindow(*window), TimeWindow(*state_window)) for window, state_window in pairs)

@@ -31,11 +31,12 @@ from topo.operators.state_handles import (
     ListState,
     MapState,
     ReducingState,
+    SortedState,
     ValueState,
 )
 from topo.operators.state_table import MemoryTable, StateTable
 
-__all__ = ["AggregatingState", "KeyContext", "KeyedState", "ListState", "MapState", "ReducingState", "ValueState"]
+__all__ = ["AggregatingState", "KeyContext", "KeyedState", "ListState", "MapState", "ReducingState", "SortedState", "ValueState"]
 
 
 class _State:
@@ -78,6 +79,10 @@ class KeyedState:
         """
         state = self._state(name, VALUE, ttl, refresh_on_read)
         return ValueState(self._keys, state.table, state.ageing, default)
+
+    def sorted(self, name: str) -> SortedState:
+        """Return a handle of the value state `name`, each value being a sorted list."""
+        return SortedState(self._keys, self._state(name, VALUE, None, False).table, None)
 
     def list(self, name: str, *, ttl: str | timedelta | None = None, refresh_on_read: bool = False) -> ListState:
         """Return a handle of the list state `name`."""

@@ -7,7 +7,7 @@ gone), and each element of a list and each entry of a map has its own stamp.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from typing import Any
 
 from topo.api.aggregates import AggregateFunction
@@ -229,6 +229,25 @@ class ValueState(_SingleHandle):
     def set(self, value: Any) -> None:
         """Keep `value`."""
         self._write(self.namespace, value)
+
+
+class SortedState(_Handle):
+    """A sorted list of elements that never change, as one value: cheap to search and to change in one place."""
+
+    __slots__ = ()
+
+    def get(self) -> Sequence[Any]:
+        """Return the elements, not to be changed; they show what `splice` does until the list is empty."""
+        return self._table.peek(self.namespace, self._keys.key) or ()
+
+    def splice(self, start: int, stop: int, elements: Collection[Any]) -> None:
+        """Replace the elements from `start` up to `stop`, both between 0 and the length; the caller keeps the order."""
+        self._table.splice(self.namespace, self._keys.key, start, stop, elements)
+
+    def decode(self, decode: Callable[[Any], list[Any]]) -> None:
+        """Replace the list of every key after a restore by what `decode` makes of it."""
+        for namespace, key, cell in list(self._table.items()):
+            self._table.load(namespace, key, decode(cell))
 
 
 class ReducingState(_SingleHandle):

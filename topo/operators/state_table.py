@@ -50,6 +50,13 @@ class StateTable(ABC):
         """Append to a cell that is a list, or make one. As `put` but for what it costs: nothing by what is there already."""
 
     @abstractmethod
+    def splice(self, namespace: Hashable, key: Hashable, start: int, stop: int, elements: Collection[Any]) -> None:
+        """Replace a slice of a cell that is a list (none there counts as empty) of elements that never change; drop an empty one.
+
+        As `put` but for what it costs: finding the slice is the caller's, and what lies behind it moves.
+        """
+
+    @abstractmethod
     def entry(self, namespace: Hashable, key: Hashable, entry: Hashable, default: Any) -> Any:
         """Return one value of a cell that is a dict, or the default."""
 
@@ -128,6 +135,18 @@ class MemoryTable(StateTable):
         else:
             cell.extend(elements)
 
+    def splice(self, namespace: Hashable, key: Hashable, start: int, stop: int, elements: Collection[Any]) -> None:
+        rows = self._namespaces.get(namespace)
+        cell = None if rows is None else rows.get(key)
+        if rows is None or cell is None:
+            self.load(namespace, key, list(elements))
+            return
+        if self._shares(namespace, key, cell):
+            cell = rows[key] = cell.copy()
+        cell[start:stop] = elements
+        if not cell:
+            self._drop(namespace, key)
+
     def entry(self, namespace: Hashable, key: Hashable, entry: Hashable, default: Any) -> Any:
         cell = self.peek(namespace, key)
         if cell is None or entry not in cell:
@@ -182,14 +201,19 @@ class MemoryTable(StateTable):
         if rows is None:
             return None
         cell = rows.get(key)
-        if self._frozen is None or type(cell) in ATOMS:
-            return cell
+        if type(cell) not in ATOMS and self._shares(namespace, key, cell):
+            cell = rows[key] = independent(cell)
+        return cell
+
+    def _shares(self, namespace: Hashable, key: Hashable, cell: Any) -> bool:
+        """Whether what was frozen holds this very cell."""
+        if self._frozen is None:
+            return False
         frozen = self._frozen()
         if frozen is None:
             self._frozen = None
-        elif frozen.cells.get(namespace, {}).get(key) is cell:
-            cell = rows[key] = independent(cell)
-        return cell
+            return False
+        return frozen.cells.get(namespace, {}).get(key) is cell
 
     def _drop(self, namespace: Hashable, key: Hashable) -> None:
         rows = self._namespaces.get(namespace)

@@ -215,7 +215,7 @@ class TimerService:
         if self._after_end is not None:
             self._count_after_end(self._after_end)
         if self._undo_log is not None:
-            self._note(self._undo_log, self._event, timestamp, namespace)
+            self._note_added(self._undo_log, self._event, timestamp, namespace)
         self._event.add(timestamp, self._keys.key, namespace)
 
     def _count_after_end(self, registered: dict[Hashable, int]) -> None:
@@ -230,7 +230,7 @@ class TimerService:
     def delete_event_timer(self, namespace: Hashable, timestamp: int) -> None:
         """Undo a registration of the current key; nothing happens when there is none."""
         if self._undo_log is not None:
-            self._note(self._undo_log, self._event, timestamp, namespace)
+            self._note_removed(self._undo_log, self._event, timestamp, namespace)
         event = self._event
         bucket = event.buckets.get(timestamp)
         # One of many of a moment, as windows have them, needs no further call.
@@ -243,25 +243,28 @@ class TimerService:
     def register_processing_timer(self, namespace: Hashable, timestamp: int) -> None:
         """Have `on_processing_time` called when the clock reaches `timestamp`."""
         if self._undo_log is not None:
-            self._note(self._undo_log, self._processing, timestamp, namespace)
+            self._note_added(self._undo_log, self._processing, timestamp, namespace)
         if self._processing.add(timestamp, self._keys.key, namespace):
             self._arm(timestamp)
 
     def delete_processing_timer(self, namespace: Hashable, timestamp: int) -> None:
         """Undo a registration of the current key. The armed clock timer stays: it will find nothing due and arm the next."""
         if self._undo_log is not None:
-            self._note(self._undo_log, self._processing, timestamp, namespace)
+            self._note_removed(self._undo_log, self._processing, timestamp, namespace)
         self._processing.remove(timestamp, self._keys.key, namespace)
 
-    def _note(self, log: UndoLog, queue: TimerQueue, timestamp: int, namespace: Hashable) -> None:
-        """Note whether a timer is there, before that is changed."""
+    def _note_added(self, log: UndoLog, queue: TimerQueue, timestamp: int, namespace: Hashable) -> None:
+        """Note the opposite of a registration, before it is made, unless the timer is there."""
         key = self._keys.key
-        is_event = queue is self._event
-        if not log.touches((id(queue), timestamp, key, namespace)):
-            return
         if not queue.has(timestamp, key, namespace):
             log.note(lambda: queue.remove(timestamp, key, namespace))
-        elif is_event:
+
+    def _note_removed(self, log: UndoLog, queue: TimerQueue, timestamp: int, namespace: Hashable) -> None:
+        """Note the opposite of a deletion, before it is made, if the timer is there."""
+        key = self._keys.key
+        if not queue.has(timestamp, key, namespace):
+            return
+        if queue is self._event:
             log.note(lambda: queue.add(timestamp, key, namespace))
         else:
             log.note(lambda: self.load([], [(key, namespace, timestamp)]))

@@ -84,6 +84,11 @@ class UndoableTable(MemoryTable):
             self._log.note(lambda: self._shorten(namespace, key, length))
         super().extend(namespace, key, elements)
 
+    def splice(self, namespace: Hashable, key: Hashable, start: int, stop: int, elements: Collection[Any]) -> None:
+        before, end = (self.peek(namespace, key) or [])[start:stop], start + len(elements)
+        self._log.note(lambda: MemoryTable.splice(self, namespace, key, start, end, before))
+        super().splice(namespace, key, start, stop, elements)
+
     def entry(self, namespace: Hashable, key: Hashable, entry: Hashable, default: Any) -> Any:
         value = super().entry(namespace, key, entry, default)
         if type(value) not in ATOMS and value is not default:

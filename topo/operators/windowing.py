@@ -24,8 +24,8 @@ from topo.errors import UserError
 from topo.operators.assigners import TumblingAssigner
 from topo.operators.base import KeyedOperator, OperatorContext, OperatorSnapshot
 from topo.operators.clock import MAX_TIMESTAMP, MIN_TIMESTAMP
-from topo.operators.merging_windows import MergingWindowSet, restored_mapping
-from topo.operators.state import MapState, ValueState
+from topo.operators.merging_windows import MergingWindowSet, restored_pairs
+from topo.operators.state import MapState, SortedState
 from topo.operators.timers import TimerService
 from topo.operators.window_contents import CONTENTS_STATE, WindowContents
 from topo.operators.window_functions import WindowFunction
@@ -141,7 +141,11 @@ class WindowOperator(KeyedOperator):
         self._timers: TimerService = self.timers.get(TIMERS, self)
         self._contents.open(self.state)
         self._trigger_context = WindowTriggerContext(self._timers, self.state.map(_TRIGGER_STATE))
-        self._merging_state: ValueState = self.state.value(_MERGING_STATE)
+        self._merging_state: SortedState = self.state.sorted(_MERGING_STATE)
+        self._merging = None
+        if self.assigner.is_merging:
+            has_own_rule = type(self.assigner).merge is not WindowAssigner.merge
+            self._merging = MergingWindowSet(self._merging_state, self.assigner.merge if has_own_rule else None)
 
     def open(self) -> None:
         """Open the function."""
@@ -196,8 +200,7 @@ class WindowOperator(KeyedOperator):
         """Return what the timer at hand is about: key, start and end of its window, and what that holds, as far as known."""
         assert self.due is not None
         self.keys.key, window, _, _ = self.due
-        merging = self._load_merging(self.keys.key)
-        namespace = window if merging is None else merging.state_window(window)
+        namespace = self._namespace(window)
         try:
             held = self._contents.read(namespace) or ()
         except Exception:  # the aggregate's own result is what raises
@@ -220,6 +223,7 @@ class WindowOperator(KeyedOperator):
     def restore(self, snapshot: OperatorSnapshot) -> None:
         """Go on from a snapshot; the watermark starts at MIN_TIMESTAMP."""
         super().restore(snapshot)
+        self._merging_state.decode(restored_pairs)
         if isinstance(self.assigner, TumblingAssigner) and self.assigner.is_staggered and snapshot.own:
             self.assigner.shift_ms = snapshot.own[0]["stagger"]
 
@@ -243,7 +247,7 @@ class WindowOperator(KeyedOperator):
         self.begin_call()
         self.keys.key = key
         time = MIN_TIMESTAMP if timestamp is None else timestamp
-        merging = self._load_merging(key)
+        merging = self._merging
         skipped = True
         for window in self.assigner.assign(value, time, self._now_ms):
             if merging is None:
@@ -254,12 +258,11 @@ class WindowOperator(KeyedOperator):
             else:
                 if not isinstance(window, TimeWindow):
                     raise UserError(f"a merging assigner has to give time windows; it gave {window!r}")
-                window = merging.add(window, self._on_merge)
+                window, namespace = merging.add(window, self._on_merge)
                 if self._is_late(window):
                     merging.retire(window)
                     self._miss()
                     continue
-                namespace = merging.mapping[window]
             skipped = False
             try:
                 self._contents.add(namespace, value, timestamp)
@@ -268,12 +271,10 @@ class WindowOperator(KeyedOperator):
                 self._trigger_context.window = window
                 self._act(self._trigger.on_element(value, time, window, self._trigger_context), key, window, namespace)
             except Exception:
-                # The call fails, and what it merged stays merged: without both, what the window holds would never end.
+                # The call fails, and what it merged stays merged: without its timer, what the window holds would never end.
                 self._register_cleanup(window)
-                self._store_merging(merging)
                 raise
             self._register_cleanup(window)
-        self._store_merging(merging)
         if skipped and self._is_element_late(time):
             self._too_late(value, timestamp)
 
@@ -297,8 +298,7 @@ class WindowOperator(KeyedOperator):
     def _on_timer(
         self, key: Any, window: Any, timestamp: int, callback: Callable[[int, Any, Any], TriggerResult], *, is_event_time: bool
     ) -> None:
-        merging = self._load_merging(key)
-        namespace = window if merging is None else merging.state_window(window)
+        namespace = self._namespace(window)
         if namespace is None:
             return
         self._trigger_context.window = window
@@ -311,11 +311,8 @@ class WindowOperator(KeyedOperator):
             raise
         finally:
             # The moment of the clean-up does not come again, not even for a window whose function has raised.
-            try:
-                if is_over:
-                    self._clear_all(key, window, namespace, merging)
-            finally:
-                self._store_merging(merging)
+            if is_over:
+                self._clear_all(key, window, namespace)
 
     def _act(self, result: TriggerResult, key: Any, window: Any, namespace: Any) -> None:
         if result in _FIRES:
@@ -354,15 +351,15 @@ class WindowOperator(KeyedOperator):
         if self._observer is not None:
             self._observer.released(key, namespace)
 
-    def _clear_all(self, key: Any, window: Any, namespace: Any, merging: MergingWindowSet | None) -> None:
+    def _clear_all(self, key: Any, window: Any, namespace: Any) -> None:
         self._clear_contents(key, namespace)
         self._trigger_context.window = window
         try:
             self._trigger.clear(window, self._trigger_context)
             self._function.clear(key, window)
         finally:
-            if merging is not None:
-                merging.retire(window)
+            if self._merging is not None:
+                self._merging.retire(window)
 
     def _register_cleanup(self, window: Any) -> None:
         time = self.cleanup_time(window)
@@ -379,14 +376,9 @@ class WindowOperator(KeyedOperator):
         else:
             self._timers.delete_processing_timer(window, self.cleanup_time(window))
 
-    def _load_merging(self, key: Any) -> MergingWindowSet | None:
-        if not self.assigner.is_merging:
-            return None
-        return MergingWindowSet(restored_mapping(self._merging_state.get() or ()), self.assigner.merge)
-
-    def _store_merging(self, merging: MergingWindowSet | None) -> None:
-        if merging is not None and merging.is_changed:
-            self._merging_state.set(list(merging.mapping.items()) or None)
+    def _namespace(self, window: Any) -> Any:
+        """Return where the contents of a window are; None when it is not in flight any more."""
+        return window if self._merging is None else self._merging.state_window(window)
 
     def _on_merge(
         self, result: TimeWindow, members: list[TimeWindow], state_window: TimeWindow, merged_state_windows: list[TimeWindow]
@@ -402,8 +394,10 @@ class WindowOperator(KeyedOperator):
             context.window = member
             self._trigger.clear(member, context)
             self._delete_cleanup(member)
+        if not merged_state_windows:
+            return
         self._contents.merge(state_window, merged_state_windows)
-        if self._observer is not None and merged_state_windows:
+        if self._observer is not None:
             self._observer.moved(self.keys.key, state_window, merged_state_windows)
 
 

@@ -157,3 +157,16 @@ def spoil(value: Any) -> None:
         for inner in value:
             spoil(inner)
         value.append("spoilt")
+
+
+def test_a_spliced_list_leaves_what_was_frozen_as_it_was() -> None:
+    table = table_of(one=[1, 2, 3])
+    frozen = table.frozen()
+    table.splice(None, "one", 1, 2, [7, 8])
+    assert table.peek(None, "one") == [1, 7, 8, 3]
+    assert frozen.cells == {None: {"one": [1, 2, 3]}}
+    own = table.peek(None, "one")
+    table.splice(None, "one", 0, 1, ())
+    assert table.peek(None, "one") is own
+    table.splice(None, "one", 0, 3, ())
+    assert len(table) == 0

@@ -43,7 +43,8 @@ CHANGES = st.lists(
     st.tuples(
         st.sampled_from("ab"),
         st.sampled_from(
-            ["set", "append", "add", "put", "grow", "remove", "items", "replace", "merge", "clear", "timer", "delete", "look"]
+            ["set", "append", "add", "put", "grow", "remove", "items", "replace", "merge"]
+            + ["clear", "timer", "delete", "look", "splice"]
         ),
         st.integers(0, 3),
     ),
@@ -54,7 +55,7 @@ CHANGES = st.lists(
 def change(one: Bare, changes: list[tuple[str, str, int]]) -> None:
     value, some, entries = one.state.value("value"), one.state.list("list"), one.state.map("map")
     aged = one.state.map("aged", ttl="1d")
-    timers = one.timers.get("t", one)
+    timers, ordered = one.timers.get("t", one), one.state.sorted("ordered")
     for key, what, number in changes:
         one.keys.key = key
         if what == "set":
@@ -88,6 +89,9 @@ def change(one: Bare, changes: list[tuple[str, str, int]]) -> None:
             some.merge_namespaces(None, [number, number + 1])
         elif what == "look":
             assert (number in entries) == (number in entries.items()) and len(entries) == len(entries.items())
+        elif what == "splice":
+            start, end = sorted((number, 2))
+            ordered.splice(min(start, len(ordered.get())), min(end, len(ordered.get())), range(number))
         elif what == "clear":
             value.clear()
             some.clear()
