@@ -16,7 +16,12 @@ Anchors = Tuple | Sequence[Tuple] | None
 
 
 class Collector(Protocol):
-    """What a `Bolt` emits and acks with. The engine gives it to `prepare`; only the task's thread may use it."""
+    """What a `Bolt` emits and acks with. The engine gives it to `prepare`.
+
+    Any thread may use it. A call on another thread than the task's is done by the task, between two calls of the bolt and in the
+    order in which that thread makes them; threads have no order among each other. What is wrong with a row is raised where it is
+    emitted; a second ack of one input is an error of the component.
+    """
 
     def emit(
         self,
@@ -28,7 +33,7 @@ class Collector(Protocol):
         """Emit one tuple. It leaves after the call that emits it has returned, together with others.
 
         Args:
-            values: one value for each field of the stream. Do not change them afterwards.
+            values: one value for each field of the stream, taken as they are now: what becomes of a list later is not emitted.
             anchors: the input or inputs it descends from. It joins their tuple trees: the spout's message is acked only when
                 this tuple is acked too. None: the tuple is not tracked.
             stream: one of the declared streams.

@@ -21,7 +21,7 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from enum import Enum
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Protocol, TypeVar, cast
 
 from topo.errors import TopoError, UserError
 
@@ -48,6 +48,24 @@ class MailFailed(TopoError):
 
 class IllegalCall(UserError):
     """A call from another thread than the one that owns the mailbox, or at a moment when it makes no sense."""
+
+
+class OwnerLock(Protocol):
+    """A lock that one thread holds for good."""
+
+    def _is_owned(self) -> bool:
+        """Whether the calling thread is the one."""
+        ...
+
+
+def owner_lock() -> OwnerLock:
+    """Return a lock that the calling thread holds for good: its `_is_owned()` tells that thread from all others.
+
+    It takes a third of the time of a comparison of `get_ident()`, which makes an int; so each emit can afford it.
+    """
+    lock: Any = threading.RLock()
+    lock.acquire()
+    return cast(OwnerLock, lock)
 
 
 class MailboxState(Enum):

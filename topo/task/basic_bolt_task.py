@@ -15,8 +15,9 @@ from topo.api.tuples import Tuple
 from topo.errors import EmitError, FrameworkBug
 from topo.task.batch import Batch
 from topo.task.bolt_task import BoltTask
-from topo.task.collectors import AnchoringCollector, Emitter, TrackedTuple
+from topo.task.collectors import TrackedTuple, anchoring_collector
 from topo.task.emission_time import Refused
+from topo.task.emitter import Emitter
 from topo.task.routing import owners_of
 from topo.task.setup import Ports, TaskSetup
 from topo.wire.frames import Anchoring
@@ -44,10 +45,11 @@ class BasicBoltTask(BoltTask):
         if not isinstance(setup.component, BasicBolt):
             raise FrameworkBug(f"{setup.component!r} is not a BasicBolt")
         self._bolt = setup.component
-        self._collector = AnchoringCollector(
+        self._collector = anchoring_collector(
             setup.context.component,
             setup.plan.streams(setup.context.component),
             self._report,
+            ports.codec,
         )
         super().__init__(setup, ports)
 

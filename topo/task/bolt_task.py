@@ -24,8 +24,8 @@ from topo.operators.independent import independent_rows
 from topo.operators.state_handles import KeyContext
 from topo.operators.watermarks import InputStatus, WatermarkCombiner
 from topo.task.batch import Batch, read_batch
-from topo.task.collectors import Emitter, StreamRows
 from topo.task.emission_time import EmissionTime, Refused, send_time
+from topo.task.emitter import Emitter, StreamRows
 from topo.task.events import RoutesChanged
 from topo.task.flow_control import EdgeStatus, InEdge
 from topo.task.pace import Pace

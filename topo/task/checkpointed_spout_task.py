@@ -15,8 +15,8 @@ from typing import Any
 from topo.api.spout import Spout
 from topo.errors import EmitError
 from topo.ids import TaskId
-from topo.task.collectors import StreamRows
 from topo.task.coverage import Coverage
+from topo.task.emitter import StreamRows
 from topo.task.events import BeginCheckpoint, RoutesChanged
 from topo.task.fates import is_hashable
 from topo.task.flow_control import InEdge

@@ -1,178 +1,41 @@
 """What user code emits with. Collectors only write down; routing, ids and frames come after the batch (`topo.task.routing`).
 
-Part of the per-tuple path: an emit is one check and one list append.
+Part of the per-tuple path: an emit is a check of each value's type and one list append.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from difflib import get_close_matches
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any, NamedTuple, TypeGuard
 
 from topo.api.bolt import Anchors
 from topo.api.streams import DEFAULT_STREAM, StreamDeclaration
 from topo.api.tuples import Origin, Tuple
 from topo.errors import EmitError, TupleStateError
+from topo.operators.independent import ATOMS
 from topo.operators.watermarks import InputStatus
+from topo.task.emitter import Emitter, ReportError, Row, checked_timestamp
+from topo.wire.codec import Codec
 from topo.wire.frames import MAX_ROOTS_PER_TUPLE, MAX_WATERMARK, NO_TIMESTAMP
-
-Row = tuple[Any, ...]
-ReportError = Callable[[BaseException], None]
-RowContents = tuple[list[Row], list[int], dict[int, int]]
-"""Rows, targets and timestamps of a stream."""
-
-
-def checked_timestamp(timestamp: Any, what: str) -> int:
-    """Return a timestamp or watermark that users have given. Raises EmitError, beginning with `what`, for anything else."""
-    if not isinstance(timestamp, int) or isinstance(timestamp, bool):
-        kind = type(timestamp).__name__
-        hint = "give whole milliseconds since the epoch, such as int(time.time() * 1000)"
-        raise EmitError(f"{what} {timestamp!r} ({kind}); {hint}")
-    if not NO_TIMESTAMP < timestamp <= MAX_WATERMARK:
-        raise EmitError(f"{what} {timestamp}, which does not fit 64 bits")
-    return timestamp
-
-
-class StreamRows:
-    """What one batch of calls has emitted on one stream.
-
-    Attributes:
-        rows: the values, in the order of emission.
-        ends: after each input of the batch, how many rows there were; kept by the loop that runs the batch.
-        stamps: explicit timestamps by row, for the rows that were emitted with one.
-        targets: task ids by row; on a direct stream only.
-        direct_targets: the tasks that may be named on a direct stream.
-    """
-
-    __slots__ = ("declaration", "direct_targets", "ends", "index", "rows", "stamps", "targets", "width")
-
-    def __init__(self, index: int, declaration: StreamDeclaration) -> None:
-        self.index = index
-        self.declaration = declaration
-        self.width = len(declaration.fields)
-        self.rows: list[Row] = []
-        self.ends: list[int] = []
-        self.stamps: dict[int, int] = {}
-        self.targets: list[int] = []
-        self.direct_targets: frozenset[int] = frozenset()
-
-    def keep(self, rows: Sequence[int]) -> None:
-        """Forget all rows but these; `ends` and what is kept by row elsewhere is the caller's concern."""
-        stamps = self.stamps
-        self.stamps = {place: stamps[row] for place, row in enumerate(rows) if row in stamps}
-        if self.targets:
-            self.targets[:] = [self.targets[row] for row in rows]
-        self.rows[:] = [self.rows[row] for row in rows]
-
-    def stamp_list(self) -> list[int | None] | None:
-        """Return the explicit timestamps by row; None when no row has one."""
-        return [self.stamps.get(row) for row in range(len(self.rows))] if self.stamps else None
-
-    def contents(self) -> RowContents:
-        """Return a copy of what is held, for `hold`."""
-        return self.rows[:], self.targets[:], dict(self.stamps)
-
-    def hold(self, contents: RowContents, first: int, last: int) -> None:
-        """Hold the rows [first, last) of `contents` alone; `ends` is left as it is."""
-        rows, targets, stamps = contents
-        self.rows[:] = rows[first:last]
-        self.targets[:] = targets[first:last]
-        self.stamps = {row - first: stamps[row] for row in range(first, last) if row in stamps} if stamps else {}
-
-    def truncate(self, count: int) -> None:
-        """Forget all rows after the first `count`."""
-        del self.rows[count:]
-        del self.targets[count:]
-        if self.stamps:
-            self.stamps = {row: stamp for row, stamp in self.stamps.items() if row < count}
-
-    def clear(self) -> None:
-        """Begin a new batch."""
-        self.rows.clear()
-        self.ends.clear()
-        self.targets.clear()
-        self.stamps.clear()
-
-
-class Emitter:
-    """The part that all collectors share: streams, checks, direct emits."""
-
-    def __init__(self, component: str, streams: Sequence[StreamDeclaration], report: ReportError) -> None:
-        self.component = component
-        self.streams = tuple(StreamRows(index, declaration) for index, declaration in enumerate(streams))
-        self._by_name: Mapping[str, StreamRows] = {stream.declaration.name: stream for stream in self.streams}
-        default = self._by_name.get(DEFAULT_STREAM)
-        is_plain = default is not None and not default.declaration.direct
-        self._width = default.width if default is not None and is_plain else -1
-        self._rows: list[Row] = default.rows if default is not None else []
-        self._report = report
-
-    def report_error(self, error: BaseException) -> None:
-        """Show an error to whoever watches the topology; nothing fails by it."""
-        self._report(error)
-
-    def count(self) -> int:
-        """How many rows there are, over all streams."""
-        return sum([len(stream.rows) for stream in self.streams])
-
-    def check_emitted(self, count: int, most: float) -> None:
-        """Raise EmitError when one call has emitted more than `most` rows."""
-        if count > most:
-            raise EmitError(
-                f"component {self.component!r} emitted {count} tuples in one call; at most {most} are allowed "
-                "(setting max_task_emit): emit them over several calls"
-            )
-
-    def stream(self, name: str, values: Any, *, direct: bool) -> StreamRows:
-        """Return the stream that `values` may be emitted on. Raises EmitError with the fix otherwise."""
-        stream = self._by_name.get(name)
-        who = f"component {self.component!r}"
-        if stream is None:
-            near = get_close_matches(str(name), self._by_name, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"its outputs are {', '.join(map(repr, self._by_name)) or 'empty'}"
-            raise EmitError(f"{who} emitted on stream {name!r}, which it does not declare; {hint}")
-        if stream.declaration.direct is not direct:
-            fix = (
-                "use emit_direct(task, values)"
-                if stream.declaration.direct
-                else "use emit(values), or declare direct(...) fields"
-            )
-            raise EmitError(f"{who}: stream {name!r} is {'' if stream.declaration.direct else 'not '}a direct stream; {fix}")
-        if not isinstance(values, tuple | list):
-            kind = type(values).__name__
-            raise EmitError(f"{who} emitted {values!r} ({kind}); emit a tuple of values, for one value emit(({values!r},))")
-        if len(values) != stream.width:
-            fields = stream.declaration.fields
-            raise EmitError(f"{who} emitted {len(values)} values on stream {name!r}, which has {len(fields)} fields: {fields!r}")
-        return stream
-
-    def _append(self, values: Any, stream: str, timestamp: int | None, task: int | None = None) -> StreamRows:
-        chosen = self.stream(stream, values, direct=task is not None)
-        if task is not None and task not in chosen.direct_targets:
-            raise EmitError(
-                f"component {self.component!r} emitted to task {task}, which does not read the direct stream {stream!r}; "
-                f"its readers are {sorted(chosen.direct_targets)} (see context.tasks_of)"
-            )
-        if timestamp is not None:
-            chosen.stamps[len(chosen.rows)] = self._checked(timestamp)
-        if task is not None:
-            chosen.targets.append(task)
-        chosen.rows.append(values if type(values) is tuple else tuple(values))
-        return chosen
-
-    def _checked(self, timestamp: Any) -> int:
-        return checked_timestamp(timestamp, f"component {self.component!r} emitted with timestamp")
 
 
 class AnchoringCollector(Emitter):
     """For `BasicBolt`: everything is anchored on the input in hand."""
 
+    elsewhere = "what a BasicBolt emits belongs to the input in hand: emit in the call, or take a Bolt, which any thread may use"
+
     def emit(self, values: Sequence[Any], stream: str = DEFAULT_STREAM, timestamp: int | None = None) -> None:
         """Emit one tuple, anchored on the input in hand."""
         if stream is DEFAULT_STREAM and timestamp is None and type(values) is tuple and len(values) == self._width:
-            self._rows.append(values)
-        else:
-            self._append(values, stream, timestamp)
+            for value in values:
+                if type(value) not in ATOMS:
+                    break
+            else:
+                if self._mine._is_owned():
+                    self._rows.append(values)
+                    return
+        self._append(values, stream, timestamp)
 
     def emit_direct(self, task: int, values: Sequence[Any], stream: str = DEFAULT_STREAM, timestamp: int | None = None) -> None:
         """Emit one tuple of a direct stream to the task with that id."""
@@ -182,6 +45,32 @@ class AnchoringCollector(Emitter):
         """Discard what was emitted since the last input whose end was noted."""
         for rows in self.streams:
             rows.truncate(rows.ends[-1] if rows.ends else 0)
+
+
+class OneFieldCollector(AnchoringCollector):
+    """The same for a stream of one field, which most streams are where a tuple costs least: there a loop over it would tell."""
+
+    def emit(self, values: Sequence[Any], stream: str = DEFAULT_STREAM, timestamp: int | None = None) -> None:
+        """Emit one tuple, anchored on the input in hand."""
+        if stream is DEFAULT_STREAM and timestamp is None and type(values) is tuple:
+            try:
+                (value,) = values
+            except ValueError:
+                pass
+            else:
+                if (type(value) is str or type(value) in ATOMS) and self._mine._is_owned():
+                    self._rows.append(values)
+                    return
+        self._append(values, stream, timestamp)
+
+
+def anchoring_collector(
+    component: str, streams: Sequence[StreamDeclaration], report: ReportError, codec: Codec | None = None
+) -> AnchoringCollector:
+    """Return the collector of a `BasicBolt` with these outputs."""
+    main = next((stream for stream in streams if stream.name == DEFAULT_STREAM and not stream.direct), None)
+    kind = OneFieldCollector if main is not None and len(main.fields) == 1 else AnchoringCollector
+    return kind(component, streams, report, codec)
 
 
 class TupleState:
@@ -243,14 +132,18 @@ class BoltCollector(Emitter):
     Attributes:
         anchors: for each stream, by row: the inputs it is anchored on.
         acked, failed, touched: inputs acked, failed and given a new timeout, in order, since the last batch.
+        takes_calls: whether other threads may emit, ack and fail; what they say is done on the task's thread, as mails.
     """
 
-    def __init__(self, component: str, streams: Sequence[StreamDeclaration], report: ReportError) -> None:
-        super().__init__(component, streams, report)
+    def __init__(
+        self, component: str, streams: Sequence[StreamDeclaration], report: ReportError, codec: Codec | None = None
+    ) -> None:
+        super().__init__(component, streams, report, codec)
         self.anchors: tuple[list[tuple[TrackedTuple, ...]], ...] = tuple([] for _ in self.streams)
         self.acked: list[TrackedTuple] = []
         self.failed: list[TrackedTuple] = []
         self.touched: list[TrackedTuple] = []
+        self.takes_calls = True
         self._main: Any = self._by_name.get(DEFAULT_STREAM)
 
     def emit(
@@ -264,11 +157,16 @@ class BoltCollector(Emitter):
         main = self._main
         is_plain = type(values) is tuple and len(values) == self._width
         if is_plain and type(timestamp) is int and NO_TIMESTAMP < timestamp <= MAX_WATERMARK:
-            main.stamps[len(main.rows)] = timestamp
-            main.rows.append(values)
-            self.anchors[main.index].append(anchors)
-        else:
-            self.emit(values, anchors, timestamp=timestamp)
+            for value in values:
+                if type(value) not in ATOMS:
+                    break
+            else:
+                if self._mine._is_owned():
+                    main.stamps[len(main.rows)] = timestamp
+                    main.rows.append(values)
+                    self.anchors[main.index].append(anchors)
+                    return
+        self.emit(values, anchors, timestamp=timestamp)
 
     def emit_direct(
         self,
@@ -281,7 +179,22 @@ class BoltCollector(Emitter):
         """Emit one tuple of a direct stream to the task with that id."""
         self._emit(values, anchors, stream, timestamp, task)
 
+    elsewhere = "emit in the call, or take a Bolt, which any thread may use"
+
+    def _hand_over(self, call: Callable[[], object], what: str) -> None:
+        """Have a call of another thread made on the task's thread, behind those that were handed over before."""
+        if self.executor is None or not self.takes_calls:
+            self.check_thread()
+        else:
+            self.executor.execute(call, f"{what} of another thread")
+
     def _emit(self, values: Any, anchors: Anchors, stream: str, timestamp: int | None, task: int | None) -> None:
+        if not self._mine._is_owned():
+            # What is wrong with the row is raised in the thread that emits it.
+            chosen = self.stream(stream, values, direct=task is not None)
+            values = self._fixed(tuple(values), chosen.index, Codec(self._codec.registry))
+            self._hand_over(partial(self._emit, values, anchors, stream, timestamp, task), "an emit")
+            return
         on = () if anchors is None else (anchors,) if isinstance(anchors, Tuple) else self._several(anchors)
         for anchor in on:
             if isinstance(anchor, TrackedTuple):
@@ -311,17 +224,23 @@ class BoltCollector(Emitter):
 
     def ack(self, tup: Tuple) -> None:
         """Say that the input is done."""
-        if self._complete(tup, TupleState.ACKED, "acked"):
+        if not self._mine._is_owned():
+            self._hand_over(partial(self.ack, tup), "an ack")
+        elif self._complete(tup, TupleState.ACKED, "acked"):
             self.acked.append(tup)
 
     def fail(self, tup: Tuple) -> None:
         """Say that the input could not be processed."""
-        if self._complete(tup, TupleState.FAILED, "failed"):
+        if not self._mine._is_owned():
+            self._hand_over(partial(self.fail, tup), "a fail")
+        elif self._complete(tup, TupleState.FAILED, "failed"):
             self.failed.append(tup)
 
     def reset_timeout(self, tup: Tuple) -> None:
         """Start the input's message timeout anew; does nothing for an input that is done."""
-        if self._is_input(tup, "reset the timeout of") and tup.state == TupleState.OPEN:
+        if not self._mine._is_owned():
+            self._hand_over(partial(self.reset_timeout, tup), "a reset_timeout")
+        elif self._is_input(tup, "reset the timeout of") and tup.state == TupleState.OPEN:
             self.touched.append(tup)
 
     def _is_input(self, tup: Tuple, verb: str) -> TypeGuard[TrackedTuple]:
@@ -393,23 +312,32 @@ class MessageCollector(Emitter):
         ended: whether `end_of_input` was called.
     """
 
-    def __init__(self, component: str, streams: Sequence[StreamDeclaration], report: ReportError) -> None:
-        super().__init__(component, streams, report)
+    def __init__(
+        self, component: str, streams: Sequence[StreamDeclaration], report: ReportError, codec: Codec | None = None
+    ) -> None:
+        super().__init__(component, streams, report, codec)
         self.messages: tuple[list[Any], ...] = tuple([] for _ in self.streams)
         default = self._by_name.get(DEFAULT_STREAM)
         self._messages: list[Any] = self.messages[default.index] if default is not None else []
         self.said: list[tuple[list[int], int | InputStatus | None]] = []
         self.ended = False
 
+    elsewhere = "take a BlockingSpout, whose run may emit, or give the call to context.executor.execute(...)"
+
     def emit(
         self, values: Sequence[Any], message_id: Any = None, stream: str = DEFAULT_STREAM, timestamp: int | None = None
     ) -> None:
         """Emit one tuple; tracked when it has a message id."""
         if stream is DEFAULT_STREAM and timestamp is None and type(values) is tuple and len(values) == self._width:
-            self._rows.append(values)
-            self._messages.append(message_id)
-        else:
-            self.messages[self._append(values, stream, timestamp).index].append(message_id)
+            for value in values:
+                if type(value) not in ATOMS:
+                    break
+            else:
+                if self._mine._is_owned():
+                    self._rows.append(values)
+                    self._messages.append(message_id)
+                    return
+        self.messages[self._append(values, stream, timestamp).index].append(message_id)
 
     def emit_direct(
         self,
@@ -432,10 +360,11 @@ class MessageCollector(Emitter):
 
     def end_of_input(self) -> None:
         """Say that the source has no more."""
-        self.ended = True
         self._say(None)
+        self.ended = True
 
     def _say(self, one: int | InputStatus | None) -> None:
+        self.check_thread()
         self.said.append(([len(stream.rows) for stream in self.streams], one))
 
     def roll_back(self, rows: list[int], said: int) -> None:
@@ -466,8 +395,10 @@ class MessageCollector(Emitter):
 class OrderedCollector(MessageCollector):
     """For a spout with positions and several streams: rows are kept by stream, and positions in the order over all of them."""
 
-    def __init__(self, component: str, streams: Sequence[StreamDeclaration], report: ReportError) -> None:
-        super().__init__(component, streams, report)
+    def __init__(
+        self, component: str, streams: Sequence[StreamDeclaration], report: ReportError, codec: Codec | None = None
+    ) -> None:
+        super().__init__(component, streams, report, codec)
         self._order: list[Any] = []
 
     def emit(

@@ -23,7 +23,7 @@ from topo.operators.watermarks import (
     WatermarkGenerator,
     WatermarksWithIdleness,
 )
-from topo.task.collectors import checked_timestamp
+from topo.task.emitter import checked_timestamp
 from topo.task.outbox import Outbox
 from topo.task.user_errors import blame
 from topo.wire.frames import MAX_WATERMARK, MIN_WATERMARK, FrameKind, signal_frame, watermark_frame

@@ -72,6 +72,8 @@ class OperatorTask(AnchoringTask):
         if not isinstance(setup.component, OperatorBolt):
             raise FrameworkBug(f"{setup.component!r} is not an operator bolt")
         super().__init__(setup, ports)
+        # What it emits belongs to the call at hand.
+        self._collector.takes_calls = False
         self.component = setup.component
         self._began_ms = ports.wall_ms()
         self._began = ports.clock()

@@ -7,7 +7,7 @@ room. Nothing is ever refused: a task whose outbox `is_full` stops taking input 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 from topo.errors import ValueNotCarried
 from topo.ids import ID_BYTES, TaskId
@@ -29,6 +29,7 @@ class Outbox:
     Attributes:
         edges: by target; made anew in every epoch.
         waiting: frames that wait for room, over all edges.
+        changeable: streams whose values could be changed by their receivers: they are encoded for local targets, too.
     """
 
     def __init__(
@@ -46,6 +47,7 @@ class Outbox:
     ) -> None:
         self.edges: dict[TaskId, OutEdge] = {}
         self.waiting = 0
+        self.changeable: Collection[int] = ()
         self.frames_out = 0
         self._buffers: dict[tuple[TaskId, int], EdgeBuffer] = {}
         self._codec = codec
@@ -172,7 +174,7 @@ class Outbox:
 
     def _send_rows(self, target: TaskId, stream: int, buffer: EdgeBuffer, columns: Columns) -> None:
         edge = self.edges[target]
-        if edge.local:
+        if edge.local and stream not in self.changeable:
             self._offer(edge, data_frame(self._stamp, target, edge.next_number, stream, columns))
             return
         packed, refused = pack_columns(self._codec, columns)

@@ -18,7 +18,8 @@ from typing import Protocol, TypeVar
 
 from topo.errors import EmitError
 from topo.ids import ID_BYTES, IdSource, TaskId
-from topo.task.collectors import StreamRows, TrackedTuple
+from topo.task.collectors import TrackedTuple
+from topo.task.emitter import StreamRows
 from topo.task.groupers import EVERY_ROW, Grouper, Rows, Selection, Share
 from topo.wire.columns import split
 from topo.wire.frames import Anchoring, Column, Columns, pack_counts, pack_timestamps, pack_words, unpack_words

@@ -15,8 +15,9 @@ from topo.api.streams import DEFAULT_STREAM
 from topo.errors import EmitError, FrameworkBug, SpoutStalled
 from topo.ids import COMES_AGAIN, ID_BYTES, Epoch, TaskId
 from topo.operators.clock import PausableClock
-from topo.task.collectors import MessageCollector, OrderedCollector, StreamRows
+from topo.task.collectors import MessageCollector, OrderedCollector
 from topo.task.emission_time import EmissionTime, Refused, send_time
+from topo.task.emitter import StreamRows
 from topo.task.events import RoutesChanged
 from topo.task.fates import Emission, Fates, Pending
 from topo.task.flow_control import InEdge
@@ -58,7 +59,7 @@ class SpoutTask(UserTask):
         streams = self.plan.streams(self.component_id)
         has_order = isinstance(self._spout, RetryingSpout) and len(streams) > 1
         collector = OrderedCollector if has_order else MessageCollector
-        self._collector = collector(self.component_id, streams, self._report)
+        self._collector = collector(self.component_id, streams, self._report, ports.codec)
         self._router = make_router(setup, ports.ids, self.outbox, self._collector)
         self._ackers = self.plan.ackers
         self._limit = config.max_spout_pending or 1 << 60

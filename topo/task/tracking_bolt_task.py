@@ -13,7 +13,8 @@ from topo.api.two_phase import TwoPhaseSink
 from topo.errors import FrameworkBug, SinkStuck, TupleStateError
 from topo.task.batch import Batch
 from topo.task.bolt_task import BoltTask
-from topo.task.collectors import BoltCollector, Emitter, Mark, TrackedTuple, TupleState
+from topo.task.collectors import BoltCollector, Mark, TrackedTuple, TupleState
+from topo.task.emitter import Emitter
 from topo.task.setup import Ports, TaskSetup
 from topo.task.snapshots import Aligned, Snapshot
 from topo.task.staged_output import StagedOutput, merged
@@ -31,6 +32,7 @@ class AnchoringTask(BoltTask):
             setup.context.component,
             setup.plan.streams(setup.context.component),
             self._report,
+            ports.codec,
         )
         super().__init__(setup, ports)
 

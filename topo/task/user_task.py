@@ -8,7 +8,7 @@ from typing import Any
 
 from topo.task.base import Task
 from topo.task.causes import MAX_TEXT
-from topo.task.collectors import StreamRows
+from topo.task.emitter import StreamRows
 from topo.task.held_letters import HeldLetters
 from topo.task.routing import Reject
 from topo.task.setup import Ports, TaskSetup

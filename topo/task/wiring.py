@@ -16,7 +16,7 @@ from topo.ids import IdSource, TaskId
 from topo.plan.logical import Subscription as Declared
 from topo.plan.physical import PhysicalPlan
 from topo.task.base import Task
-from topo.task.collectors import Emitter
+from topo.task.emitter import Emitter
 from topo.task.groupers import CustomGrouper, EveryTarget, FieldsGrouper, Grouper, OneTarget, PartialKeyGrouper, ShuffleGrouper
 from topo.task.outbox import Outbox
 from topo.task.routing import DirectGrouper, Router, Subscription
@@ -27,7 +27,9 @@ CustomGroupings = Mapping[tuple[str, int], CustomGrouping]
 
 
 def make_router(setup: TaskSetup, ids: IdSource, outbox: Outbox, emitter: Emitter) -> Router:
-    """Resolve who reads which stream of this task."""
+    """Resolve who reads which stream of this task, and join its collector to it."""
+    emitter.executor = setup.context.executor
+    outbox.changeable = emitter.changeable
     plan, component = setup.plan, setup.plan.task(setup.task).component
     subscriptions: list[list[Subscription]] = []
     for stream in emitter.streams:

@@ -25,7 +25,8 @@ from topo.operators.batching import BatchOperator
 from topo.operators.clock import ManualProcessingTime
 from topo.operators.mailbox import MailboxExecutor, TaskMailbox
 from topo.task.batch_calls import BatchCalls
-from topo.task.collectors import AnchoringCollector, BoltCollector, Emitter, StreamRows, TrackedTuple
+from topo.task.collectors import BoltCollector, TrackedTuple, anchoring_collector
+from topo.task.emitter import Emitter, StreamRows
 from topo.task.user_errors import place_of
 from topo.testing.carried import Carrier, Row, codec_for
 from topo.testing.operator_output import RecordedOutput
@@ -296,7 +297,7 @@ def _tick() -> Tuple:
 class _BasicDriver(_Driver):
     def __init__(self, bolt: BasicBolt, context: TaskContext, codec: Codec) -> None:
         self._bolt = bolt
-        collector = AnchoringCollector(context.component, declared_streams(bolt.outputs), self.report)
+        collector = anchoring_collector(context.component, declared_streams(bolt.outputs), self.report, codec)
         super().__init__(bolt, collector, context, codec)
         self._collector = CheckedBasicCollector(collector, self.carrier)
 
@@ -335,7 +336,7 @@ class _AnchoringDriver(_Driver):
     """What the drivers of bolts that name their anchors share."""
 
     def __init__(self, bolt: Bolt | BatchBolt, context: TaskContext, codec: Codec) -> None:
-        self._collector = BoltCollector(context.component, declared_streams(bolt.outputs), self.report)
+        self._collector = BoltCollector(context.component, declared_streams(bolt.outputs), self.report, codec)
         super().__init__(bolt, self._collector, context, codec)
 
     def _call(self, call: Any, tup: TrackedTuple | None = None) -> None:

@@ -206,10 +206,11 @@ def open_frame(stamp: Stamp, target: int, status: SenderStatus, watermark: int =
 
 
 def data_frame(stamp: Stamp, target: int, number: int, stream: int, columns: Columns, payload: bytes | None = None) -> Frame:
-    """Tuples of one stream: with the packed `payload` to another worker, without it to a task of the same one."""
+    """Tuples of one stream: packed as `payload`, or without it the very rows, to a task of the same worker."""
     anchoring, rows, roots, edges, timestamps, counts = columns
+    shared = rows if payload is None else None
     return Frame(
-        FrameKind.DATA, stamp, target, number, stream, len(rows), anchoring, roots, edges, timestamps, counts, payload, rows
+        FrameKind.DATA, stamp, target, number, stream, len(rows), anchoring, roots, edges, timestamps, counts, payload, shared
     )  # fmt: skip
 
 

@@ -402,12 +402,21 @@ def test_an_untracked_value_that_cannot_be_carried_is_reported(kind: Any) -> Non
 
 @KINDS
 def test_values_handed_over_in_memory_are_not_packed(kind: Any) -> None:
-    bolt = kind(lambda tup, collector: collector.emit((Odd(),)))
+    bolt = kind(lambda tup, collector: collector.emit((("x", 1),)))
     task = Solo(chain(Scripted(), bolt, Sink()), "b", local=[3])
     task.feed("x")
     task.run()
     (frame,) = task.frames(FrameKind.DATA)
-    assert frame.payload is None and frame.rows is not None and type(frame.rows[0][0]) is Odd
+    assert frame.payload is None and frame.rows == [(("x", 1),)]
+
+
+@KINDS
+def test_values_that_could_change_are_packed_for_a_task_of_the_same_worker_too(kind: Any) -> None:
+    task = Solo(chain(Scripted(), kind(lambda tup, collector: collector.emit(([1],))), Sink()), "b", local=[3])
+    task.feed("x")
+    task.run()
+    (frame,) = task.frames(FrameKind.DATA)
+    assert frame.payload is not None and frame.rows is None
 
 
 # -- ticks

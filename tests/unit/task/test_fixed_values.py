@@ -1,0 +1,163 @@
+"""Values stay as they were when they were emitted, whatever their owner and their other receivers do with them afterwards."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from tests.unit.task.harness import Manual, Plain, Replaying, Scripted, Sink, Solo, chain
+from tests.unit.task.test_worker import Hosted
+from topo.api.streams import declared_streams
+from topo.api.topology import TopologyBuilder
+from topo.task.collectors import BoltCollector, MessageCollector, OneFieldCollector, anchoring_collector
+from topo.wire.control import ComponentError
+from topo.wire.frames import FrameKind
+
+COLLECTORS = [anchoring_collector, BoltCollector, MessageCollector]
+OUTPUTS: Any = {"default": ("a",), "side": ("x",), "two": ("x", "y")}
+
+
+def made(kind: Any) -> Any:
+    return kind("part", declared_streams(OUTPUTS), lambda error: None)
+
+
+def rows(collector: Any, stream: int = 0) -> list[Any]:
+    found: list[Any] = collector.streams[stream].rows
+    return found
+
+
+@pytest.mark.parametrize("kind", COLLECTORS)
+@pytest.mark.parametrize("stream", ["default", "side"])
+def test_a_list_that_grows_is_emitted_as_it_was_each_time(kind: Any, stream: str) -> None:
+    collector, seen = made(kind), []
+    for number in (1, 2, 3):
+        seen.append(number)
+        collector.emit((seen,), stream=stream)
+    assert rows(collector, 0 if stream == "default" else 1) == [((1,),), ((1, 2),), ((1, 2, 3),)]
+    assert collector.changeable == {0 if stream == "default" else 1}
+
+
+@pytest.mark.parametrize("kind", COLLECTORS)
+def test_the_values_of_a_dict_and_of_a_list_in_a_tuple_are_fixed_too(kind: Any) -> None:
+    collector = made(kind)
+    counts, inner = {"a": [1]}, [1]
+    collector.emit((1, counts), stream="two")
+    collector.emit(("x", (1, inner)), stream="two")
+    counts["a"].append(2)
+    counts["b"] = [3]
+    inner.append(2)
+    assert rows(collector, 2) == [(1, {"a": (1,)}), ("x", (1, (1,)))]
+
+
+@pytest.mark.parametrize("kind", COLLECTORS)
+def test_values_that_never_change_are_kept_as_they_are(kind: Any) -> None:
+    collector = made(kind)
+    for value in ("text", 7, 1.5, b"bytes", None, True, datetime(2024, 1, 1, tzinfo=UTC), ("a", (1, 2.0))):
+        row = (value,)
+        collector.emit(row)
+        assert rows(collector)[-1] is row
+    assert collector.changeable == set()
+
+
+def test_a_row_given_as_a_list_may_be_filled_anew() -> None:
+    collector, row = made(anchoring_collector), ["first"]
+    assert isinstance(collector, OneFieldCollector)
+    collector.emit(row)
+    row[0] = "second"
+    collector.emit(row)
+    assert rows(collector) == [("first",), ("second",)]
+
+
+def test_a_windows_result_that_its_function_goes_on_changing_is_fixed() -> None:
+    collector, result = made(BoltCollector), [1]
+    collector.emit_stamped((result,), (), 5)
+    result.append(2)
+    assert rows(collector) == [((1,),)] and collector.streams[0].stamps == {0: 5}
+
+
+class Growing(Plain):
+    """Emits all that it has seen so far, in one list."""
+
+    def __init__(self) -> None:
+        all_seen: list[Any] = []
+
+        def run(tup: Any, collector: Any) -> None:
+            all_seen.append(tup.values[0])
+            collector.emit((all_seen,))
+
+        super().__init__(run)
+
+
+def test_a_task_sends_what_was_emitted_and_not_what_it_has_become() -> None:
+    task = Solo(chain(Scripted(), Growing(), Sink()), "b")
+    task.feed(1, 2, 3)
+    task.run()
+    assert task.values() == [(1,), (1, 2), (1, 2, 3)]
+
+
+def packed(*bolts: Any, spout: Any, **settings: Any) -> Hosted:
+    """A spout, and bolts that all read it, in one worker."""
+    builder = TopologyBuilder("packed").config(workers=1, **settings)
+    builder.set_spout("a", spout)
+    for place, bolt in enumerate(bolts):
+        builder.set_bolt(f"bolt-{place}", bolt).shuffle_grouping("a")
+    return Hosted(builder.build())
+
+
+def test_receivers_in_one_worker_each_have_values_of_their_own() -> None:
+    seen: list[Any] = []
+
+    def spoil(tup: Any, collector: Any) -> None:
+        seen.append(dict(tup["value"]))
+        tup["value"]["n"] = "spoiled"
+
+    row = {"n": 0}
+
+    def emit(number: int) -> Any:
+        def step(collector: Any) -> None:
+            row["n"] = number
+            collector.emit((row,), number)
+
+        return step
+
+    packed(Plain(spoil, ()), Plain(spoil, ()), spout=Scripted(list(map(emit, range(3))))).run(1.0)
+    assert sorted(found["n"] for found in seen) == [0, 0, 1, 1, 2, 2]
+
+
+def test_a_replay_has_the_values_of_the_first_time() -> None:
+    seen: list[Any] = []
+
+    def spoil_and_fail(tup: Any, collector: Any) -> None:
+        seen.append(dict(tup["value"]))
+        tup["value"]["n"] = "spoiled"
+        raise ValueError("not this time")
+
+    host = packed(Plain(spoil_and_fail, ()), spout=Replaying([lambda c: c.emit(({"n": 1},), 1)]), back_off="10ms")
+    host.run(2.0)
+    assert seen == [{"n": 1}] * 3
+
+
+def test_a_value_that_cannot_be_carried_is_refused_in_a_packed_worker_as_between_processes() -> None:
+    seen: list[Any] = []
+    host = packed(Plain(lambda tup, collector: seen.append(tup[0]), ()), spout=Scripted([lambda c: c.emit((object(),), 1)]))
+    host.run(1.0)
+    assert seen == []
+    errors = [message.message for message in host.messages(ComponentError)]
+    assert any("field 'value': a value of type object" in text for text in errors)
+
+
+def test_a_tracking_bolt_sends_each_state_of_a_list_that_it_anchors() -> None:
+    kept: list[Any] = []
+
+    def run(tup: Any, collector: Any) -> None:
+        kept.append(tup.values[0])
+        collector.emit((kept,), anchors=tup)
+        collector.ack(tup)
+
+    task = Solo(chain(Scripted(), Manual(run), Sink()), "b")
+    task.feed(1, 2)
+    task.run()
+    assert task.values() == [(1,), (1, 2)]
+    assert len(task.frames(FrameKind.ACK)) == 1
