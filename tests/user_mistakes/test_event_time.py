@@ -59,7 +59,7 @@ def test_a_spout_that_says_a_watermark_and_then_raises_loses_no_row() -> None:
 
 @pytest.mark.parametrize("delivery", ["at_least_once", "exactly_once"])
 def test_early_results_of_rows_without_timestamps_come_to_an_end(delivery: str) -> None:
-    """A `ContinuousEventTimeTrigger` over rows without a timestamp fires a few times, not in every interval since the year -3e8."""
+    """A `ContinuousEventTimeTrigger` over rows without a timestamp fires a few times, not in each interval of all time."""
     builder = TopologyBuilder("early").config(delivery=delivery)
     builder.set_spout("source", IterableSpout([1, 2], fields=("n",)))
     trigger = windows.ContinuousEventTimeTrigger.of("1s")

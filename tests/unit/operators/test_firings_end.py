@@ -100,7 +100,7 @@ def test_a_timer_that_registers_the_next_one_for_ever_is_an_error_at_the_end_of_
     harness.process(("a",), 0)
     harness.watermark(5000)
     assert len(harness.values) == 5
-    with pytest.raises(UserError, match="key 'a' has registered 10,000 event-time timers since the input ended.*register none"):
+    with pytest.raises(UserError, match=r"key 'a' has registered 10,000 event-time timers since the input ended.*register none"):
         harness.end_of_input()
     assert len(harness.values) < MOST_AFTER_END + 10
 

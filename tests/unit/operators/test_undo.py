@@ -43,8 +43,22 @@ CHANGES = st.lists(
     st.tuples(
         st.sampled_from("ab"),
         st.sampled_from(
-            ["set", "append", "add", "put", "grow", "remove", "items", "replace", "merge"]
-            + ["clear", "timer", "delete", "look", "splice"]
+            [
+                "set",
+                "append",
+                "add",
+                "put",
+                "grow",
+                "remove",
+                "items",
+                "replace",
+                "merge",
+                "clear",
+                "timer",
+                "delete",
+                "look",
+                "splice",
+            ]
         ),
         st.integers(0, 3),
     ),
