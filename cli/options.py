@@ -212,7 +212,7 @@ def collect_settings(
     found: dict[str, Any] = {}
     for name in setting_names():
         variable = f"TOPO_{name.upper()}"
-        if variable in environment:
+        if variable in environment and name != "user":
             found[name] = environment[variable]
     found.update(settings)
     if workers is not None:

@@ -11,10 +11,10 @@ from topo.api import aggregates, windows
 from topo.api.async_io import AsyncMode, AsyncTimeout, ExponentialBackoffRetry, FixedDelayRetry
 from topo.api.batch_bolt import BatchBolt, BatchCollector
 from topo.api.bolt import BasicBolt, BasicCollector, Bolt, Collector, StatefulBolt
-from topo.api.context import TaskContext
+from topo.api.context import Connection, TaskContext
 from topo.api.groupings import CustomGrouping
 from topo.api.metrics import Counter, Gauge, Histogram, Metrics
-from topo.api.operator_bolts import AsyncBolt, ProcessBolt, ProcessCollector, ProcessContext, WindowBolt
+from topo.api.operator_bolts import AsyncBolt, ProcessBolt, ProcessCollector, ProcessContext, TimeDomain, WindowBolt
 from topo.api.spout import BlockingSpout, RetryingSpout, Spout, SpoutCollector
 from topo.api.streams import direct
 from topo.api.topology import BoltDeclarer, Topology, TopologyBuilder
@@ -68,6 +68,7 @@ __all__ = [
     "BoltDeclarer",
     "Collector",
     "ConfigError",
+    "Connection",
     "Counter",
     "CustomGrouping",
     "EmitError",
@@ -95,6 +96,7 @@ __all__ = [
     "TailSpout",
     "TaskContext",
     "TextFileSpout",
+    "TimeDomain",
     "TopoError",
     "Topology",
     "TopologyBuilder",

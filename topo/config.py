@@ -7,6 +7,7 @@ Users write public names (`message_timeout="30s"`); inside, a duration is `messa
 from __future__ import annotations
 
 import dataclasses
+import json
 import math
 import re
 from collections.abc import Mapping
@@ -24,6 +25,7 @@ _SIZE_UNITS = {"": 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "k
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-z]*)")
 _OFF = ("off", "none", "")
 MAX_PARALLELISM_LIMIT = 32768
+_USER_KEY = "user."
 
 
 def parse_duration(value: str | timedelta | float) -> float:
@@ -84,7 +86,7 @@ def format_size(size: int) -> str:
     return f"{size}B"
 
 
-_Kind = Literal["duration", "durations", "size", "count", "choice", "text"]
+_Kind = Literal["duration", "durations", "size", "count", "choice", "text", "values"]
 _SUFFIX = {"duration": "_s", "durations": "_s", "size": "_bytes"}
 
 
@@ -99,6 +101,8 @@ def _setting(
     choices: tuple[str, ...] = (),
 ) -> Any:
     about = {"kind": kind, "doc": doc, "optional": optional, "per_component": per_component, "least": least, "choices": choices}
+    if kind == "values":
+        return dataclasses.field(default_factory=dict, metadata=about, hash=False)
     return dataclasses.field(default=default, metadata=about)
 
 
@@ -148,6 +152,12 @@ class TopologyConfig:
         optional=True, per_component=True, least=1,
     )  # fmt: skip
 
+    user: Mapping[str, Any] = _setting(
+        "values", None,
+        "Settings of your own, for `context.config.user[\"name\"]`: plain values by name. From outside: `-s user.name=value`. "
+        "Those of a component are added to those of the topology.",
+        per_component=True,
+    )  # fmt: skip
     checkpoint_interval_s: float = _setting(
         "duration", 10.0, "How often a checkpoint is taken; only with `delivery=exactly_once`, as all settings of checkpoints."
     )
@@ -213,6 +223,9 @@ class TopologyConfig:
         changes: dict[str, Any] = {}
         problems: list[str] = []
         for name, value in settings.items():
+            if isinstance(name, str) and name.startswith(_USER_KEY):
+                changes["user"] = {**changes.get("user", self.user), name.removeprefix(_USER_KEY): value}
+                continue
             setting = _SETTINGS.get(name)
             if setting is None:
                 problems.append(_unknown(name))
@@ -220,7 +233,9 @@ class TopologyConfig:
                 problems.append(f"{name} holds for the whole topology; set it with builder.config({name}=...)")
             else:
                 try:
-                    changes[setting.name] = _read(setting, value)
+                    read = _read(setting, value)
+                    # Of the user's own settings each key is one setting.
+                    changes[setting.name] = {**changes.get("user", self.user), **read} if name == "user" else read
                 except ConfigError as error:
                     problems.append(f"{name}: {error}")
         # One says the same as the other, so whichever was set decides.
@@ -291,7 +306,8 @@ def setting_names(*, per_component: bool = False) -> tuple[str, ...]:
 
 def _unknown(name: str) -> str:
     near = get_close_matches(name, _SETTINGS, n=1) or get_close_matches(name.removesuffix("_s"), _SETTINGS, n=1)
-    return f"there is no setting {name!r}" + (f"; did you mean {near[0]!r}?" if near else "; docs/settings.md lists them all")
+    hint = f"; did you mean {near[0]!r}?" if near else "; docs/settings.md lists them all, and user={...} takes your own"
+    return f"there is no setting {name!r}{hint}"
 
 
 def _read(setting: dataclasses.Field[Any], value: Any) -> Any:
@@ -314,11 +330,32 @@ def _read(setting: dataclasses.Field[Any], value: Any) -> Any:
         if not isinstance(value, str):
             raise ConfigError(f"{value!r} is not a string")
         return value
+    if kind == "values":
+        return _read_values(value)
     number = {"duration": parse_duration, "size": parse_size, "count": _parse_count}[kind](value)
     if number < about["least"] or (kind == "duration" and number == 0 and setting.name != "flush_interval_s"):
         least = "more than 0" if kind == "duration" else f"at least {_shown(setting, about['least'])}"
         raise ConfigError(f"{value!r} is too small: it must be {least}")
     return number
+
+
+def _read_values(values: Any) -> dict[str, Any]:
+    if not isinstance(values, Mapping):
+        raise ConfigError(f'{values!r} is no mapping: write user={{"name": value}}, or -s user.name=value')
+    for name, value in values.items():
+        if not isinstance(name, str):
+            raise ConfigError(f"the name {name!r} is no string")
+        try:
+            is_plain = json.loads(json.dumps(value)) == value
+        except (TypeError, ValueError):
+            is_plain = False
+        if not is_plain:
+            kind = type(value).__name__
+            raise ConfigError(
+                f"{name!r} is a {kind}; a setting is None, a bool, a number, a string, or a list or dict (by string) of these: "
+                "make what it stands for from it in open or prepare"
+            )
+    return dict(values)
 
 
 def _is_zero(value: Any) -> bool:
@@ -333,6 +370,10 @@ def _parse_count(value: Any) -> int:
     return value
 
 
+def _default(setting: dataclasses.Field[Any]) -> Any:
+    return {} if setting.metadata["kind"] == "values" else setting.default
+
+
 def _shown(setting: dataclasses.Field[Any], value: Any) -> str:
     if value is None:
         return "off"
@@ -345,6 +386,8 @@ def _shown(setting: dataclasses.Field[Any], value: Any) -> str:
             return format_size(value)
         case "count":
             return f"{value:,}"
+        case "values":
+            return "none"
         case _:
             return str(value)
 
@@ -352,13 +395,14 @@ def _shown(setting: dataclasses.Field[Any], value: Any) -> str:
 def settings_table() -> str:
     """Return the page docs/settings.md: every setting with its default, what it takes and what it means."""
     kinds = {"duration": "duration", "durations": "durations", "size": "size", "count": "number", "text": "text"}
+    kinds["values"] = "names with values"
     rows = []
     for name, setting in _SETTINGS.items():
         about = setting.metadata
         takes = " or ".join(f"`{choice}`" for choice in about["choices"]) or kinds[about["kind"]]
         takes += ", or off" if about["optional"] else ""
         where = "component" if about["per_component"] else "topology"
-        rows.append(f"| `{name}` | {_shown(setting, setting.default)} | {takes} | {where} | {about['doc']} |")
+        rows.append(f"| `{name}` | {_shown(setting, _default(setting))} | {takes} | {where} | {about['doc']} |")
     return _PAGE + "\n".join(rows) + "\n"
 
 

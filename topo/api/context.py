@@ -5,11 +5,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Protocol
 
 from topo.api.metrics import Metrics
+from topo.api.streams import DEFAULT_STREAM
 from topo.config import TopologyConfig
+from topo.errors import NotFound
 
 
 class Executor(Protocol):
@@ -34,6 +37,25 @@ class Executor(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class Connection:
+    """One stream of one component, read by another.
+
+    Attributes:
+        source: id of the component that emits.
+        stream: the stream.
+        target: id of the component that reads.
+        grouping: the kind of grouping, such as "shuffle" or "fields".
+        fields: names of the key fields, where the grouping has any.
+    """
+
+    source: str
+    stream: str
+    target: str
+    grouping: str
+    fields: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class TaskContext:
     """Given to `open` and `prepare`, one for each task.
 
@@ -43,8 +65,10 @@ class TaskContext:
         task: id of the task, unique in the topology.
         task_index: number of the task within its component, from 0.
         parallelism: how many tasks the component has.
-        config: the settings that hold for the component.
+        config: the settings that hold for the component; `config.user` has those of your own.
         tasks: task ids of every component, by component id.
+        streams: what every component emits: fields by stream, by component id.
+        connections: who reads what, of the whole topology.
         committed_position: for a spout, the position up to which everything is done, as stored before the last start; None at
             the first start, and for bolts.
         metrics: the task's own counters, gauges and histograms.
@@ -64,6 +88,34 @@ class TaskContext:
     metrics: Metrics = field(default_factory=Metrics)
     executor: Executor | None = field(default=None, repr=False, compare=False)
     folder: Path | None = None
+    streams: Mapping[str, Mapping[str, tuple[str, ...]]] = field(default_factory=dict, repr=False)
+    connections: tuple[Connection, ...] = field(default=(), repr=False)
+
+    @property
+    def sources(self) -> tuple[Connection, ...]:
+        """What this component reads, in the order of declaration."""
+        return tuple(found for found in self.connections if found.target == self.component)
+
+    @property
+    def targets(self) -> tuple[Connection, ...]:
+        """Who reads this component."""
+        return tuple(found for found in self.connections if found.source == self.component)
+
+    def output_fields(self, stream: str = DEFAULT_STREAM, component: str | None = None) -> tuple[str, ...]:
+        """Return the fields of a stream, of this component or another.
+
+        Raises:
+            NotFound: there is no such component, or it has no such stream.
+        """
+        name = self.component if component is None else component
+        streams = self.streams.get(name)
+        if streams is None:
+            raise NotFound(f"the topology has no component {name!r}.", tuple(get_close_matches(name, self.streams, n=2)))
+        if stream not in streams:
+            has = ", ".join(map(repr, streams)) or "none"
+            near = tuple(get_close_matches(stream, streams, n=2))
+            raise NotFound(f"component {name!r} has no stream {stream!r}; it has {has}.", near)
+        return streams[stream]
 
     def tasks_of(self, component: str) -> tuple[int, ...]:
         """Return the ids of a component's tasks, by task index; empty for an unknown component."""

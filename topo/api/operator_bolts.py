@@ -9,6 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import timedelta
+from enum import Enum
 from typing import Any, Protocol
 
 from topo.api.aggregates import AggregateFunction
@@ -109,6 +110,13 @@ class WindowBolt(OperatorBolt):
             self.outputs = {**self.outputs, self.late_stream: fields}
 
 
+class TimeDomain(Enum):
+    """What a timer goes by."""
+
+    EVENT_TIME = "event time"
+    PROCESSING_TIME = "processing time"
+
+
 class ProcessContext(Protocol):
     """What a `ProcessBolt` knows and may do during a call; see `topo.operators.process.ProcessContext`."""
 
@@ -119,6 +127,10 @@ class ProcessContext(Protocol):
     @property
     def timestamp(self) -> int | None:
         """Event time of the tuple, or the moment of the timer, in milliseconds."""
+
+    @property
+    def domain(self) -> TimeDomain | None:
+        """What the timer of an `on_timer` goes by: `TimeDomain.EVENT_TIME` or `PROCESSING_TIME`; None in `process`."""
 
     @property
     def current_watermark(self) -> int:

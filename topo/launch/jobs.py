@@ -107,7 +107,7 @@ def new_job(
             "copied": list(copy.files),
             "py_files": py_files,
             "parameters": json.loads(json.dumps(dict(parameters), default=str)),
-            "settings": {key: config.settings()[key] for key in settings},
+            "settings": {key: config.settings()[key] for name in settings if (key := name.partition(".")[0])},
             "parallelism": varied,
             "submitted_ms": int(time.time() * 1000),
             "run_ms": int(time.time() * 1000),

@@ -6,21 +6,14 @@ emits from a processing-time timer carries none, for the clock says nothing abou
 
 from __future__ import annotations
 
-from enum import Enum
 from typing import Any, Protocol
 
+from topo.api.operator_bolts import TimeDomain
 from topo.errors import UserError
 from topo.operators.base import KeyedOperator
 from topo.operators.clock import MAX_TIMESTAMP, MIN_TIMESTAMP
 from topo.operators.state import KeyedState
 from topo.operators.timers import TimerService
-
-
-class TimeDomain(Enum):
-    """What a timer goes by."""
-
-    EVENT_TIME = "event time"
-    PROCESSING_TIME = "processing time"
 
 
 class ProcessCollector:

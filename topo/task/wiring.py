@@ -7,7 +7,7 @@ from pathlib import Path
 
 from topo.api.batch_bolt import BatchBolt
 from topo.api.bolt import BasicBolt
-from topo.api.context import TaskContext
+from topo.api.context import Connection, TaskContext
 from topo.api.groupings import Custom, CustomGrouping, GroupingKind
 from topo.api.operator_bolts import AsyncBolt, ProcessBolt, WindowBolt
 from topo.api.topology import ComponentKind, Topology
@@ -82,6 +82,12 @@ def make_context(plan: PhysicalPlan, task: TaskId, folder: Path | None = None) -
         config=plan.config_of(spec.component),
         tasks=plan.task_ids,
         folder=folder,
+        streams={
+            one.id: {stream.name: stream.fields for stream in one.streams}
+            for one in plan.components
+            if one.kind is not ComponentKind.ACKER
+        },
+        connections=tuple(Connection(s.source, s.stream, s.target, str(s.grouping), s.fields) for s in plan.subscriptions),
     )
 
 

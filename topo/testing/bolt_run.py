@@ -199,7 +199,8 @@ def run_bolt(
     """
     config = TopologyConfig().with_settings({**bolt.component_settings, **settings})
     known = {component: tuple(ids) for component, ids in (tasks or {}).items()}
-    context = TaskContext("test", "bolt", TASK, task_index, parallelism, config, known)
+    streams = {"bolt": {stream.name: stream.fields for stream in declared_streams(bolt.outputs)}}
+    context = TaskContext("test", "bolt", TASK, task_index, parallelism, config, known, streams=streams)
     codec = codec_for(types)
     driver = _driver(bolt, context, codec)
     driver.prepare()
