@@ -20,7 +20,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-VENV = ROOT / ".venv"
+VENV = ROOT / os.environ.get("TOPO_VENV", ".venv")
+"""The variable TOPO_VENV names another place, for another interpreter beside the first: .venv.3.13, for instance."""
 LOCK = ROOT / ".venv.lock"
 INPUTS = ("pyproject.toml", "setup.py", "constraints.txt", "scripts/environment.py")
 RUNTIME = "runtime"
@@ -53,7 +54,7 @@ def exclusive() -> Iterator[None]:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            say("waiting for another make that is setting up .venv")
+            say(f"waiting for another make that is setting up {VENV.name}")
             fcntl.flock(handle, fcntl.LOCK_EX)
         yield
 
@@ -145,7 +146,7 @@ def build() -> None:
     """Puts a new .venv with the runtime dependencies and topo (editable) in place of the old one."""
     for leftover in ROOT.glob(".venv.new.*"):
         shutil.rmtree(leftover)
-    say("setting up .venv (once; later runs need no network)")
+    say(f"setting up {VENV.name} (once; later runs need no network)")
     # In a folder of its own: beside a pyproject.toml some tools leave a file .venv that points at what they made (PEP 832).
     workshop = ROOT / f".venv.new.{os.getpid()}"
     workshop.mkdir()
@@ -174,7 +175,7 @@ def discard_old(aside_for_ours: Path) -> None:
 def add(extra: str) -> None:
     """Adds an extra to .venv in place: only what is missing, so a topology that runs from it is not disturbed."""
     wanted = requirements(extra)
-    say(f"adding the extra {extra!r} to .venv")
+    say(f"adding the extra {extra!r} to {VENV.name}")
     install(VENV, "-c", "constraints.txt", *wanted)
     write_stamp(VENV, extra)
 

@@ -11,13 +11,14 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 
-BASE = {"errors", "ids", "keys", "config", "extras", "version"}
+BASE = {"errors", "ids", "keys", "config", "extras", "nesting", "version"}
 PURE_PARTS = {"api", "plan", "operators", "acking", "wire", "checkpoint"}
 MACHINES = PURE_PARTS | {"task", "master"}
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
     "ids": {"errors"},
     "extras": set(),
+    "nesting": set(),
     "version": set(),
     "config": {"errors"},
     "keys": {"errors", "config"},

@@ -21,6 +21,7 @@ import msgspec
 from topo.errors import CheckpointDamaged, CheckpointRefused, ValueNotCarried
 from topo.ids import TaskId
 from topo.keys import KeyGroupRange
+from topo.nesting import MAX_STATE_DEPTH, check_depth
 from topo.version import __version__
 
 SCHEMA_VERSION = 1
@@ -112,6 +113,7 @@ def pack(value: Any, types: ExtTypes) -> bytes:
     """
     try:
         packed: bytes = msgpack.Packer(default=types.encode).pack(value)
+        check_depth(packed, MAX_STATE_DEPTH)
     except ValueNotCarried as error:
         raise ValueNotCarried(f"state cannot be stored: {error}") from error
     except Exception as error:

@@ -1,7 +1,7 @@
 """Values: the rows of a frame to msgpack and back, all rows in one call.
 
-What arrives is judged before it is built. msgspec first walks the payload without making an object, so that every length in it
-is known to be true: msgpack alone makes room for arrays that are claimed and never come. Then the number of elements is
+What arrives is judged before it is built. `check_depth` first reads the payload without making an object, so that every
+length in it is known to be true: msgpack alone makes room for arrays that are claimed and never come. Then the number of elements is
 bounded: each takes at least a byte, so only a payload of more than MAX_ELEMENTS bytes can hold too many, and only such a one is
 counted while it is unpacked. The worst that fits (a megabyte of empty maps) takes some 70 MB for as long as it is held.
 """
@@ -15,6 +15,7 @@ import msgpack
 import msgspec
 
 from topo.errors import FrameError, ValueNotCarried
+from topo.nesting import MAX_DEPTH, TooDeep, check_depth
 from topo.wire.frames import MAX_FRAME, ROW_OVERHEAD, Column, Row
 from topo.wire.serializers import SerializerRegistry, UnknownType
 
@@ -23,17 +24,11 @@ MAX_ELEMENTS = 1024 * 1024
 MAX_ROW = MAX_FRAME - ROW_OVERHEAD
 """Bytes; most that one row may take."""
 
-_DEEPER = b"\x91" * 100
-"""What a sender nests a payload in when it looks whether a receiver, which may have more calls on its stack, can walk it."""
-
 _FLAT = frozenset((int, str, bytes, float, bool))
 """Types without anything inside: positions mostly are such, and a worker notes them by the thousand."""
 
 _split = msgspec.msgpack.Decoder(list[msgspec.Raw]).decode
 """Return the elements of a msgpack array, still packed."""
-
-walk = msgspec.msgpack.Decoder(msgspec.Raw).decode
-"""Read a msgpack value to its end without building it; raises when it is cut short, followed by more, or nested too deeply."""
 
 
 class Rejection(NamedTuple):
@@ -81,7 +76,7 @@ class Codec:
         try:
             packed: bytes = self._packer.pack(value)
             if type(value) not in _FLAT:
-                walk(_DEEPER + packed)
+                check_depth(packed)
         except Exception:
             self._renew()
             raise
@@ -230,7 +225,7 @@ class Codec:
             hooks = {"list_hook": budget.spend, "object_hook": budget.spend}
             hooks |= {"max_array_len": MAX_ELEMENTS, "max_map_len": MAX_ELEMENTS}
         try:
-            walk(payload)
+            check_depth(memoryview(payload) if isinstance(payload, msgspec.Raw) else payload)
             return msgpack.unpackb(payload, use_list=False, strict_map_key=False, ext_hook=self.registry.decode, **hooks)
         except (FrameError, MemoryError):
             raise
@@ -260,6 +255,6 @@ def _explain(value: Any, error: Exception) -> tuple[str, str]:
     name = type(value).__name__
     if isinstance(error, UnicodeEncodeError):
         return name, "holds a lone surrogate, which UTF-8 cannot carry"
-    if "recursion" in str(error):
-        return name, "is nested too deeply, or contains itself"
+    if isinstance(error, TooDeep) or "recursion" in str(error):
+        return name, f"is nested too deeply (at most {MAX_DEPTH} levels are carried), or contains itself"
     return name, f"{type(error).__name__}: {error}"

@@ -13,7 +13,7 @@ import msgspec
 
 from topo.errors import FrameError
 from topo.ids import Epoch, Incarnation, TaskId, WorkerId
-from topo.wire.codec import walk
+from topo.nesting import check_depth
 
 MAX_CONTROL = 1024 * 1024
 """Bytes; the default limit of a control message."""
@@ -514,7 +514,7 @@ def _decode(decoder: msgspec.msgpack.Decoder[T], data: bytes, max_size: int) -> 
     if len(data) > max_size:
         raise FrameError(f"a control message of {len(data)} bytes; at most {max_size} are accepted")
     try:
-        walk(data)
+        check_depth(data)
         return decoder.decode(data)
     except Exception as error:
         raise FrameError(f"not a control message: {type(error).__name__}: {error}") from error

@@ -25,6 +25,7 @@ from topo.checkpoint.encoding import (
 from topo.errors import CheckpointDamaged, CheckpointRefused, ValueNotCarried
 from topo.ids import TaskId
 from topo.keys import KeyGroupRange
+from topo.nesting import MAX_STATE_DEPTH
 from topo.wire.serializers import SerializerRegistry
 
 TYPES = SerializerRegistry()
@@ -87,11 +88,21 @@ def test_values_are_what_tuples_carry() -> None:
 def test_a_value_that_no_tuple_carries_is_refused_by_type() -> None:
     with pytest.raises(ValueNotCarried, match=r"state cannot be stored: set: sets are not carried"):
         encoded(snapshot(values={"seen": {1, 2}}))
-    nested: list[object] = []
-    for _ in range(5000):
-        nested = [nested]
-    with pytest.raises(ValueNotCarried, match="state cannot be stored"):
-        pack(nested, TYPES)
+
+
+def nested(levels: int) -> object:
+    value: object = "deep"
+    for _ in range(levels):
+        value = (value,)
+    return value
+
+
+def test_state_is_stored_as_deep_as_it_can_be_read() -> None:
+    deepest = nested(MAX_STATE_DEPTH)
+    assert unpack(pack(deepest, TYPES), TYPES) == deepest
+    for deeper in (MAX_STATE_DEPTH + 1, 1_024, 1_025, 100_000):
+        with pytest.raises(ValueNotCarried, match="state cannot be stored"):
+            pack(nested(deeper), TYPES)
 
 
 def test_more_elements_than_a_frame_may_have_are_fine_in_a_snapshot() -> None:

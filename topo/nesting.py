@@ -1,0 +1,64 @@
+"""How deep values may be nested: the same bound for tuples, positions and state, on every Python.
+
+What reads msgpack recursively stops at a depth that depends on the interpreter's recursion limit and on the calls that are on its
+stack. So topo sets a bound well below, and checks it in the bytes.
+"""
+
+from __future__ import annotations
+
+import msgpack
+import msgspec
+
+MAX_DEPTH = 256
+"""Most arrays and maps inside each other that a payload may have. In a tuple two of them are the batch and the tuple itself."""
+MAX_STATE_DEPTH = 2 * MAX_DEPTH
+"""The same for state in a checkpoint, which has levels of its own around the values that came in tuples."""
+
+_STACK = 1024
+"""Levels that msgpack reads: a constant compiled into it."""
+_CHUNK = 1 << 16
+_ARRAYS = b"\x91" * _STACK
+_read = msgspec.msgpack.Decoder(msgspec.Raw).decode
+
+
+class _Nested:
+    """Gives a payload as the content of so many arrays inside each other, in chunks: msgpack copies what it reads."""
+
+    __slots__ = ("_at", "_payload")
+
+    def __init__(self, payload: bytes | bytearray | memoryview, arrays: int) -> None:
+        self._at = -arrays
+        self._payload = payload
+
+    def read(self, size: int) -> bytes | bytearray | memoryview:
+        at = self._at
+        if at < 0:
+            self._at = 0
+            return _ARRAYS[:-at]
+        self._at = at + size
+        return self._payload[at : at + size]
+
+
+class TooDeep(ValueError):
+    """A payload is nested deeper than it may be."""
+
+
+def check_depth(payload: bytes | bytearray | memoryview, most: int = MAX_DEPTH) -> None:
+    """Read a msgpack value to its end without building it.
+
+    Raises:
+        TooDeep: it is nested deeper than `most`.
+        Exception: it is cut short or followed by more.
+    """
+    if len(payload) <= most:
+        # Each level takes a byte, so it cannot be too deep.
+        _read(payload)
+        return
+    deeper = _STACK - most
+    reader = msgpack.Unpacker(_Nested(payload, deeper), read_size=_CHUNK, max_buffer_size=0)
+    try:
+        reader.skip()
+    except msgpack.StackError as error:
+        raise TooDeep(f"nested deeper than {most} levels") from error
+    if reader.tell() != deeper + len(payload):
+        raise ValueError("the value is followed by more bytes")
