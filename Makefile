@@ -3,6 +3,7 @@
 PYTHON ?= python3
 TOPOLOGY ?= topologies/word_count.py
 ARGS ?=
+ENVIRONMENT ?= .venv
 
 export PYTHON
 # Every task is a process: what the first has compiled the others read.
@@ -13,7 +14,7 @@ python = .venv/bin/python
 java = $(python) -m topo.spark.java >/dev/null 2>&1 || $(setup) java || true
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run flights test check clean
+.PHONY: help setup run flights test unit check clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /  make \1	/p' Makefile
@@ -38,6 +39,10 @@ test: ## run the tests; ARGS="-k acker -n 0" goes to pytest
 	@$(setup) test examples spark
 	@$(java)
 	@$(python) -m pytest -n 2 --dist loadgroup --no-loadscope-reorder $(ARGS)
+
+unit: ## run the unit tests; PYTHON=python3.13 ENVIRONMENT=.venv.3.13 does so with another interpreter
+	@TOPO_VENV=$(ENVIRONMENT) $(setup) test
+	@$(ENVIRONMENT)/bin/python -m pytest -q -n 2 tests/unit tests/properties tests/contract tests/user_mistakes $(ARGS)
 
 check: ## lint, strict types, import directions
 	@$(setup) test dev

@@ -8,8 +8,12 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
+import traceback
 from collections.abc import Callable
+from functools import partial
 from typing import Any
+
+from tests.children import pipe, start_child
 
 KILLED = 77
 _CALLS = ("open", "write", "pwrite", "ftruncate", "fsync", "rename", "unlink")
@@ -63,29 +67,29 @@ def run_child(work: Callable[[Tell], None], last: int) -> tuple[bool, list[Any]]
     Returns:
         Whether it came to its end, and what it has told.
     """
-    reader, writer = os.pipe()
-    child = os.fork()
-    if child == 0:
-        code = 1
-        try:
-            os.close(reader)
-            plain_write = os.write
-
-            def tell(news: Any) -> None:
-                plain_write(writer, json.dumps(news).encode() + b"\n")
-
-            Steps(last).install()
-            work(tell)
-            code = 0
-        except BaseException:
-            import traceback
-
-            traceback.print_exc()
-        finally:
-            os._exit(code)
-    os.close(writer)
-    with open(reader) as stream:
+    reader, writer = pipe()
+    child = start_child(partial(_steps, work, last), writer)
+    writer.close()
+    with open(reader.fileno(), closefd=False) as stream:
         told = [json.loads(line) for line in stream]
-    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    assert code in (0, KILLED), f"the child ended with {code}"
-    return code == 0, told
+    child.join()
+    assert child.exitcode in (0, KILLED), f"the child ended with {child.exitcode}"
+    return child.exitcode == 0, told
+
+
+def _steps(work: Callable[[Tell], None], last: int, writer: Any) -> None:
+    plain_write = os.write
+
+    def tell(news: Any) -> None:
+        plain_write(writer.fileno(), json.dumps(news).encode() + b"\n")
+
+    Steps(last).install()
+    code = 1
+    try:
+        work(tell)
+        code = 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        # What an ordinary end does with files would be more steps.
+        os._exit(code)

@@ -12,6 +12,7 @@ import pytest
 
 from tests.contract.killing import Tell, run_child
 from tests.contract.two_phase_sinks import KINDS, SinkKind, SinkTask
+from topo.components import json_lines_sink, sqlite_sink
 
 
 @dataclass
@@ -44,10 +45,17 @@ class Master:
         return list(range(self.covered[self.complete]))
 
 
+def spill_early(set_to: Callable[[object, str, int], None]) -> None:
+    """Let sinks write rows of a transaction to disk from the second on."""
+    set_to(json_lines_sink, "_SPILL_LINES", 2)
+    set_to(sqlite_sink, "_SPILL_ROWS", 2)
+
+
 def life_of(kind: SinkKind, folder: Path, master: Master) -> Callable[[Tell], None]:
     """A process that goes on from the last checkpoint: takes some, of which every third is aborted, and does not end well."""
 
     def work(tell: Tell) -> None:
+        spill_early(setattr)
         task = SinkTask(kind, folder, state=master.state)
         position = len(master.rows)
         for checkpoint in range(master.last + 1, master.last + 5):
@@ -80,8 +88,7 @@ def check_recovery(kind: SinkKind, folder: Path, master: Master) -> None:
 
 @pytest.fixture(params=KINDS, ids=lambda kind: kind.name)
 def kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> SinkKind:
-    monkeypatch.setattr("topo.components.json_lines_sink._SPILL_LINES", 2)
-    monkeypatch.setattr("topo.components.sqlite_sink._SPILL_ROWS", 2)
+    spill_early(monkeypatch.setattr)
     found: SinkKind = request.param
     return found
 

@@ -42,7 +42,7 @@ def write(path: Path, rows: list[int], partitioned: bool, told: Callable[[int], 
     sink.cleanup()
 
 
-def crash(path: Path, rows: list[int], partitioned: bool, step: int, pipe: int) -> None:
+def crash(path: Path, rows: list[int], partitioned: bool, step: int, pipe: Any) -> None:
     """Write, and be gone at a step. Runs in a process of its own."""
     steps = count(1)
 
@@ -56,4 +56,4 @@ def crash(path: Path, rows: list[int], partitioned: bool, step: int, pipe: int) 
 
     for name in STEPS:
         setattr(os, name, at_a_step(getattr(os, name)))
-    write(path, rows, partitioned, lambda number: os.write(pipe, number.to_bytes(4, "little")))
+    write(path, rows, partitioned, lambda number: os.write(pipe.fileno(), number.to_bytes(4, "little")))

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import tempfile
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
+from tests.children import pipe, start_child
 from tests.spark.crashing_sink import CRASHED, crash, write
 from topo.spark.parquet_commit import HIDDEN
 
@@ -36,13 +37,11 @@ def rows_in(path: Path) -> list[int]:
 
 def crash_at(step: int, path: Path, partitioned: bool) -> tuple[int, list[int]]:
     """Let a process write up to a step, and return its exit code and what it has acked."""
-    context = multiprocessing.get_context("fork")
-    reading, writing = os.pipe()
-    process = context.Process(target=crash, args=(path, ROWS, partitioned, step, writing))
-    process.start()
-    os.close(writing)
-    with open(reading, "rb") as pipe:
-        told = pipe.read()
+    reading, writing = pipe()
+    process = start_child(partial(crash, path, ROWS, partitioned, step), writing)
+    writing.close()
+    with open(reading.fileno(), "rb", closefd=False) as stream:
+        told = stream.read()
     process.join()
     assert process.exitcode is not None
     return process.exitcode, [int.from_bytes(told[at : at + 4], "little") for at in range(0, len(told), 4)]

@@ -6,6 +6,7 @@ import os
 import random
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -16,6 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.children import run_child
 from topo.checkpoint.encoding import SCHEMA_VERSION, TaskSnapshot, encode_snapshot, pack, unpack
 from topo.checkpoint.manifest import ComponentShape, Manifest, Part, encode_manifest, name_of, shares_for
 from topo.errors import CheckpointDamaged, CheckpointMissing, CheckpointRefused, EnvironmentFault
@@ -342,30 +344,27 @@ def test_rescaled_from_two_to_three_to_one_every_key_is_there_once(store: Checkp
 
 def run_and_die(work: Callable[[], None], after: int) -> bool:
     """Run something in a child process that dies after so many lines of the store's code; True if it got through."""
-    child = os.fork()
-    if child == 0:
-        left = after
-
-        def trace(frame: FrameType, event: str, _argument: Any) -> Any:
-            nonlocal left
-            if frame.f_code.co_filename.endswith(("files.py", "checkpoint_store.py", "state_folder.py", "shutil.py")):
-                if event == "line":
-                    left -= 1
-                    if left < 0:
-                        os._exit(9)
-                return trace
-            return None
-
-        try:
-            sys.settrace(trace)
-            work()
-            sys.settrace(None)
-            os._exit(0)
-        except BaseException:
-            os._exit(3)
-    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    code = run_child(partial(_die, work, after))
     assert code in (0, 9), "the child failed by itself"
     return code == 0
+
+
+def _die(work: Callable[[], None], after: int) -> None:
+    left = after
+
+    def trace(frame: FrameType, event: str, _argument: Any) -> Any:
+        nonlocal left
+        if frame.f_code.co_filename.endswith(("files.py", "checkpoint_store.py", "state_folder.py", "shutil.py")):
+            if event == "line":
+                left -= 1
+                if left < 0:
+                    os._exit(9)
+            return trace
+        return None
+
+    sys.settrace(trace)
+    work()
+    sys.settrace(None)
 
 
 def test_killed_at_any_step_of_a_checkpoint_either_the_old_or_the_new_one_is_complete(tmp_path: Path) -> None:

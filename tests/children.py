@@ -1,0 +1,43 @@
+"""Child processes that tests end at will.
+
+They are forked from a server of multiprocessing that has one thread: a fork of the process that runs the tests, in which other
+threads run, may inherit a lock that nobody releases.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Callable
+from typing import Any
+
+import cloudpickle
+
+_CONTEXT = multiprocessing.get_context("forkserver")
+# Imported once in the server, not in each child.
+_CONTEXT.set_forkserver_preload(
+    ["__main__", "tests.children", "tests.contract.test_killed_sinks", "tests.unit.runtime.test_checkpoint_store"]
+)
+
+
+def run_child(work: Callable[..., None], *arguments: Any) -> int:
+    """Call a function, which may be a closure, in a child process; return the child's exit code."""
+    child = start_child(work, *arguments)
+    child.join()
+    assert child.exitcode is not None
+    return child.exitcode
+
+
+def start_child(work: Callable[..., None], *arguments: Any) -> multiprocessing.process.BaseProcess:
+    """Start to call a function; `arguments` may be connections."""
+    child = _CONTEXT.Process(target=_call, args=(cloudpickle.dumps(work), *arguments))
+    child.start()
+    return child
+
+
+def pipe() -> tuple[Any, Any]:
+    """Return the reading and the writing connection of a pipe whose ends a child can be given."""
+    return _CONTEXT.Pipe(duplex=False)
+
+
+def _call(work: bytes, *arguments: Any) -> None:
+    cloudpickle.loads(work)(*arguments)
