@@ -1,8 +1,8 @@
 """Values: the rows of a frame to msgpack and back, all rows in one call.
 
-What arrives is judged before it is built. `check_depth` first reads the payload without making an object, so that every
-length in it is known to be true: msgpack alone makes room for arrays that are claimed and never come. Then the number of
-elements is bounded: each takes at least a byte, so only a payload of more than MAX_ELEMENTS bytes can hold too many, and only such a one is
+What arrives is judged before it is built. `check_depth` first reads the payload without making an object, so that every length
+in it is known to be true: msgpack alone makes room for arrays that are claimed and never come. Then the number of elements is
+bounded: each takes at least a byte, so only a payload of more than MAX_ELEMENTS bytes can hold too many, and only such a one is
 counted while it is unpacked. The worst that fits (a megabyte of empty maps) takes some 70 MB for as long as it is held.
 """
 
