@@ -272,3 +272,30 @@ def test_a_topology_that_cannot_be_imported_is_refused_and_leaves_nothing(scene:
     with pytest.raises(UserError, match=r"importing flow\.py failed: ZeroDivisionError"):
         scene.submit(scene.file("1 / 0"))
     assert StateFolder(scene.home).names() == []
+
+
+def test_a_resumed_topology_waits_for_what_one_of_its_bolts_needs_however_long_that_takes(scene: Scene) -> None:
+    needy = """
+class Needy(BasicBolt):
+    outputs = ("value",)
+
+    def prepare(self, context):
+        if (HERE / "broken").exists():
+            raise ConnectionError("the database is away")
+
+    def execute(self, tup, collector):
+        collector.emit(tup.values)
+"""
+    bolts = 'builder.set_bolt("needy", Needy()).shuffle_grouping("numbers")'
+    sink = f'{SINK}.shuffle_grouping("needy")'
+    running = scene.submit_background(scene.file(ENDLESS + needy + flow(SPOUT, bolts, sink)), restart_back_off_max="200ms")
+    status = running.wait_until(lambda status: acked(status) > 20)
+    kill(status["master"]["pid"])
+    scene.touch("broken")
+    resumed = scene.resume("flow")
+    waiting = resumed.wait_until(lambda status: status["restarts"] > 4)
+    assert waiting["status"] == "STARTING" and "the database is away" in waiting["reason"]
+    (scene.folder / "broken").unlink()
+    resumed.wait_until(lambda status: acked(status) > 0)
+    scene.touch("stop")
+    assert resumed.wait(timeout_s=30).kind is OutcomeKind.DONE

@@ -26,6 +26,7 @@ class MasterRecord:
         active: whether the operator wants the spouts to emit.
         checkpoint: the highest number that a checkpoint may have; 0 before the first.
         completed: the last checkpoint that is known to be complete; 0 when none is.
+        has_run: all tasks were ready once, under this master or an earlier one of the run.
     """
 
     term: int
@@ -34,6 +35,7 @@ class MasterRecord:
     active: bool = True
     checkpoint: int = 0
     completed: int = 0
+    has_run: bool = False
 
 
 @dataclass(frozen=True, slots=True)

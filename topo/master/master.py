@@ -319,6 +319,7 @@ class TopologyMaster:
             active=self.is_active,
             checkpoint=0 if checkpoints is None else checkpoints.last,
             completed=0 if own is None else own.checkpoint,
+            has_run=self.recovery.has_run,
         )
 
     def _checkpoint(self, now: float) -> None:

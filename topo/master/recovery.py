@@ -6,7 +6,7 @@
 - A loss while the handshake is under way breaks it; it begins anew, under a further epoch, with the replacement.
 - Go goes out when every task has reported ready in that very epoch.
 - A topology that has never run, and one of whose workers is lost GIVE_UP_AFTER times in a row, cannot be started: `given_up`
-  says why. Later losses are mended for as long as they happen, ever more slowly.
+  says why. One that has run, under an earlier master too, is mended for as long as it takes, ever more slowly.
 """
 
 from __future__ import annotations
@@ -81,6 +81,7 @@ class Recovery:
         self.lives: dict[WorkerId, Incarnation] = {} if previous is None else dict(previous.incarnations)
         self.given_up = ""
         self.counts = RecoveryCounts()
+        self._ran_before = previous is not None and previous.has_run
         self._term = 1 if previous is None else previous.term + 1
         self._plan = plan
         self._digest = digest
@@ -130,6 +131,11 @@ class Recovery:
         is_held = self._checkpoints is not None and self._checkpoints.holds_epoch
         if self.epochs.state is EpochState.FORMING and self.membership.is_complete and not is_held:
             self._raise_epoch(mode, now)
+
+    @property
+    def has_run(self) -> bool:
+        """Whether all tasks were ready once, under this master or an earlier one."""
+        return self._ran_before or self.epochs.has_run
 
     def next_deadline(self) -> float | None:
         """When `serve` has something to do, unless something happens."""
@@ -206,7 +212,7 @@ class Recovery:
         start_at = slot.restarts.lost(now)
         self.record("WorkerLost", f"{why.rstrip('.')}; it is started again in {start_at - now:.1f} s", slot)
         self._vacate(slot, why, start_at)
-        if not self.epochs.has_run and slot.restarts.losses_in_a_row >= GIVE_UP_AFTER:
+        if not self.has_run and slot.restarts.losses_in_a_row >= GIVE_UP_AFTER:
             who = ", ".join(self._components(slot.tasks))
             self.given_up = f"worker {slot.worker} ({who}) could not be started, tried {GIVE_UP_AFTER} times: {why}"
 

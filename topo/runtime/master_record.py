@@ -23,7 +23,13 @@ def read_record(path: Path) -> MasterRecord | None:
         kept = json.loads(path.read_bytes())
         lives = {WorkerId(int(worker)): Incarnation(life) for worker, life in kept["incarnations"].items()}
         return MasterRecord(
-            kept["term"], kept["epoch"], lives, kept["active"], kept.get("checkpoint", 0), kept.get("completed", 0)
+            kept["term"],
+            kept["epoch"],
+            lives,
+            kept["active"],
+            kept.get("checkpoint", 0),
+            kept.get("completed", 0),
+            kept.get("has_run", False),
         )
     except FileNotFoundError:
         return None
@@ -49,18 +55,18 @@ def record_by_clock(checkpoint: int = 0) -> MasterRecord:
         checkpoint: the highest number of a checkpoint that is in the store.
     """
     now = int(time.time())
-    return MasterRecord(now, Epoch(now), {}, True, checkpoint)
+    return MasterRecord(now, Epoch(now), {}, True, checkpoint, has_run=True)
 
 
 def begin_anew(path: Path, **changes: Any) -> None:
-    """Have the next run begin at the beginning: nothing counts as complete, but terms and epochs go on rising."""
+    """Have the next run begin at the beginning: nothing is complete and it has never run, but terms and epochs go on rising."""
     try:
         if read_record(path) is None:
             return
         kept = json.loads(path.read_bytes())
     except RecordDamaged:
         kept = _plain(record_by_clock())
-    write_atomically(path, json.dumps({**kept, "completed": 0, **changes}).encode())
+    write_atomically(path, json.dumps({**kept, "completed": 0, "has_run": False, **changes}).encode())
 
 
 def _plain(record: MasterRecord) -> dict[str, Any]:
@@ -71,4 +77,5 @@ def _plain(record: MasterRecord) -> dict[str, Any]:
         "active": record.active,
         "checkpoint": record.checkpoint,
         "completed": record.completed,
+        "has_run": record.has_run,
     }

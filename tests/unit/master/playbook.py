@@ -183,10 +183,10 @@ def started_in(commands: list[Command]) -> list[int]:
     return [command.worker for command in commands if isinstance(command, StartWorker)]
 
 
-def record(epoch: int, *lives: int, term: int = 1, active: bool = True) -> Persist:
+def record(epoch: int, *lives: int, term: int = 1, active: bool = True, has_run: bool = True) -> Persist:
     """Return the Persist of a small topology."""
     incarnations = {WorkerId(worker): Incarnation(life) for worker, life in enumerate(lives)}
-    return Persist(MasterRecord(term, Epoch(epoch), incarnations, active))
+    return Persist(MasterRecord(term, Epoch(epoch), incarnations, active, has_run=has_run))
 
 
 def route(task: int, life: int) -> TaskRoute:

@@ -11,6 +11,7 @@ from tests.unit.master.playbook import (
     record,
     register_message,
     routes,
+    routes_in,
     running,
     small_plan,
     started_in,
@@ -32,7 +33,7 @@ def test_nothing_happens_before_started() -> None:
 def test_every_worker_is_started_under_a_persisted_incarnation() -> None:
     play = Play()
     assert play.do(Started()) == [
-        record(0, 101, 102, 103),
+        record(0, 101, 102, 103, has_run=False),
         StartWorker(WorkerId(0), Incarnation(101)),
         StartWorker(WorkerId(1), Incarnation(102)),
         StartWorker(WorkerId(2), Incarnation(103)),
@@ -46,7 +47,7 @@ def test_the_routes_go_out_to_all_when_the_last_worker_has_registered() -> None:
     assert play.register(2) == []
     first = routes(1, 101, 102, 103)
     assert play.register(1) == [
-        record(1, 101, 102, 103),
+        record(1, 101, 102, 103, has_run=False),
         SendTo(WorkerId(0), Incarnation(101), first),
         SendTo(WorkerId(1), Incarnation(102), first),
         SendTo(WorkerId(2), Incarnation(103), first),
@@ -60,7 +61,7 @@ def test_go_is_sent_to_the_spouts_when_the_last_task_is_ready() -> None:
         play.register(worker)
     assert play.ready(LINES) == []
     assert play.ready(ACKER) == []
-    assert play.ready(SINK) == [SendTo(WorkerId(0), Incarnation(101), Go(Epoch(1)))]
+    assert play.ready(SINK) == [record(1, 101, 102, 103), SendTo(WorkerId(0), Incarnation(101), Go(Epoch(1)))]
     assert play.ready(SINK) == []
 
 
@@ -98,7 +99,7 @@ def test_a_worker_that_does_not_register_in_time_is_killed_and_started_again() -
         StopWorker(WorkerId(1), Incarnation(102), kill=True),
         RecordError("WorkerLost", "did not register within 3 s; it is started again in 0.2 s", "sink", None, WorkerId(1)),
     ]
-    assert play.until(5.2) == [record(0, 101, 104, 103), StartWorker(WorkerId(1), Incarnation(104))]
+    assert play.until(5.2) == [record(0, 101, 104, 103, has_run=False), StartWorker(WorkerId(1), Incarnation(104))]
 
 
 def test_a_topology_that_cannot_be_started_has_crashed() -> None:
@@ -119,6 +120,19 @@ def test_a_topology_that_cannot_be_started_has_crashed() -> None:
     assert play.do(Tick()) == []
 
 
+def test_a_topology_that_has_run_under_an_earlier_master_is_mended_for_as_long_as_it_takes() -> None:
+    play = Play(previous=MasterRecord(3, Epoch(7), {}, has_run=True))
+    play.do(Started())
+    play.register(0)
+    play.register(2)
+    for _ in range(10):
+        play.do(LaunchFailed(WorkerId(1), play.life(1), "no slot is free"))
+        assert play.master.topology_status(play.now)["status"] == "STARTING"
+        assert "no slot is free" in play.master.topology_status(play.now)["reason"]
+        play.until(play.master.membership.slots[WorkerId(1)].start_at)
+    assert routes_in(play.register(1))
+
+
 def test_a_worker_that_has_built_another_plan_is_not_taken() -> None:
     play = Play()
     play.do(Started())
@@ -135,19 +149,19 @@ def test_a_handshake_that_hangs_is_begun_again_under_the_next_epoch_and_says_who
     play.ready(LINES)
     commands = play.until(3.0)
     assert commands[:2] == [
-        record(2, 101, 102, 103),
+        record(2, 101, 102, 103, has_run=False),
         RecordError("TasksNotReady", "epoch 1 is opened again: not ready in time: 2 (sink), 3 (__acker)"),
     ]
     assert messages_in(commands) == [(worker, routes(2, 101, 102, 103)) for worker in (0, 1, 2)]
     assert play.until(8.9) == []  # twice the time
-    assert play.until(9.0)[0] == record(3, 101, 102, 103)
+    assert play.until(9.0)[0] == record(3, 101, 102, 103, has_run=False)
 
 
 def test_a_new_master_takes_the_next_term_and_epoch_and_adopts_no_worker() -> None:
     before = MasterRecord(3, Epoch(7), {WorkerId(k): Incarnation(k + 1) for k in range(3)}, active=False)
     progress = {LINES: SpoutProgress(b"\x2a", b"")}
     play = Play(previous=before, progress=progress)
-    assert play.do(Started())[0] == record(7, 101, 102, 103, term=4, active=False)
+    assert play.do(Started())[0] == record(7, 101, 102, 103, term=4, active=False, has_run=False)
     zombie = FromWorker(WorkerId(1), Incarnation(2), Heartbeat(WorkerId(1), Incarnation(2), 3, Epoch(7)))
     assert play.do(zombie) == [
         SendTo(WorkerId(1), Incarnation(2), Stop("another worker has taken this one's place")),
