@@ -46,7 +46,7 @@ def test_a_run_that_begins_anew_keeps_the_numbers_and_where_the_sockets_are(tmp_
     path = tmp_path / "master.json"
     begin_anew(path)
     assert not path.exists()
-    write_record(path, MasterRecord(3, Epoch(7), {}, False, 9, 8), client_endpoint="ipc:///x")
+    write_record(path, MasterRecord(3, Epoch(7), {}, False, 9, 8, has_run=True), client_endpoint="ipc:///x")
     begin_anew(path, active=True)
     assert read_record(path) == MasterRecord(3, Epoch(7), {}, True, 9, 0)
     assert json.loads(path.read_bytes())["client_endpoint"] == "ipc:///x"
