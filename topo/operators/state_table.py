@@ -139,7 +139,8 @@ class MemoryTable(StateTable):
         rows = self._namespaces.get(namespace)
         cell = None if rows is None else rows.get(key)
         if rows is None or cell is None:
-            self.load(namespace, key, list(elements))
+            if elements:
+                self.load(namespace, key, list(elements))
             return
         if self._shares(namespace, key, cell):
             cell = rows[key] = cell.copy()
