@@ -178,6 +178,12 @@ def start_options(function: F) -> F:
     """Add what says where a topology begins."""
     for option in (
         click.option(
+            "--resume-or-start",
+            "resume",
+            is_flag=True,
+            help="Go on where the last run under this name left off, however it ended; start where there was none.",
+        ),
+        click.option(
             "--drop-state",
             "drop_state",
             multiple=True,

@@ -7,7 +7,6 @@ from pathlib import Path
 import click
 
 from topo_cli.options import Duration, examples, home_option, json_option, name_argument
-from topo_cli.output import talk
 
 
 @click.command(epilog=examples("topo resume word-count", "topo resume word-count --wait"))
@@ -26,12 +25,9 @@ def command(name: str, from_beginning: bool, wait: bool, deadline: float, home: 
     """
     from topo.launch.cluster import is_done, resume_background
     from topo.launch.jobs import open_home
-    from topo_cli.starting import report_started
+    from topo_cli.starting import report_started, talk_of_done
 
-    if not from_beginning and is_done(open_home(home).find(name)):
-        talk(
-            f"{name} has processed all its input: there is nothing to resume, and nothing was started; "
-            f"`topo resume {name} --from-beginning` lets it begin anew"
-        )
+    if was_done := not from_beginning and is_done(open_home(home).find(name)):
+        talk_of_done(name)
     running = resume_background(name, home, from_beginning=from_beginning)
-    report_started(running.folder, wait_s=deadline if wait else None, as_json=as_json)
+    report_started(running.folder, wait_s=deadline if wait else None, as_json=as_json, is_new=not was_done)

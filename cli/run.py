@@ -15,6 +15,7 @@ from topo_cli.options import collect_settings, examples, spark_options, start_op
 if TYPE_CHECKING:
     from topo.launch.spark.cluster import SparkCluster
     from topo.master.commands import RecordError
+    from topo.runtime.restoring import Start
     from topo.runtime.state_folder import TopologyFolder
     from topo_cli.log_files import LogFiles
     from topo_cli.screen import Screen
@@ -45,6 +46,7 @@ def command(
     parallelism: tuple[tuple[str, int], ...],
     start_from: str,
     drop_state: tuple[str, ...],
+    resume: bool,
     name: str | None,
     home: Path,
     quiet: bool,
@@ -82,6 +84,7 @@ def command(
             cluster=cluster,
             parallelism=dict(parallelism),
             py_files=py_files,
+            resume=resume,
         )
         show.close()
     was_interrupted = outcome.kind in (OutcomeKind.DRAINED, OutcomeKind.CUT_SHORT, OutcomeKind.KILLED)
@@ -100,10 +103,12 @@ class Show:
         self._logs: LogFiles | None = None
         self._seen: set[tuple[str, str, str, int]] = set()
 
-    def started(self, folder: TopologyFolder) -> None:
-        """The run begins; its logs are in this folder."""
+    def started(self, folder: TopologyFolder, start: Start) -> None:
+        """The run begins, from there; its logs are in this folder."""
         from topo_cli.log_files import LogFiles
+        from topo_cli.starting import lines_of_start
 
+        self._screen.said(lines_of_start(folder, start.text))
         self._logs = LogFiles(folder.logs)
 
     def progress(self, status: Mapping[str, Any]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from topo.launch.spark.cluster import SparkCluster
 
 _LOOK_S = 0.1
+_MOST_NAMED = 6
+"""Copied files that a start names one by one."""
 
 
 def talk_of_spark(cluster: SparkCluster) -> None:
@@ -25,8 +28,22 @@ def talk_of_spark(cluster: SparkCluster) -> None:
     talk(f"starting Spark at {cluster.master}; its log is spark.out in the topology's folder of logs")
 
 
-def report_started(folder: TopologyFolder, *, wait_s: float | None, as_json: bool) -> None:
+def talk_of_done(name: str) -> None:
+    """Say that a topology was not started, since its last run has processed all its input."""
+    talk(
+        f"{name} has processed all its input: there is nothing to resume, and nothing was started; "
+        f"`topo resume {name} --from-beginning` lets it begin anew"
+    )
+
+
+def report_started(folder: TopologyFolder, *, wait_s: float | None, as_json: bool, is_new: bool = True) -> None:
     """Say that the topology was started, or with `wait_s` that all its tasks run.
+
+    Args:
+        folder: of the topology.
+        wait_s: None: do not wait for its tasks.
+        as_json: print JSON instead.
+        is_new: false when nothing was started, since the last run is done.
 
     Raises:
         Failed: it has ended already, and not well.
@@ -37,10 +54,25 @@ def report_started(folder: TopologyFolder, *, wait_s: float | None, as_json: boo
     _check(status)
     pid = None if status["ended_ms"] is not None else status["master"]["pid"]
     if as_json:
-        print_json({"topology": name, "pid": pid, "status": word})
+        print_json({"topology": name, "pid": pid, "status": word, "start": status["start"]})
         return
+    for line in lines_of_start(folder, status["start"]["text"]) if is_new else ():
+        talk(line)
     click.echo(f"{name} is {word.lower()}" + (f" under process {pid}" if pid else ""))
     talk(f"next: topo status {name} --watch, topo logs {name} -f, topo kill {name}")
+
+
+def lines_of_start(folder: TopologyFolder, start: str) -> list[str]:
+    """Return what the start of a topology says first: where it starts, and which code runs."""
+    from topo.launch.going_on import last_run
+
+    facts = last_run(folder) or {}
+    copied = [*facts.get("copied", ()), *(Path(path).name for path in facts.get("py_files", ()))]
+    lines = [f"{folder.name} {start}"]
+    if copied:
+        names = ", ".join(copied[:_MOST_NAMED]) + (f" and {len(copied) - _MOST_NAMED} more" if len(copied) > _MOST_NAMED else "")
+        lines.append(f"code: a copy of {names}")
+    return lines
 
 
 def wait_until_running(folder: TopologyFolder, timeout_s: float) -> dict[str, Any]:

@@ -44,6 +44,7 @@ def command(
     parallelism: tuple[tuple[str, int], ...],
     start_from: str,
     drop_state: tuple[str, ...],
+    resume: bool,
     name: str | None,
     home: Path,
     wait: bool,
@@ -57,8 +58,8 @@ def command(
     Its code is copied first, so it may be edited while the topology runs. A name can be used by one topology at a time.
     With --master its workers run on the hosts of a Spark cluster; its topology master is Spark's driver, and runs here.
     """
-    from topo.launch.cluster import submit_background
-    from topo_cli.starting import report_started, talk_of_spark
+    from topo.launch.cluster import is_done, submit_background
+    from topo_cli.starting import report_started, talk_of_done, talk_of_spark
 
     if cluster is not None:
         talk_of_spark(cluster)
@@ -73,5 +74,8 @@ def command(
         cluster=cluster,
         parallelism=dict(parallelism),
         py_files=py_files,
+        resume=resume,
     )
-    report_started(running.folder, wait_s=deadline if wait else None, as_json=as_json)
+    if was_done := resume and is_done(running.folder):
+        talk_of_done(running.name)
+    report_started(running.folder, wait_s=deadline if wait else None, as_json=as_json, is_new=not was_done)

@@ -40,7 +40,9 @@ def test_a_quiet_run_as_json_prints_the_summary_alone(flow: Path) -> None:
     summary = json.loads(result.out)
     assert result.code == 0
     assert (summary["topology"], len(summary["workers"]), summary["totals"]["acked"]) == ("other", 1, 5)
-    assert sorted(result.err.splitlines()) == [f"value {2 * number}" for number in range(5)]
+    start, code, *printed = result.err.splitlines()
+    assert (start, code) == ("other begins at the beginning", "code: a copy of flow.py")
+    assert sorted(printed) == [f"value {2 * number}" for number in range(5)]
 
 
 def test_a_run_that_gives_messages_up_exits_1_says_why_and_names_the_way_on() -> None:

@@ -14,7 +14,17 @@ from typing import Any
 
 from topo.api.topology import Topology
 from topo.errors import EnvironmentFault, UserError
-from topo.launch.jobs import begin_anew, checkpoints_of, cluster_of, end_leftovers, new_job, open_home, stored_job, working_folder
+from topo.launch.jobs import (
+    begin_anew,
+    checkpoints_of,
+    cluster_of,
+    end_leftovers,
+    new_job,
+    note_resumed,
+    open_home,
+    stored_job,
+    working_folder,
+)
 from topo.launch.launchers import launcher_of
 from topo.launch.rebalancing import Rebalancing, rebalancing_of, write_down
 from topo.launch.savepoints import SAVEPOINT_S, end_with_savepoint, take_savepoint
@@ -24,6 +34,7 @@ from topo.master.commands import RecordError
 from topo.master.outcome import Outcome, OutcomeKind
 from topo.runtime.client import AnswerTimeout, Client, Unreachable
 from topo.runtime.master import MasterShell
+from topo.runtime.restoring import Start
 from topo.runtime.state_folder import TopologyFolder, read_json_lines
 
 _POLL_S = 0.02
@@ -43,12 +54,13 @@ def run_foreground(
     home: Path | None = None,
     on_progress: Callable[[Status], None] | None = None,
     on_incident: Callable[[RecordError], None] | None = None,
-    on_start: Callable[[TopologyFolder], None] | None = None,
+    on_start: Callable[[TopologyFolder, Start], None] | None = None,
     start_from: str = "",
     drop_state: Sequence[str] = (),
     cluster: SparkCluster | None = None,
     parallelism: Mapping[str, int] | None = None,
     py_files: Sequence[str] = (),
+    resume: bool = False,
 ) -> Outcome:
     """Run a topology in worker processes and wait until it has ended; its master runs in this thread, the main one.
 
@@ -57,6 +69,7 @@ def run_foreground(
     Args:
         cluster: whose machines its workers run on; by default this one.
         py_files: modules and archives that it imports from, besides the folder it lies in; they are copied with the code.
+        resume: go on from the state of the last run under that name, however it ended; begin at the beginning if there is none.
 
     Raises:
         TopoError: it cannot be started; the message says why.
@@ -73,13 +86,18 @@ def run_foreground(
         cluster=cluster,
         parallelism=parallelism,
         py_files=py_files,
+        resume=resume,
     )
+    if resume and is_done(job.folder):
+        raise UserError(f"{job.folder.name} has processed all its input; without --resume-or-start it begins anew")
     with job.folder.lock():
         end_leftovers(job.folder)
-        if on_start is not None:
-            on_start(job.folder)
+        job.folder.summary.unlink(missing_ok=True)
         with ending_on_signals(job.plan.config.drain_timeout_s) as asked, launcher_of(job, lambda: bool(asked)) as launcher:
-            return MasterShell(job, launcher, on_progress, on_incident, asked).run()
+            master = MasterShell(job, launcher, on_progress, on_incident, asked)
+            if on_start is not None:
+                on_start(job.folder, master.start)
+            return master.run()
 
 
 def submit_background(
@@ -95,6 +113,7 @@ def submit_background(
     cluster: SparkCluster | None = None,
     parallelism: Mapping[str, int] | None = None,
     py_files: Sequence[str] = (),
+    resume: bool = False,
 ) -> RunningTopology:
     """Start a topology whose master goes on in the background.
 
@@ -105,9 +124,12 @@ def submit_background(
         cluster: whose machines its workers run on; by default this one. The master runs here in any case.
         parallelism: tasks by component, where they are not to be those that the code says.
         py_files: modules and archives that it imports from, besides the folder it lies in; they are copied with the code.
+        resume: go on from the state of the last run under that name, however it ended; begin at the beginning if there is none.
 
     Raises:
         TopoError: it cannot be started; nothing runs then.
+
+    With `resume`, a topology that `is_done` is left as it is.
     """
     job = new_job(
         topology,
@@ -121,7 +143,10 @@ def submit_background(
         cluster=cluster,
         parallelism=parallelism,
         py_files=py_files,
+        resume=resume,
     )
+    if resume and is_done(job.folder):
+        return RunningTopology(job.folder)
     return _start_master(job.folder, attached)
 
 
@@ -141,6 +166,8 @@ def resume_background(name: str, home: Path | None = None, *, from_beginning: bo
         begin_anew(folder)
     elif is_done(folder):
         return RunningTopology(folder)
+    else:
+        note_resumed(folder)
     return _start_master(folder, attached=False)
 
 

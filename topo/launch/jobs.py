@@ -1,9 +1,9 @@
 """From what a user names to a job that a master can run: code copied, plan made, files in place.
 
 A name stands for one topology of this machine. A run that has ended is forgotten when the name is used anew: positions, dead
-letters and errors begin empty. One that has lost its master goes on when the same is submitted again. What is kept in any case
-is the master's record, so that terms and epochs go on rising and nothing that is left of an earlier run can take part in this
-one.
+letters and errors begin empty; its checkpoints stay until the next run is forgotten. One that has lost its master goes on when
+the same is submitted again, and with `resume` any run goes on. What is kept in any case is the master's record, so that terms
+and epochs go on rising and nothing that is left of an earlier run can take part in this one.
 """
 
 from __future__ import annotations
@@ -14,26 +14,25 @@ import os
 import shutil
 import signal
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from topo.api.topology import Topology
-from topo.errors import CheckpointRefused, EnvironmentFault, NotFound, TopologyError, UserError
+from topo.errors import EnvironmentFault, NotFound, TopologyError, UserError
+from topo.launch.going_on import FIRST, NOTHING_STORED, check_restore, go_on_from_positions, last_run, text_of_beginning
 from topo.launch.local import WORKER_MODULE
 from topo.launch.spark.cluster import SparkCluster
 from topo.launch.spark.context import check_here
-from topo.plan.parallelism import unsplittable, with_parallelism
+from topo.plan.parallelism import with_parallelism
 from topo.plan.physical import PhysicalPlan, physical_plan
 from topo.plan.validation import problems_of
 from topo.runtime import master_record
-from topo.runtime.checkpoint_store import open_store
 from topo.runtime.code import LoadedTopology, load_topology, search_py_files, serializers_of
 from topo.runtime.code_copy import check_importable, copy_code, copy_py_files, parse_reference, pickle_topology
 from topo.runtime.master import Job
-from topo.runtime.restoring import checkpoint_to_restore
 from topo.runtime.state_folder import StateFolder, TopologyFolder, home_folder, remove_socket_folder, write_atomically
 
 if TYPE_CHECKING:
@@ -62,6 +61,7 @@ def new_job(
     cluster: SparkCluster | None = None,
     parallelism: Mapping[str, int] | None = None,
     py_files: Sequence[str] = (),
+    resume: bool = False,
 ) -> Job:
     """Check a topology, copy its code, and write down what is to run.
 
@@ -75,6 +75,7 @@ def new_job(
         cluster: where it is to run, if not on this machine.
         parallelism: tasks by component, where they are not those that the code says.
         py_files: modules and archives that the topology imports from, besides the folder it lies in.
+        resume: go on from the state of the last run of that name, however it ended, with the code of now.
 
     Raises:
         TopoError: anything that is wrong with it; nothing has been started.
@@ -95,7 +96,7 @@ def new_job(
         raise TopologyError(problems)
     state = open_home(home)
     folder = state.create(name or original.name)
-    with folder.lock():
+    with folder.lock(), _removed_unless_submitted(folder):
         copy = pickle_topology(original, folder.code) if reference is None else copy_code(reference, folder.code, given.imported)
         py_files = copy_py_files(py_files, folder.code)
         search_py_files(py_files)
@@ -117,18 +118,28 @@ def new_job(
             "drop_state": list(drop_state),
             "spark": None if cluster is None else msgspec.to_builtins(msgspec.structs.replace(cluster, py_files=py_files)),
         }
-        before = _before(folder, facts) if cluster is not None or not foreground else None
+        before = None
+        if resume:
+            before = last_run(folder)
+        elif cluster is not None or not foreground:
+            before = _before(folder, facts)
+        checkpoints = checkpoints_of(folder)
+        facts["otherwise"] = text_of_beginning(folder, checkpoints)
         if before is not None:
             # It has the checkpoints of the run that it goes on with.
-            facts["run_ms"] = before["run_ms"]
+            facts |= {"run_ms": before["run_ms"], "otherwise": NOTHING_STORED}
+            if not start_from:
+                facts |= {"start_from": before["start_from"], "drop_state": before["drop_state"]}
         loaded = load_topology(copy.reference, facts["parameters"]).topology
         job = job_of(folder, facts, loaded)
         facts["plan"] = json.loads(job.plan.to_json())
-        _check_start(job, loaded)
+        check_restore(job, loaded, goes_on=before is not None)
+        if before is not None:
+            go_on_from_positions(folder, before, job.plan)
         end_leftovers(folder)
         sweep_sockets(state)
         if before is None:
-            _forget(folder, job.start_from)
+            _forget(folder, (job.start_from, checkpoints))
         write_atomically(folder.topology, json.dumps(facts).encode())
     return job
 
@@ -291,6 +302,7 @@ def job_of(folder: TopologyFolder, facts: Mapping[str, Any], topology: Topology)
         checkpoints=_checkpoints_url(folder, config.checkpoint_folder, facts) if plan.config.delivery == "exactly_once" else "",
         start_from=facts.get("start_from", ""),
         drop_state=tuple(facts.get("drop_state", ())),
+        otherwise=facts.get("otherwise", FIRST),
         is_spread=bool(facts.get("spark")),
         serializers=serializers_of(topology),
     )
@@ -305,26 +317,23 @@ def _checkpoints_url(folder: TopologyFolder, place: str | None, facts: Mapping[s
     return f"{place.rstrip('/')}/{own}" if "://" in place else str(Path(facts["submitted_from"], place, own))
 
 
-def _check_start(job: Job, topology: Topology) -> None:
-    """Check that the job can begin where it is told to, before anything is forgotten."""
-    if not job.start_from:
-        return
-    if not job.checkpoints:
-        raise UserError(f"{job.plan.name} takes no checkpoints, so it cannot go on from one; set delivery=exactly_once")
-    store = open_store(job.checkpoints, job.plan.name)
-    manifest = checkpoint_to_restore(store, job.plan, start_from=job.start_from, drop=job.drop_state).manifest
-    before = {} if manifest is None else {name: shape.parallelism for name, shape in manifest.components.items()}
-    now = {component.id: component.parallelism for component in job.plan.components}
-    if problems := unsplittable(topology, {name: tasks for name, tasks in before.items() if now.get(name, tasks) != tasks}):
-        raise CheckpointRefused("; ".join(problems))
+@contextlib.contextmanager
+def _removed_unless_submitted(folder: TopologyFolder) -> Iterator[None]:
+    """Remove the folder of a topology that is refused and was never submitted: no command could do anything with it."""
+    try:
+        yield
+    except BaseException:
+        if not folder.topology.exists():
+            folder.remove()
+        raise
 
 
-def _forget(folder: TopologyFolder, start_from: str) -> None:
-    """Remove what an earlier run under this name has left, except for the master's record, and what the next one begins from."""
+def _forget(folder: TopologyFolder, kept_checkpoints: Sequence[str]) -> None:
+    """Remove what earlier runs under this name have left, except for the master's record and some checkpoints."""
     for path in (folder.positions, folder.dead_letters, folder.errors, folder.older_errors, folder.summary):
         with contextlib.suppress(FileNotFoundError):
             path.unlink()
-    _remove_checkpoints(folder, start_from)
+    _remove_checkpoints(folder, kept_checkpoints)
     shutil.rmtree(folder.components, ignore_errors=True)
     for path in folder.logs.iterdir():
         with contextlib.suppress(OSError):
@@ -332,11 +341,11 @@ def _forget(folder: TopologyFolder, start_from: str) -> None:
     master_record.begin_anew(folder.master, active=True)
 
 
-def _remove_checkpoints(folder: TopologyFolder, start_from: str) -> None:
-    """Remove the checkpoints that are in the topology's own folder, but for what the next run begins from."""
+def _remove_checkpoints(folder: TopologyFolder, kept: Sequence[str]) -> None:
+    """Remove the checkpoints in the topology's own folder, but for those of the runs that a path in `kept` leads to."""
     with contextlib.suppress(FileNotFoundError):
         for run in folder.checkpoints.iterdir():
-            if not Path(start_from).is_relative_to(run):
+            if not any(Path(path).is_relative_to(run) for path in kept):
                 shutil.rmtree(run, ignore_errors=True)
 
 
@@ -357,14 +366,22 @@ def begin_anew(
     """
     facts = json.loads(folder.topology.read_bytes())
     with folder.lock():
+        otherwise = text_of_beginning(folder, checkpoints_of(folder))
         folder.positions.unlink(missing_ok=True)
         master_record.begin_anew(folder.master)
-        facts |= {"run_ms": int(time.time() * 1000), "start_from": start_from, "drop_state": []}
+        facts |= {"run_ms": int(time.time() * 1000), "start_from": start_from, "drop_state": [], "otherwise": otherwise}
         if parallelism is not None and plan is not None:
             facts |= {"parallelism": dict(parallelism), "plan": json.loads(plan.to_json())}
         write_atomically(folder.topology, json.dumps(facts).encode())
         if start_from:
-            _remove_checkpoints(folder, start_from)
+            _remove_checkpoints(folder, (start_from,))
+
+
+def note_resumed(folder: TopologyFolder) -> None:
+    """Have the next master say that it goes on: what the submit has discarded is no longer news."""
+    facts = facts_of(folder)
+    with folder.lock():
+        write_atomically(folder.topology, json.dumps(facts | {"otherwise": NOTHING_STORED}).encode())
 
 
 def remove(folder: TopologyFolder) -> None:

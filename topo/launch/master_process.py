@@ -65,7 +65,8 @@ def run_stored(folder: TopologyFolder, *, attached: bool) -> int:
 def write_failure(folder: TopologyFolder, reason: str) -> None:
     """Leave a summary that says why the topology never ran."""
     status = never_ran(folder.name, Outcome(OutcomeKind.CRASHED, reason))
-    summary = {**status, "master": {"pid": None, "started_ms": None}, "ended_ms": int(time.time() * 1000)}
+    of_master = {"start": {"goes_on": False, "text": ""}, "master": {"pid": None, "started_ms": None}}
+    summary = {**status, **of_master, "ended_ms": int(time.time() * 1000)}
     write_atomically(folder.summary, json.dumps(summary).encode())
 
 

@@ -69,7 +69,7 @@ from topo.runtime.crash_notes import read_note
 from topo.runtime.letter_rows import known_letters, letter_row
 from topo.runtime.master_record import RecordDamaged, read_record, record_by_clock, write_record
 from topo.runtime.part_desk import PartDesk
-from topo.runtime.restoring import Restored, checkpoint_to_restore
+from topo.runtime.restoring import Restored, checkpoint_to_restore, start_of
 from topo.runtime.state_folder import (
     StateFolderLost,
     TopologyFolder,
@@ -151,6 +151,7 @@ class Job:
         checkpoints: path or URL of this run's own folder of checkpoints; empty where none are taken.
         start_from: path or URL of a savepoint that it begins from, while it has no checkpoint of its own.
         drop_state: components of that savepoint whose state nobody takes.
+        otherwise: what the start says when there is nothing to go on from, such as "begins at the beginning".
         is_spread: workers are on other machines, which may share no disk with this one.
         serializers: of the types that tuples carry.
     """
@@ -167,6 +168,7 @@ class Job:
     checkpoints: str = ""
     start_from: str = ""
     drop_state: tuple[str, ...] = ()
+    otherwise: str = "begins at the beginning"
     is_spread: bool = False
     serializers: SerializerRegistry = field(default_factory=SerializerRegistry)
 
@@ -224,6 +226,10 @@ class MasterShell:
                 record = record_by_clock(store.highest())
             store.abandon(self._restored.passed_over)
             self._keeper = CheckpointKeeper(store, job.plan.name)
+        has_positions = any(kept.position for kept in self._progress.values()) and not job.checkpoints
+        positions_ms = int(job.folder.positions.stat().st_mtime * 1000) if has_positions else None
+        self.start = start_of(self._restored, job.start_from, positions_ms, job.otherwise)
+        """Where the run starts, for users."""
         if job.is_spread and self._keeper is not None:
             own = [] if config.checkpoint_folder else [job.checkpoints]
             self._served = own + [folder for folder in [self._restored.folder] if folder and "://" not in folder]
@@ -272,6 +278,7 @@ class MasterShell:
                 written: another master may run under the name.
             EnvironmentFault: the folder of the sockets was removed and cannot be made again. The workers are killed.
         """
+        _LOG.info("%s %s", self._job.plan.name, self.start.text)
         try:
             if self._damage:
                 self._record(RecordError("RecordDamaged", f"{self._damage}; going on from what else is stored, and not paused"))
@@ -303,7 +310,11 @@ class MasterShell:
     def status(self) -> dict[str, Any]:
         """Return what `topo status` shows."""
         status = self.master.topology_status(self._clock())
-        status |= {"master": {"pid": os.getpid(), "started_ms": self._started_ms}, "ended_ms": None}
+        status |= {
+            "start": {"goes_on": self.start.goes_on, "text": self.start.text},
+            "master": {"pid": os.getpid(), "started_ms": self._started_ms},
+            "ended_ms": None,
+        }
         if status["checkpoints"] is not None:
             status["checkpoints"]["folder"] = self._job.checkpoints
         return status

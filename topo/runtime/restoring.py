@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
@@ -27,6 +28,44 @@ class Restored:
     folder: str = ""
     problems: tuple[str, ...] = ()
     passed_over: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Where a run starts.
+
+    Attributes:
+        goes_on: whether from state that an earlier run has stored.
+        text: the predicate of a sentence about the topology: "goes on at checkpoint 41 of 10:32:07".
+    """
+
+    goes_on: bool
+    text: str
+
+
+def start_of(restored: Restored, start_from: str, positions_ms: int | None, otherwise: str) -> Start:
+    """Return where a run starts.
+
+    Args:
+        restored: the checkpoint that it goes on from, if any.
+        start_from: the savepoint that it was told to begin from, "" for none.
+        positions_ms: when the positions that its spouts go on from were stored; None without any.
+        otherwise: the text for a run that has nothing to go on from.
+    """
+    if restored.manifest is not None:
+        checkpoint = f"checkpoint {restored.manifest.checkpoint} of {moment(restored.manifest.created_ms)}"
+        where = f"from {start_from}, {checkpoint}" if restored.folder else f"at {checkpoint}"
+        return Start(True, f"goes on {where}{', since later ones are damaged' if restored.problems else ''}")
+    if positions_ms is not None:
+        return Start(True, f"goes on from the positions of {moment(positions_ms)}")
+    return Start(False, otherwise)
+
+
+def moment(at_ms: int) -> str:
+    """Return a moment as a user reads it: the time of day, with the date unless that is today's."""
+    at = time.localtime(at_ms / 1000)
+    is_today = at[:3] == time.localtime()[:3]
+    return time.strftime("%H:%M:%S" if is_today else "%Y-%m-%d %H:%M:%S", at)
 
 
 def checkpoint_to_restore(
