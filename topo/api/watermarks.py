@@ -6,9 +6,10 @@ with `emit_watermark`, or a `WatermarkStrategy` makes both from what passes. Tim
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from difflib import get_close_matches
 from typing import Any, Protocol
 
 from topo.api.durations import duration_ms
@@ -16,6 +17,9 @@ from topo.errors import UserError
 
 TimestampOf = str | int | Callable[[Any], int | None]
 """A field that holds the timestamp, its position, or a function of the tuple's values."""
+
+_KINDS = ("bounded", "punctuated", "own", "none")
+_EXAMPLE = 'WatermarkStrategy.bounded_out_of_orderness("5s", timestamp="at")'
 
 
 class WatermarkGenerator(Protocol):
@@ -40,6 +44,10 @@ class WatermarkStrategy:
         generator: makes the user's own generator, or gives a tuple's watermark (punctuated).
         timestamp: where a tuple's timestamp is; None: it has been given one when it was emitted.
         idleness_ms: after so long without a tuple the source holds nobody back; None: never.
+        advances_when_idle: event time then goes on with the clock.
+
+    Raises:
+        UserError: the parts are none that a strategy can have.
     """
 
     kind: str
@@ -47,6 +55,25 @@ class WatermarkStrategy:
     generator: Callable[..., Any] | None = None
     timestamp: TimestampOf | None = None
     idleness_ms: int | None = None
+    advances_when_idle: bool = False
+
+    def __post_init__(self) -> None:
+        if self.kind not in _KINDS:
+            raise UserError(f"{self.kind!r} is no kind of watermark strategy; take one of its makers, such as {_EXAMPLE}")
+        if self.bound_ms < 0:
+            raise UserError(f"tuples come 0 s or more behind the latest timestamp; got a bound of {self.bound_ms} ms")
+        if self.kind in ("punctuated", "own") and not callable(self.generator):
+            what = "a function of values and timestamp" if self.kind == "punctuated" else "a class or function to call"
+            kind = type(self.generator).__name__
+            raise UserError(f"WatermarkStrategy.{self.kind} takes {what}; got {self.generator!r} ({kind})")
+        if self.kind == "own" and isinstance(self.generator, type):
+            wanted = ("on_event", "on_periodic_emit")
+            if missing := [name for name in wanted if not callable(getattr(self.generator, name, None))]:
+                raise UserError(f"the watermark generator {self.generator.__name__} does not define {', '.join(missing)}; add it")
+        where = self.timestamp
+        if where is not None and (isinstance(where, bool) or (not isinstance(where, str | int) and not callable(where))):
+            kind = type(where).__name__
+            raise UserError(f"timestamp= is a field, a position or a function of a tuple's values; got {where!r} ({kind})")
 
     @classmethod
     def bounded_out_of_orderness(cls, bound: str | timedelta, timestamp: TimestampOf | None = None) -> WatermarkStrategy:
@@ -75,9 +102,41 @@ class WatermarkStrategy:
         """Give tuples timestamps, and make no watermarks."""
         return cls("none", timestamp=timestamp)
 
-    def with_idleness(self, timeout: str | timedelta) -> WatermarkStrategy:
-        """Return this strategy for a source that may fall silent: after `timeout` it holds nobody back."""
+    def with_idleness(self, timeout: str | timedelta, *, advance: bool = False) -> WatermarkStrategy:
+        """Return this strategy for a source that may fall silent: after `timeout` without a tuple it holds nobody back.
+
+        Args:
+            timeout: how long, by the clock; the time in which the source is kept from emitting does not count.
+            advance: event time goes on with the clock as long as the source is silent: the watermark is the last one plus the
+                time since the last tuple. So the last windows close without further tuples; a tuple that comes after that with
+                an earlier timestamp is late.
+        """
         timeout_ms = duration_ms(timeout)
         if timeout_ms <= 0:
             raise UserError(f"an idleness timeout is above zero; got {timeout!r}")
-        return replace(self, idleness_ms=timeout_ms)
+        return replace(self, idleness_ms=timeout_ms, advances_when_idle=advance)
+
+
+def strategy_problem(strategy: Any, fields: Sequence[str] | None) -> str | None:
+    """Return what is wrong with what was given as `watermarks=`, with the fix; None when nothing is.
+
+    Args:
+        strategy: what was given.
+        fields: of the component's main stream; None when it has none.
+    """
+    if strategy is None:
+        return None
+    if not isinstance(strategy, WatermarkStrategy):
+        given = f"watermarks={strategy!r:.80} ({type(strategy).__name__})"
+        return f"{given} is no WatermarkStrategy; give one, such as {_EXAMPLE}"
+    if fields is None:
+        what = "a watermark strategy reads the stream 'default', which is not among its outputs"
+        return f"{what}; declare it, or leave watermarks= out"
+    where, names = strategy.timestamp, ", ".join(map(repr, fields))
+    if isinstance(where, str) and where not in fields:
+        near = get_close_matches(where, fields, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"its fields are {names}"
+        return f"the watermark strategy reads the timestamp from the field {where!r}, which it does not emit; {hint}"
+    if isinstance(where, int) and not -len(fields) <= where < len(fields):
+        return f"the watermark strategy reads the timestamp at position {where}, but there are {len(fields)} fields: {names}"
+    return None

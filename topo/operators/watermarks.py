@@ -97,6 +97,26 @@ class PunctuatedWatermarks(WatermarkGenerator):
             output.watermark(watermark)
 
 
+class _LastWatermark:
+    """Passes everything on and keeps the greatest watermark."""
+
+    output: WatermarkOutput
+
+    def __init__(self) -> None:
+        self.last: int | None = None
+
+    def watermark(self, timestamp: int) -> None:
+        if timestamp > MIN_TIMESTAMP and (self.last is None or timestamp > self.last):
+            self.last = timestamp
+        self.output.watermark(timestamp)
+
+    def mark_idle(self) -> None:
+        self.output.mark_idle()
+
+    def mark_active(self) -> None:
+        self.output.mark_active()
+
+
 class WatermarksWithIdleness(WatermarkGenerator):
     """Another generator, and idleness when no element has come for a time.
 
@@ -107,9 +127,10 @@ class WatermarksWithIdleness(WatermarkGenerator):
         inner: the generator.
         timeout_ms: how long without an element is idle; above zero.
         now_ms: a clock that stands still while the source is kept from emitting.
+        advances: while idle each check puts out the last watermark plus the time since the countdown began, and idleness again.
     """
 
-    def __init__(self, inner: WatermarkGenerator, timeout_ms: int, now_ms: Callable[[], int]) -> None:
+    def __init__(self, inner: WatermarkGenerator, timeout_ms: int, now_ms: Callable[[], int], *, advances: bool = False) -> None:
         if timeout_ms <= 0:
             raise UserError(f"an idle timeout must be above zero; got {timeout_ms} ms")
         self._inner = inner
@@ -118,25 +139,37 @@ class WatermarksWithIdleness(WatermarkGenerator):
         self._seen_since_check = False
         self._quiet_since: int | None = None
         self._is_idle = False
+        self._noted = _LastWatermark() if advances else None
 
     def on_event(self, value: Any, timestamp: int, output: WatermarkOutput) -> None:
         """Pass the element to the generator and note the activity."""
         self._note_activity()
-        self._inner.on_event(value, timestamp, output)
+        self._inner.on_event(value, timestamp, self._through(output))
 
     def on_events(self, values: Sequence[Any], timestamps: Sequence[int], output: WatermarkOutput) -> None:
         """Pass the elements to the generator and note the activity."""
         if values:
-            self._inner.on_events(values, timestamps, output)
+            self._inner.on_events(values, timestamps, self._through(output))
             self._note_activity()
 
     def on_periodic_emit(self, output: WatermarkOutput) -> None:
         """Ask the generator, unless idle."""
         if not self._has_gone_idle():
-            self._inner.on_periodic_emit(output)
-        elif not self._is_idle:
-            self._is_idle = True
+            self._inner.on_periodic_emit(self._through(output))
+            return
+        if self._noted is not None and self._noted.last is not None and self._quiet_since is not None:
+            output.watermark(min(self._noted.last + self._now_ms() - self._quiet_since, MAX_TIMESTAMP - 1))
             output.mark_idle()
+        elif not self._is_idle:
+            output.mark_idle()
+        self._is_idle = True
+
+    def _through(self, output: WatermarkOutput) -> WatermarkOutput:
+        """Return the output, or one before it that notes the last watermark where that is needed."""
+        if self._noted is None:
+            return output
+        self._noted.output = output
+        return self._noted
 
     def _note_activity(self) -> None:
         self._seen_since_check = True

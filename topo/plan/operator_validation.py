@@ -9,7 +9,8 @@ from topo.api.groupings import Fields
 from topo.api.operator_bolts import AsyncBolt, OperatorBolt, WindowBolt
 from topo.api.streams import StreamDeclaration
 from topo.api.topology import ComponentKind, ComponentSpec
-from topo.api.windows import AssignerLike, SessionWindows, SlidingWindows, TumblingWindows
+from topo.api.triggers import CountTrigger, PurgingTrigger
+from topo.api.windows import AssignerLike, CountWindows, GlobalWindows, SessionWindows, SlidingWindows, TumblingWindows
 from topo.config import TopologyConfig, format_duration
 from topo.errors import UserError
 from topo.operators.bolt_operators import window_operator_of
@@ -37,6 +38,7 @@ def operator_problems(specs: Sequence[ComponentSpec], streams: Streams, config: 
                 found += [f"{where}: {problem}" for problem in _window(spec, bolt, streams)]
                 if config.delivery == "at_least_once":
                     found += [f"{where}: {problem}" for problem in _timeout(spec, bolt, specs, config)]
+                    found += [f"{where}: {problem}" for problem in _count(spec, bolt, specs, config)]
     return found
 
 
@@ -122,6 +124,31 @@ def _timeout(spec: ComponentSpec, bolt: WindowBolt, specs: Sequence[ComponentSpe
             f"message would fail before its window ends; set message_timeout to more than {held}, make the windows shorter, or, "
             "where event time passes faster than the clock, say with held_for=... how long a window takes in fact"
         )
+
+
+def _count(spec: ComponentSpec, bolt: WindowBolt, specs: Sequence[ComponentSpec], config: TopologyConfig) -> Iterator[str]:
+    """A count window holds its messages until it is full. How many reach it is known where it reads from spouts alone."""
+    needed = _tuples_needed(bolt)
+    by_id = {one.id: one for one in specs}
+    spouts = [by_id[name] for name in {declared.source for declared in spec.inputs} if name in by_id]
+    if needed is None or any(source.kind is not ComponentKind.SPOUT for source in spouts):
+        return
+    limits = [(source, config.changed(source.settings, per_component=True)[0].max_spout_pending) for source in spouts]
+    most = sum(source.parallelism * (limit or needed) for source, limit in limits)
+    if most < needed:
+        names = " and ".join(repr(source.id) for source in spouts)
+        yield (
+            f"its windows hold {needed:,} tuples before they fire, but max_spout_pending lets {names} have {most:,} messages in "
+            f"flight, so none would ever fire; set max_spout_pending to {needed:,} or more, or make the windows smaller"
+        )
+
+
+def _tuples_needed(bolt: WindowBolt) -> int | None:
+    """How many tuples of a key are in a count window when it fires; None for other windows."""
+    if isinstance(bolt.window, CountWindows) and bolt.window.count:
+        return bolt.window.count + (bolt.window.slide or 0)
+    inner = bolt.trigger.inner if isinstance(bolt.trigger, PurgingTrigger) else None
+    return inner.count if isinstance(bolt.window, GlobalWindows) and isinstance(inner, CountTrigger) else None
 
 
 def _length_ms(window: AssignerLike, lateness_ms: int) -> int | None:

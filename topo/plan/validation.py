@@ -15,8 +15,9 @@ from topo.api.component import Component
 from topo.api.groupings import Custom, CustomGrouping, Direct, Fields, PartialKey
 from topo.api.operator_bolts import OperatorBolt
 from topo.api.spout import BlockingSpout, RetryingSpout, Spout
-from topo.api.streams import RESERVED_PREFIX, StreamDeclaration, declared_streams
+from topo.api.streams import DEFAULT_STREAM, RESERVED_PREFIX, StreamDeclaration, declared_streams
 from topo.api.topology import ComponentKind, ComponentSpec, Input, Topology
+from topo.api.watermarks import WatermarkStrategy, strategy_problem
 from topo.config import MAX_PARALLELISM_LIMIT, TopologyConfig
 from topo.errors import ConfigError, TopologyError
 from topo.ids import topology_name_problem
@@ -64,6 +65,7 @@ def problems_of(topology: Topology, config: TopologyConfig | None = None) -> lis
                 found.append(f"component {spec.id!r}: outputs: {error}")
         found += _parallelism(spec, config)
         found += _values_wanted(spec, config)
+        found += _watermarks(spec, streams[spec.id])
     if not any(spec.kind is ComponentKind.SPOUT for spec in specs):
         found.append(f"topology {topology.name!r} has no spout, so nothing would ever happen; add one with set_spout(...)")
     for spec in specs:
@@ -148,6 +150,14 @@ def _parallelism(spec: ComponentSpec, config: TopologyConfig) -> Iterator[str]:
     if parallelism > most:
         fix = "raise max_parallelism or lower the parallelism" if most < MAX_PARALLELISM_LIMIT else "lower it"
         yield f"component {spec.id!r}: parallelism {parallelism} is more than max_parallelism {most}; {fix}"
+
+
+def _watermarks(spec: ComponentSpec, streams: Sequence[StreamDeclaration] | None) -> Iterator[str]:
+    if streams is None and isinstance(spec.watermarks, WatermarkStrategy):
+        return  # its outputs are wrong, which has been said
+    main = next((stream.fields for stream in streams or () if stream.name == DEFAULT_STREAM), None)
+    if problem := strategy_problem(spec.watermarks, main):
+        yield f"component {spec.id!r}: {problem}"
 
 
 def _values_wanted(spec: ComponentSpec, config: TopologyConfig) -> Iterator[str]:

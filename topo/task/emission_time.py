@@ -45,7 +45,8 @@ def build_generator(strategy: WatermarkStrategy, now_ms: Callable[[], int]) -> W
     else:
         generator = NoWatermarks()
     if strategy.idleness_ms is not None:
-        generator = WatermarksWithIdleness(generator, strategy.idleness_ms, now_ms)
+        advances = strategy.advances_when_idle
+        generator = WatermarksWithIdleness(generator, strategy.idleness_ms, now_ms, advances=advances)
     return generator  # type: ignore[no-any-return]
 
 
@@ -263,8 +264,11 @@ class EmissionTime:
         may_tell = self.latest if floor is None else min(self.latest, floor - 1)
         if may_tell > self._told:
             if self._told_idle and self.is_idle:
-                # Told while idle it would be lost: it waits for the end of the idleness.
-                return news
+                # Told while idle it would be lost: it waits for the end of the idleness, unless event time goes on without rows.
+                if self.strategy is None or not self.strategy.advances_when_idle:
+                    return news
+                news.append(InputStatus.ACTIVE)
+                self._told_idle = False
             self._told = may_tell
             news.append(may_tell)
         if self.is_idle and not self._told_idle:

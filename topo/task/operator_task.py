@@ -23,6 +23,7 @@ from typing import Any
 from topo.api.operator_bolts import OperatorBolt
 from topo.api.tuples import Tuple
 from topo.errors import FrameworkBug
+from topo.ids import TaskId
 from topo.operators.base import KeyedOperator, Operator, OperatorContext, OperatorSnapshot
 from topo.operators.clock import TaskProcessingTime
 from topo.operators.windowing import WindowOperator
@@ -32,7 +33,9 @@ from topo.task.events import RoutesChanged
 from topo.task.executor import TaskExecutor
 from topo.task.setup import Ports, TaskSetup
 from topo.task.snapshots import Snapshot
+from topo.task.time_units import SuspiciousTimestamps, suspicion
 from topo.task.tracking_bolt_task import AnchoringTask
+from topo.wire.frames import Frame
 
 
 class _Output:
@@ -84,6 +87,7 @@ class OperatorTask(AnchoringTask):
         self._bolt_key = setup.component.key
         self._clock = TaskProcessingTime(self._processing_ms, self.processor.executor().execute)
         self._operator = self._make_operator()
+        self._looks_at_time = True
 
     # -- for the kinds ---------------------------------------------------------------------------------------------------
 
@@ -220,6 +224,20 @@ class OperatorTask(AnchoringTask):
             if isinstance(operator, WindowOperator):
                 levels["open_windows"] = float(operator.open_panes)
         return levels
+
+    def _process_data(self, frame: Frame, now: float) -> bool:
+        if self._looks_at_time and frame.timestamps and self._batch is None:
+            self._look_at_time(frame, now)
+        return super()._process_data(frame, now)
+
+    def _look_at_time(self, frame: Frame, now: float) -> None:
+        """Say once that timestamps are no milliseconds, by the first of a frame."""
+        why = suspicion(int.from_bytes(frame.timestamps[:8], "little", signed=True))
+        if why is not None:
+            self._looks_at_time = False
+            source = self.plan.task(TaskId(frame.sender)).component
+            where = f"component {self.component_id!r}: a tuple of {source!r} has a timestamp in another unit"
+            self._record_error(SuspiciousTimestamps(f"{where}: {why}"), now)
 
     # -- keys ------------------------------------------------------------------------------------------------------------
 

@@ -583,7 +583,8 @@ class SpoutTask(UserTask):
             what = f"component {self.component_id!r} has {self._pending} messages in flight (max_spout_pending) and no verdict"
             self._record_error(
                 SpoutStalled(
-                    f"{what} for {STALL_S:g} s: windows hold them, and wait for a watermark that only further messages bring; "
+                    f"{what} for {STALL_S:g} s: windows hold them, and wait for a watermark, or for the count of a count window, "
+                    "that only further messages bring; "
                     "set max_spout_pending to more than the messages of all open windows, or make the windows shorter"
                 ),
                 now,

@@ -211,3 +211,48 @@ def test_what_a_generator_of_the_user_raises_is_reported_and_the_next_row_is_sho
     time.probe(1.0)
     assert [type(error).__name__ for error in errors] == ["ValueError", "EmitError", "KeyError"]
     assert "component 'a' emitted watermark 1.5 (float)" in str(errors[1])
+
+
+def test_event_time_goes_on_with_the_clock_while_the_source_is_silent() -> None:
+    clock = Clock()
+    time = made(BOUNDED.with_idleness("1s", advance=True), clock)
+    stamps(time, [(100, "a")])
+    time.probe(1.0)
+    assert time.take_news() == [94]
+    time.probe(2.0)
+    clock.ms = 1000
+    time.probe(3.0)
+    assert time.take_news() == []
+    clock.ms = 1001
+    time.probe(4.0)
+    assert time.take_news() == [94 + 1001, InputStatus.IDLE], "nobody waits for it, and what is open closes"
+    clock.ms = 1500
+    time.probe(5.0)
+    assert time.take_news() == [InputStatus.ACTIVE, 94 + 1500, InputStatus.IDLE]
+    stamps(time, [(3000, "b")])
+    time.probe(6.0)
+    assert time.take_news() == [InputStatus.ACTIVE, 2994]
+    stamps(time, [(50, "late")])
+    time.probe(7.0)
+    assert time.take_news() == []
+
+
+def test_event_time_does_not_go_on_before_the_first_tuple() -> None:
+    clock = Clock()
+    time = made(BOUNDED.with_idleness("1s", advance=True), clock)
+    for now in range(1, 6):
+        time.probe(float(now))
+        clock.ms += 1000
+    assert time.take_news() == [InputStatus.IDLE]
+    assert time.latest == MIN_WATERMARK
+
+
+def test_a_punctuated_watermark_goes_on_too() -> None:
+    clock = Clock()
+    punctuated = WatermarkStrategy.punctuated(lambda row, stamp: stamp, timestamp="at")
+    time = made(punctuated.with_idleness("1s", advance=True), clock)
+    stamps(time, [(100, "a")])
+    for now in (1.0, 2.0, 3.0):
+        time.probe(now)
+        clock.ms += 1500
+    assert time.take_news() == [100 + 1500, InputStatus.IDLE]
