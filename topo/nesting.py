@@ -30,13 +30,14 @@ class _Nested:
         self._at = -arrays
         self._payload = payload
 
-    def read(self, size: int) -> bytes | bytearray | memoryview:
+    def read(self, size: int) -> bytes:
         at = self._at
         if at < 0:
             self._at = 0
             return _ARRAYS[:-at]
         self._at = at + size
-        return self._payload[at : at + size]
+        # The unpacker takes nothing else.
+        return bytes(self._payload[at : at + size])
 
 
 class TooDeep(ValueError):
