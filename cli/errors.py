@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,8 @@ from typing import Any
 import click
 
 from topo_cli.options import examples, name_argument, reading_options
+
+_NUMBER = re.compile(r"\d+([.,]\d+)*")
 
 
 @click.command(epilog=examples("topo errors enrichment", "topo errors enrichment --traceback -n 1"))
@@ -40,11 +43,12 @@ def command(name: str, number: int, component: str | None, traceback: bool, home
 def distinct(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return one entry for each error that differs in component, kind or line, in the order of their last occurrence.
 
-    Where no line of user code is at fault, the message tells errors apart.
+    Where no line of user code is at fault, the message tells errors apart, but for the numbers in it:
+    checkpoints, waits, durations.
     """
     found: dict[tuple[Any, ...], dict[str, Any]] = {}
     for row in rows:
-        key = (row["component"], row["kind"], row["file"], row["line"] or row["message"])
+        key = (row["component"], row["kind"], row["file"], row["line"] or _NUMBER.sub("#", row["message"]))
         earlier = found.pop(key, None)
         found[key] = {
             "component": row["component"],
@@ -57,9 +61,15 @@ def distinct(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
             "last_ms": row["at_ms"],
             "task": row["task"],
             "worker": row["worker"],
+            "workers": _joined(earlier and earlier["workers"], row["worker"]),
+            "tasks": _joined(earlier and earlier["tasks"], row["task"]),
             "traceback": row["traceback"] or (earlier["traceback"] if earlier else ""),
         }
     return list(found.values())
+
+
+def _joined(known: list[int] | None, number: int | None) -> list[int]:
+    return sorted({*(known or ()), *(() if number is None else (number,))})
 
 
 def _print(found: list[dict[str, Any]], traceback: bool) -> None:
@@ -69,7 +79,9 @@ def _print(found: list[dict[str, Any]], traceback: bool) -> None:
 
     console = make_console()
     for error in found:
-        where = error["component"] or ("" if error["worker"] is None else f"worker {error['worker']}")
+        workers = ", ".join(map(str, error["workers"]))
+        of_workers = f"worker{'s' * (len(error['workers']) > 1)} {workers}" if workers else ""
+        where = f"{error['component']} ({of_workers})" if error["component"] and of_workers else error["component"] or of_workers
         line = Text.assemble((f"{count(error['count'])}x ", "bold"), (error["kind"], "red"), f": {error['message']}")
         console.print(line)
         times = f"last at {clock_time(error['last_ms'])}"

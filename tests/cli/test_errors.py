@@ -48,6 +48,22 @@ def test_errors_without_a_line_of_user_code_are_told_apart_by_their_message() ->
     assert [(error["message"], error["count"]) for error in found] == [("exit code 3", 1), ("killed", 2)]
 
 
+def test_errors_that_differ_in_their_numbers_alone_are_one_row_that_names_all_workers() -> None:
+    lost = [
+        row(at, "WorkerLost", 0, f"exit code 3; it is started again in {wait} s", component="", task=None, worker=worker)
+        for at, wait, worker in ((1, "0.2", 4), (2, "0.4", 1), (3, "0.8", 4))
+    ]
+    failed = [row(at, "CheckpointFailed", 0, f"checkpoint {at} was given up: no room", worker=None) for at in (41, 42)]
+
+    found = distinct([*lost, *failed])
+
+    assert [(error["kind"], error["count"], error["workers"]) for error in found] == [
+        ("WorkerLost", 3, [1, 4]),
+        ("CheckpointFailed", 2, []),
+    ]
+    assert found[0]["message"].endswith("in 0.8 s")
+
+
 @pytest.fixture
 def with_errors(topo_home: Path) -> str:
     folder = StateFolder(topo_home).create("flow")

@@ -16,6 +16,7 @@ from topo.api.streams import DEFAULT_STREAM, StreamDeclaration
 from topo.errors import EmitError, FrameError, ValueNotCarried
 from topo.operators.independent import ATOMS
 from topo.operators.mailbox import owner_lock
+from topo.task.user_errors import calling_place
 from topo.wire.codec import Codec
 from topo.wire.frames import MAX_WATERMARK, NO_TIMESTAMP
 
@@ -115,6 +116,7 @@ class Emitter:
     Attributes:
         changeable: numbers of the streams on which a value was emitted that could change. Their rows are encoded for tasks of the
             same worker, too, so that each receiver has values of its own.
+        places: the user's file and line that has last emitted, on each stream, a value that cannot be carried.
         executor: the way to the task's thread, for calls of other threads; None outside of a task.
         elsewhere: what to do instead of calling the collector from another thread.
     """
@@ -126,6 +128,7 @@ class Emitter:
     ) -> None:
         self.component = component
         self.changeable: set[int] = set()
+        self.places: dict[int, tuple[str, int]] = {}
         self.executor: Executor | None = None
         self.streams = tuple(StreamRows(index, declaration) for index, declaration in enumerate(streams))
         self._by_name: Mapping[str, StreamRows] = {stream.declaration.name: stream for stream in self.streams}
@@ -214,7 +217,9 @@ class Emitter:
         try:
             return codec.unpack_rows(codec.pack_rows((values,)), 1)[0]
         except (ValueNotCarried, FrameError):
-            # Packing the batch or reading it will say so, and fail this row alone.
+            # Packing the batch or reading it will say so, and fail this row alone; then no frame of the caller is left.
+            if (place := calling_place()) is not None:
+                self.places[stream] = place
             return values
 
     def _checked(self, timestamp: Any) -> int:

@@ -7,13 +7,14 @@ room. Nothing is ever refused: a task whose outbox `is_full` stops taking input 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from topo.errors import ValueNotCarried
 from topo.ids import ID_BYTES, TaskId
 from topo.task.commands import Command, SendFrame
 from topo.task.events import Inbox
 from topo.task.flow_control import OutEdge
+from topo.task.user_errors import blame_place
 from topo.wire.batcher import EdgeBuffer
 from topo.wire.codec import Codec
 from topo.wire.columns import pack_columns
@@ -29,6 +30,7 @@ class Outbox:
     Attributes:
         edges: by target; made anew in every epoch.
         waiting: frames that wait for room, over all edges.
+        places: where, in the user's code, a value that cannot be carried was last emitted, by stream.
         changeable: streams whose values could be changed by their receivers: they are encoded for local targets, too.
     """
 
@@ -48,6 +50,7 @@ class Outbox:
         self.edges: dict[TaskId, OutEdge] = {}
         self.waiting = 0
         self.changeable: Collection[int] = ()
+        self.places: Mapping[int, tuple[str, int]] = {}
         self.frames_out = 0
         self._buffers: dict[tuple[TaskId, int], EdgeBuffer] = {}
         self._codec = codec
@@ -186,7 +189,9 @@ class Outbox:
             for tuple_ in refused:
                 _, position, type_name, reason = tuple_.rejection
                 where = f"field {fields[position]!r}" if position is not None else "the tuple"
-                error = ValueNotCarried(f"{where}: a value of type {type_name} {reason}")
+                error = ValueNotCarried(f"{where}: a value of type {type_name}: {reason}")
+                if (place := self.places.get(stream)) is not None:
+                    blame_place(error, place)
                 self._reject(stream, tuple_.values, tuple_.roots, error)
 
     def _offer(self, edge: OutEdge, frame: Frame) -> None:

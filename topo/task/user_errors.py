@@ -10,6 +10,7 @@ from math import inf
 
 _ENGINE = __name__.partition(".")[0]
 _BLAMED = "_blamed_place"
+_COLLECTING = frozenset({__name__, f"{_ENGINE}.task.emitter", f"{_ENGINE}.task.collectors"})
 _LIBRARY = traceback.__file__.removesuffix("traceback.py")
 MAX_MESSAGE = 1_000
 """Characters of an exception's own text that travel."""
@@ -52,6 +53,21 @@ def blame(error: BaseException, function: Callable[..., object]) -> None:
     code = getattr(inspect.unwrap(function), "__code__", None)
     if code is not None:
         vars(error)[_BLAMED] = code.co_filename, code.co_firstlineno
+
+
+def blame_place(error: BaseException, place: tuple[str, int]) -> None:
+    """Have `place_of` fall back to a file and line."""
+    vars(error)[_BLAMED] = place
+
+
+def calling_place() -> tuple[str, int] | None:
+    """Return file and line of the user's code that has called a collector; None when a ready-made component has."""
+    frame = inspect.currentframe()
+    while frame is not None and frame.f_globals.get("__name__", "") in _COLLECTING:
+        frame = frame.f_back
+    if frame is None or is_engine_frame(frame.f_globals.get("__name__", "")):
+        return None
+    return frame.f_code.co_filename, frame.f_lineno
 
 
 def place_of(error: BaseException) -> tuple[str, int]:

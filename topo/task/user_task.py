@@ -44,6 +44,7 @@ class UserTask(Task):
         """Fail the roots of a row that cannot be carried, and say on which stream of which component."""
         name = self.plan.streams(self.component_id)[stream].name
         wrapped = type(error)(f"component {self.component_id!r}, stream {name!r}: {error}")
+        vars(wrapped).update(vars(error))
         self._fail(roots, wrapped)
         self._record_error(wrapped, self.ports.clock())
         self._lose_row(values, wrapped)
