@@ -53,7 +53,7 @@ class WindowBolt(OperatorBolt):
 
     Args:
         key: the field or fields to window by, the same as the grouping's; None for one window over everything (`window_all`),
-            which needs a parallelism of 1.
+            which needs a parallelism of 1, or for windows of each task's own with `per_task`.
         window: which windows.
         trigger: when they fire; by default the assigner's own trigger.
         evictor: what leaves a window before or after it fires.
@@ -67,7 +67,14 @@ class WindowBolt(OperatorBolt):
         held_for: how long an input waits for its windows at most, by the clock. By default as long as the windows are; where
             event time passes faster than the clock, as with history that is read from a file, say how long it takes in fact.
             `message_timeout` has to cover it, since inputs are acked with their windows.
+        per_task: each task has windows over whatever it is given, as in Storm: no key, any parallelism, any grouping. When a
+            topology is resumed with another parallelism, open windows go to the tasks that take them over, apart from their own.
+        sources: keep with each element which stream it comes from, for `context.rows`, `new` and `expired` of a `process`
+            function. The streams may then have different fields. Triggers, evictors and dynamic gaps see the source as one more
+            value at the end, "component/stream".
     """
+
+    per_task = sources = False
 
     def __init__(
         self,
@@ -84,8 +91,12 @@ class WindowBolt(OperatorBolt):
         result_fields: Sequence[str] | None = None,
         outputs: Outputs | None = None,
         held_for: Duration | None = None,
+        per_task: bool = False,
+        sources: bool = False,
     ) -> None:
         self._set_key(key)
+        self.per_task = per_task
+        self.sources = sources
         self.held_for_ms = None if held_for is None else duration_ms(held_for)
         self.window = window
         self.trigger = trigger

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import Enum
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, ClassVar, Final, NamedTuple, Protocol
 
 from topo.api.durations import duration_ms
 from topo.api.evictors import CountEvictor, DeltaEvictor, Evictor, EvictorLike, TimeEvictor, TimestampedValue
@@ -33,6 +33,7 @@ from topo.api.triggers import (
     TriggerLike,
     TriggerResult,
 )
+from topo.api.tuples import Tuple
 from topo.errors import UserError
 
 __all__ = [
@@ -287,19 +288,31 @@ class CountWindows:
     """Windows by number: the global window with a count trigger, and an evictor where they slide. They know no time.
 
     Without `slide` every `count` elements of a key are a window; with it, each `slide` elements the last `count` are looked at.
+    With `slide_ms` the last `count` are looked at every `slide_ms` of the clock; with `over_ms` each `count` elements those of
+    the last `over_ms`, by event time, or by their arrival where they have no timestamp.
     """
 
     count: int
     slide: int | None = None
+    slide_ms: int | None = None
+    over_ms: int | None = None
 
     def __post_init__(self) -> None:
         if self.count <= 0 or (self.slide is not None and self.slide <= 0):
             raise UserError(f"count windows need a count and a slide above zero; got {self.count} and {self.slide}")
+        for span_ms in (self.slide_ms, self.over_ms):
+            if span_ms is not None and span_ms <= 0:
+                raise UserError(f"count windows need a time above zero; got {span_ms} ms")
 
     @classmethod
-    def of(cls, count: int, slide: int | None = None) -> CountWindows:
-        """Declare windows of `count` elements."""
-        return cls(count, slide)
+    def of(cls, count: int, slide: int | Duration | None = None) -> CountWindows:
+        """Declare windows of `count` elements, which slide by a number of elements or by a time of the clock ("10s")."""
+        return cls(count, slide) if slide is None or isinstance(slide, int) else cls(count, slide_ms=duration_ms(slide))
+
+    @classmethod
+    def every(cls, count: int, over: Duration) -> CountWindows:
+        """Declare windows over the last `over` of time, one for each `count` elements."""
+        return cls(count, over_ms=duration_ms(over))
 
 
 AssignerLike = TumblingWindows | SlidingWindows | SessionWindows | GlobalWindows | CountWindows | WindowAssigner
@@ -336,6 +349,26 @@ class WindowContext(Protocol):
     def global_state(self) -> Any:
         """Keyed state of this key, common to all its windows."""
 
+    @property
+    def rows(self) -> Sequence[Tuple]:
+        """The elements as tuples: `row["user"]`, `row.component`, `row.stream` (`row.task` is 0, and `row.timestamp` None).
+
+        Raises:
+            UserError: an aggregate or reduce keeps no elements; or the window reads several streams without `sources=True`.
+        """
+
+    @property
+    def new(self) -> Sequence[Tuple]:
+        """Those of `rows` that were not there at the last firing for this key: Storm's `getNew`.
+
+        Raises:
+            UserError: the function does not set `keeps_previous`; or as `rows`.
+        """
+
+    @property
+    def expired(self) -> Sequence[Tuple]:
+        """What was there at the last firing for this key and is not any more: Storm's `getExpired`. Raises as `new`."""
+
 
 class WindowCollector(Protocol):
     """Takes the results of a window function; all carry the last timestamp of the window."""
@@ -348,7 +381,13 @@ class ProcessWindowFunction(ABC):
     """A function over the whole contents of a window, called each time the window fires with contents.
 
     With a reduce or an aggregate beside it, `elements` holds exactly one value: the result so far.
+
+    Attributes:
+        keeps_previous: for how long the elements of a key's last firing are kept, for `context.new` and `context.expired`, such
+            as "1h"; None: not at all.
     """
+
+    keeps_previous: ClassVar[Duration | None] = None
 
     def open(self) -> None:  # noqa: B027
         """Called once, before the first element."""

@@ -6,9 +6,11 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 from topo.api.operator_bolts import AsyncBolt, WindowBolt
+from topo.api.tuples import Origin
 from topo.operators.assigners import Draw
 from topo.operators.async_wait import AsyncFunction, ResultHandle
 from topo.operators.window_builder import build_window_operator
+from topo.operators.window_rows import WindowRows, source_name
 from topo.operators.windowing import PaneObserver, WindowOperator
 
 RunAsync = Callable[[Coroutine[Any, Any, Any], Callable[[Any, BaseException | None], None]], object]
@@ -16,20 +18,22 @@ RunAsync = Callable[[Coroutine[Any, Any, Any], Callable[[Any, BaseException | No
 
 
 def window_operator_of(
-    bolt: WindowBolt, fields: Sequence[str], draw: Draw | None = None, observer: PaneObserver | None = None
+    bolt: WindowBolt, inputs: Sequence[Origin], draw: Draw | None = None, observer: PaneObserver | None = None
 ) -> WindowOperator:
     """Return the operator of a window bolt, which puts out rows: key fields, window start and end, result fields.
 
     Args:
         bolt: what the user declares.
-        fields: those of the input.
+        inputs: the streams that it reads; without `sources` all have the same fields.
         draw: as for `build_window_operator`.
         observer: as for `build_window_operator`.
 
     Raises:
         UserError: the parts of the bolt do not go together, or an aggregate is of a field that the input does not have.
     """
-    keys, width = len(bolt.key), bolt.result_width
+    keys, width, fields = len(bolt.key), bolt.result_width, inputs[0].fields
+    keeps_rows = bolt.aggregate is None and bolt.reduce is None
+    origins = {source_name(origin.component, origin.stream): origin for origin in inputs} if keeps_rows else None
 
     def result_of(key: Any, window: Any, result: Any) -> tuple[Any, ...]:
         bounds = (getattr(window, "start", None), getattr(window, "end", None))
@@ -41,11 +45,13 @@ def window_operator_of(
         trigger=bolt.trigger,
         evictor=bolt.evictor,
         reduce=bolt.reduce,
-        aggregate=None if bolt.aggregate is None else bolt.aggregate.bind(tuple(fields)),
+        aggregate=None if bolt.aggregate is None else bolt.aggregate.bind(fields),
         process=bolt.process,
         allowed_lateness_ms=bolt.allowed_lateness_ms,
         late_stream=bolt.late_stream,
-        keyed=bool(bolt.key),
+        keyed=bool(bolt.key) or bolt.per_task,
+        rows=WindowRows(origins, bolt.sources),
+        shows_key=not bolt.per_task,
         result_of=result_of,
         draw=draw,
         observer=observer,

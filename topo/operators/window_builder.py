@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from topo.api.aggregates import AggregateFunction
-from topo.api.evictors import CountEvictor, EvictorLike
-from topo.api.triggers import CountTrigger, EventTimeTrigger, PurgingTrigger, TriggerLike
+from topo.api.evictors import CountEvictor, EvictorLike, TimeEvictor
+from topo.api.triggers import ContinuousProcessingTimeTrigger, CountTrigger, EventTimeTrigger, PurgingTrigger, TriggerLike
 from topo.api.windows import AssignerLike, CountWindows, GlobalWindows, ProcessWindowFunction, ReduceFunction, WindowAssigner
 from topo.errors import UserError
 from topo.operators.assigners import Draw, TumblingAssigner, build_assigner
@@ -26,6 +26,7 @@ from topo.operators.window_contents import (
     reduced_at_fire,
 )
 from topo.operators.window_functions import CallUser, EmitResult, ResultOf
+from topo.operators.window_rows import WindowRows
 from topo.operators.windowing import PaneObserver, WindowOperator
 
 Reduce = ReduceFunction | Callable[[Any, Any], Any]
@@ -48,6 +49,8 @@ def build_window_operator(
     late_stream: str | None = None,
     keyed: bool = True,
     result_of: ResultOf = result_only,
+    rows: WindowRows | None = None,
+    shows_key: bool = True,
     draw: Draw | None = None,
     observer: PaneObserver | None = None,
     direct: bool = True,
@@ -65,6 +68,8 @@ def build_window_operator(
         late_stream: where elements go that are too late; None drops and counts them.
         keyed: False puts all elements under the key None, whatever key they come with (one task must get them all).
         result_of: shapes what is put out where there is no `process`.
+        rows: reads the elements for `process`.
+        shows_key: whether the key is the user's own.
         draw: returns a random integer in [0, n) for n; needed for a random stagger.
         observer: is told which inputs which windows hold.
         direct: allow the short way where it applies; it changes speed alone.
@@ -72,12 +77,12 @@ def build_window_operator(
     Raises:
         UserError: the parts do not go together.
     """
+    by_arrival = False
     if isinstance(window, CountWindows):
         if trigger is not None or evictor is not None:
             raise UserError("count windows have a trigger and an evictor of their own; take GlobalWindows() to choose others")
-        slides = window.slide is not None
-        trigger = CountTrigger(window.slide) if window.slide is not None else PurgingTrigger.of(CountTrigger(window.count))
-        evictor = CountEvictor(window.count) if slides else None
+        by_arrival = window.over_ms is not None
+        trigger, evictor = _counting(window)
         window = GlobalWindows()
     _check(reduce, aggregate, process, allowed_lateness_ms)
     assigner = build_assigner(window, draw)
@@ -86,7 +91,7 @@ def build_window_operator(
     if assigner.is_merging and not resolved_trigger.can_merge:
         raise UserError(f"{declared_trigger!r} cannot merge windows, which session windows need; choose another trigger")
     reduce_call = reduce.reduce if isinstance(reduce, ReduceFunction) else reduce
-    function = EmitResult(result_of) if process is None else CallUser(process)
+    function = EmitResult(result_of) if process is None else CallUser(process, rows or WindowRows(None), shows_key)
 
     contents: WindowContents
     if evictor is not None:
@@ -94,7 +99,7 @@ def build_window_operator(
         def times() -> tuple[int, int]:
             return operator.timer_service.current_watermark, operator.timer_service.current_processing_time
 
-        contents = Evicting(build_evictor(evictor), _summary(reduce_call, aggregate), times)
+        contents = Evicting(build_evictor(evictor), _summary(reduce_call, aggregate), times, by_arrival)
     elif reduce_call is not None:
         contents = Reduced(reduce_call)
     elif aggregate is not None:
@@ -129,6 +134,17 @@ def build_window_operator(
     return operator
 
 
+def _counting(window: CountWindows) -> tuple[TriggerLike, EvictorLike | None]:
+    """Return when windows by number fire, and what they look at."""
+    if window.over_ms is not None:
+        return CountTrigger(window.count), TimeEvictor(window.over_ms)
+    if window.slide_ms is not None:
+        return ContinuousProcessingTimeTrigger(window.slide_ms), CountEvictor(window.count)
+    if window.slide is not None:
+        return CountTrigger(window.slide), CountEvictor(window.count)
+    return PurgingTrigger.of(CountTrigger(window.count)), None
+
+
 def _check(
     reduce: Reduce | None, aggregate: AggregateFunction | None, process: ProcessWindowFunction | None, allowed_lateness_ms: int
 ) -> None:
@@ -136,6 +152,8 @@ def _check(
         raise UserError("windows take reduce= or aggregate=, not both")
     if reduce is None and aggregate is None and process is None:
         raise UserError("windows need one of reduce=, aggregate= and process=")
+    if process is not None and process.keeps_previous is not None and (reduce or aggregate):
+        raise UserError(f"{type(process).__name__} sets keeps_previous, but reduce= or aggregate= keeps no rows; leave that out")
     for function in (reduce, aggregate):
         if hasattr(function, "open") or hasattr(function, "close"):
             raise UserError(f"{type(function).__name__} has open or close: a reduce or aggregate function has no life of its own")

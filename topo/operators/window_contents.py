@@ -136,11 +136,15 @@ class Evicting(_InState):
         evictor: what evicts.
         summarise: turns the values that remain into what the function sees.
         times: gives the watermark and the clock.
+        by_arrival: whether an element without a timestamp has that of its arrival by the clock.
     """
 
     handle: ListState
 
-    def __init__(self, evictor: Evictor, summarise: Summarise, times: Callable[[], tuple[int, int]]) -> None:
+    def __init__(
+        self, evictor: Evictor, summarise: Summarise, times: Callable[[], tuple[int, int]], by_arrival: bool = False
+    ) -> None:
+        self._by_arrival = by_arrival
         self._evictor = evictor
         self._summarise = summarise
         self._times = times
@@ -149,6 +153,8 @@ class Evicting(_InState):
         self.handle = state.list(CONTENTS_STATE)
 
     def add(self, namespace: Any, value: Any, timestamp: int | None) -> None:
+        if timestamp is None and self._by_arrival:
+            _, timestamp = self._times()
         self.handle.namespace = namespace
         self.handle.add((value, timestamp))
 

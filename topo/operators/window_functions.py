@@ -7,15 +7,18 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from topo.api.streams import DEFAULT_STREAM
+from topo.api.tuples import Tuple
 from topo.api.windows import ProcessWindowFunction
 from topo.errors import UserError
 from topo.operators.state import KeyedState
+from topo.operators.window_rows import WindowRows, difference
 
 if TYPE_CHECKING:
     from topo.api.aggregates import AggregateFunction
     from topo.operators.state import AggregatingState, ListState, MapState, ReducingState, ValueState
     from topo.operators.windowing import WindowOperator
 
+PREVIOUS_STATE = "__previous-firing"
 ResultOf = Callable[[Any, Any, Any], Any]
 """From key, window and result to what is put out."""
 
@@ -50,19 +53,32 @@ class EmitResult(WindowFunction):
 
 
 class CallUser(WindowFunction):
-    """Calls a `ProcessWindowFunction`."""
+    """Calls a `ProcessWindowFunction`.
 
-    def __init__(self, function: ProcessWindowFunction) -> None:
+    Args:
+        function: the user's.
+        rows: reads the elements.
+        shows_key: False where the key is the operator's own, and the user's is None.
+    """
+
+    def __init__(self, function: ProcessWindowFunction, rows: WindowRows, shows_key: bool = True) -> None:
         self._function = function
+        self._rows = rows
+        self._shows_key = shows_key
 
     def open(self, operator: WindowOperator) -> None:
         super().open(operator)
-        self._context = _Context(operator)
+        keeps = self._function.keeps_previous
+        previous = None if keeps is None else operator.state.value(PREVIOUS_STATE, ttl=keeps)
+        self._context = _Context(operator, self._rows, previous)
         self._function.open()
 
     def apply(self, key: Any, window: Any, elements: Sequence[Any]) -> None:
-        self._context.window = window
-        self._function.process(key, elements, self._context, self._context)
+        context = self._context
+        context.window, context.elements = window, elements
+        self._function.process(key if self._shows_key else None, self._rows.plain(elements), context, context)
+        if context.previous is not None:
+            context.previous.set(list(elements))
 
     def clear(self, key: Any, window: Any) -> None:
         self._context.window = window
@@ -75,8 +91,12 @@ class CallUser(WindowFunction):
 class _Context:
     """Context and collector of the user's function; one object for all, pointed at the window at hand before each call."""
 
-    def __init__(self, operator: WindowOperator) -> None:
+    def __init__(self, operator: WindowOperator, rows: WindowRows, previous: ValueState | None) -> None:
         self.window: Any = None
+        self.elements: Sequence[Any] = ()
+        self.previous = previous
+        """The elements of the last firing for this key."""
+        self._rows = rows
         self._operator = operator
         self._output = operator.output
         self._timers = operator.timer_service
@@ -98,6 +118,23 @@ class _Context:
     @property
     def global_state(self) -> NamespacedState:
         return NamespacedState(self._operator.state, None)
+
+    @property
+    def rows(self) -> list[Tuple]:
+        return self._rows.tuples(self.elements)
+
+    @property
+    def new(self) -> list[Tuple]:
+        return self._rows.tuples(difference(self.elements, self._last()))
+
+    @property
+    def expired(self) -> list[Tuple]:
+        return self._rows.tuples(difference(self._last(), self.elements))
+
+    def _last(self) -> Sequence[Any]:
+        if self.previous is None:
+            raise UserError('new and expired need the last firing: set keeps_previous in the class, such as "1h"')
+        return self.previous.get() or ()
 
     def emit(self, values: Any, stream: str = DEFAULT_STREAM) -> None:
         if stream == DEFAULT_STREAM:

@@ -10,6 +10,7 @@ from topo.api.operator_bolts import AsyncBolt, OperatorBolt, WindowBolt
 from topo.api.streams import StreamDeclaration
 from topo.api.topology import ComponentKind, ComponentSpec
 from topo.api.triggers import CountTrigger, PurgingTrigger
+from topo.api.tuples import Origin
 from topo.api.windows import AssignerLike, CountWindows, GlobalWindows, SessionWindows, SlidingWindows, TumblingWindows
 from topo.config import TopologyConfig, format_duration
 from topo.errors import UserError
@@ -55,7 +56,7 @@ def _bolt(spec: ComponentSpec) -> Iterator[str]:
         return
     kind = spec.type.__name__
     if not bolt.key:
-        if spec.parallelism != 1 and not isinstance(bolt, BatchBolt):
+        if spec.parallelism != 1 and not isinstance(bolt, BatchBolt) and not getattr(bolt, "per_task", False):
             yield f"a {kind} with key=None takes everything in one task, but its parallelism is {spec.parallelism}; set it to 1"
         return
     for declared in spec.inputs:
@@ -93,19 +94,28 @@ def _names(fields: Sequence[str]) -> str:
 
 
 def _window(spec: ComponentSpec, bolt: WindowBolt, streams: Streams) -> Iterator[str]:
+    if bolt.per_task and bolt.key:
+        yield f"per_task=True does not go with a key ({_names(bolt.key)}); leave one of them out"
+    if bolt.sources and (bolt.aggregate is not None or bolt.reduce is not None or bolt.late_stream is not None):
+        yield "sources=True is for process= alone; leave out aggregate=, reduce= and late_stream="
     inputs: dict[tuple[str, ...], str] = {}
+    origins: list[Origin] = []
     for declared in spec.inputs:
         outputs = streams.get(declared.source) or ()
         stream = next((candidate for candidate in outputs if candidate.name == declared.stream), None)
         if stream is None:
             return  # said elsewhere
+        origins.append(Origin(declared.source, 0, declared.stream, stream.fields))
         inputs.setdefault(stream.fields, f"{declared.source!r} with {_names(stream.fields)}")
-    if len(inputs) > 1:
-        yield f"its inputs have different fields: {' and '.join(inputs.values())}; give them the same, in the same order"
-    if not inputs:
+    if len(inputs) > 1 and not bolt.sources:
+        yield (
+            f"its inputs have different fields: {' and '.join(inputs.values())}; give them the same, in the same order, or set "
+            "sources=True and read context.rows by field in a process= function"
+        )
+    if not origins:
         return
     try:
-        window_operator_of(bolt, next(iter(inputs)), lambda _size: 0)
+        window_operator_of(bolt, origins, lambda _size: 0)
     except UserError as error:
         yield str(error)
 

@@ -27,5 +27,7 @@ def state_kind(spec: ComponentSpec) -> str:
         if not isinstance(spec.component, OperatorBolt):
             return ""
         what = "windows" if issubclass(kind, WindowBolt) else "state and timers"
+        if getattr(spec.component, "per_task", False):
+            return f"{what} per task"
         return f"{what} by key" if spec.component.key else f"{what} without a key"
     return NO_STATE

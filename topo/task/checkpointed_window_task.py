@@ -64,7 +64,7 @@ class CheckpointedWindowTask(OperatorTask):
     def _make_operator(self) -> Operator:
         bolt = self.component
         assert isinstance(bolt, WindowBolt)
-        return window_operator_of(bolt, self.input_fields, lambda size: self.ports.ids.roots(1)[0] % size)
+        return window_operator_of(bolt, self._window_inputs, lambda size: self.ports.ids.roots(1)[0] % size)
 
     def _run(self, batch: Batch, first: int, last: int, now: float) -> None:
         operator = self._operator
@@ -72,7 +72,8 @@ class CheckpointedWindowTask(OperatorTask):
         errors: list[Exception] = []
         count = last - first
         while first < last:
-            keys, stamps, rows = self._keys(batch, first, last), self._stamps_of(batch, first, last), batch.rows[first:last]
+            keys, stamps = self._keys(batch, first, last), self._stamps_of(batch, first, last)
+            rows = self._rows(batch, first, last)
             self._call = None
             try:
                 operator.process_batch(keys, rows, stamps)

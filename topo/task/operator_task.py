@@ -18,16 +18,18 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import count
 from typing import Any
 
 from topo.api.operator_bolts import OperatorBolt
-from topo.api.tuples import Tuple
+from topo.api.tuples import Origin, Tuple
 from topo.errors import FrameworkBug
 from topo.ids import TaskId
 from topo.operators.base import KeyedOperator, Operator, OperatorContext, OperatorSnapshot
 from topo.operators.clock import TaskProcessingTime
+from topo.operators.window_rows import source_name
 from topo.operators.windowing import WindowOperator
-from topo.task.batch import Batch
+from topo.task.batch import Batch, Row
 from topo.task.collectors import BoltCollector, TrackedTuple
 from topo.task.events import RoutesChanged
 from topo.task.executor import TaskExecutor
@@ -81,10 +83,15 @@ class OperatorTask(AnchoringTask):
         self._began_ms = ports.wall_ms()
         self._began = ports.clock()
         self._output = _Output(self._collector, self._put_out_time)
-        inputs = self.plan.inputs_of(self.component_id)
-        self.input_fields = self.plan.fields(inputs[0].source, inputs[0].stream)
+        self._window_inputs = [
+            Origin(one.source, 0, one.stream, self.plan.fields(one.source, one.stream))
+            for one in self.plan.inputs_of(self.component_id)
+        ]
         self._key_indexes: dict[tuple[str, ...], tuple[int, ...]] = {}
         self._bolt_key = setup.component.key
+        self._keeps_sources = getattr(setup.component, "sources", False)
+        self._own_key = self._key_of_this_task() if getattr(setup.component, "per_task", False) else None
+        """The key of all elements where the user has given none."""
         self._clock = TaskProcessingTime(self._processing_ms, self.processor.executor().execute)
         self._operator = self._make_operator()
         self._looks_at_time = True
@@ -245,7 +252,7 @@ class OperatorTask(AnchoringTask):
         names = self._bolt_key
         rows = batch.rows[first:last]
         if not names:
-            return [None] * len(rows)
+            return [self._own_key] * len(rows)
         indexes = self._key_indexes.get(batch.origin.fields)
         if indexes is None:
             indexes = self._key_indexes[batch.origin.fields] = tuple(batch.origin.fields.index(name) for name in names)
@@ -253,6 +260,19 @@ class OperatorTask(AnchoringTask):
             (index,) = indexes
             return [row[index] for row in rows]
         return [tuple([row[i] for i in indexes]) for row in rows]
+
+    def _key_of_this_task(self) -> int:
+        """Return a key of this task's own key groups, so that its state is restored here."""
+        groups = self.plan.key_groups(self.id)
+        return next(key for key in count() if self._key_groups[key] in groups)
+
+    def _rows(self, batch: Batch, first: int, last: int) -> list[Row]:
+        """Return the rows of a slice as a window keeps them: with their source behind them, where the bolt asks for it."""
+        rows = batch.rows[first:last]
+        if not self._keeps_sources:
+            return rows
+        source = source_name(batch.origin.component, batch.origin.stream)
+        return [(*row, source) for row in rows]
 
     def _stamps_of(self, batch: Batch, first: int, last: int) -> Sequence[int | None]:
         return [None] * (last - first) if batch.stamps is None else batch.stamps[first:last]

@@ -37,7 +37,7 @@ class WindowTask(OperatorTask):
     def _make_operator(self) -> Operator:
         bolt = self.component
         assert isinstance(bolt, WindowBolt)
-        return window_operator_of(bolt, self.input_fields, lambda size: self.ports.ids.roots(1)[0] % size, self.ledger)
+        return window_operator_of(bolt, self._window_inputs, lambda size: self.ports.ids.roots(1)[0] % size, self.ledger)
 
     def _reset(self, event: RoutesChanged, now: float) -> None:
         super()._reset(event, now)
@@ -84,7 +84,8 @@ class WindowTask(OperatorTask):
         is_single = batch.anchoring is Anchoring.SINGLE
         comes_again = batch.comes_again
         while first < last:
-            keys, stamps, rows = self._keys(batch, first, last), self._stamps_of(batch, first, last), batch.rows[first:last]
+            keys, stamps = self._keys(batch, first, last), self._stamps_of(batch, first, last)
+            rows = self._rows(batch, first, last)
             if batch.anchoring is Anchoring.NONE:
                 roots = edges = [()] * (last - first)
             else:

@@ -32,6 +32,7 @@ from topo.operators.clock import MAX_TIMESTAMP, MIN_TIMESTAMP, ManualProcessingT
 from topo.operators.mailbox import MIN_PRIORITY, MailboxExecutor, TaskMailbox
 from topo.operators.process import ProcessOperator
 from topo.operators.watermarks import InputStatus, WatermarkCombiner
+from topo.operators.window_rows import source_name
 from topo.operators.windowing import WindowOperator
 from topo.task.collectors import BoltCollector
 from topo.testing.carried import Carrier, codec_for
@@ -155,6 +156,8 @@ class OperatorHarness:
                 raise UserError("the key is in the fields of the input; leave key= out")
             row = self._rows.row(values)
             key = self._rows.key(row)
+            if getattr(self.bolt, "sources", False):
+                row = (*row, source_name(self._origin.component, self._origin.stream))
             values = Tuple(row, self._origin, timestamp) if isinstance(self.bolt, ProcessBolt | AsyncBolt) else row
         if isinstance(self.operator, KeyedOperator) and self._is_keyed:
             group = key_group(key, self._max_parallelism)
@@ -392,7 +395,7 @@ class OperatorHarness:
         fields: tuple[str, ...] = self._options["fields"]
         if isinstance(operator, WindowBolt):
             operator.bind_input(fields)
-            return window_operator_of(operator, fields, lambda size: size // 2)
+            return window_operator_of(operator, [self._origin], lambda size: size // 2)
         if isinstance(operator, ProcessBolt):
             return ProcessOperator(operator)
         if isinstance(operator, AsyncBolt):
