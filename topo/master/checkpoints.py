@@ -28,6 +28,7 @@ from typing import Any
 
 from topo.checkpoint.manifest import Manifest
 from topo.ids import Epoch, TaskId
+from topo.master.checkpoint_pace import CheckpointPace
 from topo.master.checkpoint_plan import manifest_of, stateful_tasks
 from topo.master.commands import CommitCheckpoint, CopyCheckpoint, DiscardCheckpoint, FindCheckpoint, RecordError
 from topo.master.events import CheckpointFound, CheckpointStored, SavepointStored
@@ -136,8 +137,7 @@ class CheckpointCoordinator:
         self._plan = plan
         self._spouts = frozenset(plan.spouts)
         self._tasks = stateful_tasks(plan)
-        self._interval_s = config.checkpoint_interval_s
-        self._pause_s = config.checkpoint_pause_s
+        self._pace = CheckpointPace(config.checkpoint_interval_s, config.checkpoint_pause_s)
         self._timeout_s = config.checkpoint_timeout_s
         self.last = last
         self.completed = completed
@@ -151,9 +151,6 @@ class CheckpointCoordinator:
         self._attempt: _Attempt | None = None
         self._epoch: Epoch | None = None
         """The epoch that runs; None while none does."""
-        self._began_at: float | None = None
-        """When the last one began, or the first epoch ran."""
-        self._ended_at: float | None = None
         self._completed_at: float | None = None
         self._is_wanted = self._is_final_wanted = self._is_final_done = False
         self._is_ending = False
@@ -170,11 +167,12 @@ class CheckpointCoordinator:
         if self._epoch != epoch:
             self._epoch = epoch
             self._tell_again_at = now + TELL_AGAIN_S
-            self._began_at = now if self._began_at is None else self._began_at
+            self._pace.epoch_runs(now)
 
     def epoch_broken(self, now: float) -> None:
         """The epoch is over; every task goes on from the last complete checkpoint. Said again, it changes nothing."""
         self._epoch = None
+        self._pace.epoch_broken(now)
         self._is_final_wanted = self._is_final_done = False
         if self.phase is Phase.UNDER_WAY:
             self._give_up("a recovery began", now, state="aborted")
@@ -283,6 +281,7 @@ class CheckpointCoordinator:
             self._give_up(f"it could not be committed: {event.problem}", now, state="failed")
             return
         self._settle(now)
+        self._pace.complete(now)
         self.completed, self.folder, self._completed_at = event.manifest, "", now
         self._complete += 1
         figures = event.manifest.figures
@@ -378,24 +377,27 @@ class CheckpointCoordinator:
         return bool(self._unpublished) and self._epoch is not None and self.phase is not Phase.SEARCHING
 
     def _due_at(self) -> float | None:
-        if self.phase is not Phase.IDLE or self._epoch is None or self._began_at is None or self.lost:
+        pace = self._pace
+        if self.phase is not Phase.IDLE or self._epoch is None or pace.began_at is None or self.lost:
             return None
-        earliest = self._began_at if self._ended_at is None else self._ended_at + self._pause_s
+        earliest = pace.earliest()
         if self._waiting(is_final=self._is_final_wanted) or (self._is_final_wanted and not self._is_final_done):
             # What failed is not tried again at once; what went well need not be waited for.
-            return earliest if self._rows and self._rows[-1].state != "complete" else self._began_at
+            return earliest if self._rows and self._rows[-1].state != "complete" else pace.began_at
         if self._is_final_done:
             return None
-        if self._is_ending and self._rows and self._ended_at is not None:
-            earliest = max(earliest, self._ended_at + _BREATH * self._rows[-1].duration_s)
-        return earliest if self._is_wanted else max(self._began_at + self._interval_s, earliest)
+        due = earliest if self._is_wanted else pace.due()
+        if self._is_ending and self._rows and pace.ended_at is not None:
+            return max(due, pace.ended_at + _BREATH * self._rows[-1].duration_s)
+        return due
 
     def _begin(self, now: float) -> None:
         assert self._epoch is not None
         self.last += 1
         self.phase = Phase.UNDER_WAY
         was_wanted = self._is_wanted
-        self._began_at, self._is_wanted = now, False
+        self._is_wanted = False
+        self._pace.began(now)
         self._attempt = _Attempt(
             number=self.last,
             epoch=self._epoch,
@@ -433,13 +435,15 @@ class CheckpointCoordinator:
         self._rows.append(Row(attempt.number, state, now - attempt.began_at, why=why))
         if state == "failed":
             self._failed += 1
+            self._pace.failed()
             self._record("CheckpointFailed", f"checkpoint {attempt.number} was given up: {why}; the one before still holds")
         else:
             self._aborted += 1
         self._steps += [ToAll(control.CheckpointAborted(attempt.number)), DiscardCheckpoint(attempt.number)]
 
     def _settle(self, now: float) -> None:
-        self.phase, self._attempt, self._ended_at = Phase.IDLE, None, now
+        self.phase, self._attempt = Phase.IDLE, None
+        self._pace.ended(now)
 
     def _waiting_for(self, attempt: _Attempt) -> str:
         """Return, in words, whose part or barrier is missing."""

@@ -31,6 +31,7 @@ from topo.runtime.code import load_topology, search_py_files, serializers_of
 from topo.runtime.control_parts import files_for
 from topo.runtime.crash_notes import NoteFile
 from topo.runtime.loop import LINK, Connections, Loop, Target, frame_limits
+from topo.runtime.memory import is_memory_short
 from topo.runtime.snapshots import SnapshotWriter
 from topo.runtime.transport.base import Outlet, Transport
 from topo.runtime.transport.security import AllowList, KeyPair
@@ -234,6 +235,7 @@ def make_tasks(
             wake,
             run_async,
             None if snapshots is None else snapshots.of(task_id),
+            is_memory_short,
             wait,
         )
         tasks.append(task_class(plan, task_id, component)(setup, ports))

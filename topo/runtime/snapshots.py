@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from topo.checkpoint.encoding import ExtTypes, PartName, TaskSnapshot, encode_snapshot, pack, unpack
+from topo.errors import EnvironmentFault
 from topo.ids import TaskId
 from topo.keys import KeyGroupRange
 from topo.plan.physical import PhysicalPlan
@@ -23,6 +24,9 @@ class SnapshotWriter:
     Args:
         url: of the topology's checkpoints.
         reach: returns the files at a path or URL, as this process reaches them.
+
+    Raises:
+        EnvironmentFault: the thread cannot be started.
     """
 
     def __init__(self, url: str, plan: PhysicalPlan, types: ExtTypes, reach: Callable[[str], PartFiles] = open_files) -> None:
@@ -31,6 +35,11 @@ class SnapshotWriter:
         self._reach = reach
         self._store = PartStore(reach(url))
         self._thread = ThreadPoolExecutor(1, "snapshots")
+        try:
+            # Started now, while there is room for a thread, rather than with the first snapshot.
+            self._thread.submit(int).result()
+        except RuntimeError as error:
+            raise EnvironmentFault(f"cannot start the thread that stores snapshots: {error}; see ulimit -u and -v") from error
 
     def of(self, task: TaskId) -> TaskSnapshots:
         """Return the store as one task sees it."""

@@ -49,6 +49,7 @@ from topo.task.events import (
 from topo.task.executor import TaskExecutor
 from topo.task.flow_control import UNLIMITED_WINDOW, Arrival, EdgeStatus, InEdge, OutEdge
 from topo.task.outbox import Outbox
+from topo.task.process_faults import is_process_fault
 from topo.task.setup import Ports, TaskSetup
 from topo.task.snapshots import Snapshot, SnapshotStore, StoredPart
 from topo.task.user_errors import CaughtError, ErrorBook
@@ -520,8 +521,13 @@ class Task(ABC):
         epoch, clock, has_ended = self.epoch, self.ports.clock, self._has_passed_end
         began = clock()
 
-        def failed(error: BaseException) -> None:
-            self._record_error(error, clock())
+        def failed(error: Exception) -> None:
+            if is_process_fault(error):
+                # No later snapshot of this process would fare better.
+                raise error
+            # Why the storage failed is in the master's report of the checkpoint, if that has not been given up already.
+            if not isinstance(error, EnvironmentFault):
+                self._record_error(error, clock())
             self._tell(SnapshotFailed(task=self.id, epoch=epoch, checkpoint=checkpoint, why=str(error)))
 
         def settle(part: StoredPart | None, error: Exception | None) -> None:

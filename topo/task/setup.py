@@ -46,6 +46,8 @@ class Ports:
     the others; on any thread."""
     snapshots: SnapshotStore | None = None
     """Where snapshots go; with `exactly_once` only."""
+    is_memory_short: Callable[[], bool] = lambda: False
+    """Asked after a MemoryError of user code: whether the process is to end, or only the tuple to fail."""
     wait: Callable[[], None] | None = None
     """What a call that yields does while there is no mail for it: lets the other tasks of the worker run, and waits until
     something has arrived. Without it the thread waits for a mail alone."""

@@ -35,9 +35,9 @@ class UserTask(Task):
             self._user_error(error, now)
 
     def _user_error(self, error: Exception, now: float) -> None:
-        """Report what user code has raised; with `on_error="crash"` raise it again, which ends the process."""
+        """Report what user code has raised; with `on_error="crash"`, or out of memory, raise it again: that ends the process."""
         self._record_error(error, now)
-        if self.config.on_error == "crash":
+        if self.config.on_error == "crash" or (isinstance(error, MemoryError) and self.ports.is_memory_short()):
             raise error
 
     def _reject_row(self, stream: int, values: Any, roots: Any, error: Exception) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from itertools import pairwise
 from typing import Any
 
 import msgspec
@@ -301,11 +302,48 @@ def test_a_recovery_ends_the_one_under_way_and_the_next_begins_soon() -> None:
 
 def test_recoveries_do_not_put_checkpoints_off() -> None:
     checkpoints = running()
-    for moment in (103.0, 106.0, 109.0):
+    checkpoints.until(103.0)
+    checkpoints.breaks()
+    checkpoints.runs()
+    assert checkpoints.until(110.0) == [ToSpouts(BeginCheckpoint(Epoch(2), 1))]
+
+
+def test_processes_that_die_faster_than_the_interval_passes_get_a_checkpoint_within_half_a_life() -> None:
+    checkpoints = running()
+    for moment in (103.0, 106.0):
         checkpoints.until(moment)
         checkpoints.breaks()
         checkpoints.runs()
-    assert checkpoints.until(110.0) == [ToSpouts(BeginCheckpoint(Epoch(4), 1))]
+    assert checkpoints.until(107.4) == []
+    assert checkpoints.until(107.5) == [ToSpouts(BeginCheckpoint(Epoch(3), 1))]
+    checkpoints.done(1)
+    checkpoints.published(1)
+    began = [checkpoints.now]
+    while checkpoints.now < 118.0:
+        checkpoints.until(checkpoints.it.next_deadline() or 0)
+        began.append(checkpoints.now)
+        checkpoints.done(checkpoints.it.last)
+        checkpoints.published(checkpoints.it.last)
+    # The epoch began at 106: from 116 on it has lasted for an interval.
+    assert began == [107.5, 109.0, 110.5, 112.0, 113.5, 115.0, 116.5, 126.5]
+
+
+def test_checkpoints_that_fail_one_after_the_other_back_off() -> None:
+    checkpoints = running()
+    began = []
+    for number in range(1, 6):
+        at = checkpoints.it.next_deadline()
+        assert at is not None
+        checkpoints.until(at)
+        began.append(checkpoints.now)
+        checkpoints.it.snapshot_failed(SnapshotFailed(SINK, checkpoints.epoch, number, "no space"), checkpoints.now)
+        checkpoints.steps()
+    assert [after - before for before, after in pairwise(began)] == [10.0, 10.0, 20.0, 40.0]
+    checkpoints.until(200.0)
+    checkpoints.until(checkpoints.it.next_deadline() or 0)
+    checkpoints.done(6)
+    checkpoints.published(6)
+    assert checkpoints.it.next_deadline() == checkpoints.now + 10.0, "one that is complete ends the back-off"
 
 
 def test_no_epoch_begins_while_it_is_not_known_whether_one_is_complete() -> None:

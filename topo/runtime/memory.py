@@ -1,0 +1,30 @@
+"""Whether this process is short of memory, or has only asked for too much at once."""
+
+from __future__ import annotations
+
+import mmap
+import os
+from pathlib import Path
+
+_LEAST_BYTES = 64 << 20
+
+
+def is_memory_short() -> bool:
+    """Whether the process cannot get half as much memory again as it has.
+
+    Asked after a MemoryError: a process that has filled its memory fails with the next tuples as well, and a new one does better.
+    One that has room was asked for more than fits, which belongs to the tuple that asked.
+    """
+    try:
+        # Pages that nobody touches take no memory.
+        mmap.mmap(-1, max(_LEAST_BYTES, _resident_bytes() // 2)).close()
+    except (OSError, MemoryError):
+        return True
+    return False
+
+
+def _resident_bytes() -> int:
+    try:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError, IndexError):
+        return 0
