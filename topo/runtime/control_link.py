@@ -8,6 +8,7 @@ from pathlib import Path
 import zmq
 
 from topo.errors import EnvironmentFault
+from topo.runtime import descriptors
 from topo.runtime.transport.base import MAX_LINK_MESSAGE
 from topo.runtime.transport.ipc import listen_again
 from topo.runtime.transport.security import AllowList, KeyPair, check_ipc_path
@@ -147,9 +148,14 @@ class ControlLink:
 
 
 class Asker:
-    """A client's side: one request at a time to the master at `endpoint`."""
+    """A client's side: one request at a time to the master at `endpoint`.
+
+    Raises:
+        EnvironmentFault: the process may not open the files that a connection takes.
+    """
 
     def __init__(self, endpoint: str) -> None:
+        descriptors.ensure(descriptors.CLIENT, "asking the master")
         self._context: zmq.Context[Socket] = zmq.Context()
         self._socket = self._context.socket(zmq.DEALER)
         self._socket.linger = 0

@@ -60,6 +60,7 @@ from topo.master.master import TopologyMaster
 from topo.master.outcome import Outcome
 from topo.master.positions import SpoutProgress
 from topo.plan.physical import PhysicalPlan
+from topo.runtime import descriptors
 from topo.runtime.checkpoint_keeper import CheckpointKeeper
 from topo.runtime.checkpoint_store import open_store
 from topo.runtime.code_copy import as_user_knows_it, origin_of_copy
@@ -197,6 +198,7 @@ class MasterShell:
         asked: list[Event] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        descriptors.ensure(descriptors.of_master(job.plan), f"the master of {job.plan.name!r}")
         self._job = job
         self._launcher = launcher
         self._on_progress = on_progress

@@ -25,6 +25,7 @@ from topo.ids import IdSource, TaskId
 from topo.observability.logs import TaskLog, start_logging
 from topo.plan.parallelism import with_parallelism
 from topo.plan.physical import PhysicalPlan, physical_plan
+from topo.runtime import descriptors
 from topo.runtime.async_runner import AsyncRunner
 from topo.runtime.blocking import BlockingSpoutRunner
 from topo.runtime.code import load_topology, search_py_files, serializers_of
@@ -89,12 +90,13 @@ def run(spec: WorkerSpec, log: TaskLog, start_file: Path | None = None) -> Exit:
     config = topology.config.with_settings(spec.settings)
     topology = with_parallelism(topology, spec.parallelism, config)
     plan = physical_plan(replace(topology, name=spec.topology), config)
+    mine = plan.workers[spec.worker]
+    descriptors.ensure(descriptors.of_worker(plan, mine), f"worker {spec.worker} of {spec.topology!r}, with {len(mine)} tasks,")
     transport = make_transport(spec)
     note = NoteFile(Path(spec.note))
     hand = HandNote(note)
     log.components.update({task.id: task.component for task in plan.tasks})
     hand.on_change = log.enter
-    mine = plan.workers[spec.worker]
 
     def rebuild() -> Topology:
         return load_topology(spec.reference, spec.parameters).topology
