@@ -1,9 +1,9 @@
 """When the next checkpoint is due: an interval apart, further when they fail, closer when processes die before one is complete.
 
 - Checkpoints that fail one after the other back off: the second failure in a row doubles the wait, and so on.
-- Where two epochs in a row ended sooner than an interval after they began, the next one comes within half the length of the last,
-  so that a topology whose processes do not live for an interval, as with a leak of memory, still gets on. An epoch that lasts
-  ends that.
+- Where two epochs in a row ended sooner than an interval after they began, the next one comes within an eighth of the length of the
+  last, so that a topology whose processes do not live for an interval, as with a leak of memory, still gets on: a barrier has to
+  pass all that waits before the slowest bolt, and then the process dies. An epoch that lasts ends that.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class CheckpointPace:
         self._interval_s = interval_s
         self._pause_s = pause_s
         self._short_s = interval_s
-        """The interval while epochs are short: half the length of the last."""
+        """The interval while epochs are short: an eighth of the length of the last."""
         self._short_epochs = 0
         """How many were shorter than the interval, one after the other."""
         self._ran_at: float | None = None
@@ -49,7 +49,7 @@ class CheckpointPace:
         if self._ran_at is not None:
             length_s, self._ran_at = now - self._ran_at, None
             self._short_epochs = self._short_epochs + 1 if length_s < self._interval_s else 0
-            self._short_s = min(self._interval_s, max(length_s / 2, SHORTEST_INTERVAL_S))
+            self._short_s = min(self._interval_s, max(length_s / 8, SHORTEST_INTERVAL_S))
 
     def began(self, now: float) -> None:
         """A checkpoint begins."""

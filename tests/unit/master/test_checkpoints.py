@@ -308,14 +308,14 @@ def test_recoveries_do_not_put_checkpoints_off() -> None:
     assert checkpoints.until(110.0) == [ToSpouts(BeginCheckpoint(Epoch(2), 1))]
 
 
-def test_processes_that_die_faster_than_the_interval_passes_get_a_checkpoint_within_half_a_life() -> None:
+def test_processes_that_die_faster_than_the_interval_passes_get_a_checkpoint_early() -> None:
     checkpoints = running()
     for moment in (103.0, 106.0):
         checkpoints.until(moment)
         checkpoints.breaks()
         checkpoints.runs()
-    assert checkpoints.until(107.4) == []
-    assert checkpoints.until(107.5) == [ToSpouts(BeginCheckpoint(Epoch(3), 1))]
+    assert checkpoints.until(106.3) == []
+    assert checkpoints.until(106.375) == [ToSpouts(BeginCheckpoint(Epoch(3), 1))]
     checkpoints.done(1)
     checkpoints.published(1)
     began = [checkpoints.now]
@@ -324,8 +324,8 @@ def test_processes_that_die_faster_than_the_interval_passes_get_a_checkpoint_wit
         began.append(checkpoints.now)
         checkpoints.done(checkpoints.it.last)
         checkpoints.published(checkpoints.it.last)
-    # The epoch began at 106: from 116 on it has lasted for an interval.
-    assert began == [107.5, 109.0, 110.5, 112.0, 113.5, 115.0, 116.5, 126.5]
+    # A pause of one second lies between them. The epoch began at 106: from 116 on it has lasted for an interval.
+    assert began == [*(106.375 + pause for pause in range(11)), 126.375]
 
 
 def test_checkpoints_that_fail_one_after_the_other_back_off() -> None:
