@@ -1,5 +1,5 @@
 """`python -m topo_cli` is `topo`."""
 
-from topo_cli.main import main
+from topo_cli.entry import main
 
 main()
