@@ -1,8 +1,8 @@
 """When the next checkpoint is due: an interval apart, further when they fail, closer when processes die before one is complete.
 
 - Checkpoints that fail one after the other back off: the second failure in a row doubles the wait, and so on.
-- Where two epochs in a row ended sooner than an interval after they began, the next one comes within an eighth of the length of the
-  last, so that a topology whose processes do not live for an interval, as with a leak of memory, still gets on: a barrier has to
+- Where two epochs in a row ended sooner than an interval after they began, the next one comes within an eighth of the length of
+  the last, so that a topology whose processes do not live for an interval, as with a leak of memory, still gets on: a barrier has to
   pass all that waits before the slowest bolt, and then the process dies. An epoch that lasts ends that.
 """
 
