@@ -2,8 +2,8 @@
 
 - Checkpoints that fail one after the other back off: the second failure in a row doubles the wait, and so on.
 - Where two epochs in a row ended sooner than an interval after they began, the next one comes within an eighth of the length of
-  the last, so that a topology whose processes do not live for an interval, as with a leak of memory, still gets on: a barrier has to
-  pass all that waits before the slowest bolt, and then the process dies. An epoch that lasts ends that.
+  the last. So a topology whose processes do not live for an interval, as with a leak of memory, still gets on: a barrier has to
+  pass all that waits before the slowest bolt while the process lives. An epoch that lasts ends that.
 """
 
 from __future__ import annotations
