@@ -12,6 +12,7 @@ from collections.abc import Callable
 from functools import partial
 from math import inf
 from random import Random
+from typing import TYPE_CHECKING
 
 from topo.errors import FrameworkBug
 from topo.ids import Incarnation, TaskId, WorkerId
@@ -41,9 +42,15 @@ from topo.wire import control
 from topo.wire.codec import Codec
 from topo.wire.frames import unpack_words
 
+if TYPE_CHECKING:
+    from topo.testing.manual_loop import ManualLoop
+
 ROUND_S = 0.001
 """What a round takes on the clock, so that time passes even for a source that never rests."""
 READ_AT_ONCE = 32
+PATIENCE_S = 5.0
+"""Real seconds to wait for what threads and sockets of asynchronous calls bring, before the clock goes on without them."""
+GLANCE_S = 0.02
 SILENT_STEP_S = 0.5
 """A spout that has nothing to emit is looked at so often, however often it wants to be asked."""
 
@@ -79,6 +86,8 @@ class Host:
         self.peers: dict[TaskId, Incarnation] = {}
         self.beat_at = now
         self.is_busy = True
+        self.loop: ManualLoop | None = None
+        """Where the calls of an async bolt run."""
         self.spout: SpoutState | None = None
         self.script: ScriptedSpout | None = None
 
@@ -88,6 +97,21 @@ class Host:
         self.spout, self.script = spout, script
         self.worker = Worker(self.id, self.incarnation, [task], self.hand)
 
+    def run(self, now: float) -> bool:
+        """Let the task work, and the calls that it makes; return whether there was anything to do."""
+        has_run = self.worker.run(now)
+        if self.loop is not None:
+            self.loop.turn()
+            # What a call gives comes to the task as a mail.
+            has_run |= self.worker.run(now)
+        return has_run
+
+    def ends(self) -> None:
+        """The worker has ended: cancel its calls."""
+        if self.loop is not None:
+            self.loop.turn()
+            self.loop.end()
+
     def has_mail(self) -> bool:
         """Whether anything has arrived and is not read."""
         return bool(self.from_master) or any(self.links.values())
@@ -95,6 +119,8 @@ class Host:
     def next_deadline(self, now: float) -> float | None:
         """When the worker wants a turn if nothing arrives."""
         at = self.worker.next_deadline(now)
+        if self.loop is not None and (due_ms := self.loop.next_due_ms) is not None:
+            at = due_ms / 1000 if at is None else min(at, due_ms / 1000)
         if at is not None and self.spout is not None and not self.spout.pending:
             # It asks to be polled every few milliseconds; with nothing to emit, an hour of that would take minutes.
             if self.script is not None:
@@ -149,6 +175,8 @@ class InProcessCluster:
         self.checkpoints = MemoryCheckpoints(plan, codec.registry)
         self.master = TopologyMaster(plan, self._digest, self._new_incarnation, codec=codec)
         self._events: deque[Event] = deque([Started()])
+        self._waited_s = 0.0
+        """Real seconds since a thread or a socket has brought anything."""
 
     def _new_incarnation(self) -> Incarnation:
         return Incarnation(self.chance.getrandbits(62) + 1)
@@ -164,9 +192,24 @@ class InProcessCluster:
         turns: list[Callable[[], bool]] = [self._master_turn, *[partial(self._turn, host) for host in self.hosts.values()]]
         self.chance.shuffle(turns)
         has_run = [turn() for turn in turns].count(True) > 0 or bool(self._events)
+        if not has_run and self._wait_outside():
+            return True
         at = now + ROUND_S if has_run else self._next_deadline(now)
-        self.clock.advance_to(min(limit_s, max(now, at)))
+        # User code may have moved the clock.
+        self.clock.advance_to(max(self.clock(), min(limit_s, max(now, at))))
         return has_run
+
+    def _wait_outside(self) -> bool:
+        """Wait, in real time, for threads and sockets of asynchronous calls; return whether there are any. The clock stands."""
+        loops = [host.loop for host in self.hosts.values() if host.loop is not None and host.loop.waits_outside]
+        if not loops or self._waited_s >= PATIENCE_S:
+            return False
+        for loop in loops:
+            loop.wait(GLANCE_S)
+            self._waited_s += GLANCE_S
+        if any(host.task.mailbox.may_have_mail for host in self.hosts.values()):
+            self._waited_s = 0.0
+        return True
 
     def _next_deadline(self, now: float) -> float:
         deadlines = [self.master.next_deadline(), *[host.next_deadline(now) for host in self.hosts.values()]]
@@ -282,7 +325,7 @@ class InProcessCluster:
             return False
         now, worker = self.clock(), host.worker
         has_read = self._read(host, now)
-        has_run = worker.run(now)
+        has_run = host.run(now)
         for task in self._crashes():
             self.kill(task)
         if self.hosts.get(host.id) is not host:
@@ -359,6 +402,7 @@ class InProcessCluster:
 
     def _remove(self, host: Host, how: str) -> None:
         del self.hosts[host.id]
+        host.ends()
         self._events.append(WorkerExited(host.id, host.incarnation, how, host.note.in_hand))
 
     def validate(self) -> None:

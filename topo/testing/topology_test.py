@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Iterable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
 
-from topo.api.batch_bolt import BatchBolt
 from topo.api.bolt import BasicBolt, Bolt
 from topo.api.component import Component
-from topo.api.operator_bolts import OperatorBolt
+from topo.api.operator_bolts import AsyncBolt, OperatorBolt
 from topo.api.streams import DEFAULT_STREAM
 from topo.api.topology import ComponentKind, Topology
 from topo.config import format_duration, parse_duration
@@ -61,8 +61,9 @@ class TopologyTest:
         test.assert_emitted("split", ["a", "b", "b"])
 
     Every task has a worker of its own, whatever the setting `workers` says, so that every tuple goes through the codec; a value
-    that cannot be carried raises in the `emit` that has it. Time stands still but for what `run` and `advance` need. The same
-    seed gives the same run.
+    that cannot be carried raises in the `emit` that has it. Time stands still but for what `run` and `advance` need, and what
+    components do to the clock; sleeps of asynchronous calls take that time, threads and sockets of theirs are waited for. The
+    same seed gives the same run, but for those.
 
     A source is a list of values, of tuples of values, of `(message_id, values)`, of `message(...)`, and of the markers END,
     CRASH, PAUSE, ADVANCE and FAIL_NEXT. It replays what fails, as a `RetryingSpout` does. A list that runs out leaves the source
@@ -73,6 +74,7 @@ class TopologyTest:
             tasks share an object; of a topology further tasks get copies.
         sources: scripts, by spout. Spouts without one run as they are.
         seed: of the scheduling order and of all ids.
+        clock: the clock to run on, for components that look at it or move it on; by default one that begins at 0.
         settings: replace the topology's own.
 
     Raises:
@@ -87,6 +89,7 @@ class TopologyTest:
         topology: Topology | Callable[[], Topology],
         sources: Mapping[str, Iterable[Any]] | None = None,
         seed: int = 0,
+        clock: ManualClock | None = None,
         **settings: Any,
     ) -> None:
         self._instances = Instances(topology)
@@ -94,7 +97,7 @@ class TopologyTest:
         config = built.config.with_settings({**settings, "workers": None})
         validate(built, config)
         self.plan = physical_plan(built, config)
-        self.clock = ManualClock()
+        self.clock = ManualClock() if clock is None else clock
         self._codec = codec_for(built.carried_types)
         self._record = Record()
         self._stage = Stage(self.clock, lambda source, values: self._record.refusals.append((source, values)))
@@ -148,6 +151,12 @@ class TopologyTest:
             spout_task.fates.on_failure = self._record.failed.setdefault(task.component, []).append
             host.hosts(spout_task, runs.state, component if isinstance(component, ScriptedSpout) else None)
         elif isinstance(runs, OperatorBolt):
+            if isinstance(runs, AsyncBolt):
+                from topo.testing.manual_loop import ManualLoop
+
+                loop = host.loop = ManualLoop(lambda: self.clock.now_ms)
+                weakref.finalize(host, loop.end)
+                ports.run_async = lambda call, done, _on_blocked: loop.run(call, done)
             host.hosts(watched_task(runs, setup, ports, watch), None, None)
         else:
             host.hosts(task_class(plan, task_id, runs)(setup, ports), None, None)
@@ -207,7 +216,7 @@ class TopologyTest:
         until = self.clock() + parse_duration(by)
         while cluster.outcome is None and self.clock() < until:
             cluster.step(until)
-        self.clock.advance_to(until)
+        self.clock.advance_to(max(until, self.clock()))
         for _ in range(LAST_ROUNDS):
             if cluster.outcome is not None or not cluster.step(until):
                 break
@@ -300,7 +309,7 @@ class TopologyTest:
         found = self._lives.get((component, task_index))
         if found is None:
             raise UserError(f"component {component!r} has not been started; call run() or advance() first")
-        if not isinstance(found, Bolt | BasicBolt | BatchBolt):
+        if not isinstance(found, Bolt | BasicBolt | OperatorBolt):
             raise UserError(f"component {component!r} is no bolt")
         return found
 

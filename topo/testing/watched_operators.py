@@ -1,4 +1,4 @@
-"""Window and process bolts under observation: the tasks that run them, which write down what leaves the operator for good."""
+"""Operator bolts under observation: the tasks that run them, which write down what leaves the operator for good."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from topo.api.batch_bolt import BatchBolt
 from topo.api.operator_bolts import AsyncBolt, OperatorBolt, WindowBolt
-from topo.errors import UserError, ValueNotCarried
+from topo.errors import ValueNotCarried
+from topo.task.async_task import AsyncTask
 from topo.task.batch_task import BatchTask
 from topo.task.checkpointed_window_task import CheckpointedWindowTask
 from topo.task.operator_task import OperatorTask
@@ -48,22 +49,19 @@ class _NotingBatchTask(_Noting, BatchTask):
     """Runs a batching bolt."""
 
 
-def watched_task(bolt: OperatorBolt, setup: TaskSetup, ports: Ports, watch: Watch) -> OperatorTask:
-    """Return the task that runs a bolt.
+class _NotingAsyncTask(_Noting, AsyncTask):
+    """Runs an async bolt."""
 
-    Raises:
-        UserError: its calls need an event loop, which the simulated cluster does not have.
-    """
+
+def watched_task(bolt: OperatorBolt, setup: TaskSetup, ports: Ports, watch: Watch) -> OperatorTask:
+    """Return the task that runs a bolt."""
+    kind: type[_Noting] = _NotingProcessTask
     if isinstance(bolt, AsyncBolt):
-        raise UserError(
-            f"component {watch.component!r} is an AsyncBolt, whose calls need an event loop; test it with "
-            "topo.testing.OperatorHarness, or the whole topology with real processes (LocalCluster)"
-        )
-    if isinstance(bolt, BatchBolt):
-        batch_task = _NotingBatchTask(setup, ports)
-        batch_task.watch = watch
-        return batch_task
-    window_task = _NotingCheckpointedWindowTask if setup.plan.config.delivery == "exactly_once" else _NotingWindowTask
-    task = (window_task if isinstance(bolt, WindowBolt) else _NotingProcessTask)(setup, ports)
+        kind = _NotingAsyncTask
+    elif isinstance(bolt, BatchBolt):
+        kind = _NotingBatchTask
+    elif isinstance(bolt, WindowBolt):
+        kind = _NotingCheckpointedWindowTask if setup.plan.config.delivery == "exactly_once" else _NotingWindowTask
+    task = kind(setup, ports)
     task.watch = watch
     return task

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from topo import (
-    AsyncBolt,
     BasicBolt,
     ProcessBolt,
     RetryingSpout,
@@ -97,15 +96,3 @@ def test_timers_fire_at_the_end_of_the_input() -> None:
     test.run()
     test.assert_all_acked()
     assert sorted(test.emitted("bolt")) == [("ann", 4), ("bob", 2)]
-
-
-def test_an_async_bolt_is_refused_with_the_way_to_test_it() -> None:
-    class Calls(AsyncBolt):
-        outputs = ("x",)
-
-        async def call(self, tup: Any) -> None:
-            return None
-
-    test = TopologyTest(topology(lambda: Calls()), sources={"clicks": [END]})
-    with pytest.raises(AssertionError, match="OperatorHarness"):
-        test.run()
