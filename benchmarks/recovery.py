@@ -1,6 +1,6 @@
 """How long a topology under load is held up when a bolt's worker is killed, and until everything lost has come again.
 
-    python benchmarks/recovery.py [--kills 10] [--rate 2000] [-s delivery=exactly_once -s checkpoint_interval=1s] [--json]
+    python benchmarks/recovery.py [--kills 10] [--rate 2000] [--load 6] [-s delivery=exactly_once] [--json]
 
 Spout, bolt and sink run with the open-loop spout of `topo bench pipe`, and the bolt's worker gets SIGKILL. Each kill is one of a
 topology that has just been started, since the wait before a restart doubles when losses follow each other. For each kill:
@@ -8,6 +8,8 @@ topology that has just been started, since the wait before a restart doubles whe
 gap_s       from the kill to the first tuple that the sink gets through the replacement: to the end of the longest silence.
 replayed_s  from the kill to the last ack of a message that was due before it.
 new_s       from the kill to the first message at the sink that was due after it.
+
+--load N keeps N processes busy meanwhile, as on a machine that others use too.
 
 `message_timeout` stays at its default of 30 s, so no replay comes from a timeout.
 """
@@ -18,9 +20,13 @@ import argparse
 import json
 import os
 import signal
+import subprocess
+import sys
 import tempfile
 import time
 from array import array
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
@@ -72,15 +78,30 @@ def one_kill(rate: float, settings: dict[str, str]) -> tuple[float, float, float
     return gap_s(killed, [there for _, there in sunk]), replayed, new_s, totals["reset"], lost
 
 
+@contextmanager
+def load(processes: int) -> Iterator[None]:
+    """Keep so many processes busy."""
+    busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(processes)]
+    try:
+        yield
+    finally:
+        for process in busy:
+            process.kill()
+            process.wait()
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=10)
     parser.add_argument("--rate", type=float, default=2000.0)
+    parser.add_argument("--load", type=int, default=0, metavar="N")
     parser.add_argument("-s", "--setting", action="append", default=[], metavar="NAME=VALUE")
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     settings = dict(setting.split("=", 1) for setting in arguments.setting)
-    gaps, replays, news, again, lost = zip(*(one_kill(arguments.rate, settings) for _ in range(arguments.kills)), strict=True)
+    with load(arguments.load):
+        kills = [one_kill(arguments.rate, settings) for _ in range(arguments.kills)]
+    gaps, replays, news, again, lost = zip(*kills, strict=True)
     result = {
         "gap_s": {"median": round(median(gaps), 3), "max": round(max(gaps), 3)},
         "replayed_s": {"median": round(median(replays), 3), "max": round(max(replays), 3)},

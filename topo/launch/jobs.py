@@ -221,8 +221,7 @@ def end_leftovers(folder: TopologyFolder) -> int:
     Returns:
         How many there were.
     """
-    start_files = {str(path) for path in folder.workers.glob("*.json")}
-    left = _workers_of(start_files) if start_files else []
+    left = _workers_of(folder)
     for worker in left:
         # With the processes that it has started: a worker leads a session of its own.
         with contextlib.suppress(OSError):
@@ -251,8 +250,7 @@ def sweep_sockets(state: StateFolder) -> int:
         # Read before the look at the lock: a master that starts meanwhile has a folder of another name.
         if sockets is None or not sockets.is_dir() or folder.is_running():
             continue
-        start_files = {str(path) for path in folder.workers.glob("*.json")}
-        if not start_files or not _workers_of(start_files):
+        if not _workers_of(folder):
             remove_socket_folder(sockets)
             swept += 1
     return swept
@@ -266,7 +264,12 @@ def _sockets_of(folder: TopologyFolder) -> Path | None:
     return None
 
 
-def _workers_of(start_files: set[str]) -> list[Process]:
+def _workers_of(folder: TopologyFolder) -> list[Process]:
+    """Return the workers of a topology: their command line has a start file of it, or the folder if they have been spares."""
+    places = {str(path) for path in folder.workers.glob("*.json")}
+    if not places:
+        return []
+    places.add(str(folder.workers))
     # Needed after a crash only, and slow to import.
     import psutil
 
@@ -274,7 +277,7 @@ def _workers_of(start_files: set[str]) -> list[Process]:
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
             words = process.cmdline()
-            if WORKER_MODULE in words and not start_files.isdisjoint(words):
+            if WORKER_MODULE in words and not places.isdisjoint(words):
                 found.append(process)
     return found
 

@@ -22,7 +22,7 @@ def launcher_of(job: Job, is_asked: Callable[[], bool]) -> Iterator[Launcher]:
     """
     cluster = cluster_of(job.folder)
     if cluster is None:
-        yield LocalLauncher(job.folder)
+        yield LocalLauncher(job.folder, spares=job.plan.config.spare_workers)
         return
     # PySpark is an extra.
     from topo.launch.spark.launcher import open_spark

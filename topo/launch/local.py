@@ -15,6 +15,7 @@ from pathlib import Path
 from topo.errors import EnvironmentFault
 from topo.ids import Incarnation, WorkerId
 from topo.launch.exits import count_oom_kills, describe_exit, tail_of
+from topo.launch.spares import Spares
 from topo.runtime.master import WorkerEnd, spec_path
 from topo.runtime.state_folder import TopologyFolder
 from topo.runtime.worker_spec import WorkerSpec
@@ -43,12 +44,15 @@ class LocalLauncher:
     Start workers from the main thread: Linux ends a worker that asked to die with its parent when the *thread* that started
     it ends.
 
+    A worker is made of a spare, where one is ready: a process that has imported topo.
+
     What a worker or its libraries write past Python's streams goes to `logs/worker-N.out`, kept within bounds at each start.
     """
 
-    def __init__(self, folder: TopologyFolder, command: Sequence[str] = WORKER_COMMAND) -> None:
+    def __init__(self, folder: TopologyFolder, command: Sequence[str] = WORKER_COMMAND, spares: int = 0) -> None:
         self._folder = folder
         self._command = list(command)
+        self._spares = Spares(command, folder.workers, spares, lambda: worker_environment(os.environ))
         self._children: dict[tuple[WorkerId, Incarnation], _Child] = {}
 
     def start(self, worker: WorkerId, incarnation: Incarnation, spec: WorkerSpec) -> None:
@@ -61,21 +65,26 @@ class LocalLauncher:
         output = self._folder.logs / f"worker-{worker}.out"
         try:
             begin = _bound(output)
-            with open(os.open(output, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab") as file:
-                process = subprocess.Popen(
-                    [*self._command, str(start_file)],
-                    stdin=subprocess.DEVNULL,
-                    stdout=file,
-                    stderr=file,
-                    env=worker_environment(os.environ),
-                    start_new_session=True,
-                )
+            process = self._spares.take(start_file, output) or self._fresh(start_file, output)
         except OSError as error:
             raise EnvironmentFault(f"cannot start worker {worker} of {spec.topology}: {error}") from error
+        self._spares.worker_started()
         self._children[worker, incarnation] = _Child(process, _watch(process.pid), output, begin, count_oom_kills())
+
+    def _fresh(self, start_file: Path, output: Path) -> subprocess.Popen[bytes]:
+        with open(os.open(output, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab") as file:
+            return subprocess.Popen(
+                [*self._command, str(start_file)],
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=file,
+                env=worker_environment(os.environ),
+                start_new_session=True,
+            )
 
     def poll(self) -> list[WorkerEnd]:
         """Return the workers that have ended since the last call, and end what processes they have left behind."""
+        self._spares.prepare()
         ended = []
         for (worker, incarnation), child in list(self._children.items()):
             if _has_ended(child.process):
@@ -100,6 +109,7 @@ class LocalLauncher:
 
     def close(self) -> None:
         """Kill what is left. Idempotent."""
+        self._spares.close()
         for child in self._children.values():
             _signal(child.process, signal.SIGKILL, group=True)
         for child in self._children.values():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import json
 import logging
 import os
 import platform
@@ -38,7 +39,7 @@ from topo.runtime.transport.base import Outlet, Transport
 from topo.runtime.transport.security import AllowList, KeyPair
 from topo.runtime.transport.zmq import IpcPlace, TcpPlace, ZmqTransport
 from topo.runtime.watchdog import Watchdog
-from topo.runtime.worker_spec import WorkerSpec, read_spec
+from topo.runtime.worker_spec import STAND_BY, WorkerSpec, read_spec
 from topo.task.async_task import AsyncTask
 from topo.task.base import Task
 from topo.task.setup import Ports, RunAsync, TaskSetup
@@ -59,8 +60,32 @@ EXIT_BUG = 70
 """Something in topo itself raised. (`EX_SOFTWARE` of sysexits.h.)"""
 
 
+def stand_by() -> str:
+    """Wait, with all imported, for an order on stdin: a start file, and the file that stdout and stderr are to go to.
+
+    Returns:
+        The start file.
+
+    Raises:
+        SystemExit: stdin has ended, as it does with the launcher's process.
+    """
+    order = sys.stdin.buffer.readline()
+    if not order.endswith(b"\n"):
+        raise SystemExit(EXIT_DONE)
+    start_file, output = json.loads(order)
+    places = {os.devnull: [0], output: [1, 2]}
+    for path, descriptors in places.items():
+        opened = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
+        for descriptor in descriptors:
+            os.dup2(opened, descriptor)
+        os.close(opened)
+    return str(start_file)
+
+
 def main(arguments: list[str]) -> int:
     """Run the worker that the start file describes; return the exit code."""
+    if arguments[0] == STAND_BY:
+        arguments = [stand_by()]
     spec = read_spec(Path(arguments[0]))
     if spec.parent:
         die_with(spec.parent)

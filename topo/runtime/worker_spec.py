@@ -10,6 +10,9 @@ import msgspec
 from topo.errors import EnvironmentFault
 from topo.ids import Incarnation, WorkerId
 
+STAND_BY = "--stand-by"
+"""What a worker process is told instead of its start file, with the folder of such files: it waits until stdin names one."""
+
 
 class WorkerSpec(msgspec.Struct, frozen=True, kw_only=True):
     """One life of one worker.
