@@ -73,11 +73,9 @@ def stand_by() -> str:
     if not order.endswith(b"\n"):
         raise SystemExit(EXIT_DONE)
     start_file, output = json.loads(order)
-    places = {os.devnull: [0], output: [1, 2]}
-    for path, descriptors in places.items():
+    for standard, path in enumerate((os.devnull, output, output)):
         opened = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
-        for descriptor in descriptors:
-            os.dup2(opened, descriptor)
+        os.dup2(opened, standard)
         os.close(opened)
     return str(start_file)
 
