@@ -11,11 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
+from zlib import crc32
 
 from topo.api.spout import Spout
-from topo.errors import EmitError
+from topo.errors import EmitError, ValueNotCarried
 from topo.ids import TaskId
-from topo.task.coverage import Coverage
+from topo.task.coverage import ANY_VALUES, Coverage
 from topo.task.emitter import StreamRows
 from topo.task.events import BeginCheckpoint, RoutesChanged
 from topo.task.fates import is_hashable
@@ -43,7 +44,7 @@ class CheckpointedSpoutTask(SpoutTask):
     def __init__(self, setup: TaskSetup, ports: Ports) -> None:
         super().__init__(setup, ports)
         is_told = getattr(self._spout.ack, "__func__", None) is not Spout.ack
-        self.coverage = Coverage(has_positions=self.is_retrying, keeps_ids=is_told)
+        self.coverage = Coverage(has_positions=self.is_retrying, keeps_ids=is_told, digest=self._digest)
         self._barriers: dict[int, int] = {}
         """Checkpoints whose barrier is under way, by root."""
         self._is_early_wanted = False
@@ -162,9 +163,11 @@ class CheckpointedSpoutTask(SpoutTask):
             stream.keep(usable)
             messages = [messages[place] for place in usable]
         self.fates.came_again(messages)
-        places = self.coverage.accept(messages)
-        if places is not None:
-            stream.keep(places)
+        accepted = self.coverage.accept(messages, stream.rows)
+        if accepted is not None:
+            for place in accepted.changed:
+                self._refuse_changed(messages[place], stream.rows[place], now)
+            stream.keep(accepted.sent)
         if stream.rows:
             self._send_untracked(stream)
         if self.coverage.uncovered * 2 >= self._uncovered_limit and not self._is_early_wanted:
@@ -184,6 +187,23 @@ class CheckpointedSpoutTask(SpoutTask):
                 self._lose_row(row, error)
             return
         super()._send_untracked(stream)
+
+    def _refuse_changed(self, message: Any, values: Any, now: float) -> None:
+        """Give up a message whose id a covered one has: it is another message, or the same one with other values."""
+        error = EmitError(
+            f"component {self.component_id!r} emitted message id {message!r} with other values than in checkpoint "
+            f"{self._goes_on_from}, which covers that id. With exactly_once an id names one message of the source, in every "
+            "process: use the source's own ids, not a counter, or a RetryingSpout with positions; keep the time of reading out "
+            "of the values; or set delivery=at_least_once"
+        )
+        self._record_error(error, now)
+        self._lose_row(values, error)
+
+    def _digest(self, values: Any) -> int:
+        try:
+            return crc32(self.ports.codec.pack_value(values)) or 1
+        except ValueNotCarried:
+            return ANY_VALUES
 
     @property
     def _has_passed_end(self) -> bool:

@@ -32,7 +32,7 @@ class Queue:
         self.fresh = 0
 
     def emit(self, message: int) -> None:
-        if self.coverage.accept([message]) is None:
+        if self.coverage.accept([message], [(message,)]) is None:
             self.emitted.append(message)
 
     def ack(self, message: int) -> None:
@@ -100,7 +100,7 @@ def test_a_source_with_positions_goes_on_behind_what_the_checkpoint_covers(steps
     for name in steps:
         if name == "emit":
             position = 0 if position is None else position + 1
-            assert coverage.accept([position]) is None
+            assert coverage.accept([position], [()]) is None
             coverage.reach(position)
         elif name == "snapshot":
             checkpoint += 1
@@ -126,9 +126,9 @@ def told(coverage: Coverage, checkpoint: int) -> list[Any]:
 
 def test_a_spout_that_wants_to_know_is_told_of_the_positions_that_a_checkpoint_covers() -> None:
     coverage = Coverage(has_positions=True, keeps_ids=True)
-    coverage.accept([1, 2])
+    coverage.accept([1, 2], [()] * 2)
     coverage.snapshot(7)
-    coverage.accept([3])
+    coverage.accept([3], [()])
     assert told(coverage, 7) == [1, 2]
     assert told(coverage, 7) == []
     coverage.snapshot(8)
@@ -137,11 +137,11 @@ def test_a_spout_that_wants_to_know_is_told_of_the_positions_that_a_checkpoint_c
 
 def test_a_completion_told_again_after_a_recovery_covers_nothing_new() -> None:
     coverage = Coverage(has_positions=False, keeps_ids=True)
-    coverage.accept(["a"])
+    coverage.accept(["a"], [()])
     state = coverage.snapshot(3)
     assert told(coverage, 3) == ["a"]
     assert coverage.restore([state], 3) == []
-    assert coverage.accept(["b"]) is None
+    assert coverage.accept(["b"], [()]) is None
     assert told(coverage, 3) == []
     coverage.snapshot(4)
     assert told(coverage, 4) == ["b"]
@@ -149,9 +149,9 @@ def test_a_completion_told_again_after_a_recovery_covers_nothing_new() -> None:
 
 def test_what_an_earlier_checkpoint_does_not_cover_is_emitted_again_though_a_damaged_one_did() -> None:
     coverage = Coverage(has_positions=False, keeps_ids=True)
-    coverage.accept(["a"])
+    coverage.accept(["a"], [()])
     state = coverage.snapshot(1)
-    coverage.accept(["b"])
+    coverage.accept(["b"], [()])
     coverage.snapshot(2)
     coverage.complete(2)
     assert coverage.untold == 2
@@ -161,13 +161,13 @@ def test_what_an_earlier_checkpoint_does_not_cover_is_emitted_again_though_a_dam
 
 def test_two_tuples_of_one_message_are_both_recognised_when_it_comes_again() -> None:
     coverage = Coverage(has_positions=False, keeps_ids=True)
-    coverage.accept(["a", "b"])
-    coverage.accept(["a"])
+    coverage.accept(["a", "b"], [()] * 2)
+    coverage.accept(["a"], [()])
     state = coverage.snapshot(1)
     another = Coverage(has_positions=False, keeps_ids=True)
     assert another.restore([state], 1) == []
-    assert another.accept(["a"]) == []
-    assert another.accept(["a", "c"]) == [1]
+    assert another.accept(["a"], [()]) == ([], [])
+    assert another.accept(["a", "c"], [()] * 2) == ([1], [])
     assert list(another.tell(9)) == ["a", "a"]
     assert coverage.restore([state], 1) == []
     assert list(coverage.tell(9)) == ["a", "b", "a"]
