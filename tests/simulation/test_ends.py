@@ -92,18 +92,18 @@ def scenario(seed: int) -> CheckpointScenario:
     parts = []
     for number in range(random.choice((1, 2))):
         source = Source(f"spout{number}", random.choice((2, 8, 30)), random.choice((0.0, 0.002)))
-        parts.append(Part(source.name, _spout(random, source), random.choice((1, 2)), source=source))
+        parts.append(Part(source.name, draw_spout(random, source), random.choice((1, 2)), source=source))
     names = tuple((part.name, "key") for part in parts)
     parts += [
         Part("totals", lambda outside: Totals(outside, "totals"), random.choice((1, 2)), names),
         Part("trailer", lambda outside: Trailer(outside, "trailer"), 1, (("totals", "shuffle"),)),
         Part("ledger", lambda outside: stages.Ledger(outside, "ledger"), random.choice((1, 2)), (("trailer", "shuffle"),)),
     ]
-    faults = [_fault(random) for _ in range(random.choice((1, 2, 3)))]
+    faults = [draw_fault(random) for _ in range(random.choice((1, 2, 3)))]
     return CheckpointScenario(seed, parts, settings, faults)
 
 
-def _spout(random: Random, source: Source) -> Callable[[Beyond], Any]:
+def draw_spout(random: Random, source: Source) -> Callable[[Beyond], Any]:
     kind = random.choice(("positions", "telling", "queue"))
     if kind == "queue":
         in_fail = random.random() < 0.5
@@ -112,7 +112,7 @@ def _spout(random: Random, source: Source) -> Callable[[Beyond], Any]:
     return lambda outside: spout(outside, source)
 
 
-def _fault(random: Random) -> Fault:
+def draw_fault(random: Random) -> Fault:
     return Fault(
         random.choice((FaultKind.CRASH, FaultKind.CRASH, FaultKind.MASTER, FaultKind.CUT)),
         share=random.choice((0.0, 0.5, 1.0, 1.0, 1.0)),

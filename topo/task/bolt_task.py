@@ -145,6 +145,11 @@ class BoltTask(UserTask):
             letters = [part.values["letters"] for part in self.restored if "letters" in part.values]
             self._letters.restore(letters, self._goes_on_from)
             marks = [part.values["watermark"] for part in self.restored if "watermark" in part.values]
+            if any("held" in part.values for part in self.restored) and not isinstance(self._user, Bolt):
+                raise UserError(
+                    f"component {self.component_id!r} was a Bolt that held inputs back, and now is none: they would be lost; "
+                    f"leave it as it was, or give them up (--drop-state {self.component_id})"
+                )
             # Another run that reads on from where one had ended has rows that are not late.
             if marks and (self._restored_ended or min(marks) < MAX_WATERMARK):
                 self._emission_time.restore(min(marks))

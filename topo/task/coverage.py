@@ -6,8 +6,8 @@ A message is done when the first checkpoint after it is complete. Two kinds of s
     without           what is not covered is failed, and the spout emits it again. What was covered and not acked any more when
                       the process died, the source delivers again: its ids are in the checkpoint, and it is acked, not sent
 
-An id alone does not tell that it is the same message: a counter begins anew in each process. So a checkpoint keeps a digest of the
-values with each id, and a message whose id is known with other values is reported, neither sent nor taken for the covered one.
+An id alone does not identify a message: a counter begins anew in each process. So a checkpoint keeps a digest of the
+values with each id. A message whose id is known with other values is reported: it is neither sent nor taken for the covered one.
 
 A spout is told of what is covered in parts. Until it has been, the source may deliver it again: it stays in the checkpoints.
 

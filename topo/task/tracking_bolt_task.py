@@ -1,27 +1,39 @@
-"""Bolts that name their anchors and ack by themselves: they may hold inputs, join them, and decide on them later."""
+"""Bolts that name their anchors and ack by themselves: they may hold inputs, join them, and decide on them later.
+
+With checkpoints what a bolt holds back is in the snapshot (`HeldInputs`). Restored inputs are executed at the next call, not at
+once: a recovery that begins meanwhile finds a bolt that holds nothing.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from sys import getrefcount
 
 from topo.api.bolt import Bolt
+from topo.api.groupings import GroupingKind
 from topo.api.streams import DEFAULT_STREAM
 from topo.api.tuples import Tuple
 from topo.api.two_phase import TwoPhaseSink
-from topo.errors import FrameworkBug, SinkStuck, TupleStateError
+from topo.errors import FrameworkBug, SinkStuck, TupleStateError, UserError
 from topo.task.batch import Batch
 from topo.task.bolt_task import BoltTask
 from topo.task.collectors import BoltCollector, Mark, TrackedTuple, TupleState
 from topo.task.emitter import Emitter
+from topo.task.events import RoutesChanged
+from topo.task.held_inputs import HeldInputs, still_held
 from topo.task.setup import Ports, TaskSetup
 from topo.task.snapshots import Aligned, Snapshot
 from topo.task.staged_output import StagedOutput, merged
 
 _FORGOTTEN = "execute() has neither acked nor failed its input, and kept no reference to it; it fails after message_timeout"
-_REFERENCES_OF_OURS = 2
-"""What `getrefcount` says of an item of a list that nobody else refers to."""
+_NEVER_DECIDED = (
+    "component {component!r} held an input back and has neither acked nor failed it {timeout:g} s (message_timeout) after the "
+    "end of its input; emit in end_of_input what is still held, and ack it"
+)
+
+
+_ANY_TASK = (GroupingKind.SHUFFLE, GroupingKind.LOCAL_OR_SHUFFLE, GroupingKind.GLOBAL, GroupingKind.NONE)
+"""Groupings by which an input may as well have come to another task."""
 
 
 class AnchoringTask(BoltTask):
@@ -162,6 +174,11 @@ class TrackingBoltTask(AnchoringTask):
         super().__init__(setup, ports)
         is_staged = self.is_checkpointed and isinstance(self._bolt, TwoPhaseSink)
         self._staged = StagedOutput(self._bolt) if is_staged else None  # type: ignore[arg-type]
+        inputs = self.plan.inputs_of(self.component_id)
+        moves = all(one.grouping in _ANY_TASK for one in inputs)
+        self._withheld = HeldInputs(self.component_id, len(self.plan.tasks_of(self.component_id)), moves=moves)
+        self._ended_at: float | None = None
+        """When the input had ended in this epoch."""
 
     @property
     def _user(self) -> Bolt:
@@ -172,7 +189,14 @@ class TrackingBoltTask(AnchoringTask):
 
     def _snapshot(self, checkpoint: int) -> Snapshot:
         if self._staged is None:
-            return super()._snapshot(checkpoint)
+            held = self._withheld.snapshot()
+            if held["inputs"] and self._ended_in_epoch:
+                count = len(held["inputs"])
+                raise UserError(f"component {self.component_id!r} still holds {count} inputs back behind the end of its input")
+            snapshot = super()._snapshot(checkpoint)
+            if held["inputs"]:
+                snapshot.values["held"] = held
+            return snapshot
         staged = self._staged.snapshot(checkpoint)
         # What the sink has refused while it staged is given up in this checkpoint.
         self._settle(self._now)
@@ -186,6 +210,7 @@ class TrackingBoltTask(AnchoringTask):
 
     def _restore_user(self, parts: list[Snapshot]) -> None:
         super()._restore_user(parts)
+        self._withheld.restore([part.values["held"] for part in parts if "held" in part.values])
         if self._staged is not None:
             states = [part.values["staged"] for part in parts if "staged" in part.values]
             self._staged.restore(merged(states) if parts else None)
@@ -206,6 +231,8 @@ class TrackingBoltTask(AnchoringTask):
         self._bolt.end_of_input()
 
     def _run(self, batch: Batch, first: int, last: int, now: float) -> None:
+        if self._withheld.restored:
+            self._execute_restored(now)
         collector, execute, epoch, origin = self._collector, self._bolt.execute, self.epoch, batch.origin
         errors: list[Exception] = []
         undecided: list[TrackedTuple] = []
@@ -216,25 +243,118 @@ class TrackingBoltTask(AnchoringTask):
                 execute(tup)
                 collector.check_emitted(collector.count() - mark.emitted, self.config.max_task_emit)
             except Exception as error:
-                if self._staged is not None and isinstance(error, SinkStuck):
-                    raise
-                if not self.is_checkpointed:
-                    self._roll_back(mark, tup, error)
-                    errors.append(error)
-                elif (final := self._try_tuple_again(partial(execute, tup), mark, tup, error)) is not None:
-                    errors.append(final)
-            if tup.state == TupleState.OPEN and tup.roots:
-                undecided.append(tup)
+                self._execute_raised(error, tup, mark, errors)
+            if tup.state == TupleState.OPEN:
+                self._left_undecided(tup, mark, undecided)
         del tup
+        self._finish_run(undecided, errors, now)
+
+    def _execute_restored(self, now: float) -> None:
+        """Execute the inputs again that the bolt held back at the checkpoint, before any other call of this process."""
+        errors: list[Exception] = []
+        undecided: list[TrackedTuple] = []
+        for tup in self._withheld.take_restored(self.epoch):
+            mark = self._collector.mark()
+            try:
+                self._bolt.execute(tup)
+            except Exception as error:
+                self._execute_raised(error, tup, mark, errors)
+            if tup.state == TupleState.OPEN:
+                self._left_undecided(tup, mark, undecided)
+            del tup
+        self._finish_run(undecided, errors, now)
+
+    def _execute_raised(self, error: Exception, tup: TrackedTuple, mark: Mark, errors: list[Exception]) -> None:
+        if self._staged is not None and isinstance(error, SinkStuck):
+            raise error
+        if not self.is_checkpointed:
+            self._roll_back(mark, tup, error)
+            errors.append(error)
+        elif (final := self._try_tuple_again(partial(self._bolt.execute, tup), mark, tup, error)) is not None:
+            errors.append(final)
+
+    def _left_undecided(self, tup: TrackedTuple, mark: Mark, undecided: list[TrackedTuple]) -> None:
+        if self.is_checkpointed:
+            tup.out = int(self._collector.count() > mark.emitted)
+            undecided.append(tup)
+        elif tup.roots:
+            undecided.append(tup)
+
+    def _finish_run(self, undecided: list[TrackedTuple], errors: list[Exception], now: float) -> None:
+        if self.is_checkpointed and undecided:
+            self._note_anchors()
         self._settle(now)
-        self._look_for_forgotten(undecided, now)
+        if self.is_checkpointed:
+            self._withheld.add(undecided)
+        else:
+            self._look_for_forgotten(undecided, now)
         for raised in errors:
             self._user_error(raised, now)
 
     def _look_for_forgotten(self, undecided: list[TrackedTuple], now: float) -> None:
         """Report inputs that user code holds no longer, so that it can neither ack nor fail them. Empties the list."""
-        while undecided:
-            # One that was held and acked by a later call of the batch is held no longer, either.
-            if getrefcount(undecided[-1]) == _REFERENCES_OF_OURS and undecided[-1].state == TupleState.OPEN:
-                self._record_error(TupleStateError(_FORGOTTEN), now)
-            undecided.pop()
+        # One that was held and acked by a later call of the batch was not forgotten.
+        undecided[:] = [tup for tup in undecided if tup.state == TupleState.OPEN]
+        count = len(undecided)
+        for _ in range(count - len(still_held(undecided))):
+            self._record_error(TupleStateError(_FORGOTTEN), now)
+
+    # -- inputs that the bolt holds back, with checkpoints ----------------------------------------------------------------
+
+    def _settle(self, now: float) -> None:
+        if self._withheld:
+            self._note_anchors()
+        super()._settle(now)
+
+    def _note_anchors(self) -> None:
+        for anchors in self._collector.anchors:
+            self._withheld.note_anchors(anchors)
+
+    def _run_untracked(self, call: Callable[[], object], now: float, what: str, most: float) -> None:
+        if self._withheld.restored:
+            self._execute_restored(now)
+        super()._run_untracked(call, now, what, most)
+
+    def _reset(self, event: RoutesChanged, now: float) -> None:
+        stale = self._withheld.clear()
+        self._ended_at = None
+        super()._reset(event, now)
+        if stale := still_held(stale):
+            raise UserError(
+                f"component {self.component_id!r} still holds {len(stale)} inputs of before the recovery; drop them in on_reset: "
+                "they come again. Its process is replaced, since what it makes of them would be published twice"
+            )
+
+    def _input_ended(self, now: float) -> None:
+        super()._input_ended(now)
+        if self._ended_in_epoch and self._ended_at is None:
+            self._ended_at = now
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether nothing is in hand; behind the end of the input that goes for what the bolt holds back, too."""
+        return super().is_quiet and not (self._ended_in_epoch and self._withheld and self._withheld.now())
+
+    def _why_not_quiet(self) -> str:
+        held = len(self._withheld.now()) if self._ended_in_epoch else 0
+        return super()._why_not_quiet() or (f"{held} inputs that the bolt has neither acked nor failed" if held else "")
+
+    def _deadlines(self, now: float) -> list[float | None]:
+        return [*super()._deadlines(now), self._give_up_at]
+
+    @property
+    def _give_up_at(self) -> float | None:
+        timeout_s = self.config.message_timeout_s
+        return None if self._ended_at is None or timeout_s is None or not self._withheld else self._ended_at + timeout_s
+
+    def _run_due(self, now: float) -> None:
+        super()._run_due(now)
+        at = self._give_up_at
+        if at is not None and now >= at:
+            error = TupleStateError(_NEVER_DECIDED.format(component=self.component_id, timeout=self.config.message_timeout_s))
+            for tup in self._withheld.now():
+                tup.state = TupleState.FAILED
+                self.counters.failed += 1
+                self._letters.add(tup.values, self._cause(error), 1)
+                self._record_error(error, now)
+            self._withheld.clear()
