@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -103,7 +104,11 @@ def _state_folder(home: Path) -> tuple[str, str]:
     probe = home / f".doctor-{os.getpid()}"
     write_atomically(probe, b"topo")
     probe.unlink()
-    return "ok", f"{home} is private and writable"
+    mode = home.stat().st_mode
+    if mode & 0o022 and not mode & stat.S_ISVTX:
+        return "warning", f"others can write to {home} and move what is in it away: chmod 700 {home}"
+    private = home if not mode & 0o077 else home / "topologies"
+    return "ok", f"{home} is writable, and {private} is yours alone"
 
 
 def _disk(home: Path) -> tuple[str, str]:

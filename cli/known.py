@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from topo.errors import EnvironmentFault, NotFound, TopoError
-from topo.runtime.client import Client, Unreachable
+from topo.runtime.client import AnswerTimeout, Client, Unreachable
 from topo.runtime.state_folder import StateFolder, TopologyFolder
 
 _LOOK_S = 0.05
@@ -73,7 +73,7 @@ def current_status(folder: TopologyFolder, deadline_s: float) -> dict[str, Any]:
 
 
 def list_row(folder: TopologyFolder, deadline_s: float) -> dict[str, Any]:
-    """Return what `topo list` shows of a topology. One whose master is gone or does not answer is LOST."""
+    """Return what `topo list` shows of a topology: LOST, when its master is gone; STALLED, when it does not answer."""
     row: dict[str, Any] = {
         "topology": folder.name,
         "status": "LOST",
@@ -88,6 +88,8 @@ def list_row(folder: TopologyFolder, deadline_s: float) -> dict[str, Any]:
     }
     try:
         status = current_status(folder, deadline_s)
+    except AnswerTimeout as error:
+        return row | {"status": "STALLED", "reason": str(error), "pid": _pid_of(folder)}
     except TopoError as error:
         return row | {"reason": str(error)}
     is_over = status["ended_ms"] is not None
@@ -102,6 +104,11 @@ def list_row(folder: TopologyFolder, deadline_s: float) -> dict[str, Any]:
         "acked": status["totals"]["acked"],
         "acked_per_s": None if is_over else status["totals"]["acked_per_s"],
     }
+
+
+def _pid_of(folder: TopologyFolder) -> int | None:
+    owner = folder.owner()
+    return int(owner) if owner.isdecimal() else None
 
 
 def wait_until_over(folder: TopologyFolder, timeout_s: float) -> bool:

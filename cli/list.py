@@ -16,7 +16,8 @@ from topo_cli.options import Duration, examples, reading_options
 def command(pattern: str, deadline: float, home: Path, as_json: bool) -> None:
     """List the topologies whose name contains PATTERN, running ones and ended ones.
 
-    LOST is one whose master is gone without a word: `topo resume NAME` continues it.
+    LOST is one whose master is gone without a word: `topo resume NAME` continues it. STALLED is one whose master is there
+    and does not answer.
     """
     from topo.runtime.state_folder import StateFolder
     from topo_cli.known import list_row

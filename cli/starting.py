@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from topo.master.restarts import CRASH_LOOP
 from topo.runtime.client import AnswerTimeout, Unreachable
 from topo.runtime.state_folder import TopologyFolder
 from topo_cli.exits import Failed, TimedOut
@@ -82,10 +83,14 @@ def wait_until_running(folder: TopologyFolder, timeout_s: float) -> dict[str, An
     while (left_s := deadline - time.monotonic()) > 0:
         try:
             status = current_status(folder, left_s)
-            if status["status"] != "STARTING":
-                _check(status)
+            _check(status)
+            if status["status"] not in ("STARTING", "DEGRADED"):
                 return status
             reason = status["reason"]
+            if any(worker["losses"] >= CRASH_LOOP for worker in status["workers"]):
+                # A topology that has run before is not given up: its master tries again for as long as it takes.
+                name = folder.name
+                raise Failed(f"{name} does not come up, and its master goes on trying: {reason}; see topo errors {name}")
         except (Unreachable, AnswerTimeout) as error:
             reason = str(error)
         time.sleep(_LOOK_S)

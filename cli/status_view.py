@@ -23,6 +23,7 @@ STYLES = {
     "DEGRADED": "yellow",
     "FAILED": "red",
     "LOST": "red",
+    "STALLED": "red",
 }
 _OF_OPERATORS = ("open_windows", "timers", "async_in_flight", "state_entries")
 """Levels that only windows, process functions and asynchronous calls have."""

@@ -35,9 +35,11 @@ from topo.master.outcome import Outcome, OutcomeKind
 from topo.runtime.client import AnswerTimeout, Client, Unreachable
 from topo.runtime.master import MasterShell
 from topo.runtime.restoring import Start
-from topo.runtime.state_folder import TopologyFolder, read_json_lines
+from topo.runtime.state_folder import TopologyFolder, TopologyIsRunning, read_json_lines
 
 _POLL_S = 0.02
+ANSWER_S = 2.0
+"""How long a master that runs may take to answer."""
 MASTER_S = 30.0
 """How long a master may take to come up."""
 MASTER_ON_SPARK_S = 300.0
@@ -158,9 +160,15 @@ def resume_background(name: str, home: Path | None = None, *, from_beginning: bo
     Raises:
         NotFound: no topology of that name is known.
         TopologyIsRunning: it has a master.
+        AnswerTimeout: it has one that does not answer.
     """
     folder = open_home(home).find(name)
-    folder.lock().release()
+    try:
+        folder.lock().release()
+    except TopologyIsRunning:
+        # A master that does not answer is told as what it is.
+        RunningTopology(folder)._client.request("ping", timeout_s=ANSWER_S)
+        raise
     stored_job(folder)
     if from_beginning:
         begin_anew(folder)

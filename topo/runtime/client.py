@@ -59,13 +59,21 @@ class Client:
             while (answer := asker.answer(min(_LOOK_S, timeout_s))) is None:
                 self._check_master()
                 if time.monotonic() >= until:
-                    raise AnswerTimeout(f"the master of {name!r} did not answer {verb!r} within {timeout_s:g} s")
+                    raise AnswerTimeout(f"{self._stalled()}; {verb!r} had no answer within {timeout_s:g} s")
         finally:
             asker.close()
         reply = control.decode_reply(answer, 16 * control.MAX_CONTROL)
         if not reply.ok:
             raise UserError(reply.error)
         return reply.result
+
+    def _stalled(self) -> str:
+        """Say that the master does not answer, and what helps."""
+        pid = self.folder.owner() or "unknown"
+        return (
+            f"the master of {self.folder.name!r}, process {pid}, is there and does not answer: it is stopped or very busy; "
+            f"`kill -CONT {pid}` lets a stopped one continue, `kill -9 {pid}` and `topo resume {self.folder.name}` replace it"
+        )
 
     def _check_master(self) -> None:
         name = self.folder.name

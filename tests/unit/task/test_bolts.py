@@ -388,7 +388,7 @@ def test_a_value_that_cannot_be_carried_fails_only_its_own_root_and_the_rest_of_
     assert task.values() == ["x", "y"]
     assert task.roots(FrameKind.FAIL) == [ids.roots[1]]
     (error,) = task.errors()
-    assert error.startswith("ValueNotCarried: component 'b', stream 'default': field 'value': a value of type Odd ")
+    assert error.startswith("ValueNotCarried: component 'b', stream 'default': field 'value': a value of type Odd: ")
 
 
 @KINDS

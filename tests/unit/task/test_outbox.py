@@ -195,7 +195,7 @@ def test_rows_that_cannot_be_packed_are_refused_with_their_roots_and_the_others_
     assert box.take() == ["DATA 2#0 ['a', 'b']"]
     ((stream, values, roots, why),) = box.rejected
     assert (stream, values, roots) == (0, ({1, 2},), [8])
-    assert why.startswith("field 'value': a value of type set ")
+    assert why.startswith("field 'value': a value of type set: ")
 
 
 def test_a_batch_of_nothing_but_refused_rows_leaves_no_frame_and_no_gap() -> None:

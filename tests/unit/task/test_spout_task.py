@@ -131,7 +131,7 @@ def test_a_value_that_cannot_be_carried_fails_its_own_message_and_the_rest_goes(
     assert task.values() == ["x", "y"]
     (failed,) = task.roots(FrameKind.FAIL)
     assert failed in task.roots(FrameKind.INIT)
-    assert task.errors()[0].startswith("ValueNotCarried: component 'a', stream 'default': field 'value': a value of type object ")
+    assert task.errors()[0].startswith("ValueNotCarried: component 'a', stream 'default': field 'value': a value of type object:")
     task.feed_ids(FrameKind.FAILED, [failed])
     task.run()
     assert spout.told("fail") == ([1] if kind is Scripted else [])

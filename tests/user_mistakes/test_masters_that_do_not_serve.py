@@ -1,0 +1,94 @@
+"""A master that is stopped, and one whose topology does not come up, are told as what they are."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.cli.drive import call
+from topo.runtime.state_folder import StateFolder
+
+FLOW = """
+import pathlib, time
+from topo import BasicBolt, IterableSpout, TopologyBuilder
+
+AWAY = pathlib.Path({away!r})
+
+
+class Store(BasicBolt):
+    def prepare(self, context):
+        if AWAY.exists():
+            raise OSError("the database is away")
+
+    def execute(self, tup, collector):
+        pass
+
+
+def numbers():
+    while True:
+        time.sleep(0.001)
+        yield 1
+
+
+builder = TopologyBuilder("flow")
+builder.set_spout("numbers", IterableSpout(numbers))
+builder.set_bolt("store", Store()).shuffle_grouping("numbers")
+topology = builder.build()
+"""
+
+
+@pytest.fixture
+def flow(tmp_path: Path) -> Path:
+    path = tmp_path / "flow.py"
+    path.write_text(FLOW.format(away=str(tmp_path / "away")))
+    return path
+
+
+def test_stopped_master_is_stalled_for_list_and_resume_alike(
+    flow: Path, topo_home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A master was stopped (SIGSTOP, a debugger): `list` called it LOST, and `resume` said that it was running."""
+    assert call(capsys, "submit", flow, "--wait").code == 0
+    master = int(StateFolder(topo_home).find("flow").owner())
+    os.kill(master, signal.SIGSTOP)
+    try:
+        (row,) = json.loads(call(capsys, "list", "--json", "--deadline", "200ms").out)
+        resumed = call(capsys, "resume", "flow")
+    finally:
+        os.kill(master, signal.SIGCONT)
+
+    assert (row["status"], row["pid"]) == ("STALLED", master)
+    assert f"kill -CONT {master}" in row["reason"]
+    assert resumed.code == 4
+    assert f"the master of 'flow', process {master}, is there and does not answer" in resumed.err
+    assert call(capsys, "resume", "flow").code == 2, "one that answers is running"
+    assert call(capsys, "kill", "flow", "--yes").code == 0
+
+
+def test_resume_that_waits_fails_when_a_component_does_not_open(
+    flow: Path, tmp_path: Path, topo_home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`topo resume --wait` while the database that a bolt opens is away: the exit code was 0."""
+    assert call(capsys, "submit", flow, "--wait").code == 0
+    assert call(capsys, "kill", "flow", "--yes").code == 0
+    (tmp_path / "away").touch()
+
+    result = call(capsys, "resume", "flow", "--wait")
+
+    assert result.code == 1
+    assert "flow does not come up" in result.err and "OSError: the database is away" in result.err
+    assert call(capsys, "kill", "flow", "--yes").code == 0
+
+
+def test_doctor_warns_of_a_state_folder_that_others_can_write_to(topo_home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A state folder with mode 0777 was called private."""
+    topo_home.chmod(0o777)
+
+    found = {row["check"]: row for row in json.loads(call(capsys, "doctor", "--json").out)}
+
+    assert found["state folder"]["state"] == "warning"
+    assert f"chmod 700 {topo_home}" in found["state folder"]["detail"]
