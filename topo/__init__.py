@@ -1,6 +1,7 @@
 """topo: topologies of spouts and bolts in Python, every task a process, every message tracked.
 
-These are the public names; whatever is not here may change. The ready-made components are imported on first use.
+These are the public names; whatever is not here may change. The ready-made components are imported on first use. `Counter` and
+`Tuple` are public too, but not taken by `from topo import *`: they would replace those of `collections` and `typing`.
 """
 
 from __future__ import annotations
@@ -13,12 +14,13 @@ from topo.api.batch_bolt import BatchBolt, BatchCollector
 from topo.api.bolt import BasicBolt, BasicCollector, Bolt, Collector, StatefulBolt
 from topo.api.context import Connection, TaskContext
 from topo.api.groupings import CustomGrouping
-from topo.api.metrics import Counter, Gauge, Histogram, Metrics
+from topo.api.metrics import Counter as Counter
+from topo.api.metrics import Gauge, Histogram, Metrics
 from topo.api.operator_bolts import AsyncBolt, ProcessBolt, ProcessCollector, ProcessContext, TimeDomain, WindowBolt
 from topo.api.spout import BlockingSpout, RetryingSpout, Spout, SpoutCollector
 from topo.api.streams import direct
 from topo.api.topology import BoltDeclarer, Topology, TopologyBuilder
-from topo.api.tuples import Tuple
+from topo.api.tuples import Tuple as Tuple
 from topo.api.two_phase import TwoPhaseSink
 from topo.api.watermarks import WatermarkGenerator, WatermarkStrategy
 from topo.config import TopologyConfig
@@ -69,7 +71,6 @@ __all__ = [
     "Collector",
     "ConfigError",
     "Connection",
-    "Counter",
     "CustomGrouping",
     "EmitError",
     "EnvironmentFault",
@@ -102,7 +103,6 @@ __all__ = [
     "TopologyBuilder",
     "TopologyConfig",
     "TopologyError",
-    "Tuple",
     "TupleStateError",
     "TwoPhaseSink",
     "UserError",
