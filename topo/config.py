@@ -186,7 +186,7 @@ class TopologyConfig:
     max_control_frame_bytes: int = _setting("size", 1 << 20, "The largest frame of control that is sent or accepted.", least=1024)
 
     spare_workers: int = _setting(
-        "count", 1, "Processes that wait, with topo imported, to replace lost workers; 35 MB each. On Spark hosts there are none."
+        "count", 1, "Processes that wait, with topo imported, to replace lost workers; 36 MB each. On Spark hosts there are none."
     )  # fmt: skip
     start_timeout_s: float = _setting("duration", 30.0, "Time that all workers have to come up.")
     heartbeat_s: float = _setting("duration", 1.0, "How often a worker tells the master that it lives.")
