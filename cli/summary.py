@@ -17,6 +17,7 @@ _TOTALS = (
     ("timed out", "timed_out"),
     ("dead-lettered", "dead_lettered"),
     ("finally failed", "finally_failed"),
+    ("refused", "refused"),
 )
 _LABEL_WIDTH = 16
 

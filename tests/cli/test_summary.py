@@ -6,7 +6,7 @@ from topo_cli.summary import notes, summary_text
 
 
 def status(**changes: Any) -> dict[str, Any]:
-    names = ("emitted", "acked", "failed", "replayed", "timed_out", "dead_lettered", "finally_failed")
+    names = ("emitted", "acked", "failed", "replayed", "timed_out", "dead_lettered", "finally_failed", "refused")
     totals = dict.fromkeys(names, 0) | {"executed": 900, "complete_latency_s": {"p50": 0.001, "p99": 0.02}}
     return {
         "topology": "flow",

@@ -303,6 +303,9 @@ class RetryBook(Generic[K, M]):
     def __len__(self) -> int:
         return len(self._messages)
 
+    def __contains__(self, message_id: object) -> bool:
+        return message_id in self._messages
+
     def validate(self) -> None:
         """Assert the invariants: every message is known and in one state at most."""
         trial = set() if self._on_trial is None else {self._on_trial}

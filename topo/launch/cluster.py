@@ -284,7 +284,8 @@ class RunningTopology:
             kept = json.loads(self.folder.summary.read_bytes())["outcome"]
         except (OSError, ValueError, KeyError):
             return None
-        return Outcome(OutcomeKind(kept["kind"]), kept["reason"], kept["finally_failed"], kept["dead_letters"])
+        counts = {name: kept.get(name, 0) for name in ("finally_failed", "dead_letters", "refused")}
+        return Outcome(OutcomeKind(kept["kind"]), kept["reason"], **counts)
 
     def summary(self) -> Status:
         """Return the figures of the run that has ended. Raises UserError while it goes on."""

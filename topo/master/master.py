@@ -551,13 +551,16 @@ class TopologyMaster:
     def _finish(self, now: float) -> None:
         if left := self.positions.take_all(now):
             self._commands.append(StorePositions(left))
-        failed = int(self.figures.together(self.plan.spouts).counters.get("finally_failed", 0))
+        of_spouts = self.figures.together(self.plan.spouts).counters
+        failed, refused = int(of_spouts.get("finally_failed", 0)), int(of_spouts.get("refused", 0))
         letters = self.dead_letters.count
         tracked = bool(self.plan.ackers)
         bolts = [] if tracked else [task.id for task in self.plan.tasks if task.id not in self.plan.spouts]
         dropped = int(self.figures.together(bolts).counters.get("failed", 0))
-        outcome = self.ending.outcome or outcome_of_end(failed, letters, tracked=tracked, dropped=dropped)
-        outcome = replace(outcome, finally_failed=failed, dead_letters=letters)
+        outcome = self.ending.outcome or outcome_of_end(
+            failed, letters, tracked=tracked, dropped=dropped, refused=refused
+        )
+        outcome = replace(outcome, finally_failed=failed, dead_letters=letters, refused=refused)
         self.ending.finish(outcome)
         self._commands.append(Finished(outcome))
 

@@ -14,6 +14,8 @@ class OutcomeKind(Enum):
     """Every source ended and every message went through."""
     FINALLY_FAILED = "finally failed"
     """Every source ended; messages failed that no spout emitted again."""
+    REFUSED = "refused"
+    """Every source ended; messages were not taken, since their ids cannot be used."""
     DEAD_LETTERS = "dead letters"
     """Every source ended; messages were given up and stored."""
     DRAINED = "drained"
@@ -26,6 +28,9 @@ class OutcomeKind(Enum):
     """It could not be started."""
 
 
+_BY_ITSELF = (OutcomeKind.DONE, OutcomeKind.FINALLY_FAILED, OutcomeKind.DEAD_LETTERS, OutcomeKind.REFUSED)
+
+
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """How a topology ended, why, and what is left over."""
@@ -34,10 +39,11 @@ class Outcome:
     reason: str
     finally_failed: int = 0
     dead_letters: int = 0
+    refused: int = 0
 
     @property
     def exit_code(self) -> int:
-        """Zero only for a bounded topology that is done, with nothing dead-lettered or finally failed."""
+        """Zero only for a bounded topology that is done, with nothing dead-lettered, finally failed or refused."""
         return 0 if self.kind is OutcomeKind.DONE else 1
 
     def as_dict(self) -> dict[str, Any]:
@@ -47,19 +53,24 @@ class Outcome:
             "reason": self.reason,
             "finally_failed": self.finally_failed,
             "dead_letters": self.dead_letters,
+            "refused": self.refused,
             "exit_code": self.exit_code,
         }
 
     @property
     def has_ended_by_itself(self) -> bool:
         """Whether every source had ended, so that nothing is left to go on with."""
-        return self.kind in (OutcomeKind.DONE, OutcomeKind.FINALLY_FAILED, OutcomeKind.DEAD_LETTERS)
+        return self.kind in _BY_ITSELF
 
 
-def outcome_of_end(finally_failed: int, dead_letters: int, *, tracked: bool = True, dropped: int = 0) -> Outcome:
+def outcome_of_end(
+    finally_failed: int, dead_letters: int, *, tracked: bool = True, dropped: int = 0, refused: int = 0
+) -> Outcome:
     """Return the outcome of a topology whose sources have all ended; without ackers nobody knows what became of a message.
 
     Args:
+        finally_failed, dead_letters, refused: messages that did not go through.
+        tracked: whether there are ackers.
         dropped: tuples that bolts failed without ackers: what `at_most_once` allows, so no failure of the topology.
     """
     problems = []
@@ -67,20 +78,28 @@ def outcome_of_end(finally_failed: int, dead_letters: int, *, tracked: bool = Tr
         problems.append(f"{_messages(finally_failed)} failed and {_were(finally_failed)} not emitted again")
     if dead_letters:
         problems.append(f"{_messages(dead_letters)} {_were(dead_letters)} given up; see `topo dead-letters`")
+    if refused:
+        problems.append(f"{_messages(refused)} {_were(refused)} refused for {_ids(refused)}; see `topo errors`")
     if finally_failed:
         kind = OutcomeKind.FINALLY_FAILED
     elif dead_letters:
         kind = OutcomeKind.DEAD_LETTERS
+    elif refused:
+        kind = OutcomeKind.REFUSED
     else:
         kind = OutcomeKind.DONE
     well = "every message was processed" if tracked else "every source has ended; nothing was tracked (ackers=0)"
     if dropped:
         well += f", and {dropped} tuple{'s'[: dropped > 1]} failed and {_were(dropped)} lost; see `topo errors`"
-    return Outcome(kind, "; ".join(problems) or well, finally_failed, dead_letters)
+    return Outcome(kind, "; ".join(problems) or well, finally_failed, dead_letters, refused)
 
 
 def _messages(count: int) -> str:
     return f"{count} message" + ("" if count == 1 else "s")
+
+
+def _ids(count: int) -> str:
+    return "its id" if count == 1 else "their ids"
 
 
 def _were(count: int) -> str:

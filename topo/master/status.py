@@ -49,13 +49,14 @@ _END = {
     OutcomeKind.DONE: Status.FINISHED,
     OutcomeKind.FINALLY_FAILED: Status.FAILED,
     OutcomeKind.DEAD_LETTERS: Status.FAILED,
+    OutcomeKind.REFUSED: Status.FAILED,
     OutcomeKind.CRASHED: Status.FAILED,
     OutcomeKind.DRAINED: Status.KILLED,
     OutcomeKind.CUT_SHORT: Status.KILLED,
     OutcomeKind.KILLED: Status.KILLED,
 }
 
-_TOTALS = ("emitted", "acked", "failed", "timed_out", "replayed", "reset", "finally_failed")
+_TOTALS = ("emitted", "acked", "failed", "timed_out", "replayed", "reset", "finally_failed", "refused")
 _NO_COUNTS = asdict(Counters())
 _LATENCIES = {ComponentKind.SPOUT: ("complete",), ComponentKind.BOLT: ("execute",)}
 

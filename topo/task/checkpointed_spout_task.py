@@ -19,7 +19,6 @@ from topo.ids import TaskId
 from topo.task.coverage import ANY_VALUES, Coverage
 from topo.task.emitter import StreamRows
 from topo.task.events import BeginCheckpoint, RoutesChanged
-from topo.task.fates import is_hashable
 from topo.task.flow_control import InEdge
 from topo.task.setup import Ports, TaskSetup
 from topo.task.snapshots import Snapshot, pass_on
@@ -106,6 +105,7 @@ class CheckpointedSpoutTask(SpoutTask):
         marks = [part.values["watermark"] for part in self.restored if "watermark" in part.values]
         letters = [part.values["letters"] for part in self.restored if "letters" in part.values]
         self._letters.restore(letters, self._goes_on_from)
+        self.fates.ids.restart()
         self._emission_time.reset(self.ports.clock(), forget=True)
         if marks:
             self._emission_time.restore(min(marks))
@@ -153,15 +153,10 @@ class CheckpointedSpoutTask(SpoutTask):
     # -- emitting --------------------------------------------------------------------------------------------------------
 
     def _note_order(self, messages: Sequence[Any]) -> None:
-        last = next((message for message in reversed(messages) if message is not None and is_hashable(message)), None)
-        if last is not None:
-            self.coverage.reach(last)
+        if messages:
+            self.coverage.reach(messages[-1])
 
     def _send_tracked(self, stream: StreamRows, messages: list[Any], now: float, first_time: bool) -> None:
-        usable = self.fates.usable(messages, now)
-        if usable is not None:
-            stream.keep(usable)
-            messages = [messages[place] for place in usable]
         self.fates.came_again(messages)
         accepted = self.coverage.accept(messages, stream.rows)
         if accepted is not None:

@@ -20,9 +20,10 @@ from topo.acking.retries import Backoff, DeadLetter, RetryBook
 from topo.api.metrics import Histogram, HistogramSnapshot
 from topo.api.spout import RetryingSpout, Spout
 from topo.config import TopologyConfig
-from topo.errors import EmitError, ValueNotCarried
+from topo.errors import ValueNotCarried
 from topo.ids import Epoch, TaskId
 from topo.task.letter_values import pack_or_say
+from topo.task.message_ids import MessageIds
 from topo.wire.codec import Codec
 from topo.wire.control import DeadLetter as DeadLetterMessage
 from topo.wire.control import PositionReport
@@ -45,15 +46,6 @@ Pending = tuple[Any, float, Emission | None]
 tuple, which the garbage collector stops looking at: there may be hundreds of thousands."""
 
 
-def is_hashable(value: Any) -> bool:
-    """Whether a value can be the key of a dict."""
-    try:
-        hash(value)
-    except TypeError:
-        return False
-    return True
-
-
 class Fates:
     """The messages of one spout task, from their emission until they are done.
 
@@ -67,6 +59,8 @@ class Fates:
         pending: the messages whose trees are open, by root.
         is_retrying: whether the engine replays what fails.
         keeps_values: whether emissions are wanted with the messages.
+        ids: which message ids can be used.
+        is_open: whether a message of a retrying spout is kept under an id.
         on_failure: told of each message of a retrying spout that fails, and which its spout is not told of.
     """
 
@@ -97,6 +91,9 @@ class Fates:
         self._report = report
         self._book: RetryBook[Any, Emission] = RetryBook(config.attempts, Backoff(config.back_off_s), trial_s)
         self._tracker: PositionTracker[Any] = PositionTracker()
+        self.is_open: Callable[[Any], bool] = self._book.__contains__
+        are_stored = self.is_retrying or config.delivery == "exactly_once"
+        self.ids = MessageIds(component, codec, are_positions=self.is_retrying, are_stored=are_stored, is_open=self.is_open)
         self._letters: dict[int, tuple[DeadLetterMessage, DeadLetter[Any, Emission]]] = {}
         """Dead letters that are not known to be stored, by their number."""
         self._letter_count = 0
@@ -170,46 +167,27 @@ class Fates:
         self._reported = (position, {})
         return position
 
-    def accept(self, messages: Sequence[Any], emissions: Iterable[Any], now: float) -> list[int] | None:
+    def accept(self, messages: Sequence[Any], emissions: Iterable[Any]) -> list[int] | None:
         """Take over messages that the spout emits by itself.
 
         Returns:
-            The places of those that are to be sent, None for all. Left out are those whose id cannot be used, or is in use, and
-            suspects from before a restart, which `due` returns in their turn.
+            The places of those that are to be sent, None for all. Left out are suspects from before a restart, which `due`
+            returns in their turn.
         """
         if not self.is_retrying:
-            return self._accept_plain(messages, now)
-        try:
-            held = self._book.emitted(messages, emissions)
-            if not held:
-                return None
-            refused: set[int] = set()
-        except (EmitError, TypeError):
-            held, refused = self._accept_one_by_one(messages, emissions, now)
+            self.came_again(messages)
+            return None
+        held = self._book.emitted(messages, emissions)
+        if not held:
+            return None
         for letter in self._book.condemned(held):
             self._give_up(letter)
         back = set(held)
-        return [place for place, message in enumerate(messages) if place not in refused and message not in back]
+        return [place for place, message in enumerate(messages) if message not in back]
 
     def note_order(self, messages: Sequence[Any]) -> None:
         """Note the order, over all streams, of positions that `accept` is given stream by stream."""
-        try:
-            self._tracker.emitted(messages)
-        except TypeError:
-            self._tracker.emitted([message for message in messages if is_hashable(message)])
-
-    def usable(self, messages: Sequence[Any], now: float) -> list[int] | None:
-        """Return the places of those whose id can be used, None for all; the others are reported."""
-        try:
-            deque(map(hash, messages), maxlen=0)
-        except TypeError:
-            return [place for place, message in enumerate(messages) if self._is_usable(message, now)]
-        return None
-
-    def _accept_plain(self, messages: Sequence[Any], now: float) -> list[int] | None:
-        places = self.usable(messages, now)
-        self.came_again(messages if places is None else [messages[place] for place in places])
-        return places
+        self._tracker.emitted(messages)
 
     def left_to_spout(self, messages: Iterable[Any]) -> None:
         """Messages of a plain spout have failed, and are finally so unless it emits them again."""
@@ -220,28 +198,6 @@ class Fates:
         if self._unresolved:
             for message in messages:
                 self._unresolved.pop(message, None)
-
-    def _accept_one_by_one(self, messages: Sequence[Any], emissions: Iterable[Any], now: float) -> tuple[list[Any], set[int]]:
-        held: list[Any] = []
-        refused: set[int] = set()
-        for place, (message, emission) in enumerate(zip(messages, emissions, strict=True)):
-            try:
-                if self._is_usable(message, now):
-                    held += self._book.emitted([message], [emission])
-                else:
-                    refused.add(place)
-            except EmitError as error:
-                refused.add(place)
-                self._report(error, now)
-        return held, refused
-
-    def _is_usable(self, message: Any, now: float) -> bool:
-        if not is_hashable(message):
-            kind = type(message).__name__
-            what = f"component {self._component!r} emitted with message id {message!r} ({kind}), which is not hashable"
-            self._report(EmitError(f"{what}; use an int, a string or a tuple of these"), now)
-            return False
-        return True
 
     def complete_unsent(self, records: Iterable[Pending]) -> None:
         """Messages that nobody tracks are complete; their spout hears of it with the next `tell_local`."""

@@ -12,15 +12,15 @@ from typing import Any
 
 from topo.api.spout import RetryingSpout, Spout
 from topo.api.streams import DEFAULT_STREAM
-from topo.errors import EmitError, FrameworkBug, SpoutStalled
+from topo.errors import FrameworkBug, SpoutStalled
 from topo.ids import COMES_AGAIN, ID_BYTES, Epoch, TaskId
 from topo.operators.clock import PausableClock
-from topo.task.collectors import MessageCollector, OrderedCollector
 from topo.task.emission_time import EmissionTime, Refused, send_time
 from topo.task.emitter import StreamRows
 from topo.task.events import RoutesChanged
 from topo.task.fates import Emission, Fates, Pending
 from topo.task.flow_control import InEdge
+from topo.task.message_collectors import REFUSED, MessageCollector, OrderedCollector
 from topo.task.pace import Pace
 from topo.task.setup import Ports, TaskSetup
 from topo.task.time_cuts import send_in_pieces
@@ -46,6 +46,7 @@ class SpoutTask(UserTask):
 
     Attributes:
         fates: the messages that are not done.
+        on_refusal: told of each message id that cannot be used.
     """
 
     ACCEPTS = frozenset((FrameKind.OPEN, FrameKind.ACKED, FrameKind.FAILED, FrameKind.TOUCHED))
@@ -77,6 +78,7 @@ class SpoutTask(UserTask):
             TRIAL_S if self._feeds_windows else None,
         )
         self.is_retrying = self.fates.is_retrying
+        self.on_refusal: Callable[[Any], None] = lambda _message: None
         self._open_messages = self.fates.pending
         self._init_roots, self._init_values = bytearray(), bytearray()
         self._fails: list[int] = []
@@ -404,8 +406,7 @@ class SpoutTask(UserTask):
             self.counters.emitted += collector.count()
             if self._emission_time.is_used:
                 self._stamp_rows(now)
-            if self.is_retrying:
-                self._note_order(collector.in_order())
+            self._judge_ids(now)
         elif self._emission_time.reads:
             self._stamp_again(now)
         if first_time and (collector.said or self._emission_time.is_used or self._emission_time.is_idle):
@@ -425,18 +426,34 @@ class SpoutTask(UserTask):
         for stream, messages in zip(collector.streams, collector.messages, strict=True):
             if not stream.rows:
                 continue
+            if collector.has_refused:
+                stream.keep([row for row, message in enumerate(messages) if message is not REFUSED])
+                messages[:] = [message for message in messages if message is not REFUSED]
+                if not messages:
+                    continue
             if None not in messages:
                 self._send_tracked(stream, messages, now, first_time)
             else:
                 self._send_mixed(stream, messages, now, first_time)
 
+    def _judge_ids(self, now: float) -> None:
+        """Refuse the messages whose ids cannot be used: they count, and are reported."""
+        collector = self._collector
+        ids = collector.in_order()
+        refused = self.fates.ids.refused(ids)
+        self.counters.refused += len(refused)
+        for place in refused:
+            self.on_refusal(ids[place])
+        collector.refuse(refused)
+        if self.is_retrying:
+            self._note_order([one for place, one in enumerate(ids) if place not in refused] if refused else ids)
+        for error in refused.values():
+            self._user_error(error, now)
+
     def _note_order(self, messages: Sequence[Any]) -> None:
-        self.fates.note_order(messages if None not in messages else [message for message in messages if message is not None])
+        self.fates.note_order(messages)
 
     def _send_mixed(self, stream: StreamRows, messages: list[Any], now: float, first_time: bool) -> None:
-        if self.is_retrying:
-            what = f"component {self.component_id!r} emitted without a message id"
-            self._user_error(EmitError(f"{what}; a RetryingSpout gives every message one"), now)
         contents = stream.contents()
         start = 0
         for is_tracked, run in groupby(messages, key=lambda message: message is not None):
@@ -462,7 +479,7 @@ class SpoutTask(UserTask):
     def _send_tracked(self, stream: StreamRows, messages: list[Any], now: float, first_time: bool) -> None:
         emissions = self._emissions(stream) if self.fates.keeps_values else None
         if first_time:
-            places = self.fates.accept(messages, emissions or (), now)
+            places = self.fates.accept(messages, emissions or ())
             if places is not None:
                 stream.keep(places)
                 messages = [messages[place] for place in places]

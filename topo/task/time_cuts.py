@@ -9,8 +9,8 @@ from collections.abc import Callable
 
 from topo.api.streams import DEFAULT_STREAM
 from topo.operators.watermarks import InputStatus
-from topo.task.collectors import MessageCollector
 from topo.task.emission_time import EmissionTime
+from topo.task.message_collectors import MessageCollector
 
 
 def send_in_pieces(

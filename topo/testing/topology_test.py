@@ -148,6 +148,8 @@ class TopologyTest:
         if isinstance(runs, WatchedSpout | WatchedRetryingSpout):
             spout_task = CheckpointedSpoutTask(setup, ports) if is_checkpointed else SpoutTask(setup, ports)
             # A retrying spout is not told of failures that are followed by a replay.
+            runs.is_open = spout_task.fates.is_open
+            spout_task.on_refusal = runs.refused
             spout_task.fates.on_failure = self._record.failed.setdefault(task.component, []).append
             host.hosts(spout_task, runs.state, component if isinstance(component, ScriptedSpout) else None)
         elif isinstance(runs, OperatorBolt):
@@ -318,7 +320,7 @@ class TopologyTest:
     def assert_all_acked(self) -> None:
         """Raise AssertionError unless messages were emitted and each of them was acked."""
         letters = {(letter.component, letter.message_id): letter for letter in self.dead_letters()}
-        lines = []
+        lines = [f"{spout}: message {message_id!r} was refused for its id" for spout, message_id in self._record.refused]
         for spout, messages in self._record.messages.items():
             for message_id in messages.keys() - set(self._record.acked.get(spout, ())):
                 letter = letters.get((spout, message_id))

@@ -126,6 +126,7 @@ class Record:
         messages: by spout: ids of the messages that were emitted.
         acked: by spout: what `ack` was called with.
         failed: by spout: ids of messages that failed, once for each time.
+        refused: ids that cannot be used, with the spout that emitted them.
         refusals: inputs that are to fail once: the component they come from, and their values.
     """
 
@@ -133,6 +134,7 @@ class Record:
     messages: dict[str, dict[Any, None]] = field(default_factory=dict)
     acked: dict[str, list[Any]] = field(default_factory=dict)
     failed: dict[str, list[Any]] = field(default_factory=dict)
+    refused: list[tuple[str, Any]] = field(default_factory=list)
     refusals: list[tuple[str, Row]] = field(default_factory=list)
 
 

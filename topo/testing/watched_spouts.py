@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 from topo.api.context import TaskContext
@@ -93,9 +94,11 @@ class CheckedSpoutCollector(Checked):
         self._inner.report_error(error)
 
     def _emitted(self, message_id: Any) -> None:
+        # An id that is not hashable is for the engine to refuse.
         if message_id is not None:
-            self._messages[message_id] = self._state.pending[message_id] = None
-            self._state.fresh.append(message_id)
+            with suppress(TypeError):
+                self._messages[message_id] = self._state.pending[message_id] = None
+                self._state.fresh.append(message_id)
 
 
 class _SpoutWatch(Spout):
@@ -106,6 +109,7 @@ class _SpoutWatch(Spout):
         self._inner = inner
         self._watch = watch
         self._acked = watch.record.acked.setdefault(watch.component, [])
+        self.is_open: Callable[[Any], bool] = lambda _message_id: False
         # The engine reads it of the spout it is given.
         self.wants_values = inner.wants_values  # type: ignore[misc]
 
@@ -139,6 +143,13 @@ class _SpoutWatch(Spout):
         """Pass it on."""
         self._settled(message_id)
         self._inner.fail(message_id, *values)
+
+    def refused(self, message_id: Any) -> None:
+        """The engine refuses a message for its id; one of the same id may be in flight."""
+        self._watch.record.refused.append((self._watch.component, message_id))
+        with suppress(TypeError):
+            if not self.is_open(message_id):
+                self._settled(message_id)
 
     def _settled(self, message_id: Any) -> None:
         self.state.pending.pop(message_id, None)

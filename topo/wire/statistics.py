@@ -30,6 +30,8 @@ class Counters:
     """Messages that failed and that nobody emits again."""
     reset: int = 0
     """Messages that a recovery put back; no attempt."""
+    refused: int = 0
+    """Messages of a spout that were not sent, since their id cannot be used."""
     late_acks: int = 0
     expired_trees: int = 0
     errors: int = 0

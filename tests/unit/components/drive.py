@@ -9,7 +9,8 @@ from topo.api.context import TaskContext
 from topo.api.spout import Spout
 from topo.api.streams import SYSTEM_COMPONENT, TICK_STREAM, declared_streams
 from topo.api.tuples import Origin, Tuple
-from topo.task.collectors import BoltCollector, MessageCollector, TrackedTuple
+from topo.task.collectors import BoltCollector, TrackedTuple
+from topo.task.message_collectors import MessageCollector
 
 Emitted = list[tuple[tuple[Any, ...], Any]]
 TICK = Tuple((), Origin(SYSTEM_COMPONENT, 0, TICK_STREAM))

@@ -11,7 +11,7 @@ import pytest
 from tests.unit.components.drive import context
 from topo import ConfigError, TailSpout
 from topo.api.streams import declared_streams
-from topo.task.collectors import MessageCollector
+from topo.task.message_collectors import MessageCollector
 
 LONG = "x" * 300
 """Longer than the part of a file that identifies it."""

@@ -8,7 +8,8 @@ import pytest
 from topo.api.streams import TICK_STREAM, declared_streams, direct
 from topo.api.tuples import Origin, Tuple
 from topo.errors import EmitError, TupleStateError
-from topo.task.collectors import AnchoringCollector, BoltCollector, MessageCollector, TrackedTuple, TupleState
+from topo.task.collectors import AnchoringCollector, BoltCollector, TrackedTuple, TupleState
+from topo.task.message_collectors import MessageCollector
 from topo.wire.frames import MAX_ROOTS_PER_TUPLE
 
 OUTPUTS = {"default": ("a", "b"), "side": ("x",), "to": direct("x")}

@@ -11,7 +11,8 @@ from tests.unit.task.harness import Manual, Plain, Replaying, Scripted, Sink, So
 from tests.unit.task.test_worker import Hosted
 from topo.api.streams import declared_streams
 from topo.api.topology import TopologyBuilder
-from topo.task.collectors import BoltCollector, MessageCollector, OneFieldCollector, anchoring_collector
+from topo.task.collectors import BoltCollector, OneFieldCollector, anchoring_collector
+from topo.task.message_collectors import MessageCollector
 from topo.wire.control import ComponentError
 from topo.wire.frames import FrameKind
 

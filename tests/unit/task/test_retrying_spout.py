@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import IntEnum
 from typing import Any
 
 import pytest
@@ -205,15 +206,18 @@ def test_timestamps_stay_with_their_rows_when_others_are_refused() -> None:
     assert (frame.decode_rows(CODEC), frame.timestamp_list()) == ([("a",), ("c",)], [10, 30])
 
 
-def test_an_id_may_be_used_again_when_it_is_done() -> None:
-    spout, task = replaying("x")
+@pytest.mark.parametrize(("ids", "refused"), [((5, 5), 5), ((5, 3), 3), ((("b", 1), ("a", 2)), ("a", 2))])
+def test_a_position_that_is_not_later_than_the_one_before_is_refused(ids: tuple[Any, Any], refused: Any) -> None:
+    first, second = ids
+    spout, task = replaying(lambda c: c.emit(("v",), first))
     task.run()
-    verdict(task, FrameKind.ACKED, "x")
-    spout.steps.append("x")
+    verdict(task, FrameKind.ACKED, "v")
+    spout.steps.append(lambda c: c.emit(("w",), second))
     task.wait(0.1)
-    verdict(task, FrameKind.ACKED, "x")
-    assert spout.told("ack") == ["x", "x"]
-    assert task.errors() == []
+    assert task.values() == ["v"] and spout.told("ack") == [first]
+    (error,) = task.errors()
+    assert f"emitted at position {refused!r} after {first!r}" in error and "each later than the one before" in error
+    assert (task.task.counters.refused, task.task.counters.emitted) == (1, 2)
 
 
 # -- dead letters
@@ -435,15 +439,20 @@ def test_a_restarted_spout_does_not_report_the_position_that_it_was_given() -> N
     assert task.messages(PositionReport) == []
 
 
-def test_a_position_that_cannot_be_stored_is_reported_once_and_the_messages_go_on() -> None:
-    spout, task = replaying(lambda c: c.emit(("v",), frozenset([1])), lambda c: c.emit(("w",), frozenset([2])))
+class Colour(IntEnum):
+    RED = 1
+
+
+@pytest.mark.parametrize("position", [1 + 2j, object, (1, 2j)])
+def test_a_position_that_cannot_be_stored_is_refused_and_the_others_go_on(position: Any) -> None:
+    spout, task = replaying(lambda c: c.emit(("v",), position), lambda c: c.emit(("w",), Colour.RED), lambda c: c.emit(("x",), 2))
     task.run()
-    verdict(task, FrameKind.ACKED, "v", "w")
+    verdict(task, FrameKind.ACKED, "w", "x")
     task.wait(100.0)
-    assert len(spout.told("ack")) == 2
-    assert positions(task) == []
-    assert task.task.counters.errors <= 2
-    assert task.errors()[0].startswith("ValueNotCarried: component 'a': position frozenset({")
+    assert spout.told("ack") == [1, 2] and positions(task)[-1] == 2
+    (error,) = task.errors()
+    assert f"emitted with message id {position!r}" in error and "cannot be stored as it is" in error
+    assert task.task.counters.refused == 1
 
 
 def test_a_message_without_readers_moves_the_position() -> None:
@@ -503,26 +512,26 @@ def test_a_suspect_that_fails_is_cleared_and_waits_like_any_other() -> None:
 
 
 def test_a_message_that_kills_alone_as_often_as_it_may_is_given_up_and_nothing_else_is() -> None:
-    _, task = replaying("innocent", "guilty", attempts=2)
+    _, task = replaying("innocent", "the guilty one", attempts=2)
     task.run()
     for epoch in (2, 3):
-        suspected(task, "innocent", "guilty", epoch=epoch)
+        suspected(task, "innocent", "the guilty one", epoch=epoch)
         assert task.values() == ["innocent"]
         verdict(task, FrameKind.ACKED, "innocent") if epoch == 2 else None
         if epoch == 2:
             break
-    assert task.values() == ["innocent", "guilty"]
-    suspected(task, "guilty", epoch=3, alone=True)
+    assert task.values() == ["innocent", "the guilty one"]
+    suspected(task, "the guilty one", epoch=3, alone=True)
     assert task.messages(DeadLetter) == []
-    assert task.values() == ["guilty"]
-    roots = [root_of(task, "guilty")]
+    assert task.values() == ["the guilty one"]
+    roots = [root_of(task, "the guilty one")]
     task.adopt(4, suspects=roots, alone=True)
     (letter,) = task.messages(DeadLetter)
     assert letter.errors == ["ended the process that worked on it, alone, 2 times"]
     task.open_inputs()
     task.handle(Go(Epoch(4)))
     task.run()
-    assert task.values() == ["guilty"]
+    assert task.values() == ["the guilty one"]
 
 
 def test_a_new_letter_is_sent_once_in_the_epoch_that_gives_it_up() -> None:
@@ -583,9 +592,9 @@ def test_a_restarted_spout_gives_up_what_has_killed_often_enough_before(count: i
 
 def test_on_error_crash_with_a_poison_message_ends_in_the_dead_letters() -> None:
     """The bolt's process ends each time; its note names the message, and the master counts the kill."""
-    _, task = replaying("poison", "fine", attempts=3)
+    _, task = replaying("poison", "sound", attempts=3)
     task.run()
-    suspected(task, "poison", "fine", epoch=2)
+    suspected(task, "poison", "sound", epoch=2)
     assert task.values() == ["poison"]
     for epoch in (3, 4, 5):
         task.adopt(epoch, suspects=[root_of(task, "poison")], alone=True)
@@ -596,6 +605,6 @@ def test_on_error_crash_with_a_poison_message_ends_in_the_dead_letters() -> None
         task.run()
         assert letters == (epoch == 5)
         if epoch == 3:
-            verdict(task, FrameKind.ACKED, "fine")
-            assert task.values() == ["fine", "poison"]
+            verdict(task, FrameKind.ACKED, "sound")
+            assert task.values() == ["sound", "poison"]
     assert task.values() == []

@@ -16,7 +16,7 @@ from topo.task.events import DeadLettersStored, Go, Inbox, RoutesChanged
 from topo.wire.control import ComponentError, DeadLetter, EdgeLost, PositionReport
 from topo.wire.frames import Frame, FrameKind
 
-WORDS = [f"word{number}" for number in range(60)]
+WORDS = [f"word{number:02}" for number in range(60)]
 
 
 def diamond(spout: Any, sink: Any, **config: Any) -> Ring:
@@ -104,7 +104,7 @@ def test_a_message_that_fails_once_is_replayed_and_the_others_are_not() -> None:
     broken: list[Any] = []
 
     def once(tup: Any, collector: Any) -> None:
-        if tup.values[0] == "word7" and not broken:
+        if tup.values[0] == "word07" and not broken:
             broken.append(tup)
             raise ValueError("once")
 
@@ -112,14 +112,14 @@ def test_a_message_that_fails_once_is_replayed_and_the_others_are_not() -> None:
     ring = Ring(chain(spout, Plain(), sink)).start()
     ring.run()
     assert ring.is_over
-    assert Counter(sink.seen) == Counter([*WORDS, "word7"])
+    assert Counter(sink.seen) == Counter([*WORDS, "word07"])
     assert sorted(spout.told("ack")) == sorted(WORDS)
     assert len(ring.messages(ComponentError)) == 1
 
 
 def test_a_poison_message_goes_to_the_dead_letters_and_the_topology_ends() -> None:
     def poison(tup: Any, collector: Any) -> None:
-        if tup.values[0] == "word7":
+        if tup.values[0] == "word07":
             raise ValueError("always")
 
     spout, sink = Replaying(WORDS), Plain(poison, ())
@@ -131,13 +131,13 @@ def test_a_poison_message_goes_to_the_dead_letters_and_the_topology_ends() -> No
     ring.handle(letter.task, DeadLettersStored((letter.id,)))
     ring.run()
     assert ring.is_over
-    assert spout.told("fail") == ["word7"]
-    assert sorted([*spout.told("ack"), "word7"]) == sorted(WORDS)
+    assert spout.told("fail") == ["word07"]
+    assert sorted([*spout.told("ack"), "word07"]) == sorted(WORDS)
 
 
 def test_an_input_that_is_never_acked_fails_by_its_timeout() -> None:
     def forget(tup: Any, collector: Any) -> None:
-        if tup.values[0] != "word7":
+        if tup.values[0] != "word07":
             collector.ack(tup)
 
     spout = Scripted(WORDS)
@@ -145,7 +145,7 @@ def test_an_input_that_is_never_acked_fails_by_its_timeout() -> None:
     began = ring.clock.now
     ring.run()
     assert ring.is_over
-    assert spout.told("fail") == ["word7"]
+    assert spout.told("fail") == ["word07"]
     assert 10.0 <= ring.clock.now - began <= 12.0
 
 
