@@ -132,8 +132,10 @@ class RetryingSpout(Spout):
     So `ack` is called when a message is through, and `fail` only when it has been given up and its dead letter is stored.
 
     Message ids must be positions: each one later in the source than the one before, and made of ints, strings and tuples. Every
-    message needs one. A message whose id is none of that is refused: it is not sent, counts as `refused`, and the run fails. The engine stores the last position up to which every message is done, acked or dead-lettered, and gives
-    it to `open` as `context.committed_position` when the spout starts again.
+    message needs one. A message whose id is none of that is refused: it is not sent, counts as `refused`, and the run fails.
+
+    The engine stores the last position up to which every message is done, acked or dead-lettered, and gives it to `open` as
+    `context.committed_position` when the spout starts again.
     """
 
 
