@@ -14,6 +14,7 @@ from topo.api.batch_bolt import BatchBolt, BatchCollector
 from topo.api.bolt import BasicBolt, BasicCollector, Bolt, Collector, StatefulBolt
 from topo.api.context import Connection, TaskContext
 from topo.api.groupings import CustomGrouping
+from topo.api.hooks import Hook
 from topo.api.metrics import Counter as Counter
 from topo.api.metrics import Gauge, Histogram, Metrics
 from topo.api.operator_bolts import AsyncBolt, ProcessBolt, ProcessCollector, ProcessContext, TimeDomain, WindowBolt
@@ -79,6 +80,7 @@ __all__ = [
     "FrameworkBug",
     "Gauge",
     "Histogram",
+    "Hook",
     "IterableSpout",
     "JsonLinesSink",
     "Metrics",

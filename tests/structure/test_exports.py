@@ -32,6 +32,7 @@ PUBLIC = [
     "FrameworkBug",
     "Gauge",
     "Histogram",
+    "Hook",
     "IterableSpout",
     "JsonLinesSink",
     "Metrics",

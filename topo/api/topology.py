@@ -22,6 +22,7 @@ from topo.api.groupings import (
     PartialKey,
     Shuffle,
 )
+from topo.api.hooks import Hook
 from topo.api.operator_bolts import OperatorBolt, bind_inputs
 from topo.api.spout import Spout
 from topo.api.streams import DEFAULT_STREAM, declared_streams
@@ -116,12 +117,14 @@ class Topology:
         components: in the order of their declaration.
         config: its settings.
         carried_types: what its tuples carry besides the types that topo knows.
+        hooks: what is told of its workers and tasks.
     """
 
     name: str
     components: tuple[ComponentSpec, ...]
     config: TopologyConfig = field(default_factory=TopologyConfig)
     carried_types: tuple[CarriedType, ...] = ()
+    hooks: tuple[Hook, ...] = ()
 
     def component(self, component_id: str) -> ComponentSpec:
         """Return the component of that id.
@@ -196,10 +199,16 @@ class TopologyBuilder:
         self._settings: dict[str, Any] = {}
         self._declared: list[tuple[ComponentSpec, BoltDeclarer]] = []
         self._carried_types: list[CarriedType] = []
+        self._hooks: list[Hook] = []
 
     def config(self, **settings: Any) -> TopologyBuilder:
         """Change settings of the whole topology, such as `message_timeout="10s"`; docs/settings.md lists them."""
         self._settings.update(settings)
+        return self
+
+    def add_hook(self, hook: Hook) -> TopologyBuilder:
+        """Have an object told when workers and tasks begin and end, and of errors."""
+        self._hooks.append(hook)
         return self
 
     def register_type(
@@ -292,7 +301,7 @@ class TopologyBuilder:
         config, problems = TopologyConfig().changed(self._settings)
         components = tuple(replace(spec, inputs=declarer.inputs) for spec, declarer in self._declared)
         bind_inputs({spec.id: spec.component for spec in components}, {spec.id: spec.inputs for spec in components})
-        topology = Topology(self.name, components, config, tuple(self._carried_types))
+        topology = Topology(self.name, components, config, tuple(self._carried_types), tuple(self._hooks))
         problems = [f"settings of the topology: {problem}" for problem in problems] + problems_of(topology)
         if problems:
             raise TopologyError(problems)

@@ -13,6 +13,7 @@ from typing import Any
 from topo.api.bolt import BasicBolt, Bolt
 from topo.api.component import Component
 from topo.api.groupings import Custom, CustomGrouping, Direct, Fields, PartialKey
+from topo.api.hooks import Hook
 from topo.api.operator_bolts import OperatorBolt
 from topo.api.spout import BlockingSpout, RetryingSpout, Spout
 from topo.api.streams import DEFAULT_STREAM, RESERVED_PREFIX, StreamDeclaration, declared_streams
@@ -72,6 +73,10 @@ def problems_of(topology: Topology, config: TopologyConfig | None = None) -> lis
         found += _inputs(spec, streams)
     found += operator_problems(specs, streams, config)
     found += _carried_types(topology)
+    given: Sequence[Any] = topology.hooks
+    for hook in given:
+        if not isinstance(hook, Hook):
+            found.append(f"add_hook: {hook!r:.80} is no instance of a Hook; derive from topo.Hook and give an object of it")
     return found + _cycle(specs)
 
 

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from topo.api.groupings import CustomGrouping
+from topo.api.hooks import Hooks
 from topo.api.spout import BlockingSpout
 from topo.api.topology import Topology
 from topo.errors import TopoError
@@ -124,6 +125,8 @@ def run(spec: WorkerSpec, log: TaskLog, start_file: Path | None = None) -> Exit:
     def rebuild() -> Topology:
         return load_topology(spec.reference, spec.parameters).topology
 
+    hooks = Hooks(topology.hooks)
+    hooks.call("worker_starts", spec.topology, spec.worker)
     calls = AsyncRunner()
     registry = serializers_of(topology)
     snapshots = SnapshotWriter(spec.checkpoints, plan, registry, partial(files_for, spec)) if spec.checkpoints else None
@@ -133,7 +136,7 @@ def run(spec: WorkerSpec, log: TaskLog, start_file: Path | None = None) -> Exit:
         loop.attend()
 
     wait = attend if len(mine) > 1 else None
-    tasks = make_tasks(plan, mine, topology, rebuild, hand, transport.wake, calls.run, snapshots, folder, wait)
+    tasks = make_tasks(plan, mine, topology, rebuild, hand, transport.wake, calls.run, snapshots, folder, wait, hooks)
     calls.threads = sum(task.capacity for task in tasks if isinstance(task, AsyncTask))
     worker = Worker(spec.worker, spec.incarnation, tasks, hand)
     inboxes: dict[str, Target] = {}
@@ -181,6 +184,7 @@ def run(spec: WorkerSpec, log: TaskLog, start_file: Path | None = None) -> Exit:
     finally:
         watchdog.stop()
         calls.close()
+        hooks.call("worker_ends")
         if snapshots is not None:
             snapshots.close()
         transport.close(linger_s=2.0)
@@ -212,6 +216,7 @@ def make_tasks(
     snapshots: SnapshotWriter | None = None,
     folder: Path | None = None,
     wait: Callable[[], None] | None = None,
+    hooks: Hooks | None = None,
 ) -> list[Task]:
     """Make the tasks of a worker.
 
@@ -249,6 +254,7 @@ def make_tasks(
             context=make_context(plan, task_id, folder),
             watermarks=watermarks,
             groupings=groupings,
+            hooks=hooks if hooks is not None and component is not None else Hooks(),
         )
         codec = Codec(registry, config.max_frame_bytes - ROW_OVERHEAD)
         ports = Ports(

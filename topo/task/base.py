@@ -90,6 +90,7 @@ class Task(ABC):
         self.plan = setup.plan
         self.config = setup.config
         self.context = setup.context
+        self._hooks = setup.hooks
         self.ports = ports
         spec = setup.plan.task(setup.task)
         self.component_id = spec.component
@@ -472,6 +473,7 @@ class Task(ABC):
             self._reset(event, now)
         else:
             self._is_open = True
+            self._tell_hooks("task_opens")
             self._open(event, now)
         status, watermark = self._status(), self._opening_watermark()
         for target in self.outbox.edges:
@@ -685,6 +687,7 @@ class Task(ABC):
                         step()
                     except Exception as error:
                         self._record_error(error, now)
+                self._tell_hooks("task_closes")
             self._errors.flush(now, all_of_them=True)
             self._tell(Closed(task=self.id))
 
@@ -701,6 +704,11 @@ class Task(ABC):
     def _record_error(self, error: BaseException, now: float) -> None:
         self.counters.errors += 1
         self._errors.record(error, now)
+        self._tell_hooks("error", error)
+
+    def _tell_hooks(self, what: str, *about: object) -> None:
+        for raised in self._hooks.call(what, self.context, *about):
+            self._errors.record(raised, self.ports.clock())
 
     def _report(self, error: BaseException) -> None:
         self._record_error(error, self.ports.clock())

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from topo.api.component import Component
 from topo.api.context import TaskContext
 from topo.api.groupings import CustomGrouping
+from topo.api.hooks import Hooks
 from topo.api.watermarks import WatermarkStrategy
 from topo.config import TopologyConfig
 from topo.ids import IdSource, TaskId
@@ -66,3 +67,5 @@ class TaskSetup:
     """The user's own groupings, by target component and number of its input."""
     watermarks: WatermarkStrategy | None = None
     """How event time is made for what the task emits."""
+    hooks: Hooks = field(default_factory=Hooks, repr=False)
+    """What is told of the task's life; of an acker's nobody is."""

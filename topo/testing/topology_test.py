@@ -11,6 +11,7 @@ from typing import Any
 
 from topo.api.bolt import BasicBolt, Bolt
 from topo.api.component import Component
+from topo.api.hooks import Hooks
 from topo.api.operator_bolts import AsyncBolt, OperatorBolt
 from topo.api.streams import DEFAULT_STREAM
 from topo.api.topology import ComponentKind, Topology
@@ -143,7 +144,7 @@ class TopologyTest:
         runs = component if isinstance(component, OperatorBolt) else watched(component, watch)
         strategy = source.component(task.component).watermarks
         groupings = deepcopy(custom_groupings(source, task.component))
-        setup = TaskSetup(task_id, plan, config, runs, context, groupings, strategy)
+        setup = TaskSetup(task_id, plan, config, runs, context, groupings, strategy, Hooks(source.hooks))
         self._lives[task.component, task.index] = component
         if isinstance(runs, WatchedSpout | WatchedRetryingSpout):
             spout_task = CheckpointedSpoutTask(setup, ports) if is_checkpointed else SpoutTask(setup, ports)

@@ -1,0 +1,86 @@
+"""What users do with hooks, and the answer that they get."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from topo import BasicBolt, Hook, IterableSpout, Topology, TopologyBuilder, TopologyError
+from topo.testing import END, TopologyTest
+
+
+class Upper(BasicBolt):
+    outputs = ("word",)
+
+    def __init__(self, told: list[Any]) -> None:
+        self.told = told
+
+    def prepare(self, context: Any) -> None:
+        self.told.append("prepare")
+
+    def execute(self, tup: Any, collector: Any) -> None:
+        if tup["word"] == "bad":
+            raise ValueError("no such word")
+        collector.emit((tup["word"].upper(),))
+
+    def cleanup(self) -> None:
+        self.told.append("cleanup")
+
+
+class Told(Hook):
+    """Writes down what is told of the component `upper`."""
+
+    def __init__(self, told: list[Any]) -> None:
+        self.told = told
+
+    def note(self, context: Any, what: str) -> None:
+        if context.component == "upper":
+            self.told.append(what)
+
+    def task_opens(self, context: Any) -> None:
+        self.note(context, "task_opens")
+
+    def error(self, context: Any, error: BaseException) -> None:
+        self.note(context, f"error: {error}")
+
+    def task_closes(self, context: Any) -> None:
+        self.note(context, "task_closes")
+
+
+class Raises(Hook):
+    def task_opens(self, context: Any) -> None:
+        raise OSError("the alarm service does not answer")
+
+
+def topology(told: list[Any], *hooks: Any) -> Topology:
+    builder = TopologyBuilder("hooked").config(attempts=1)
+    for hook in hooks:
+        builder.add_hook(hook)
+    builder.set_spout("words", IterableSpout([""], fields=("word",)))
+    builder.set_bolt("upper", Upper(told)).shuffle_grouping("words")
+    return builder.build()
+
+
+def test_a_hook_is_told_of_a_tasks_life_and_of_its_errors() -> None:
+    """The user ports an `ITaskHook` that sends errors to an alarm service."""
+    told: list[Any] = []
+    test = TopologyTest(lambda: topology(told, Told(told)), sources={"words": ["a", "bad", END]})
+    test.run()
+    assert told == ["task_opens", "prepare", "error: no such word", "cleanup", "task_closes"]
+
+
+def test_a_hook_that_raises_is_shown_and_fails_nothing() -> None:
+    """The user's alarm service is down when the topology starts."""
+    told: list[Any] = []
+    test = TopologyTest(lambda: topology(told, Raises(), Told(told)), sources={"words": ["a", END]})
+    test.run()
+    test.assert_all_acked()
+    assert told[0] == "task_opens"
+    assert any("the alarm service does not answer" in row.message for row in test.errors())
+
+
+def test_a_hook_that_is_none_is_refused() -> None:
+    """The user gives the class, not an object of it."""
+    with pytest.raises(TopologyError, match=r"add_hook: <class .*Told'> is no instance of a Hook"):
+        topology([], Told)
