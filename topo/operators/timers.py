@@ -364,6 +364,10 @@ class TimerServices:
         for service in list(self._services.values()):
             service.advance_watermark(timestamp)
 
+    def queues(self) -> list[tuple[TimerQueue, TimerQueue]]:
+        """Return the event-time and the processing-time queue of each service."""
+        return [service.queues() for service in self._services.values()]
+
     @property
     def pending(self) -> int:
         """How many timers are registered, over all services and both domains."""

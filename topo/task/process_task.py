@@ -14,7 +14,7 @@ from topo.task.collectors import Mark, TrackedTuple
 from topo.task.operator_task import OperatorTask
 
 
-class _TimersApart:
+class TimersApart:
     """The user's process function with another way to call `on_timer`."""
 
     def __init__(self, bolt: ProcessBolt, call: Callable[[int, Callable[[], None]], None]) -> None:
@@ -34,7 +34,7 @@ class ProcessTask(OperatorTask):
 
     def _make_operator(self) -> Operator:
         assert isinstance(self.component, ProcessBolt)
-        return ProcessOperator(_TimersApart(self.component, self._on_timer))
+        return ProcessOperator(TimersApart(self.component, self._on_timer))
 
     def _on_timer(self, timestamp: int, call: Callable[[], None]) -> None:
         """Call the user for one timer. If it raises, what it has emitted is discarded."""

@@ -11,8 +11,9 @@ from __future__ import annotations
 import copy
 import threading
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
+from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
@@ -21,7 +22,7 @@ from topo.api.durations import duration_ms
 from topo.api.operator_bolts import AsyncBolt, OperatorBolt, ProcessBolt, WindowBolt
 from topo.api.streams import DEFAULT_STREAM, declared_streams
 from topo.api.topology import CarriedType
-from topo.api.tuples import Origin, Tuple
+from topo.api.tuples import Tuple
 from topo.api.watermarks import WatermarkStrategy
 from topo.errors import UserError
 from topo.keys import DEFAULT_MAX_PARALLELISM, KeyGroupRange, key_group, range_of
@@ -35,10 +36,13 @@ from topo.operators.watermarks import InputStatus, WatermarkCombiner
 from topo.operators.window_rows import source_name
 from topo.operators.windowing import WindowOperator
 from topo.task.collectors import BoltCollector
+from topo.task.process_task import TimersApart
 from topo.testing.carried import Carrier, codec_for
+from topo.testing.operator_calls import OperatorCalls
 from topo.testing.operator_output import Emitted, Event, OnStream, RecordedOutput, Watermark
-from topo.testing.operator_rows import InputRows
+from topo.testing.operator_rows import Fields, InputRows
 from topo.testing.strategy_operator import StrategyOperator
+from topo.testing.timer_harness import Fired
 
 if TYPE_CHECKING:
     from topo.testing.manual_loop import ManualLoop
@@ -48,8 +52,6 @@ PATIENCE_S: Final = 5.0
 
 _GLANCE_S = 0.05
 """Real seconds between two looks whether there is anything left to wait for."""
-
-_SOURCE_TASK = 1001
 
 
 class _Failures:
@@ -75,7 +77,7 @@ class OperatorHarness:
     Args:
         operator: a `WindowBolt`, `ProcessBolt` or `AsyncBolt`; or a `WatermarkStrategy`, asked every 200 ms of the clock; or a
             function that returns an operator of `topo.operators`.
-        fields: names of the input's fields; for bolts and strategies.
+        fields: names of the input's fields; of a bolt with several inputs by component. For bolts and strategies.
         now_ms: what the clock says at first, in milliseconds.
         max_parallelism: number of key groups.
         key_groups: those that this instance owns; by default all.
@@ -83,6 +85,7 @@ class OperatorHarness:
         channels: how many input channels there are, each with its own watermark and idleness.
         runs_mails: whether mails (results of asynchronous calls, above all) run after each call; else `run_mails` does it.
         types: what tuples may carry besides the types that topo knows.
+        attempts: how often a call of a window or process bolt that raises is made; undone before each, as with `exactly_once`.
 
     Attributes:
         operator: the operator that runs.
@@ -97,7 +100,7 @@ class OperatorHarness:
     def __init__(
         self,
         operator: OperatorBolt | WatermarkStrategy | Callable[[], Operator],
-        fields: Sequence[str] = (),
+        fields: Fields = (),
         *,
         now_ms: int = 0,
         max_parallelism: int = DEFAULT_MAX_PARALLELISM,
@@ -106,21 +109,23 @@ class OperatorHarness:
         channels: int = 1,
         runs_mails: bool = True,
         types: Iterable[CarriedType] = (),
+        attempts: int = 1,
     ) -> None:
         self._again = copy.deepcopy(operator) if isinstance(operator, OperatorBolt) else operator
         self._options: dict[str, Any] = {
-            "fields": tuple(fields),
+            "fields": dict(fields) if isinstance(fields, Mapping) else tuple(fields),
             "max_parallelism": max_parallelism,
             "channels": channels,
             "runs_mails": runs_mails,
             "types": tuple(types),
+            "attempts": attempts,
         }
         self._codec = codec_for(self._options["types"])
-        self._origin = Origin("source", _SOURCE_TASK, DEFAULT_STREAM, fields)
         self._max_parallelism = max_parallelism
         self._key_groups = key_groups if key_groups is not None else KeyGroupRange(0, max_parallelism - 1)
         self._runs_mails = runs_mails
         self._combiner = WatermarkCombiner(range(channels)) if channels > 1 else None
+        self._idle_channels: set[int] = set()
         self._watermark = MIN_TIMESTAMP
         self._is_idle = False
         self.clock = ManualProcessingTime(now_ms)
@@ -132,39 +137,60 @@ class OperatorHarness:
         self.bolt = operator if isinstance(operator, OperatorBolt) else None
         takes_rows = isinstance(operator, OperatorBolt | WatermarkStrategy)
         key_fields = () if self.bolt is None else self.bolt.key
-        self._rows = InputRows(self._origin.fields, key_fields, self._codec) if takes_rows else None
+        self._rows = InputRows(self._options["fields"], key_fields, self._codec) if takes_rows else None
         self.operator = self._make(operator)
         self._output = RecordedOutput(self._checked() if self.bolt is not None else lambda _stream, values: values)
+        self._calls = OperatorCalls(self.operator, self._output, attempts)
         self._open(restore)
 
     # -- feeding ---------------------------------------------------------------------------------------------------------
 
-    def process(self, values: Any, timestamp: int | None = None, *, key: Any = None) -> None:
+    def process(self, values: Any, timestamp: int | None = None, *, key: Any = None, component: str | None = None) -> None:
         """Feed one element.
 
         Args:
             values: for a bolt a row or a mapping of its fields; for a bare operator what it takes.
             timestamp: event time in milliseconds; None: it has none.
             key: for a bare operator; a bolt's key is in the values.
+            component: which input it is of; for a bolt with several.
 
         Raises:
             UserError: the values are not those of the fields, or the key belongs to another instance.
             Exception: what the user's code raises.
         """
+        self._feed([self._element(values, timestamp, key, component)])
+
+    def process_batch(self, elements: Iterable[tuple[Any, int | None]], *, component: str | None = None) -> None:
+        """Feed elements, as (values, timestamp), in one batch as they come to a task. One that raises is the last that is fed.
+
+        Raises:
+            UserError, Exception: as `process`.
+        """
+        self._feed([self._element(values, timestamp, None, component) for values, timestamp in elements])
+
+    def _element(self, values: Any, timestamp: int | None, key: Any, component: str | None) -> tuple[Any, Any, int | None]:
         if self._rows is not None:
             if key is not None:
                 raise UserError("the key is in the fields of the input; leave key= out")
-            row = self._rows.row(values)
-            key = self._rows.key(row)
+            origin = self._rows.origin(component)
+            row = self._rows.row(values, origin)
+            key = self._rows.key(row, origin)
             if getattr(self.bolt, "sources", False):
-                row = (*row, source_name(self._origin.component, self._origin.stream))
-            values = Tuple(row, self._origin, timestamp) if isinstance(self.bolt, ProcessBolt | AsyncBolt) else row
+                row = (*row, source_name(origin.component, origin.stream))
+            values = Tuple(row, origin, timestamp) if isinstance(self.bolt, ProcessBolt | AsyncBolt) else row
         if isinstance(self.operator, KeyedOperator) and self._is_keyed:
             group = key_group(key, self._max_parallelism)
             if group not in self._key_groups:
                 raise UserError(f"key {key!r} is in key group {group}; this instance has {self._key_groups}")
-        self.operator.process_element(key, values, timestamp)
-        self._settle()
+        return key, values, timestamp
+
+    def _feed(self, elements: Sequence[tuple[Any, Any, int | None]]) -> None:
+        if elements:
+            keys, values, timestamps = zip(*elements, strict=True)
+            try:
+                self._calls.elements(keys, values, timestamps)
+            finally:
+                self._settle()
 
     def watermark(self, timestamp: int, channel: int = 0) -> None:
         """Feed a watermark, in milliseconds; with several channels what they give together reaches the operator."""
@@ -173,11 +199,13 @@ class OperatorHarness:
 
     def idle(self, channel: int = 0) -> None:
         """Say that a channel is idle."""
+        self._idle_channels.add(channel)
         self._take_in([InputStatus.IDLE] if self._combiner is None else self._combiner.idle(channel))
         self._settle()
 
     def active(self, channel: int = 0) -> None:
         """Say that a channel is active again."""
+        self._idle_channels.discard(channel)
         self._take_in([InputStatus.ACTIVE] if self._combiner is None else self._combiner.active(channel))
         self._settle()
 
@@ -186,6 +214,7 @@ class OperatorHarness:
 
         Idle channels are active again by it. Waits for the operator's calls.
         """
+        self._idle_channels.clear()
         self._take_in(self._ending())
         self.operator.end_of_input()
         self._settle()
@@ -200,20 +229,30 @@ class OperatorHarness:
     def advance_clock(self, by: int | str | timedelta) -> None:
         """Move the clock on by milliseconds or a duration ("10s"), and run what becomes due.
 
-        Timers run in their order, each with its own timestamp, and see the clock at its new time. With an async bolt the clock
-        stops at everything that is due on the way, so that what a call does after a sleep comes at its moment.
+        The clock stops at everything that is due on the way, as that of a task does: a timer, or a call after a sleep, sees the
+        clock at its own moment.
         """
-        self.set_clock(self.now_ms + (by if isinstance(by, int) else duration_ms(by)))
+        self._settle()
+        now_ms = self.now_ms + (by if isinstance(by, int) else duration_ms(by))
+        while (due := self._next_due()) is not None and due < now_ms:
+            self._run_clock(max(due, self.now_ms))
+        self._run_clock(now_ms)
 
     def set_clock(self, now_ms: int) -> None:
-        """Set the clock, as `advance_clock` does; backwards moves nothing but the clock."""
-        if self._loop is not None:
+        """Set the clock, at once: what has become due runs in its order and sees the clock at its new time.
+
+        An async bolt's clock stops on the way, as in `advance_clock`. Backwards moves nothing but the clock.
+        """
+        if self._loop is not None and now_ms > self.now_ms:
+            self.advance_clock(now_ms - self.now_ms)
+        else:
+            self._run_clock(now_ms)
+
+    def _run_clock(self, now_ms: int) -> None:
+        try:
+            self._calls.timers(lambda: self.clock.advance_to(now_ms))
+        finally:
             self._settle()
-            while (due := self._next_due()) is not None and due < now_ms:
-                self.clock.advance_to(max(due, self.now_ms))
-                self._settle()
-        self.clock.advance_to(now_ms)
-        self._settle()
 
     def run(self) -> None:
         """Let everything happen that can without the clock: what a test has done to a future or a handle takes effect."""
@@ -314,6 +353,24 @@ class OperatorHarness:
         return self._keyed.timers.pending
 
     @property
+    def event_timers(self) -> list[Fired]:
+        """The timers of event time, earliest first: key, window (None in a process bolt) and timestamp of each."""
+        return self._timers_of(0)
+
+    @property
+    def processing_timers(self) -> list[Fired]:
+        """The timers of processing time, as `event_timers`."""
+        return self._timers_of(1)
+
+    def _timers_of(self, domain: int) -> list[Fired]:
+        found = [Fired(key, namespace, at) for queues in self._keyed.timers.queues() for at, key, namespace in queues[domain]]
+        return sorted(found, key=lambda timer: timer.timestamp)
+
+    def is_idle(self, channel: int | None = None) -> bool:
+        """Whether a channel is idle; without one, whether all are, so that the operator is."""
+        return self._is_idle if channel is None else channel in self._idle_channels
+
+    @property
     def state_entries(self) -> int:
         """How many cells of state there are, over all keys and windows."""
         return self._keyed.state.entries
@@ -334,7 +391,10 @@ class OperatorHarness:
             ValueNotCarried: something in it could not be stored.
         """
         taken = self.operator.snapshot()
-        own = [{**one, "value": one["value"].values} if isinstance(one.get("value"), Tuple) else one for one in taken.own]
+        own = [
+            {**one, "value": tup.values, "component": tup.component} if isinstance(tup := one.get("value"), Tuple) else one
+            for one in taken.own
+        ]
         keyed, restored = self._codec.unpack_value(self._codec.pack_value((taken.keyed, own)))
         return OperatorSnapshot(keyed, list(restored))
 
@@ -392,12 +452,13 @@ class OperatorHarness:
     # -- the bolt's surroundings -----------------------------------------------------------------------------------------
 
     def _make(self, operator: OperatorBolt | WatermarkStrategy | Callable[[], Operator]) -> Operator:
-        fields: tuple[str, ...] = self._options["fields"]
         if isinstance(operator, WindowBolt):
-            operator.bind_input(fields)
-            return window_operator_of(operator, [self._origin], lambda size: size // 2)
+            assert self._rows is not None
+            origins = list(self._rows.origins.values())
+            operator.bind_input(origins[0].fields)
+            return window_operator_of(operator, origins, lambda size: size // 2)
         if isinstance(operator, ProcessBolt):
-            return ProcessOperator(operator)
+            return ProcessOperator(TimersApart(operator, lambda timestamp, call: self._calls.on_timer(timestamp, call)))
         if isinstance(operator, AsyncBolt):
             from topo.testing.manual_loop import ManualLoop
 
@@ -409,12 +470,22 @@ class OperatorHarness:
                 f"{type(operator).__name__} is a BatchBolt; test it with run_bolt, or with TopologyTest where time matters"
             )
         if isinstance(operator, WatermarkStrategy):
-            return StrategyOperator(operator, fields)
+            return StrategyOperator(operator, self._options["fields"])
         return operator()
 
     def _open(self, snapshot: OperatorSnapshot | None) -> None:
         executor = MailboxExecutor(self.mailbox)
-        self.operator.setup(OperatorContext(self._output, self.clock, executor, self._max_parallelism, self._key_groups))
+        self.operator.setup(
+            OperatorContext(
+                self._output,
+                self.clock,
+                executor,
+                self._max_parallelism,
+                self._key_groups,
+                can_undo=True,
+                on_call=self._calls.begins,
+            )
+        )
         if snapshot is not None:
             self.operator.restore(OperatorSnapshot(snapshot.keyed, [self._own_again(one) for one in snapshot.own]))
         if isinstance(self.bolt, AsyncBolt):
@@ -424,7 +495,11 @@ class OperatorHarness:
 
     def _own_again(self, one: Any) -> Any:
         is_input = isinstance(self.bolt, AsyncBolt) and "value" in one
-        return {**one, "value": Tuple(one["value"], self._origin, one["timestamp"])} if is_input else one
+        if not is_input:
+            return one
+        assert self._rows is not None
+        rest = {name: value for name, value in one.items() if name != "component"}
+        return {**rest, "value": Tuple(one["value"], self._rows.origin(one["component"]), one["timestamp"])}
 
     @property
     def _is_keyed(self) -> bool:
@@ -461,7 +536,7 @@ class OperatorHarness:
                     self.operator.process_idle(self._is_idle)
             else:
                 self._watermark = one
-                self.operator.process_watermark(one)
+                self._calls.timers(partial(self.operator.process_watermark, one))
 
     def _settle(self) -> None:
         if self._runs_mails:
