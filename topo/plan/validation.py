@@ -70,7 +70,7 @@ def problems_of(topology: Topology, config: TopologyConfig | None = None) -> lis
     if not any(spec.kind is ComponentKind.SPOUT for spec in specs):
         found.append(f"topology {topology.name!r} has no spout, so nothing would ever happen; add one with set_spout(...)")
     for spec in specs:
-        found += _inputs(spec, streams)
+        found += _inputs(spec, streams, config)
     found += operator_problems(specs, streams, config)
     found += _carried_types(topology)
     given: Sequence[Any] = topology.hooks
@@ -173,11 +173,13 @@ def _values_wanted(spec: ComponentSpec, config: TopologyConfig) -> Iterator[str]
         )
 
 
-def _inputs(spec: ComponentSpec, streams: dict[str, tuple[StreamDeclaration, ...] | None]) -> Iterator[str]:
+def _inputs(
+    spec: ComponentSpec, streams: dict[str, tuple[StreamDeclaration, ...] | None], config: TopologyConfig
+) -> Iterator[str]:
     if spec.kind is not ComponentKind.BOLT:
         return
     if not spec.inputs:
-        yield f"bolt {spec.id!r} reads nothing; say what with a grouping, such as .shuffle_grouping({_example(spec, streams)!r})"
+        yield from _without_input(spec, streams, config)
     for (source, stream), count in Counter((declared.source, declared.stream) for declared in spec.inputs).items():
         if count > 1:
             yield (
@@ -187,6 +189,27 @@ def _inputs(spec: ComponentSpec, streams: dict[str, tuple[StreamDeclaration, ...
     for declared in spec.inputs:
         for problem in _input(declared, streams):
             yield f"bolt {spec.id!r}: {problem}"
+
+
+def _without_input(
+    spec: ComponentSpec, streams: dict[str, tuple[StreamDeclaration, ...] | None], config: TopologyConfig
+) -> Iterator[str]:
+    """A bolt that is given nothing but ticks may read nothing."""
+    example = f".shuffle_grouping({_example(spec, streams)!r})"
+    # Its own setting: with one of the whole topology, a grouping may have been forgotten.
+    has_ticks = TopologyConfig().changed(spec.settings, per_component=True)[0].tick_interval_s is not None
+    if not has_ticks or not issubclass(spec.type, Bolt | BasicBolt):
+        yield f"bolt {spec.id!r} reads nothing; say what with a grouping, such as {example}"
+    elif streams[spec.id]:
+        yield (
+            f"bolt {spec.id!r} reads nothing but ticks, but emits; make it a Spout, which emits when it wants to, or give it an "
+            f"input, such as {example}"
+        )
+    elif config.delivery == "exactly_once":
+        yield (
+            f"bolt {spec.id!r} reads nothing but ticks, so that no checkpoint reaches it (delivery='exactly_once'); give it an "
+            f"input whose tuples it ignores, such as {example}, or set delivery='at_least_once'"
+        )
 
 
 def _example(spec: ComponentSpec, streams: dict[str, tuple[StreamDeclaration, ...] | None]) -> str:

@@ -101,6 +101,11 @@ class BoltTask(UserTask):
     def _default_fields(self) -> tuple[str, ...]:
         return next((stream.fields for stream in self.plan.streams(self.component_id) if stream.name == DEFAULT_STREAM), ())
 
+    @property
+    def _has_ended(self) -> bool:
+        # One that reads nothing but ticks keeps nobody from ending.
+        return super()._has_ended or (self._is_open and not self.inputs)
+
     # -- for the two kinds -----------------------------------------------------------------------------------------------
 
     @abstractmethod
