@@ -90,6 +90,19 @@ class TaskContext:
     folder: Path | None = None
     streams: Mapping[str, Mapping[str, tuple[str, ...]]] = field(default_factory=dict, repr=False)
     connections: tuple[Connection, ...] = field(default=(), repr=False)
+    report_progress: Callable[[str], bool] = field(default=lambda _text: False, repr=False, compare=False)
+
+    def progress(self, text: str = "") -> bool:
+        """Report that a call which takes long is not stuck: `progress_timeout` counts from here.
+
+        Args:
+            text: what is under way, such as "loading the model"; `topo status` shows it. "" leaves the last text as it is.
+
+        Returns:
+            True when the call has lasted so long that the rest of the worker waits for it. A call that can continue in the next
+            one, such as `next_tuple` while it looks for its position, should return.
+        """
+        return self.report_progress(text)
 
     @property
     def sources(self) -> tuple[Connection, ...]:

@@ -9,13 +9,17 @@ from typing import Any
 from topo.api.context import TaskContext
 from topo.api.spout import RetryingSpout, SpoutCollector
 
+_MOST_AT_ONCE = 64
+"""Items that are skipped between two looks at the time: each may take long to come."""
+
 
 class IterableSpout(RetryingSpout):
     """Emits the items of an iterable, then ends. An item's position is its index.
 
     Several tasks share the items in turn: of n tasks the first takes items 0, n, 2n, ... Each task iterates over all of them,
-    and after a restart it iterates again up to where it was, so the iterable must give the same items each time. A generator
-    can be read only once; give the function that makes it.
+    and after a restart it iterates again up to where it was, so the iterable must give the same items each time. That counts as
+    progress, however long it takes, and `topo status` shows it. A generator can be read only once; give the function that makes
+    it.
     """
 
     def __init__(self, items: Iterable[Any] | Callable[[], Iterable[Any]], fields: Sequence[str] = ("value",)) -> None:
@@ -37,8 +41,11 @@ class IterableSpout(RetryingSpout):
         self._stride = context.parallelism
         done = context.committed_position
         self._next = context.task_index if done is None else done + self._stride
-        items = self._items() if callable(self._items) else self._items
-        self._remaining: Iterator[Any] = islice(items, self._next, None, self._stride)
+        self._context = context
+        self._all = iter(self._items() if callable(self._items) else self._items)
+        self._to_skip, self._at_once = self._next, 1
+        # Until the position is reached there is nothing to emit.
+        self._remaining: Iterator[Any] = iter(()) if self._to_skip else islice(self._all, 0, None, self._stride)
 
     def next_tuple(self) -> None:
         """Emit the next item."""
@@ -48,10 +55,31 @@ class IterableSpout(RetryingSpout):
         try:
             item = next(self._remaining)
         except StopIteration:
-            self._collector.end_of_input()
+            if not self._to_skip:
+                self._collector.end_of_input()
+            elif self._skip():
+                self.next_tuple()
             return
         except BaseException as error:
             self._failure = error
             raise
         self._collector.emit((item,) if self._is_single else tuple(item), self._next)
         self._next += self._stride
+
+    def _skip(self) -> bool:
+        """Skip items before the position, for as long as the worker can wait; return whether it is reached."""
+        while self._to_skip:
+            try:
+                skipped = sum(1 for _ in islice(self._all, min(self._at_once, self._to_skip)))
+            except BaseException as error:
+                self._failure = error
+                raise
+            self._to_skip = self._to_skip - skipped if skipped else 0
+            if self._context.progress() and self._to_skip:
+                self._at_once = max(1, self._at_once // 4)
+                at = self._next - self._to_skip
+                self._context.progress(f"skipping to item {self._next:,}, where it left off; at {at:,}")
+                return False
+            self._at_once = min(2 * self._at_once, _MOST_AT_ONCE)
+        self._remaining = islice(self._all, 0, None, self._stride)
+        return True

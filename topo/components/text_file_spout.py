@@ -73,7 +73,7 @@ class TextFileSpout(RetryingSpout):
         """
         self._collector = collector
         self._index, self._tasks = context.task_index, context.parallelism
-        self._files = self._list_files()
+        self._files = self._list_files(context)
         self._number = -1
         self._offset = 0
         self._end: float = 0
@@ -93,13 +93,15 @@ class TextFileSpout(RetryingSpout):
         if offset > (size := file.stat().st_size):
             raise EnvironmentFault(f"{gone}: {file} has {size} bytes")
 
-    def _list_files(self) -> list[Path]:
+    def _list_files(self, context: TaskContext) -> list[Path]:
         if not self._path.exists():
             raise NotFound(f"TextFileSpout: there is no file or folder {str(self._path)!r}.")
         if not self._path.is_dir():
             return [self._path]
         found: list[Path] = []
         for folder, subfolders, names in os.walk(self._path):
+            # A large tree on a slow file system is no call that is stuck.
+            context.progress(f"listing {folder}")
             subfolders[:] = [name for name in subfolders if name not in self._exclude]
             found += [
                 Path(folder, name) for name in names if Path(name).match(self._pattern) and Path(folder, name).is_file()

@@ -29,6 +29,8 @@ from topo.plan.physical import PhysicalPlan
 from topo.wire import control
 
 GIVE_UP_AFTER = 3
+STUCK_AGAIN = 3
+"""A task that is stuck so often at the same place is not stuck by chance."""
 STOP_S = 6.0
 """A worker that was asked to end has so long to work off what it has read and to close its components. Then it is killed."""
 
@@ -95,6 +97,8 @@ class Recovery:
         self._suspects = Suspects()
         self._killed: dict[WorkerId, Incarnation] = {}
         """The last life of each slot that was given up while its process lived: its note is still to come."""
+        self._stuck_at: dict[TaskId, tuple[float, int]] = {}
+        """What a task had done when it was last stuck, and how often it was stuck there."""
         self._stopping: dict[tuple[WorkerId, Incarnation], float] = {}
         """Lives that were asked to end and have not yet: when they are killed."""
 
@@ -172,10 +176,26 @@ class Recovery:
         """User code of the slot does not return; beyond `progress_timeout` the worker is replaced."""
         self.counts.stuck += 1
         why = f"stuck in {message.component} for {message.seconds:.0f} s"
-        self.record("TaskStuck", why, slot, task=message.task, traceback=message.stack)
         limit_s = self._plan.config.progress_timeout_s
-        if limit_s is not None and message.seconds >= limit_s:
+        is_to_end = limit_s is not None and message.seconds >= limit_s
+        if is_to_end and (times := self._times_stuck(message.task)) >= STUCK_AGAIN:
+            why += (
+                f", {times} times in a row without having emitted or processed anything in between: the call needs longer than "
+                "progress_timeout. Raise it, or call context.progress() while the call goes on"
+            )
+        self.record("TaskStuck", why, slot, task=message.task, traceback=message.stack)
+        if is_to_end:
             self.lose(slot, why, now, kill=True)
+
+    def _times_stuck(self, task: TaskId) -> int:
+        """Count a report that a task is stuck; return how many there were since it has last done something."""
+        if not 0 < task <= len(self._plan.tasks):
+            return 1
+        counters = self._figures.of(task).counters
+        done = counters.get("emitted", 0) + counters.get("executed", 0)
+        last, times = self._stuck_at.get(task, (done, 0))
+        self._stuck_at[task] = (done, times + 1 if last == done else 1)
+        return self._stuck_at[task][1]
 
     def cannot_read(self, slot: Slot, message: control.RestoreFailed, now: float, why: str) -> None:
         """A task of the slot does not get at its checkpoint, which may be whole: another worker tries again, after a back-off."""

@@ -127,11 +127,17 @@ def status_of(master: TopologyMaster, now: float) -> tuple[Status, str]:
         return Status.DRAINING, f"{pending} messages pending" if pending else ""
     problem = _problem(master, now)
     if not master.recovery.epochs.has_run:
-        return Status.STARTING, problem or _handshake(master)
+        return Status.STARTING, problem or _doing(master) or _handshake(master)
     if problem or master.recovery.epochs.state is not EpochState.RUNNING:
         return Status.DEGRADED, problem or _handshake(master)
-    failing = "" if master.checkpoints is None else master.checkpoints.problem
+    failing = ("" if master.checkpoints is None else master.checkpoints.problem) or _doing(master)
     return (Status.RUNNING, failing) if master.is_active else (Status.INACTIVE, failing or "deactivated")
+
+
+def _doing(master: TopologyMaster) -> str:
+    """Return what user code reports of calls that take long, such as "numbers: skipping to item 1,000,000"; "" when nothing."""
+    doing = [slot.busy_in for slot in master.recovery.membership.slots.values() if ": " in slot.busy_in]
+    return "; ".join(doing)
 
 
 def _handshake(master: TopologyMaster) -> str:

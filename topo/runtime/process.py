@@ -35,6 +35,7 @@ from topo.runtime.control_parts import files_for
 from topo.runtime.crash_notes import NoteFile
 from topo.runtime.loop import LINK, Connections, Loop, Target, frame_limits
 from topo.runtime.memory import is_memory_short
+from topo.runtime.progress import Progress
 from topo.runtime.snapshots import SnapshotWriter
 from topo.runtime.transport.base import Outlet, Transport
 from topo.runtime.transport.security import AllowList, KeyPair
@@ -135,8 +136,9 @@ def run(spec: WorkerSpec, log: TaskLog, start_file: Path | None = None) -> Exit:
     def attend() -> None:
         loop.attend()
 
+    progress = Progress(time.monotonic, lambda: loop.turned_at)
     wait = attend if len(mine) > 1 else None
-    tasks = make_tasks(plan, mine, topology, rebuild, hand, transport.wake, calls.run, snapshots, folder, wait, hooks)
+    tasks = make_tasks(plan, mine, topology, rebuild, hand, transport.wake, calls.run, snapshots, folder, wait, hooks, progress)
     calls.threads = sum(task.capacity for task in tasks if isinstance(task, AsyncTask))
     worker = Worker(spec.worker, spec.incarnation, tasks, hand)
     inboxes: dict[str, Target] = {}
@@ -156,7 +158,7 @@ def run(spec: WorkerSpec, log: TaskLog, start_file: Path | None = None) -> Exit:
         inboxes,
         Connections(transport, plan, frozenset(mine)),
         config,
-        lambda: busy_component(worker, hand),
+        lambda: progress.shown() or busy_component(worker, hand),
         start_file=start_file,
     )
     for signum in (signal.SIGTERM, signal.SIGINT):
@@ -172,7 +174,7 @@ def run(spec: WorkerSpec, log: TaskLog, start_file: Path | None = None) -> Exit:
             endpoints=endpoints,
         )
     )
-    watchdog = Watchdog(loop, hand, config, lambda: _second_link(spec))
+    watchdog = Watchdog(loop, hand, config, lambda: _second_link(spec), progress)
     watchdog.start()
     # What was imported lives as long as the process; collecting it again and again costs the hot path a few per cent.
     gc.collect()
@@ -217,6 +219,7 @@ def make_tasks(
     folder: Path | None = None,
     wait: Callable[[], None] | None = None,
     hooks: Hooks | None = None,
+    progress: Progress | None = None,
 ) -> list[Task]:
     """Make the tasks of a worker.
 
@@ -251,7 +254,7 @@ def make_tasks(
             plan=plan,
             config=config,
             component=component,
-            context=make_context(plan, task_id, folder),
+            context=make_context(plan, task_id, folder, None if progress is None else progress.of(spec.component)),
             watermarks=watermarks,
             groupings=groupings,
             hooks=hooks if hooks is not None and component is not None else Hooks(),

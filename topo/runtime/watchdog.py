@@ -1,8 +1,9 @@
 """A thread that speaks for the worker's loop while user code holds it up.
 
 A loop that turns sends its own heartbeats. When it has not turned for a while, this thread tells the master that the process
-lives, and in which component it is; after `progress_timeout` it tells it that it is stuck, with the stack. Whether to end a
-worker that is stuck is the master's decision. It proves nothing about a process that holds the interpreter's lock.
+lives, and in which component it is, or what that reports; after `progress_timeout` without a report of progress it tells it that
+it is stuck, with the stack. Whether to end a worker that is stuck is the master's decision. It proves nothing about a process
+that holds the interpreter's lock.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from collections.abc import Callable
 from topo.config import TopologyConfig
 from topo.ids import TaskId
 from topo.runtime.loop import LINK, Loop
+from topo.runtime.progress import Progress
 from topo.runtime.transport.base import Transport
 from topo.task.worker import HandNote
 from topo.wire import control
@@ -27,13 +29,22 @@ class Watchdog:
 
     Args:
         connect: opens a transport of the thread's own with a link to the master; called only when it is needed.
+        progress: what user code reports of long calls.
     """
 
-    def __init__(self, loop: Loop, hand: HandNote, config: TopologyConfig, connect: Callable[[], tuple[Transport, int]]) -> None:
+    def __init__(
+        self,
+        loop: Loop,
+        hand: HandNote,
+        config: TopologyConfig,
+        connect: Callable[[], tuple[Transport, int]],
+        progress: Progress,
+    ) -> None:
         self._loop = loop
         self._hand = hand
         self._config = config
         self._connect = connect
+        self._progress = progress
         self._watched = threading.get_ident()
         self._done = threading.Event()
         self._thread = threading.Thread(target=self._run, name="topo-watchdog", daemon=True)
@@ -65,12 +76,14 @@ class Watchdog:
                 transport, outlet = self._connect()
             worker, task = self._loop.worker, self._hand.task
             component = worker.tasks[task].component_id if task is not None else ""
-            beat = control.Heartbeat(worker.id, worker.incarnation, worker.term, worker.epoch, component)
+            doing = self._progress.shown() or component
+            beat = control.Heartbeat(worker.id, worker.incarnation, worker.term, worker.epoch, doing)
             self._send(transport, outlet, control.encode(beat))
             limit_s = self._config.progress_timeout_s
-            if limit_s is not None and held_s > limit_s and told_at != turned_at:
-                told_at = turned_at
-                stuck = control.Stuck(worker.id, task or TaskId(0), component, held_s, self._stack())
+            progressed_at = max(turned_at, self._progress.at)
+            if limit_s is not None and now - progressed_at > limit_s and told_at != progressed_at:
+                told_at = progressed_at
+                stuck = control.Stuck(worker.id, task or TaskId(0), component, now - progressed_at, self._stack())
                 self._send(transport, outlet, control.encode(stuck))
         if transport is not None:
             transport.close()

@@ -71,8 +71,17 @@ def _grouper(setup: TaskSetup, declared: Declared, targets: tuple[TaskId, ...], 
     return ShuffleGrouper(positions, has_room)
 
 
-def make_context(plan: PhysicalPlan, task: TaskId, folder: Path | None = None) -> TaskContext:
-    """Return what the task's component is told about itself; `folder` is where it may keep files."""
+def make_context(
+    plan: PhysicalPlan, task: TaskId, folder: Path | None = None, report_progress: Callable[[str], bool] | None = None
+) -> TaskContext:
+    """Return what the task's component is told about itself.
+
+    Args:
+        plan: the topology.
+        task: whose context it is.
+        folder: where the component may keep files.
+        report_progress: takes what `TaskContext.progress` reports; None outside of worker processes.
+    """
     spec = plan.task(task)
     return TaskContext(
         topology=plan.name,
@@ -83,6 +92,7 @@ def make_context(plan: PhysicalPlan, task: TaskId, folder: Path | None = None) -
         config=plan.config_of(spec.component),
         tasks=plan.task_ids,
         folder=folder,
+        report_progress=report_progress or (lambda _text: False),
         streams={
             one.id: {stream.name: stream.fields for stream in one.streams}
             for one in plan.components

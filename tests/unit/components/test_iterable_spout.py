@@ -7,6 +7,9 @@ import pytest
 
 from tests.unit.components.drive import drain, opened
 from topo import IterableSpout
+from topo.api.context import TaskContext
+from topo.api.streams import declared_streams
+from topo.task.collectors import MessageCollector
 
 
 def test_items_are_values_of_the_one_field_and_their_index_is_the_position() -> None:
@@ -70,5 +73,49 @@ def test_a_source_that_raises_has_not_ended() -> None:
     spout.next_tuple()
     for _ in range(3):
         with pytest.raises(OSError, match="disk on fire"):
+            spout.next_tuple()
+    assert not collector.ended
+
+
+def test_skipping_to_the_position_is_cut_and_reported_as_progress() -> None:
+    seconds = iter(range(1_000_000))
+    reports: list[str] = []
+
+    def report(text: str) -> bool:
+        reports.append(text)
+        # Every third look finds that the call has lasted long.
+        return next(seconds) % 3 == 2
+
+    spout = IterableSpout(range(500))
+    collector = MessageCollector("part", declared_streams(spout.outputs), lambda error: None)
+    spout.open(TaskContext("test", "part", 1, committed_position=449, report_progress=report), collector)
+
+    calls = 0
+    while not collector.count():
+        spout.next_tuple()
+        calls += 1
+
+    assert calls > 3
+    assert [collector.streams[0].rows, collector.messages[0]] == [[(450,)], [450]]
+    shown = [text for text in reports if text]
+    assert len(shown) == calls - 1
+    assert shown[0].startswith("skipping to item 450, where it left off; at ")
+
+
+def test_iterable_that_has_become_shorter_than_the_position_ends() -> None:
+    spout = IterableSpout(range(5))
+    collector = opened(spout, committed=9)
+    assert drain(spout, collector) == []
+
+
+def test_error_while_skipping_is_raised_again_and_is_no_end() -> None:
+    def items() -> Iterator[int]:
+        yield 1
+        raise OSError("the disk is away")
+
+    spout = IterableSpout(items)
+    collector = opened(spout, committed=5)
+    for _ in range(2):
+        with pytest.raises(OSError, match="the disk is away"):
             spout.next_tuple()
     assert not collector.ended

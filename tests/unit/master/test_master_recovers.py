@@ -130,6 +130,28 @@ def test_user_code_that_does_not_return_is_reported_and_beyond_the_limit_its_wor
     assert status(play) == ("DEGRADED", "worker 1 (sink) is being replaced: stuck in sink for 30 s")
 
 
+def stuck(play: Play) -> str:
+    """Have the sink's worker be stuck once and come back; return how its row explains it."""
+    rows = [one for one in play.says(1, Stuck(WorkerId(1), SINK, "sink", 30.0, "")) if isinstance(one, RecordError)]
+    play.do(WorkerExited(WorkerId(1), play.master.recovery.lives[WorkerId(1)], "killed by SIGKILL"))
+    play.until(play.now + 30.0, silent=())
+    play.register(1)
+    play.all_ready()
+    return next(row.message for row in rows if row.kind == "TaskStuck")
+
+
+def test_code_that_is_stuck_again_and_again_at_the_same_place_is_told_with_what_helps() -> None:
+    play = running()
+    assert [stuck(play) for _ in range(2)] == ["stuck in sink for 30 s"] * 2
+
+    third = stuck(play)
+
+    assert "3 times in a row without having emitted or processed anything in between" in third
+    assert "context.progress()" in third
+    play.beat(1, executed=1)
+    assert stuck(play) == "stuck in sink for 30 s"
+
+
 def test_without_a_progress_timeout_stuck_code_is_only_reported() -> None:
     play = running(progress_timeout=None)
     commands = play.says(1, Stuck(WorkerId(1), SINK, "sink", 3600.0, ""))
