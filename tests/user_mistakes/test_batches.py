@@ -62,6 +62,23 @@ def test_a_call_that_forgets_the_anchors_fails_its_tuples_and_says_what_is_missi
     assert run.failed == [0] and "'anchors'" in str(run.errors[0])
 
 
+def test_rows_that_are_returned_or_yielded_are_an_error() -> None:
+    """The user returns the scores of a batch, or yields them."""
+
+    class Returns(Score):
+        def execute_batch(self, tuples: Any, collector: Any) -> Any:
+            return [(tup["id"], 1.0) for tup in tuples]
+
+    class Yields(Score):
+        def execute_batch(self, tuples: Any, collector: Any) -> Any:
+            yield from ((tup["id"], 1.0) for tup in tuples)
+
+    for bolt, kind in ((Returns(), "list"), (Yields(), "generator")):
+        run = run_bolt(bolt, [{"id": 1}])
+        assert run.failed == [0]
+        assert f"returned a {kind}, which goes nowhere; emit each row with collector.emit" in str(run.errors[0])
+
+
 def test_a_bolt_without_init_has_the_default_settings() -> None:
     """The user writes an __init__ and does not call super().__init__()."""
 

@@ -9,6 +9,7 @@ from topo.api.batch_bolt import BatchBolt
 from topo.api.bolt import Anchors, Collector
 from topo.api.streams import DEFAULT_STREAM
 from topo.api.tuples import Tuple
+from topo.errors import UserError
 from topo.task.collectors import BoltCollector, TrackedTuple, TupleState
 
 
@@ -71,7 +72,13 @@ class BatchCalls:
         mark = inner.mark()
         self.collector.errors.clear()
         try:
-            self._bolt.execute_batch(values, self.collector)
+            returned: object = self._bolt.execute_batch(values, self.collector)
+            if returned is not None:
+                kind, what = type(self._bolt).__name__, type(returned).__name__
+                raise UserError(
+                    f"execute_batch of {kind} returned a {what}, which goes nowhere; emit each row with "
+                    "collector.emit(values, tup)"
+                )
             inner.check_emitted(inner.count() - mark.emitted, self._most)
         except Exception:
             inner.rewind(mark)
