@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import msgpack
@@ -13,16 +14,20 @@ from topo.checkpoint.manifest import Manifest, name_of
 from topo.errors import CheckpointMissing, FrameError, NotFound
 from topo.runtime.checkpoint_store import locate, open_store, topology_of
 from topo.runtime.state_folder import near_misses
-from topo.wire.serializers import SerializerRegistry
+from topo.wire.serializers import MAX_LEVELS, SerializerRegistry
+from topo.wire.structures import CODES
 
 
 class PlainTypes(SerializerRegistry):
-    """topo's own ext types; a value of any other is a note of its size."""
+    """topo's own ext types; of a class that is not imported the content, of one that was registered a note of its size."""
 
-    def decode(self, code: int, data: bytes) -> Any:
+    def decode(self, code: int, data: bytes, levels: int = 0, spend: Callable[[Any], Any] | None = None) -> Any:
         try:
-            return super().decode(code, data)
+            return super().decode(code, data, levels, spend)
         except FrameError:
+            if code in CODES and levels < MAX_LEVELS:
+                hook = partial(self.decode, levels=levels + 1)
+                return msgpack.unpackb(data, use_list=False, strict_map_key=False, ext_hook=hook)
             return msgpack.ExtType(code, data)
 
 

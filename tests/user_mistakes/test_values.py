@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+from topo import BasicBolt, BasicCollector, Tuple
 from topo.launch.cluster import LocalCluster
 from topo.master.outcome import Outcome, OutcomeKind
+from topo.testing import run_bolt
 from topo.testing.fixtures import local_cluster
 
 __all__ = ["local_cluster"]
@@ -73,3 +76,95 @@ def test_a_serializer_that_cannot_read_one_value_is_told_at_most_once_too(local_
         "every source has ended; nothing was tracked (ackers=0), and 1 tuple failed and was lost; see `topo errors`",
         999,
     )
+
+
+ORDERS = """
+from dataclasses import dataclass, field
+from decimal import Decimal
+from enum import Enum
+from uuid import UUID
+from topo import BasicBolt, IterableSpout, JsonLinesSink, TopologyBuilder
+
+class Status(Enum):
+    NEW = 1
+    PAID = 2
+
+@dataclass
+class Order:
+    number: int
+    status: Status
+    lines: list = field(default_factory=list)
+
+class Make(BasicBolt):
+    outputs = ("order", "tags", "id")
+    def execute(self, tup, collector):
+        pass
+        collector.emit((Order(tup[0], Status.NEW, [Decimal("1.5")]), {{tup[0], "new"}}, UUID(int=tup[0])))
+
+class Check(BasicBolt):
+    outputs = ("number",)
+    def execute(self, tup, collector):
+        order, tags, id = tup.values
+        assert order == Order(order.number, Status.NEW, [Decimal("1.5")]) and order.status is Status.NEW, order
+        assert tags == {{order.number, "new"}} and id == UUID(int=order.number)
+        collector.emit((order.number,))
+
+def topology():
+    builder = TopologyBuilder("orders").config(workers=4, attempts=1)
+    builder.set_spout("numbers", IterableSpout(list(range(20))))
+    builder.set_bolt("make", Make()).shuffle_grouping("numbers")
+    builder.set_bolt("check", Check()).shuffle_grouping("make")
+    builder.set_bolt("out", JsonLinesSink("{out}")).shuffle_grouping("check")
+    return builder.build()
+"""
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("delivery", ["exactly_once", "at_least_once"])
+def test_dataclasses_enums_and_sets_of_the_topology_file_travel_between_processes(
+    local_cluster: LocalCluster, tmp_path: Path, delivery: str
+) -> None:
+    """The user emits what is at hand: a dataclass with an enum, a set, a UUID, without a registration."""
+    file = tmp_path / "orders.py"
+    file.write_text(ORDERS.format(out=tmp_path / "out.jsonl"))
+    running = local_cluster.submit(str(file), settings={"delivery": delivery})
+    outcome = running.wait(timeout_s=60)
+    assert outcome.kind is OutcomeKind.DONE, running.errors()
+    assert sum(len(part.read_text().splitlines()) for part in tmp_path.glob("out*") if part.is_file()) == 20
+
+
+class EmitsLocal(BasicBolt):
+    """Defines its dataclass where it needs it."""
+
+    outputs = ("order",)
+
+    def execute(self, tup: Tuple, collector: BasicCollector) -> None:
+        @dataclass
+        class Order:
+            number: int
+
+        collector.emit((Order(tup[0]),))
+
+
+def test_a_dataclass_inside_a_function_is_refused_with_the_way_out() -> None:
+    """The user defines the dataclass in `execute`: no receiver could find it."""
+    run = run_bolt(EmitsLocal(), [(1,)], fields=("number",))
+    assert run.failed == [0]
+    told = str(run.errors[0])
+    assert "component 'bolt', stream 'default', field 'order'" in told
+    assert "it is defined inside a function, so no other process finds it; move it to the top level of its module" in told
+
+
+class EmitsGenerator(BasicBolt):
+    """Emits a generator."""
+
+    outputs = ("words",)
+
+    def execute(self, tup: Tuple, collector: BasicCollector) -> None:
+        collector.emit(((word for word in ["a"]),))
+
+
+def test_a_generator_is_refused_as_a_value() -> None:
+    """The user forgets to make a list of a generator."""
+    run = run_bolt(EmitsGenerator(), [(0,)], fields=("number",))
+    assert "field 'words'" in str(run.errors[0]) and "generator" in str(run.errors[0])

@@ -216,12 +216,13 @@ class TopologyBuilder:
     ) -> TopologyBuilder:
         """Let tuples carry values of a class.
 
-        What needs no registration: None, bool, int, float, str, bytes, tuples, lists, dicts, `datetime` and its kin, `Decimal`
-        and `UUID`.
+        What needs no registration: None, bool, int, float, str, bytes, tuples, lists, dicts, sets, `datetime` and its kin,
+        `Decimal`, `UUID`, dataclasses and enums of an imported module, and numpy's arrays and scalars. A class that is
+        registered travels as its serializer says, whatever it is.
 
         Args:
             cls: matched exactly; a subclass is registered on its own.
-            code: a number from 32 to 127, one for each class.
+            code: a number from 32 to 65535, one for each class.
             encode: makes bytes of a value.
             decode: makes the value of the bytes.
         """

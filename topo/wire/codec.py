@@ -9,6 +9,7 @@ counted while it is unpacked. The worst that fits (a megabyte of empty maps) tak
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import msgpack
@@ -220,13 +221,14 @@ class Codec:
         return self._unpack(payload, _Budget(MAX_ELEMENTS) if len(payload) > MAX_ELEMENTS else None)
 
     def _unpack(self, payload: Column | msgspec.Raw, budget: _Budget | None) -> Any:
-        hooks: dict[str, Any] = {}
+        hooks: dict[str, Any] = {"ext_hook": self.registry.decode}
         if budget is not None:
-            hooks = {"list_hook": budget.spend, "object_hook": budget.spend}
+            hooks = {"ext_hook": partial(self.registry.decode, spend=budget.spend)}
+            hooks |= {"list_hook": budget.spend, "object_hook": budget.spend}
             hooks |= {"max_array_len": MAX_ELEMENTS, "max_map_len": MAX_ELEMENTS}
         try:
             check_depth(memoryview(payload) if isinstance(payload, msgspec.Raw) else payload)
-            return msgpack.unpackb(payload, use_list=False, strict_map_key=False, ext_hook=self.registry.decode, **hooks)
+            return msgpack.unpackb(payload, use_list=False, strict_map_key=False, **hooks)
         except (FrameError, MemoryError):
             raise
         except Exception as error:

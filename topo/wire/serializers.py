@@ -1,8 +1,9 @@
-"""Types that msgpack does not know, as ext types: topo's own below 32, the user's from 32 to 127. Nothing is ever unpickled.
+"""Types that msgpack does not know, as ext types: topo's own below 32, the user's from there. Nothing is ever unpickled.
 
 What needs no ext type: None, bool, int (64 bits), float, str, bytes, tuple, list and dict. Of their subclasses the value is
 carried and the class is not: an IntEnum arrives as int, a str Enum as str, a namedtuple or a list as tuple, an OrderedDict as
-dict, a bytearray as bytes. Everything else (dataclasses, sets, plain Enums, numpy's integers) is registered or refused.
+dict, a bytearray as bytes, numpy.float64 as float. Sets, dataclasses, other enums and numpy's arrays and scalars travel by
+themselves (`structures`). Everything else is registered or refused.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import struct
 from collections.abc import Callable
 from datetime import date, datetime, time, timedelta, timezone, tzinfo
 from decimal import Decimal
+from functools import partial
 from typing import Any, TypeVar
 from uuid import UUID
 from zoneinfo import ZoneInfo
@@ -18,12 +20,19 @@ from zoneinfo import ZoneInfo
 import msgpack
 
 from topo.errors import ConfigError, FrameError, ValueNotCarried
+from topo.nesting import check_depth
+from topo.wire.structures import CODES, EXACT, NATIVE, Structure, Unfit, build, structure_of
 
 FIRST_USER_CODE = 32
-LAST_USER_CODE = 127
+LAST_USER_CODE = 65_535
+_LAST_EXT_CODE = 127
+"""The highest that msgpack has; higher ones share one."""
+_WIDE = 14
+_CODE = struct.Struct(">H")
+MAX_LEVELS = 64
+"""Most sets, dataclasses and the like inside each other."""
 
 T = TypeVar("T")
-_NATIVE = (bool, int, float, str, bytes, bytearray, memoryview, tuple, list, dict, type(None))
 _MICROSECOND = timedelta(microseconds=1)
 _NAIVE, _OFFSET, _ZONE = range(3)
 _DATETIME = struct.Struct("<HBBBBBIBB")
@@ -61,6 +70,7 @@ class SerializerRegistry:
     def __init__(self) -> None:
         self._encoders: dict[type, tuple[int, Callable[[Any], bytes]]] = {}
         self._decoders: dict[int, tuple[type, Callable[[bytes], Any]]] = {}
+        self._structures: dict[type, Structure] = {}
         self._add(datetime, 1, _encode_datetime, _decode_datetime)
         self._add(date, 2, _encode_date, _decode_date)
         self._add(time, 3, _encode_time, _decode_time)
@@ -73,7 +83,7 @@ class SerializerRegistry:
 
         Args:
             cls: matched exactly; subclasses are registered on their own.
-            code: 32 to 127, the same in every process.
+            code: 32 to 65535, the same in every process. One up to 127 takes two bytes less in each value.
             encode: called where the value is sent.
             decode: called where it arrives, with what `encode` returned; it must bear any bytes, and not use pickle.
 
@@ -89,8 +99,8 @@ class SerializerRegistry:
             raise ConfigError(f"code {code} for {name} is taken by {self._decoders[code][0].__qualname__}; choose another")
         if cls in self._encoders:
             raise ConfigError(f"{name} has a serializer already, under code {self._encoders[cls][0]}")
-        if issubclass(cls, _NATIVE):
-            base = next(native for native in _NATIVE if issubclass(cls, native))
+        if issubclass(cls, NATIVE):
+            base = next(native for native in NATIVE if issubclass(cls, native))
             raise ConfigError(f"{name} is a {base.__name__} and travels as one, so its serializer would never be called")
         self._add(cls, code, encode, decode)
 
@@ -98,32 +108,63 @@ class SerializerRegistry:
         self._encoders[cls] = (code, encode)
         self._decoders[code] = (cls, decode)
 
-    def encode(self, value: Any) -> msgpack.ExtType:
+    def encode(self, value: Any, levels: int = 0) -> Any:
         """Return the ext value for what msgpack cannot pack by itself.
 
+        Args:
+            levels: how many ext values it is inside of.
+
         Raises:
-            UnknownType: nobody has registered the type, or its serializer does not want the value.
+            UnknownType: the type is neither registered nor one that travels by itself, or its serializer does not want the value.
             MemoryError: from the serializer; the value is not at fault.
         """
         cls = type(value)
         try:
             code, encode = self._encoders[cls]
         except KeyError:
-            raise UnknownType(cls.__qualname__, _advice(value)) from None
+            return self._encode_structure(value, levels)
         try:
-            return msgpack.ExtType(code, encode(value))
+            if code <= _LAST_EXT_CODE:
+                return msgpack.ExtType(code, encode(value))
+            return msgpack.ExtType(_WIDE, _CODE.pack(code) + encode(value))
         except MemoryError:
             raise
         except Exception as error:
             raise UnknownType(cls.__qualname__, f"its serializer failed: {type(error).__name__}: {error}") from error
 
-    def decode(self, code: int, data: bytes) -> Any:
+    def _encode_structure(self, value: Any, levels: int) -> Any:
+        cls = type(value)
+        try:
+            found = self._structures.get(cls)
+            if found is None:
+                found = self._structures[cls] = structure_of(cls)
+            content = found.content(value)
+        except Unfit as error:
+            raise UnknownType(cls.__qualname__, str(error)) from None
+        if not found.code:
+            return content
+        if levels >= MAX_LEVELS:
+            raise UnknownType(cls.__qualname__, f"is nested too deeply (at most {MAX_LEVELS} such values), or contains itself")
+        inner = partial(self.encode, levels=levels + 1)
+        packed = msgpack.packb(content, default=inner, strict_types=found.code in EXACT)
+        check_depth(packed)
+        return msgpack.ExtType(found.code, packed)
+
+    def decode(self, code: int, data: bytes, levels: int = 0, spend: Callable[[Any], Any] | None = None) -> Any:
         """Return the value of an ext type.
+
+        Args:
+            levels: how many ext values it is inside of.
+            spend: called with the arrays and maps inside; raises when they have too many elements.
 
         Raises:
             FrameError: nobody has registered the code, or its serializer cannot read the bytes.
             MemoryError: from the serializer; the value is not at fault.
         """
+        if code in CODES:
+            return self._decode_structure(code, data, levels, spend)
+        if code == _WIDE:
+            code, data = int.from_bytes(data[: _CODE.size], "big"), data[_CODE.size :]
         try:
             cls, decode = self._decoders[code]
         except KeyError:
@@ -135,16 +176,19 @@ class SerializerRegistry:
         except Exception as error:
             raise FrameError(f"{len(data)} bytes are no {cls.__qualname__}: {type(error).__name__}: {error}") from error
 
-
-def _advice(value: Any) -> str:
-    cls = type(value)
-    if cls is int:
-        return "the integer does not fit 64 bits; emit it as a str or a Decimal"
-    if cls in (set, frozenset):
-        return "sets are not carried; emit a sorted tuple"
-    if cls.__module__ == "numpy":
-        return "emit .item() or .tolist() of it, or register a serializer for the type"
-    return "topo carries what msgpack does, datetime, Decimal and UUID; emit plain values or register a serializer for the type"
+    def _decode_structure(self, code: int, data: bytes, levels: int, spend: Callable[[Any], Any] | None) -> Any:
+        hooks = {} if spend is None else {"list_hook": spend, "object_hook": spend}
+        try:
+            if levels >= MAX_LEVELS:
+                raise ValueError("too many such values inside each other")
+            check_depth(data)
+            inner = partial(self.decode, levels=levels + 1, spend=spend)
+            content = msgpack.unpackb(data, use_list=code in EXACT, strict_map_key=False, ext_hook=inner, **hooks)
+            return build(code, content)
+        except (FrameError, MemoryError):
+            raise
+        except Exception as error:
+            raise FrameError(f"a value that cannot be read: {type(error).__name__}: {error}") from error
 
 
 def _encode_zone(zone: tzinfo | None, offset: timedelta | None) -> tuple[int, bytes]:

@@ -282,9 +282,9 @@ def test_it_is_said_when_barriers_alone_are_missing() -> None:
 
 def test_a_part_that_cannot_be_stored_ends_it_at_once() -> None:
     checkpoints = under_way()
-    checkpoints.it.snapshot_failed(SnapshotFailed(SINK, Epoch(1), 1, "set: sets are not carried"), checkpoints.now)
+    checkpoints.it.snapshot_failed(SnapshotFailed(SINK, Epoch(1), 1, "range: not carried"), checkpoints.now)
     row, *rest = checkpoints.steps()
-    assert isinstance(row, RecordError) and "task 2 (sink): set: sets are not carried" in row.message
+    assert isinstance(row, RecordError) and "task 2 (sink): range: not carried" in row.message
     assert rest == [ToAll(CheckpointAborted(1)), DiscardCheckpoint(1)]
     assert checkpoints.it.describe(checkpoints.now)["failed"] == 1
 

@@ -3,7 +3,6 @@ from __future__ import annotations
 import enum
 import tracemalloc
 from collections import Counter, OrderedDict, namedtuple
-from dataclasses import dataclass
 
 import msgpack
 import pytest
@@ -14,13 +13,16 @@ from topo.wire.codec import MAX_ELEMENTS, Codec, Rejection
 from topo.wire.serializers import SerializerRegistry
 
 
-@dataclass
 class Order:
-    number: int
+    """No dataclass, and not registered."""
 
+    def __init__(self, number: int) -> None:
+        self.number = number
 
-class Colour(enum.Enum):
-    RED = 1
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Order) and other.number == self.number
+
+    __hash__ = None  # type: ignore[assignment]
 
 
 class Level(enum.IntEnum):
@@ -81,9 +83,8 @@ LOOP.append(LOOP)
     ("value", "type_name", "reason"),
     [
         (Order(1), "Order", "register a serializer"),
-        (Colour.RED, "Colour", "register a serializer"),
         ([{"deep": [Order(1)]}], "Order", "register a serializer"),
-        ({1, 2}, "set", "emit a sorted tuple"),
+        ({1, range(3)}, "range", "register a serializer"),
         (1 << 64, "int", "does not fit 64 bits"),
         ({"n": -(1 << 63) - 1}, "int", "does not fit 64 bits"),
         ("\ud800", "str", "lone surrogate"),
