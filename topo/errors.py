@@ -68,6 +68,10 @@ class EnvironmentFault(TopoError):
     """The machine lacks something: a free slot, disk space, Java, a package."""
 
 
+class StagedRowsLost(EnvironmentFault):
+    """Rows that a sink had staged for a checkpoint are gone, and were not published. Reported by a sink, it fails the run."""
+
+
 class SinkStuck(EnvironmentFault):
     """A sink cannot write, and holds as many rows as it may, or cannot go on with what it holds. No tuple is at fault.
 

@@ -16,7 +16,7 @@ from topo.api.tuples import Tuple
 from topo.api.two_phase import TwoPhaseSink
 from topo.components.line_files import mend, move_lines, remove_staged, size_of, sync_folder, write_at
 from topo.components.spilling import Spilling
-from topo.errors import EnvironmentFault, SinkStuck
+from topo.errors import SinkStuck, StagedRowsLost
 
 _SPILL_LINES = 1000
 """Lines of a transaction that wait in memory before they go to its file."""
@@ -109,7 +109,7 @@ class JsonLinesSink(TwoPhaseSink):
             size = size_of(output)
             if size < least:
                 self._collector.report_error(
-                    EnvironmentFault(
+                    StagedRowsLost(
                         f"{output} has {size} bytes, and had at least {least} with the lines of {staged.name}. Either somebody "
                         "has changed it, or the folder is not the one that an earlier worker has written to."
                     )

@@ -16,7 +16,7 @@ from topo.api.context import TaskContext
 from topo.api.tuples import Tuple
 from topo.api.two_phase import TwoPhaseSink
 from topo.components.spilling import Spilling
-from topo.errors import ConfigError, EnvironmentFault, ValueNotCarried
+from topo.errors import ConfigError, StagedRowsLost, ValueNotCarried
 
 _LOCK_TIMEOUT_S = 10.0
 """How long a task waits for others that write to the same database. Below `progress_timeout`."""
@@ -192,7 +192,7 @@ class SqliteSink(TwoPhaseSink):
                 self._connection.execute(self._note, (process, number))
                 return
         self._collector.report_error(
-            EnvironmentFault(
+            StagedRowsLost(
                 f"{count} rows were staged for table {self._name!r}, and {found} of them are in {self._path}. Either somebody "
                 "has changed it, or it is not the database that an earlier worker has written to."
             )

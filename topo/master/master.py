@@ -557,8 +557,10 @@ class TopologyMaster:
         tracked = bool(self.plan.ackers)
         bolts = [] if tracked else [task.id for task in self.plan.tasks if task.id not in self.plan.spouts]
         dropped = int(self.figures.together(bolts).counters.get("failed", 0))
+        everyone = [task.id for task in self.plan.tasks]
+        lost = int(self.figures.together(everyone).counters.get("lost_results", 0))
         outcome = self.ending.outcome or outcome_of_end(
-            failed, letters, tracked=tracked, dropped=dropped, refused=refused
+            failed, letters, tracked=tracked, dropped=dropped, refused=refused, lost=lost
         )
         outcome = replace(outcome, finally_failed=failed, dead_letters=letters, refused=refused)
         self.ending.finish(outcome)

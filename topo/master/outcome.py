@@ -18,6 +18,8 @@ class OutcomeKind(Enum):
     """Every source ended; messages were not taken, since their ids cannot be used."""
     DEAD_LETTERS = "dead letters"
     """Every source ended; messages were given up and stored."""
+    RESULTS_LOST = "results lost"
+    """Every source ended; a component raised when it was to finish its work."""
     DRAINED = "drained"
     """The operator ended it, and what was in flight went through."""
     CUT_SHORT = "cut short"
@@ -28,7 +30,13 @@ class OutcomeKind(Enum):
     """It could not be started."""
 
 
-_BY_ITSELF = (OutcomeKind.DONE, OutcomeKind.FINALLY_FAILED, OutcomeKind.DEAD_LETTERS, OutcomeKind.REFUSED)
+_BY_ITSELF = (
+    OutcomeKind.DONE,
+    OutcomeKind.FINALLY_FAILED,
+    OutcomeKind.DEAD_LETTERS,
+    OutcomeKind.REFUSED,
+    OutcomeKind.RESULTS_LOST,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +51,7 @@ class Outcome:
 
     @property
     def exit_code(self) -> int:
-        """Zero only for a bounded topology that is done, with nothing dead-lettered, finally failed or refused."""
+        """Zero only for a bounded topology that is done, with nothing dead-lettered, finally failed, refused or lost."""
         return 0 if self.kind is OutcomeKind.DONE else 1
 
     def as_dict(self) -> dict[str, Any]:
@@ -64,13 +72,14 @@ class Outcome:
 
 
 def outcome_of_end(
-    finally_failed: int, dead_letters: int, *, tracked: bool = True, dropped: int = 0, refused: int = 0
+    finally_failed: int, dead_letters: int, *, tracked: bool = True, dropped: int = 0, refused: int = 0, lost: int = 0
 ) -> Outcome:
     """Return the outcome of a topology whose sources have all ended; without ackers nobody knows what became of a message.
 
     Args:
         finally_failed, dead_letters, refused: messages that did not go through.
         tracked: whether there are ackers.
+        lost: last calls of components that raised, and transactions whose staged rows are gone: results may be missing.
         dropped: tuples that bolts failed without ackers: what `at_most_once` allows, so no failure of the topology.
     """
     problems = []
@@ -80,12 +89,17 @@ def outcome_of_end(
         problems.append(f"{_messages(dead_letters)} {_were(dead_letters)} given up; see `topo dead-letters`")
     if refused:
         problems.append(f"{_messages(refused)} {_were(refused)} refused for {_ids(refused)}; see `topo errors`")
+    if lost:
+        what = "a last call (end_of_input, cleanup, close)" if lost == 1 else f"{lost} last calls (end_of_input, cleanup, close)"
+        problems.append(f"{what} failed, or what a sink had staged is gone, so results may be missing; see `topo errors`")
     if finally_failed:
         kind = OutcomeKind.FINALLY_FAILED
     elif dead_letters:
         kind = OutcomeKind.DEAD_LETTERS
     elif refused:
         kind = OutcomeKind.REFUSED
+    elif lost:
+        kind = OutcomeKind.RESULTS_LOST
     else:
         kind = OutcomeKind.DONE
     well = "every message was processed" if tracked else "every source has ended; nothing was tracked (ackers=0)"

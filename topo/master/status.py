@@ -50,6 +50,7 @@ _END = {
     OutcomeKind.FINALLY_FAILED: Status.FAILED,
     OutcomeKind.DEAD_LETTERS: Status.FAILED,
     OutcomeKind.REFUSED: Status.FAILED,
+    OutcomeKind.RESULTS_LOST: Status.FAILED,
     OutcomeKind.CRASHED: Status.FAILED,
     OutcomeKind.DRAINED: Status.KILLED,
     OutcomeKind.CUT_SHORT: Status.KILLED,

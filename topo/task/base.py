@@ -24,7 +24,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any, ClassVar
 
-from topo.errors import CheckpointDamaged, EnvironmentFault, FrameError, FrameworkBug, SinkStuck, TopoError
+from topo.errors import CheckpointDamaged, EnvironmentFault, FrameError, FrameworkBug, SinkStuck, StagedRowsLost, TopoError
 from topo.ids import Epoch, Incarnation, TaskId
 from topo.operators.mailbox import RejectedExecution, TaskMailbox
 from topo.operators.mailbox_processor import MailboxProcessor
@@ -686,6 +686,8 @@ class Task(ABC):
                     try:
                         step()
                     except Exception as error:
+                        # It may have held back what it was to write now, and nothing comes again.
+                        self.counters.lost_results += 1
                         self._record_error(error, now)
                 self._tell_hooks("task_closes")
             self._errors.flush(now, all_of_them=True)
@@ -711,6 +713,7 @@ class Task(ABC):
             self._errors.record(raised, self.ports.clock())
 
     def _report(self, error: BaseException) -> None:
+        self.counters.lost_results += isinstance(error, StagedRowsLost)
         self._record_error(error, self.ports.clock())
 
     def _tell_error(self, caught: CaughtError) -> None:

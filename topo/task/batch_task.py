@@ -112,7 +112,7 @@ class BatchTask(OperatorTask):
     @property
     def has_work(self) -> bool:
         """Whether a batch waits for its call, or input to be taken in."""
-        return super().has_work or (self._batches.has_ready and self._may_act)
+        return super().has_work or (self._is_working and self._batches.has_ready and self._may_act)
 
     def _act(self, now: float) -> None:
         if not self._batches.has_ready:

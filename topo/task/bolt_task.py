@@ -72,6 +72,8 @@ class BoltTask(UserTask):
         self._owing_since: float | None = None
         """When the first of the values that have not left was acked."""
         self._ended_in_epoch = False
+        self._end_raised = 0
+        """1 if `end_of_input` has raised when it was last called, and is not called again in this epoch."""
         self._end_told = False
         self._tick_at: float | None = None
         self._tick = Origin(SYSTEM_COMPONENT, 0, TICK_STREAM)
@@ -459,8 +461,20 @@ class BoltTask(UserTask):
             self._ended_in_epoch = True
             if not self._restored_ended:
                 # It comes once, and what is left has to leave in it.
-                self._run_untracked(self._user_end, now, "the end of the input", inf)
+                self.counters.lost_results -= self._end_raised
+                self._end_raised = 0
+                self._run_untracked(self._call_end, now, "the end of the input", inf)
             self._tell_end(now)
+
+    def _call_end(self) -> None:
+        try:
+            self._user_end()
+        except Exception:
+            # With checkpoints it is repeated, and then a dead letter.
+            if not self.is_checkpointed:
+                self._end_raised = 1
+                self.counters.lost_results += 1
+            raise
 
     @property
     def _has_passed_end(self) -> bool:

@@ -17,7 +17,7 @@ from tests.contract.two_phase_sinks import started
 from tests.unit.components.drive import TICK, prepared, tracked
 from topo import ConfigError, JsonLinesSink, TopologyBuilder
 from topo.api.spout import Spout
-from topo.errors import EnvironmentFault
+from topo.errors import EnvironmentFault, StagedRowsLost
 from topo.task.staged_output import StagedOutput
 
 
@@ -284,9 +284,9 @@ def test_staged_lines_that_are_gone_are_reported(tmp_path: Path) -> None:
     state = output.snapshot(1)
     (staged,) = tmp_path.glob(".out*")
     staged.unlink()
-    with pytest.raises(EnvironmentFault, match="had at least 8"):
+    with pytest.raises(StagedRowsLost, match="had at least 8"):
         output.complete(1)
-    with pytest.raises(EnvironmentFault, match="had at least 8"):
+    with pytest.raises(StagedRowsLost, match="had at least 8"):
         staging(JsonLinesSink(tmp_path / "out"), state)
 
 

@@ -14,7 +14,7 @@ import pytest
 from tests.contract.two_phase_sinks import started
 from tests.unit.components.drive import TICK, prepared, tracked
 from topo import ConfigError, SqliteSink, ValueNotCarried
-from topo.errors import EnvironmentFault
+from topo.errors import StagedRowsLost
 from topo.task.staged_output import StagedOutput
 
 
@@ -195,5 +195,5 @@ def test_staged_rows_that_are_gone_are_reported(tmp_path: Path) -> None:
     sink.execute(tracked(a=1))
     state = output.snapshot(1)
     started(elsewhere := SqliteSink(tmp_path / "other", "t", ["a"]))
-    with pytest.raises(EnvironmentFault, match="1 rows were staged for table 't', and 0"):
+    with pytest.raises(StagedRowsLost, match="1 rows were staged for table 't', and 0"):
         StagedOutput(elsewhere).restore(state)

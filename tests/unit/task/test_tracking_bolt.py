@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests.unit.task.harness import Ids, Manual, Scripted, Sink, Solo, chain
+from topo.errors import EnvironmentFault, StagedRowsLost
 from topo.task.events import Probe
 from topo.wire.control import Quiet, TuplesFailed
 from topo.wire.frames import Anchoring, FrameKind
@@ -269,3 +270,11 @@ def test_a_row_that_cannot_be_routed_fails_the_roots_of_all_its_anchors() -> Non
     task.run()
     then(task, bolt, lambda collector: collector.emit(({},), anchors=bolt.tuples[:2]))
     assert task.roots(FrameKind.FAIL) == ids.roots[:2]
+
+
+def test_a_sink_that_reports_that_staged_rows_are_gone_fails_the_run() -> None:
+    bolt, solo = held()
+    bolt.collector.report_error(EnvironmentFault("the disk is slow"))
+    assert solo.task.statistics().counters.lost_results == 0
+    bolt.collector.report_error(StagedRowsLost("8 rows are gone"))
+    assert solo.task.statistics().counters.lost_results == 1

@@ -1,0 +1,56 @@
+"""Mistakes in the last calls of a component: what it was to write there is missing, and the run must not count as done."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from topo import BasicBolt, IterableSpout, Topology, TopologyBuilder
+from topo.testing import END, TopologyTest
+
+
+class Buffered(BasicBolt):
+    """Writes what it has gathered when it is closed, to a disk that is full."""
+
+    def prepare(self, context: Any) -> None:
+        self.rows: list[Any] = []
+
+    def execute(self, tup: Any, collector: Any) -> None:
+        self.rows.append(tup.values)
+
+    def cleanup(self) -> None:
+        raise OSError("no space left on device")
+
+
+class Mean(BasicBolt):
+    """Divides by what may be zero, at the end."""
+
+    outputs = ("mean",)
+
+    def prepare(self, context: Any) -> None:
+        self.seen = 0
+
+    def execute(self, tup: Any, collector: Any) -> None:
+        pass
+
+    def end_of_input(self, collector: Any) -> None:
+        collector.emit((1 / self.seen,))
+
+
+@pytest.mark.parametrize("bolt", [Buffered, Mean])
+def test_a_last_call_raises(bolt: type[BasicBolt]) -> None:
+    """A bolt's last call raises: the run has failed, says that results may be missing, and where."""
+
+    def topology() -> Topology:
+        builder = TopologyBuilder("last")
+        builder.set_spout("numbers", IterableSpout([], fields=("number",)))
+        builder.set_bolt("bolt", bolt()).shuffle_grouping("numbers")
+        return builder.build()
+
+    test = TopologyTest(topology, sources={"numbers": [1, 2, END]})
+    test.run()
+    assert test.outcome is not None and test.outcome.exit_code == 1
+    assert "results may be missing; see `topo errors`" in test.outcome.reason
+    (row,) = test.errors()
+    assert row.component == "bolt" and row.file == __file__
