@@ -9,7 +9,7 @@ from tests.unit.components.drive import drain, opened
 from topo import IterableSpout
 from topo.api.context import TaskContext
 from topo.api.streams import declared_streams
-from topo.task.collectors import MessageCollector
+from topo.task.message_collectors import MessageCollector
 
 
 def test_items_are_values_of_the_one_field_and_their_index_is_the_position() -> None:
