@@ -289,3 +289,20 @@ class Odd(BasicBolt):
     lines_at = list(map(int, (scene.folder / "tried").read_text().split()))
     assert len(lines_at) == 3
     assert lines_at[1] == 399, "everything behind it was through before it was tried again"
+
+
+def test_with_exactly_once_a_message_that_kills_its_process_does_so_until_the_code_is_mended(scene: Scene) -> None:
+    """Nothing is given up and nothing counts twice; here the mending is a file that the code looks for."""
+    deadly = poison("(HERE / 'mended').exists() or os._exit(7)")
+    running = scene.submit(
+        scene.file(deadly + flow(NUMBERS.format(200), ODD, SINK_OF_ODD)),
+        delivery="exactly_once",
+        checkpoint_interval="100ms",
+        restart_back_off_max="100ms",
+    )
+    running.wait_until(lambda status: status["restarts"] >= 4)
+    assert scene.lines().count(13) == 0
+    scene.touch("mended")
+    assert running.wait().exit_code == 0
+    assert sorted(scene.lines()) == list(range(200))
+    assert running.dead_letters() == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import runpy
 from pathlib import Path
 
 import pytest
@@ -25,3 +26,10 @@ def test_the_index_lists_every_page() -> None:
 @pytest.mark.parametrize("page", [*sorted(ROOT.glob("*.md")), *PAGES], ids=lambda page: str(page.relative_to(ROOT)))
 def test_every_link_between_files_leads_somewhere(page: Path) -> None:
     assert [target for target in links_of(page) if not target.exists()] == []
+
+
+def test_the_index_of_mistakes_lists_every_file_with_its_subject() -> None:
+    page = runpy.run_path(str(ROOT / "scripts" / "mistakes_page.py"))["page"]()
+
+    assert (ROOT / "tests" / "user_mistakes" / "README.md").read_text() == page, "write it anew: python scripts/mistakes_page.py"
+    assert all(re.fullmatch(r"\| \[.+\| \S.+ \|", row) for row in page.splitlines()[9:])

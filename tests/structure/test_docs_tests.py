@@ -1,16 +1,57 @@
-"""The tests that a page names are there."""
+"""The tests that pages name are there, and what the README and the page on delivery promise is held by tests."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
-NAMED = re.findall(r"`([\w/]+\.py)::(\w+)`", (ROOT / "docs" / "reliability.md").read_text())
+NAME = re.compile(r"`([\w/]+\.py)::(\w+)`")
+PAGES = ("reliability.md", "delivery.md")
 
 
-def test_every_test_that_the_page_on_reliability_names_exists() -> None:
-    assert len(NAMED) > 20
-    for path, name in NAMED:
-        found = [file for folder in ("", "tests/integration", "tests/unit") if (file := ROOT / folder / path).is_file()]
-        assert any(f"\ndef {name}(" in file.read_text() for file in found), f"{path}::{name}"
+def text_of(page: str) -> str:
+    return (ROOT / "docs" / page).read_text()
+
+
+def exists(path: str, name: str) -> bool:
+    found = [file for folder in ("", "tests/integration", "tests/unit") if (file := ROOT / folder / path).is_file()]
+    return any(f"\ndef {name}(" in file.read_text() for file in found)
+
+
+def rows_of(text: str) -> Iterator[list[str]]:
+    """The cells of the rows of all tables in a text, without their heads."""
+    for table in re.findall(r"(?:^\|.*\n)+", text, re.MULTILINE):
+        for line in table.splitlines()[2:]:
+            yield [cell.strip() for cell in line.strip().strip("|").split(" | ")]
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_test_that_a_page_names_exists(page: str) -> None:
+    named = NAME.findall(text_of(page))
+    assert len(named) > 20
+    assert [f"{path}::{name}" for path, name in named if not exists(path, name)] == []
+
+
+def test_each_row_of_what_can_be_lost_or_come_twice_names_a_test() -> None:
+    section = text_of("delivery.md").partition("## What can be lost or come twice\n")[2].partition("\n## ")[0]
+    rows = list(rows_of(section))
+    assert len(rows) == 25
+    assert [row[0] for row in rows if not NAME.search(row[-1])] == []
+
+
+def promises() -> list[str]:
+    """What the README says is guaranteed and what is not: rows of the table, and items of the lists."""
+    section = (ROOT / "README.md").read_text().partition("## What is guaranteed\n")[2].partition("\n## ")[0]
+    items = re.findall(r"^- (.+(?:\n  .+)*)", section, re.MULTILINE)
+    return [row[0] for row in rows_of(section)] + [re.sub(r"\s+", " ", item) for item in items]
+
+
+def test_each_promise_of_the_readme_is_held_by_a_test() -> None:
+    section = text_of("reliability.md").partition("## Promises of the README\n")[2].partition("\n## ")[0]
+    held = {row[0]: row[1] for row in rows_of(section)}
+    assert list(held) == promises(), "docs/reliability.md has a row for each promise, in the README's words and order"
+    assert [promise for promise, tests in held.items() if not NAME.search(tests)] == []

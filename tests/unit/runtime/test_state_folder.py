@@ -115,6 +115,25 @@ def test_a_file_is_durable_with_the_first_lines_that_are_appended(tmp_path: Path
     assert synced == [(tmp_path, 8)]
 
 
+def test_a_file_is_on_disk_before_it_takes_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, steps = tmp_path / "master.json", []
+    sync, replace = os.fsync, os.replace
+
+    def noted_sync(descriptor: int) -> None:
+        synced = Path(os.readlink(f"/proc/self/fd/{descriptor}"))
+        steps.append(("synced", synced == tmp_path, path.exists(), synced.stat().st_size if synced.is_file() else 0))
+        sync(descriptor)
+
+    def noted_replace(source: Path, target: Path) -> None:
+        steps.append(("named", target == path))
+        replace(source, target)
+
+    monkeypatch.setattr(os, "fsync", noted_sync)
+    monkeypatch.setattr(os, "replace", noted_replace)
+    write_atomically(path, b"record")
+    assert steps == [("synced", False, False, 6), ("named", True), ("synced", True, True, 0)]
+
+
 def test_a_torn_line_spoils_only_itself(tmp_path: Path) -> None:
     path = tmp_path / "errors.jsonl"
     assert read_json_lines(path) == []
