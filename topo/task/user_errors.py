@@ -10,7 +10,7 @@ from math import inf
 
 _ENGINE = __name__.partition(".")[0]
 _BLAMED = "_blamed_place"
-_COLLECTING = frozenset({__name__, f"{_ENGINE}.task.emitter", f"{_ENGINE}.task.collectors"})
+_COLLECTING = frozenset({__name__, *(f"{_ENGINE}.task.{name}" for name in ("emitter", "collectors", "message_collectors"))})
 _LIBRARY = traceback.__file__.removesuffix("traceback.py")
 MAX_MESSAGE = 1_000
 """Characters of an exception's own text that travel."""
