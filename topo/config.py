@@ -180,7 +180,13 @@ class TopologyConfig:
     batch_size: int = _setting("count", 1024, "Tuples of a full batch.", per_component=True, least=1)
     batch_bytes: int = _setting("size", 64 << 10, "Bytes of values of a full batch.", per_component=True, least=1)
     flush_interval_s: float = _setting("duration", 0.005, "Age at which a batch leaves that is not full.", per_component=True)
-    edge_window: int = _setting("count", 16, "Frames of one edge that the receiver has not confirmed yet.", least=1)
+    queue_time_s: float | None = _setting(
+        "duration", 0.5,
+        "How long tuples wait before a bolt, about: as many may be on its edges as it processes in this time, or in a twentieth "
+        "of `message_timeout` or `checkpoint_interval` where that is less; off: `edge_window` alone bounds them.",
+        optional=True, per_component=True,
+    )  # fmt: skip
+    edge_window: int = _setting("count", 16, "Frames of one edge that the receiver has not confirmed yet, at most.", least=1)
     outbox_limit: int = _setting("count", 64, "Frames that a task may hold back before it takes no more input.", least=1)
     max_frame_bytes: int = _setting("size", 16 << 20, "The largest frame of data that is sent or accepted.", least=4 << 20)
     max_control_frame_bytes: int = _setting("size", 1 << 20, "The largest frame of control that is sent or accepted.", least=1024)

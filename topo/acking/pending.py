@@ -90,6 +90,10 @@ class SpoutPending(Generic[R]):
         self._touched[root] = self._rotations
         return True
 
+    def keep(self, roots: Iterable[int]) -> None:
+        """Start the timeouts of those roots again that are pending."""
+        self._touched.update(dict.fromkeys(self._map.entries.keys() & set(roots), self._rotations))
+
     def expire(self, now: float) -> list[R]:
         """Do the rotations due at `now` (monotonic seconds). Returns the messages that timed out, in order of emission."""
         expired: list[R] = []

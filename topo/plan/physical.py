@@ -171,13 +171,18 @@ class PhysicalPlan(Struct, frozen=True, kw_only=True, dict=True):
     @property
     def longest_message_timeout_s(self) -> float | None:
         """The longest `message_timeout` of all spouts, which the ackers must outlive; None when a spout has none."""
-        timeouts = [
-            self.config_of(component.id).message_timeout_s
-            for component in self.components
-            if component.kind is ComponentKind.SPOUT
-        ]
-        known = [timeout for timeout in timeouts if timeout is not None]
-        return max(known) if known and len(known) == len(timeouts) else None
+        timeouts = self._message_timeouts
+        return None if None in timeouts else max(timeouts, default=None)  # type: ignore[type-var]
+
+    @property
+    def shortest_message_timeout_s(self) -> float | None:
+        """The shortest `message_timeout` of all spouts; None when none of them has one."""
+        return min((timeout for timeout in self._message_timeouts if timeout is not None), default=None)
+
+    @property
+    def _message_timeouts(self) -> list[float | None]:
+        spouts = [component.id for component in self.components if component.kind is ComponentKind.SPOUT]
+        return [self.config_of(spout).message_timeout_s for spout in spouts]
 
     def to_json(self) -> bytes:
         """Return the plan as JSON, the same bytes for the same plan."""

@@ -1,9 +1,10 @@
 """A thread that speaks for the worker's loop while user code holds it up.
 
-A loop that turns sends its own heartbeats. When it has not turned for a while, this thread tells the master that the process
-lives, and in which component it is, or what that reports; after `progress_timeout` without a report of progress it tells it that
-it is stuck, with the stack. Whether to end a worker that is stuck is the master's decision. It proves nothing about a process
-that holds the interpreter's lock.
+A loop that turns sends its own heartbeats. When it has not turned for a while, this thread has the task at work return to the
+loop after the tuple at hand, for many short calls are no reason to think that one does not return. It tells the master that the
+process lives, and in which component it is, or what that reports; after `progress_timeout` without a report of progress it tells
+it that it is stuck, with the stack. Whether to end a worker that is stuck is the master's decision. It proves nothing about a
+process that holds the interpreter's lock.
 """
 
 from __future__ import annotations
@@ -70,6 +71,8 @@ class Watchdog:
             passed_at = now
             turned_at = self._loop.turned_at
             held_s = now - turned_at
+            if held_s >= self._config.heartbeat_s:
+                self._loop.worker.cut_short()
             if held_s < 2 * self._config.heartbeat_s:
                 continue
             if transport is None:

@@ -47,7 +47,7 @@ from topo.task.events import (
     Turn,
 )
 from topo.task.executor import TaskExecutor
-from topo.task.flow_control import UNLIMITED_WINDOW, Arrival, EdgeStatus, InEdge, OutEdge
+from topo.task.flow_control import PIECES, UNLIMITED_WINDOW, Arrival, EdgeStatus, InEdge, OutEdge
 from topo.task.outbox import Outbox
 from topo.task.process_faults import is_process_fault
 from topo.task.setup import Ports, TaskSetup
@@ -73,6 +73,8 @@ CONFIRM_DELAY_S = 0.01
 KEEP_ALIVE_S = 1.0
 """How often a receiver that has frames in its queue tells their sender that it still works on them."""
 EDGE_LOST_REPEAT_S = 1.0
+TOUCHES = 4
+"""How often, within `message_timeout`, the timeout of a message begins anew while one of its tuples waits on an edge."""
 UNWATCHED_SILENCE_S = 3600.0
 """How long a receiver may be silent when `progress_timeout` is off: then user code may take as long as it likes."""
 
@@ -117,6 +119,11 @@ class Task(ABC):
         self.processor = MailboxProcessor(lambda _processor: self._act(self._now), self.mailbox)
         object.__setattr__(self.context, "executor", TaskExecutor(self.mailbox, self._run_user_mail))
         self._now = 0.0
+        self._busy_since = 0.0
+        """When the work at hand began: at an arrival at an empty queue, or when the work before it was done."""
+        timeout = self.plan.shortest_message_timeout_s if self.plan.ackers and not self.is_checkpointed else None
+        self._touch_interval_s = timeout and timeout / TOUCHES
+        self._touch_at = 0.0
         self._peers = frozenset([*self._edges_in(), *(target for target, _ in self._edges_out())])
         self._incarnations: Mapping[TaskId, Incarnation] = {}
         self._local: frozenset[TaskId] = frozenset()
@@ -179,6 +186,9 @@ class Task(ABC):
         self._errors.flush(now, all_of_them=True)
         self._tell_causes()
         return self._commands[:]
+
+    def cut_short(self) -> None:  # noqa: B027
+        """Return from user code after the call at hand rather than make the next one; any thread may call it."""
 
     @property
     def wants_data(self) -> bool:
@@ -291,6 +301,7 @@ class Task(ABC):
                     self.queue.popleft()
                 self._processed(edge, frame, now)
                 if self.behind and not self.behind[0][0].is_behind_barrier:
+                    self._busy_since = self.ports.clock()
                     self.queue.extendleft(reversed(self.behind))
                     self.behind.clear()
 
@@ -340,7 +351,8 @@ class Task(ABC):
         silent = self.outbox.unconfirmed_since()
         lost = None if silent is None else silent[1] + self._silence_limit_s
         keep_alive = self._keep_alive_at if self.queue or self.behind else None
-        return [flush, self._confirm_at, self._errors.next_deadline, lost, keep_alive, self._loss_repeat_at]
+        touch = None if silent is None or self._touch_interval_s is None else self._touch_at
+        return [flush, self._confirm_at, self._errors.next_deadline, lost, keep_alive, self._loss_repeat_at, touch]
 
     def _levels(self) -> dict[str, float]:
         return {}
@@ -377,7 +389,7 @@ class Task(ABC):
             self.counters.fenced_frames += 1
             return
         if frame.kind is FrameKind.CONFIRM:
-            self.outbox.confirm(sender, frame.number)
+            self.outbox.confirm(sender, frame.number, frame.mark)
             return
         edge = self.inputs.get(sender)
         if edge is None:
@@ -389,8 +401,10 @@ class Task(ABC):
         arrival = edge.accept(frame.number)
         if arrival is Arrival.NEXT:
             self.counters.frames_in += 1
-            if not self.queue and not self.behind:
-                self._keep_alive_at = now + KEEP_ALIVE_S
+            if not self.queue:
+                self._busy_since = now
+                if not self.behind:
+                    self._keep_alive_at = now + KEEP_ALIVE_S
             self.queue.append((edge, frame))
         elif arrival is Arrival.DUPLICATE:
             self.counters.duplicate_frames += 1
@@ -406,15 +420,29 @@ class Task(ABC):
         edge.processed = frame.number
         self._received += 1
         self._owing[edge.sender] = edge
-        if edge.owes_confirmation >= max(1, self.config.edge_window // 4):
+        if frame.kind is FrameKind.DATA:
+            edge.owed_tuples += frame.count
+        if self._is_confirmed_now(edge):
             self._confirm(edge)
             del self._owing[edge.sender]
         if self._owing and self._confirm_at is None:
             self._confirm_at = now + CONFIRM_DELAY_S
 
+    def _is_confirmed_now(self, edge: InEdge) -> bool:
+        """Whether a quarter of what the sender may have out is processed; and the first frame, which brings the first grant."""
+        if edge.owes_confirmation >= max(1, self.config.edge_window // PIECES):
+            return True
+        granted = self._granted(edge)
+        return granted > 0 and (edge.confirmed < 0 or edge.owed_tuples * PIECES >= granted)
+
+    def _granted(self, edge: InEdge) -> int:
+        """Return how many tuples the sender may have out; 0 where nothing bounds them but its window."""
+        return 0
+
     def _confirm(self, edge: InEdge) -> None:
         edge.confirmed = edge.processed
-        frame = confirm_frame(self._stamp, edge.sender, edge.processed)
+        edge.owed_tuples = 0
+        frame = confirm_frame(self._stamp, edge.sender, edge.processed, self._granted(edge))
         local = edge.sender in self._local
         self._commands.append(SendFrame(edge.sender, Inbox.CONTROL, frame if local else encode(frame)))
 
@@ -614,6 +642,11 @@ class Task(ABC):
             self._keep_alive_at = now + KEEP_ALIVE_S
             for edge in {edge.sender: edge for edge, _ in (*self.queue, *self.behind)}.values():
                 self._confirm(edge)
+        interval = self._touch_interval_s
+        if interval is not None and now >= self._touch_at:
+            self._touch_at = now + interval
+            if roots := self.outbox.waiting_roots(now - interval):
+                self._keep_waiting(roots)
         self._errors.flush(now)
         silent = self.outbox.unconfirmed_since()
         if silent is not None and now >= silent[1] + self._silence_limit_s:
@@ -625,6 +658,9 @@ class Task(ABC):
             for edge in self.inputs.values():
                 if edge.status is EdgeStatus.DEAD:
                     self._tell_lost(edge.sender, "frames were lost")
+
+    def _keep_waiting(self, roots: dict[int, None]) -> None:  # noqa: B027
+        """Have the timeouts of roots begin anew: tuples of them wait on edges of this task, so they are not lost."""
 
     def _note_blocked(self, now: float) -> None:
         """Count the time since the last call if the task was blocked then, and note whether it is now."""

@@ -78,6 +78,7 @@ class BasicBoltTask(BoltTask):
         only = streams[0] if len(streams) == 1 else None
         rows, ends = ([], []) if only is None else (only.rows, only.ends)
         suspicious = most
+        index = first - 1
         for index, values, stamp in batch.inputs(first, last):
             tup = new(Tuple)
             tup.values = values
@@ -101,6 +102,7 @@ class BasicBoltTask(BoltTask):
                 suspicious = end + most
             if streams:
                 self._note_ends(index - first, failures)
+        batch.done = index + 1
         return failures
 
     def _note_ends(self, index: int, failures: dict[int, Exception]) -> None:
@@ -117,6 +119,7 @@ class BasicBoltTask(BoltTask):
 
     def _run(self, batch: Batch, first: int, last: int, now: float) -> None:
         failures = self._execute(batch, first, last)
+        last = batch.done
         if refused := self._read_stamps(self._collector.streams):
             self._fail_unstamped(refused, failures)
         self._hold_rows()

@@ -20,18 +20,19 @@ class Batch:
     """The tuples of one DATA frame, worked on slice by slice.
 
     Attributes:
-        done: how many of the `count` tuples have been taken.
+        done: how many of the `count` tuples have been taken; a slice that ends early sets it back.
         roots, edges: by tuple; each a tuple of ids when the frame is MULTI, an id when it is SINGLE, and empty without ids.
         stamps: event times by tuple; None when the frame has none.
     """
 
-    __slots__ = ("_packed_roots", "anchoring", "count", "done", "edges", "origin", "roots", "rows", "stamps")
+    __slots__ = ("_packed_roots", "_slice", "anchoring", "count", "done", "edges", "origin", "roots", "rows", "stamps")
 
     def __init__(self, frame: Frame, rows: list[Row], origin: Origin) -> None:
         self.rows = rows
         self.origin = origin
         self.count = len(rows)
         self.done = 0
+        self._slice: list[Row] = []
         self.anchoring = frame.anchoring
         self.stamps: list[Stamp] | None = frame.timestamp_list() if frame.timestamps else None
         self._packed_roots = frame.roots
@@ -60,9 +61,17 @@ class Batch:
             self._packed_roots = pack_words(flat)
 
     def inputs(self, first: int, last: int) -> Iterable[tuple[int, Row, Stamp]]:
-        """Return index, values and timestamp of the tuples of a slice."""
+        """Return index, values and timestamp of the tuples of a slice, up to where it is cut short."""
         stamps = repeat(None) if self.stamps is None else self.stamps[first:last]
-        return zip(range(first, last), self.rows[first:last], stamps)  # noqa: B905
+        self._slice = self.rows[first:last]
+        return zip(range(first, last), self._slice, stamps)  # noqa: B905
+
+    def cut_short(self) -> None:
+        """End the slice at hand with the tuple at hand; any thread may call it.
+
+        An iterator over a list ends where the list does, so looking for it costs the loop over the tuples nothing.
+        """
+        self._slice.clear()
 
     def stamps_of(self, first: int, last: int) -> list[Stamp] | None:
         """Return the timestamps of a slice; None when the frame has none."""

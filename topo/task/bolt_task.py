@@ -23,6 +23,8 @@ from topo.ids import TaskId
 from topo.operators.independent import independent_rows
 from topo.operators.state_handles import KeyContext
 from topo.operators.watermarks import InputStatus, WatermarkCombiner
+from topo.task.allowance import Allowance
+from topo.task.base import TOUCHES
 from topo.task.batch import Batch, read_batch
 from topo.task.emission_time import EmissionTime, Refused, send_time
 from topo.task.emitter import Emitter, StreamRows
@@ -40,6 +42,10 @@ CAREFUL_TUPLES = 20_000
 """How many tuples a bolt runs one by one after a process has died with tuples in hand. Each spout tries its suspects one by one,
 but those of several spouts meet in one batch, and so do suspects and what spouts without any emit: the one that kills would never
 be alone in hand."""
+
+
+QUEUE_SHARE = 20
+"""What waits before one bolt may take this part of `message_timeout` or `checkpoint_interval`: there are many bolts in a row."""
 
 
 class BoltTask(UserTask):
@@ -62,6 +68,8 @@ class BoltTask(UserTask):
         self._router = make_router(setup, ports.ids, self.outbox, self._emitter())
         self._ackers = self.plan.ackers
         self._pace = Pace(self.config.flush_interval_s, self.config.batch_size)
+        self._sender_count = len([sender for sender in self._edges_in() if sender not in self._ackers])
+        self._allowance = self._make_allowance()
         self._batch: Batch | None = None
         self._careful = 0
         """So many tuples more are run one by one."""
@@ -98,6 +106,23 @@ class BoltTask(UserTask):
         """What the watermark strategy has read last: the timestamps of the main stream's rows."""
         self._cuts: list[tuple[int, list[int | InputStatus]]] = []
         """Where the strategy has changed event time in the batch at hand: after how many rows of the main stream; what is new."""
+
+    def _make_allowance(self) -> Allowance | None:
+        """Return the bound on what waits before this task; None when `queue_time` is off."""
+        config = self.config
+        if config.queue_time_s is None:
+            return None
+        limits = [config.queue_time_s]
+        if self.is_checkpointed:
+            limits.append(config.checkpoint_interval_s / QUEUE_SHARE)
+        elif (timeout := self._touch_interval_s) is not None:
+            limits.append(timeout * TOUCHES / QUEUE_SHARE)
+        return Allowance(min(limits), self._sender_count * config.edge_window * config.batch_size)
+
+    def _granted(self, edge: InEdge) -> int:
+        if self._allowance is None or edge.sender in self._ackers:
+            return 0
+        return self._allowance.share(self._sender_count)
 
     @property
     def _default_fields(self) -> tuple[str, ...]:
@@ -405,12 +430,18 @@ class BoltTask(UserTask):
         # An exception that leaves here ends the process, and then the note says what was in hand.
         self._run(batch, first, last, now)
         hand.release()
-        # A bolt whose queue is full leaves the rest of the slice for later.
+        # A bolt whose queue is full leaves the rest of the slice for later, and so does one that was cut short.
         last = batch.done
         if last == batch.count:
             self._batch = None
-        seconds = clock() - began
+        ended = clock()
+        seconds = ended - began
         count = last - first
+        if not count:
+            return False
+        if self._allowance is not None:
+            self._allowance.note(count, ended - self._busy_since, self._may_act)
+        self._busy_since = ended
         self._pace.note(count, seconds)
         self.counters.executed += count
         self.counters.busy_s += seconds
@@ -443,6 +474,12 @@ class BoltTask(UserTask):
             # A barrier behind it would put the loss into a checkpoint.
             self.queue = deque(waiting for waiting in self.queue if waiting[0] is not edge)
             self._edge_died(edge, f"frame {frame.number} cannot be read: {error}", now)
+
+    def cut_short(self) -> None:
+        """End the slice of input at hand soon, so that the worker turns; any thread may call it."""
+        batch = self._batch
+        if batch is not None:
+            batch.cut_short()
 
     def _origin(self, frame: Frame) -> Origin:
         key = (frame.sender, frame.stream)
@@ -535,6 +572,10 @@ class BoltTask(UserTask):
         for error in refused.values():
             self._user_error(error, now)
 
+    def _keep_waiting(self, roots: dict[int, None]) -> None:
+        self._touches.update(roots)
+        self._flush_ids()
+
     def _fail(self, roots: Iterable[int], error: Exception) -> None:
         """Have the ackers told that roots have failed, and the master why."""
         roots = list(roots)
@@ -595,6 +636,9 @@ class BoltTask(UserTask):
 
     def _levels(self) -> dict[str, float]:
         levels = super()._levels()
+        if self._allowance is not None:
+            tuples = sum(frame.count for _, frame in self.queue if frame.kind is FrameKind.DATA)
+            levels |= {"allowance": float(self._allowance.size), "queue_s": tuples * self._allowance.each_s}
         told = [edge.watermark for edge in self.inputs.values() if edge.watermark is not None and edge.watermark > MIN_WATERMARK]
         watermark = self._time.last_watermark
         if told and watermark < MAX_WATERMARK:

@@ -7,6 +7,7 @@ What it must not know: what is in the frames.
     sender    next_number ........ the number the next frame gets
               confirmed .......... the last number known to be processed; -1 before the first
               window ............. next in line may leave while number - confirmed <= window
+              allowance .......... and while fewer tuples are out than the receiver has granted
     receiver  expected ........... the number that must come next
               processed .......... the last number that was processed
               confirmed .......... the last number the sender was told
@@ -19,18 +20,32 @@ from __future__ import annotations
 
 from collections import deque
 from enum import Enum
+from itertools import takewhile
 
 from topo.ids import TaskId
-from topo.wire.frames import Frame
+from topo.wire.frames import Column, Frame
 
 UNLIMITED_WINDOW = 1 << 62
 """For edges whose volume is bounded otherwise: an acker's verdicts, by the spout's pending limit."""
 
 
-class OutEdge:
-    """The sender's end of an edge."""
+PIECES = 4
+"""Frames that an allowance is cut into, so that the receiver works on one while the next is under way."""
 
-    __slots__ = ("confirmed", "inbox_is_control", "local", "next_number", "target", "unconfirmed_since", "waiting", "window")
+
+class OutEdge:
+    """The sender's end of an edge.
+
+    Attributes:
+        allowance: tuples that may be out, as the receiver has said with its last confirmation; 0: it has set no limit.
+        held: tuples offered and not confirmed, whether they have left or wait.
+        out: tuples that have left and are not confirmed.
+    """
+
+    __slots__ = (
+        "_ledger", "allowance", "confirmed", "held", "inbox_is_control", "local", "next_number", "out", "target",
+        "unconfirmed_since", "waiting", "window",
+    )  # fmt: skip
 
     def __init__(self, target: TaskId, window: int, *, local: bool, inbox_is_control: bool = False) -> None:
         self.target = target
@@ -41,49 +56,89 @@ class OutEdge:
         self.next_number = 0
         self.confirmed = -1
         self.unconfirmed_since: float | None = None
+        self.allowance = 0
+        self.held = 0
+        self.out = 0
+        self._ledger: deque[tuple[int, Column, float]] = deque()
+        """By unconfirmed frame, in order: its tuples, their roots, and when it was offered."""
 
     @property
     def has_room(self) -> bool:
         """Whether a frame offered now would leave at once."""
-        return not self.waiting and self.next_number - self.confirmed <= self.window
+        return not self.waiting and self._may_leave(self.next_number)
+
+    def _may_leave(self, number: int) -> bool:
+        return number - self.confirmed <= self.window and (not self.allowance or self.out < self.allowance)
 
     @property
     def is_confirmed(self) -> bool:
         """Whether the receiver has processed all that was ever offered."""
         return self.confirmed == self.next_number - 1
 
-    def offer(self, frame: Frame | bytes, now: float) -> bool:
-        """Take the frame that was built with `next_number`; True when it may leave now, False when it waits."""
+    @property
+    def spare(self) -> int | None:
+        """Tuples that may be offered until the edge is full: twice its allowance. None where nothing is granted."""
+        return 2 * self.allowance - self.held if self.allowance else None
+
+    def piece(self, most: int) -> int:
+        """Return how many tuples a frame has at most, given the size of a full batch."""
+        return min(most, max(1, self.allowance // PIECES)) if self.allowance else most
+
+    def offer(self, frame: Frame | bytes, now: float, tuples: int = 0, roots: Column = b"") -> bool:
+        """Take the frame that was built with `next_number`; True when it may leave now, False when it waits.
+
+        Args:
+            frame: as it is to be sent.
+            now: monotonic seconds.
+            tuples: how many there are in it.
+            roots: of these, packed.
+        """
         leaves = self.has_room
         self.next_number += 1
+        self.held += tuples
+        self._ledger.append((tuples, roots, now))
         if not leaves:
             self.waiting.append(frame)
-        elif self.unconfirmed_since is None:
-            self.unconfirmed_since = now
+        else:
+            self.out += tuples
+            if self.unconfirmed_since is None:
+                self.unconfirmed_since = now
         return leaves
 
-    def confirm(self, number: int, now: float) -> list[Frame | bytes]:
+    def confirm(self, number: int, now: float, allowance: int = 0) -> list[Frame | bytes]:
         """Note that everything up to `number` is processed; return the waiting frames that may leave now, in order.
 
         A number that is known already is a sign of life: the receiver has frames and has not got to them.
         """
-        if number <= self.confirmed:
-            if self.unconfirmed_since is not None:
-                self.unconfirmed_since = now
-            return []
+        self.allowance = allowance
         first_waiting = self.next_number - len(self.waiting)
-        self.confirmed = min(number, first_waiting - 1)
-        room = self.confirmed + self.window - first_waiting + 1
-        released = [self.waiting.popleft() for _ in range(min(room, len(self.waiting)))]
-        self.unconfirmed_since = None if self.is_confirmed else now
+        number = min(number, first_waiting - 1)
+        for _ in range(number - self.confirmed):
+            tuples, _, _ = self._ledger.popleft()
+            self.held -= tuples
+            self.out -= tuples
+        self.confirmed = max(self.confirmed, number)
+        released: list[Frame | bytes] = []
+        while self.waiting and self._may_leave(first_waiting):
+            released.append(self.waiting.popleft())
+            self.out += self._ledger[first_waiting - self.confirmed - 1][0]
+            first_waiting += 1
+        self.unconfirmed_since = None if self.confirmed == first_waiting - 1 else now
         return released
+
+    def roots_since(self, moment: float) -> list[Column]:
+        """Return the roots of what was offered up to a moment and is not confirmed, frame by frame."""
+        return [roots for _, roots, at in takewhile(lambda entry: entry[2] <= moment, self._ledger) if roots]
 
     def validate(self) -> None:
         """Assert the invariants of the window."""
         sent = self.next_number - len(self.waiting)
         assert -1 <= self.confirmed < max(sent, 1), (self.confirmed, sent)
         assert sent - 1 - self.confirmed <= self.window, "more frames out than the window allows"
-        assert not (self.waiting and sent - self.confirmed <= self.window), "a frame waits although there is room"
+        assert not (self.waiting and self._may_leave(sent)), "a frame waits although there is room"
+        assert len(self._ledger) == self.next_number - 1 - self.confirmed, "an unconfirmed frame is not in the ledger"
+        tuples = [entry[0] for entry in self._ledger]
+        assert self.held == sum(tuples) and self.out == sum(tuples[: sent - 1 - self.confirmed])
 
 
 class EdgeStatus(Enum):
@@ -115,13 +170,15 @@ class Arrival(Enum):
 class InEdge:
     """The receiver's end of an edge."""
 
-    __slots__ = ("confirmed", "expected", "is_behind_barrier", "processed", "sender", "status", "watermark")
+    __slots__ = ("confirmed", "expected", "is_behind_barrier", "owed_tuples", "processed", "sender", "status", "watermark")
 
     def __init__(self, sender: TaskId) -> None:
         self.sender = sender
         self.expected = 0
         self.processed = -1
         self.confirmed = -1
+        self.owed_tuples = 0
+        """Tuples that were processed and not confirmed."""
         self.status = EdgeStatus.OPENING
         self.watermark: int | None = None
         self.is_behind_barrier = False

@@ -1,8 +1,9 @@
 """The sending half of a task: one buffer for each edge and stream, frames cut from them, and the window of each edge.
 
 A frame leaves when its batch is full, when the task goes idle, or when the oldest row is `flush_interval` old; it waits here when
-the edge's window is full. Rows that are due while there is no room go on gathering, and leave with the confirmation that makes
-room. Nothing is ever refused: a task whose outbox `is_full` stops taking input instead.
+the edge's window is full, or when as many tuples are out as the receiver has granted. Rows that are due while there is no room go
+on gathering, and leave with the confirmation that makes room. Nothing is ever refused: a task whose outbox `is_full` stops taking
+input instead.
 """
 
 from __future__ import annotations
@@ -13,12 +14,24 @@ from topo.errors import ValueNotCarried
 from topo.ids import ID_BYTES, TaskId
 from topo.task.commands import Command, SendFrame
 from topo.task.events import Inbox
-from topo.task.flow_control import OutEdge
+from topo.task.flow_control import UNLIMITED_WINDOW, OutEdge
 from topo.task.user_errors import blame_place
 from topo.wire.batcher import EdgeBuffer
 from topo.wire.codec import Codec
 from topo.wire.columns import pack_columns
-from topo.wire.frames import HEADER_BYTES, Column, Columns, Frame, FrameKind, Row, Stamp, columns_frame, data_frame, encode
+from topo.wire.frames import (
+    HEADER_BYTES,
+    Column,
+    Columns,
+    Frame,
+    FrameKind,
+    Row,
+    Stamp,
+    columns_frame,
+    data_frame,
+    encode,
+    unpack_words,
+)
 
 RejectRow = Callable[[int, Row, Sequence[int], ValueNotCarried], None]
 """Called with stream, values, roots and the reason when a row cannot be packed; the roots are to fail."""
@@ -66,6 +79,8 @@ class Outbox:
         self._oldest: float | None = None
         self._starved: set[TaskId] = set()
         """Targets whose rows were due when their edge had no room."""
+        self._full: set[TaskId] = set()
+        """Targets whose edge holds all the tuples that it should."""
 
     def open(self, stamp: Stamp, edges: Iterable[OutEdge]) -> None:
         """Begin an epoch: forget what has not left, and send under a new stamp."""
@@ -75,6 +90,7 @@ class Outbox:
         self.waiting = 0
         self._oldest = None
         self._starved.clear()
+        self._full.clear()
 
     def at(self, now: float) -> None:
         """Tell the time to the calls that follow."""
@@ -83,7 +99,13 @@ class Outbox:
     @property
     def is_full(self) -> bool:
         """Whether the task should take no more input."""
-        return self.waiting > self._limit
+        return self.waiting > self._limit or bool(self._full)
+
+    @property
+    def room(self) -> int:
+        """How many rows may be put until the outbox is full, whichever edge they go to; at least 1."""
+        spare = [spare for edge in self.edges.values() if (spare := edge.spare) is not None]
+        return max(1, min(spare)) if spare else UNLIMITED_WINDOW
 
     @property
     def oldest(self) -> float | None:
@@ -109,6 +131,7 @@ class Outbox:
         buffer = self._buffers.get((target, stream))
         if buffer is None:
             buffer = self._buffers[target, stream] = EdgeBuffer(self._batch_size, self._batch_bytes)
+            buffer.limit = self.edges[target].piece(self._batch_size)
         if self._oldest is None:
             self._oldest = self._now
         buffer.extend(self._now, columns)
@@ -148,17 +171,23 @@ class Outbox:
             for piece in buffer.flush():
                 self._send_rows(target, stream, buffer, piece)
 
-    def confirm(self, target: TaskId, number: int) -> None:
-        """Take a confirmation; send what may leave now."""
+    def confirm(self, target: TaskId, number: int, allowance: int = 0) -> None:
+        """Take a confirmation, and what the receiver grants with it; send what may leave now."""
         edge = self.edges.get(target)
         if edge is None:
             return
-        released = edge.confirm(number, self._now)
+        if allowance != edge.allowance:
+            edge.allowance = allowance
+            for (buffered_for, _), buffer in self._buffers.items():
+                if buffered_for == target:
+                    buffer.limit = edge.piece(self._batch_size)
+        released = edge.confirm(number, self._now, allowance)
         self.waiting -= len(released)
         inbox = Inbox.CONTROL if edge.inbox_is_control else Inbox.DATA
         self._commands.extend([SendFrame(target, inbox, frame) for frame in released])
         if target in self._starved and edge.has_room:
             self._flush_edge(target)
+        self._note_full(edge)
 
     def unconfirmed_since(self) -> tuple[TaskId, float] | None:
         """Return the edge whose receiver has been silent for longest, and since when."""
@@ -167,6 +196,21 @@ class Outbox:
             return None
         since, target = min(silent)
         return target, since
+
+    def waiting_roots(self, moment: float) -> dict[int, None]:
+        """Return the roots of rows that were put before a moment and that no receiver has confirmed."""
+        columns = [roots for edge in self.edges.values() for roots in edge.roots_since(moment)]
+        for buffer in self._buffers.values():
+            if buffer.oldest is not None and buffer.oldest <= moment:
+                columns += buffer.roots()
+        return {root: None for column in columns for root in unpack_words(column)}
+
+    def _note_full(self, edge: OutEdge) -> None:
+        spare = edge.spare
+        if spare is not None and spare <= 0:
+            self._full.add(edge.target)
+        else:
+            self._full.discard(edge.target)
 
     def _flush_edge(self, target: TaskId) -> None:
         self._starved.discard(target)
@@ -197,10 +241,14 @@ class Outbox:
     def _offer(self, edge: OutEdge, frame: Frame) -> None:
         self.frames_out += 1
         ready: Frame | bytes = frame if edge.local else encode(frame)
-        if edge.offer(ready, self._now):
+        # What acks, verdicts and barriers carry are no tuples.
+        is_data = frame.kind is FrameKind.DATA
+        if edge.offer(ready, self._now, frame.count if is_data else 0, frame.roots if is_data else b""):
             self._commands.append(SendFrame(edge.target, Inbox.CONTROL if edge.inbox_is_control else Inbox.DATA, ready))
         else:
             self.waiting += 1
+        if edge.allowance and is_data:
+            self._note_full(edge)
 
 
 def _id_bytes(max_frame: int) -> int:

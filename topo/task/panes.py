@@ -470,12 +470,15 @@ class PaneLedger:
         """When the oldest open firing began, in monotonic seconds."""
         return next((firing.began for firing in self._open.values()), None)
 
-    def touched(self, roots: Sequence[int]) -> dict[int, None]:
-        """Return the roots of the inputs of firings whose results are still being worked on."""
+    def touched(self, roots: Sequence[int], now: float) -> dict[int, None]:
+        """Return the roots of the inputs of firings whose results are still being worked on; their timeouts begin anew."""
         found: dict[int, None] = {}
         for root in roots:
-            firing = self._open.get(root)
+            firing = self._open.pop(root, None)
             if firing is not None:
+                # In order of `began`, which `expire` relies on.
+                firing.began = now
+                self._open[root] = firing
                 found.update(dict.fromkeys(firing.line.pane.roots))
                 for number, part in reversed(firing.line.parts or ()):
                     if number < firing.number:

@@ -71,9 +71,9 @@ class ProcessTask(OperatorTask):
         assert isinstance(operator, ProcessOperator)
         keys = self._keys(batch, first, last)
         errors: list[Exception] = []
-        for index, key in zip(range(first, last), keys, strict=True):
-            stamp = None if batch.stamps is None else batch.stamps[index]
-            tup = TrackedTuple.made(batch.rows[index], batch.origin, stamp, self.epoch, *batch.ids_at(index))
+        index = first - 1
+        for (index, values, stamp), key in zip(batch.inputs(first, last), keys):  # noqa: B905
+            tup = TrackedTuple.made(values, batch.origin, stamp, self.epoch, *batch.ids_at(index))
             mark = collector.mark()
             output.anchors = (tup,)
             call = partial(operator.process_element, key, tup, stamp)
@@ -90,6 +90,7 @@ class ProcessTask(OperatorTask):
                     errors.append(final)
                     continue
             collector.ack(tup)
+        batch.done = index + 1
         output.anchors = ()
         self._settle(now)
         for raised in errors:

@@ -285,7 +285,7 @@ class SpoutTask(UserTask):
             self._tell_end(now)
 
     def _replay(self, now: float) -> None:
-        for message, (values, index, stamp, target) in self.fates.due(now, self.config.batch_size):
+        for message, (values, index, stamp, target) in self.fates.due(now, min(self.config.batch_size, self.outbox.room)):
             stream = self._collector.streams[index]
             if stamp is not None:
                 stream.stamps[len(stream.rows)] = stamp
@@ -305,7 +305,7 @@ class SpoutTask(UserTask):
         count: Callable[[], int] = streams[0].rows.__len__ if len(streams) == 1 else collector.count
         said = collector.said
         room = self._limit - self._pending
-        limit = min(self._pace.size, room)
+        limit = min(self._pace.size, room, self.outbox.room)
         if self._emission_time.cuts and len(streams) > 1:
             # The order of rows on different streams is known between calls alone.
             limit = min(1, room)
@@ -529,6 +529,13 @@ class SpoutTask(UserTask):
         self._init_roots += pack_words(failed)
         self._init_values += pack_words([0] * len(failed))
         return [roots[row] for row in kept]
+
+    def _keep_waiting(self, roots: dict[int, None]) -> None:
+        # Here at once, and at the acker, which forgets what it does not hear of for twice as long.
+        self._open_messages.keep(roots)
+        for share, acker in enumerate(self._ackers):
+            if mine := [root for root in roots if root % len(self._ackers) == share]:
+                self.outbox.put_ids(FrameKind.RESET, acker, pack_words(mine))
 
     def _draw_roots(self, messages: Sequence[Any], first_time: bool) -> list[int]:
         roots = self.ports.ids.unmarked_roots(len(messages))

@@ -236,6 +236,8 @@ class TrackingBoltTask(AnchoringTask):
         collector, execute, epoch, origin = self._collector, self._bolt.execute, self.epoch, batch.origin
         errors: list[Exception] = []
         undecided: list[TrackedTuple] = []
+        tup: TrackedTuple | None = None
+        index = first - 1
         for index, values, stamp in batch.inputs(first, last):
             tup = TrackedTuple.made(values, origin, stamp, epoch, *batch.ids_at(index))
             mark = collector.mark()
@@ -247,6 +249,7 @@ class TrackingBoltTask(AnchoringTask):
             if tup.state == TupleState.OPEN:
                 self._left_undecided(tup, mark, undecided)
         del tup
+        batch.done = index + 1
         self._finish_run(undecided, errors, now)
 
     def _execute_restored(self, now: float) -> None:

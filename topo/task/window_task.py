@@ -219,7 +219,7 @@ class WindowTask(OperatorTask):
         elif frame.kind is FrameKind.FAILED:
             self.ledger.failed(frame.root_list())
         else:
-            self._touches.update(self.ledger.touched(frame.root_list()))
+            self._touches.update(self.ledger.touched(frame.root_list(), now))
         self._settle(now)
 
     def validate(self) -> None:

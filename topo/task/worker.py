@@ -188,6 +188,15 @@ class Worker:
         for task in self._at_hand():
             self._handle(task, _IDLE, now)
 
+    def cut_short(self) -> None:
+        """Have the task at work leave the rest of its slice for later; any thread may call it.
+
+        A slice is sized by how long tuples took before it. One whose tuples have become slow would last as long as all of them.
+        """
+        task = self._hand.task
+        if task is not None:
+            self.tasks[task].cut_short()
+
     @property
     def has_work(self) -> bool:
         """Whether `run` would do something at once."""

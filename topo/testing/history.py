@@ -187,7 +187,7 @@ class History:
 
         def watched_execute(batch: Batch, first: int, last: int) -> dict[int, Exception]:
             failures = execute(batch, first, last)
-            for index in range(first, last):
+            for index in range(first, batch.done):
                 if index - first not in failures:
                     self._acked(*batch.ids_at(index))
             return failures

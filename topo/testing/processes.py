@@ -116,6 +116,7 @@ class SimulatedProcess:
         self.time = now
         self.turn_s = simulation.draw_turn_s()
         self.turns = 0
+        self._turned_at = now
         self._beside = VirtualThread(simulation, lambda: self.is_alive, lambda: self.is_stopped)
         self._calls: set[Coroutine[Any, Any, Any]] = set()
         """Those that have not begun."""
@@ -198,8 +199,10 @@ class SimulatedProcess:
         return self.time
 
     def work(self, seconds: float) -> None:
-        """User code works for so long."""
+        """User code works for so long; a watchdog ends slices that hold up the loop."""
         self.time += seconds
+        if self.time - self._turned_at >= self.plan.config.heartbeat_s:
+            self.worker.cut_short()
 
     def kill_itself(self) -> NoReturn:
         """User code ends the process."""
@@ -239,7 +242,7 @@ class SimulatedProcess:
         Raises:
             ProcessKilled: the process has died on the way.
         """
-        self.time = max(self.time, now)
+        self.time = self._turned_at = max(self.time, now)
         self.turns += 1
         self._die_at(CrashPoint.BEFORE_TURN)
         has_read = self._read()

@@ -54,6 +54,8 @@ class Simulation:
     Attributes:
         now: virtual seconds.
         history: what was seen to happen.
+        quiet_s: virtual seconds that the run may take after its last fault; beyond, it hangs.
+        most_events: likewise, what may happen in all.
         strikes: the faults, and those that have struck.
     """
 
@@ -78,6 +80,8 @@ class Simulation:
         self._running: SimulatedProcess | None = None
         self._checks = 0
         self.now = 0.0
+        self.quiet_s = QUIET_AFTER_FAULTS_S
+        self.most_events = MOST_EVENTS
         self.plan = physical_plan(topology())
         self.codec = Codec()
         self.digest = self.plan.digest()
@@ -114,7 +118,7 @@ class Simulation:
                 self.history.violated(0, f"{type(error).__name__}: {error} ({where})")
             self.strikes.look()
             quiet_s = self.now - self.strikes.quiet_since
-            if quiet_s > QUIET_AFTER_FAULTS_S or self._event_count > MOST_EVENTS:
+            if quiet_s > self.quiet_s or self._event_count > self.most_events:
                 self.history.violated(10, f"not over {quiet_s:.0f} s after the last fault: {self._why_not()}")
         for process in self.all_processes:
             process.drop_calls()

@@ -8,7 +8,7 @@ collected before it. Work is done for each batch that comes and each piece that 
 from __future__ import annotations
 
 from topo.wire.columns import cut
-from topo.wire.frames import Anchoring, Columns, Row
+from topo.wire.frames import Anchoring, Column, Columns, Row
 
 BATCH_SIZE = 1024
 """Tuples."""
@@ -20,17 +20,18 @@ class EdgeBuffer:
 
     Attributes:
         oldest: when the oldest tuple inside entered, as told by `extend`; None when the buffer is empty.
+        limit: tuples of a piece at most, as the receiver wants them; the batch size unless it is set.
     """
 
     __slots__ = (
         "_anchoring", "_batch_bytes", "_batch_size", "_counts", "_edges", "_fit", "_newest", "_roots", "_rows", "_sealed",
-        "_timed", "_timestamps", "oldest",
+        "_timed", "_timestamps", "limit", "oldest",
     )  # fmt: skip
 
     def __init__(self, batch_size: int = BATCH_SIZE, batch_bytes: int = BATCH_BYTES) -> None:
         self._batch_size = batch_size
         self._batch_bytes = batch_bytes
-        self._fit = batch_size
+        self._fit = self.limit = batch_size
         self._sealed: list[Columns] = []
         self._anchoring = Anchoring.NONE
         self._timed = False
@@ -50,8 +51,8 @@ class EdgeBuffer:
 
     @property
     def piece_size(self) -> int:
-        """How many tuples a piece has now: the batch size, or fewer when rows have turned out to be large."""
-        return self._fit
+        """How many tuples a piece has now: the limit, or fewer when rows have turned out to be large."""
+        return min(self._fit, self.limit)
 
     def extend(self, now: float, columns: Columns) -> None:
         """Append tuples, at least one, that enter at `now`, which is never earlier than in the call before."""
@@ -76,10 +77,10 @@ class EdgeBuffer:
 
         Called after each `extend`: the tuples that stay are taken to have come with the last one.
         """
-        if not self._sealed and len(self._rows) < self._fit:
+        if not self._sealed and len(self._rows) < self.piece_size:
             return []
         pieces, self._sealed = self._sealed, []
-        if len(self._rows) >= self._fit:
+        if len(self._rows) >= self.piece_size:
             pieces += self._take_full()
         self.oldest = self._newest if self._rows else None
         return pieces
@@ -98,6 +99,10 @@ class EdgeBuffer:
         # Shrink at once, grow by a half: one small piece among large ones shall not undo what was learned.
         self._fit = min(self._batch_size, fitting, self._fit + self._fit // 2 + 1)
 
+    def roots(self) -> list[Column]:
+        """Return the roots of all there is."""
+        return [piece.roots for piece in self._sealed] + [bytes(self._roots)]
+
     def clear(self) -> None:
         """Forget everything that was collected, as a new epoch demands. What was learned of sizes stays."""
         self._sealed = []
@@ -105,7 +110,7 @@ class EdgeBuffer:
         self.oldest = None
 
     def _seal(self) -> None:
-        if len(self._rows) >= self._fit:
+        if len(self._rows) >= self.piece_size:
             self._sealed += self._take_full()
         if self._rows:
             self._sealed.append(self._take_all())
@@ -116,6 +121,6 @@ class EdgeBuffer:
         return whole
 
     def _take_full(self) -> list[Columns]:
-        *full, (_, self._rows, *rest) = cut(self._take_all(), self._fit)
+        *full, (_, self._rows, *rest) = cut(self._take_all(), self.piece_size)
         self._roots, self._edges, self._timestamps, self._counts = map(bytearray, rest)
         return full

@@ -16,7 +16,7 @@
 | WATERMARK | | mark = watermark |
 | IDLE, ACTIVE, END | | |
 | BARRIER | roots and edges, or none when nothing is tracked | mark = checkpoint id |
-| CONFIRM | | number = last number processed on the edge target -> sender |
+| CONFIRM | | number = last number processed on the edge target -> sender, mark = tuples that may be out on it; 0: any number |
 
 A frame has two lives. Parsed from bytes, its columns are slices of the buffer and nothing is decoded until asked for. Handed over
 in memory, it carries `rows` and columns as they were collected, and has no payload. Words are read in the machine's own order:
@@ -118,7 +118,7 @@ class Columns(NamedTuple):
 
 
 class Frame:
-    """One frame. Its fields are the header's; `mark` is the watermark or checkpoint id of the kinds that have one.
+    """One frame. Its fields are the header's; `mark` is the watermark, checkpoint id or allowance of the kinds that have one.
 
     Attributes:
         payload: packed rows; None in a frame that is handed over in memory.
@@ -235,9 +235,16 @@ def barrier_frame(stamp: Stamp, target: int, number: int, checkpoint: int, roots
     return Frame(FrameKind.BARRIER, stamp, target, number, 0, len(roots) >> 3, anchoring, roots, edges, mark=checkpoint)
 
 
-def confirm_frame(stamp: Stamp, target: int, number: int) -> Frame:
-    """Everything up to `number` of the edge from `target` to the sender of this frame is processed."""
-    return Frame(FrameKind.CONFIRM, stamp, target, number)
+def confirm_frame(stamp: Stamp, target: int, number: int, allowance: int = 0) -> Frame:
+    """Everything up to `number` of the edge from `target` to the sender of this frame is processed.
+
+    Args:
+        stamp: of the receiver.
+        target: the edge's sender.
+        number: of the last frame that was processed.
+        allowance: tuples that may be out on the edge, unconfirmed; 0: as many as fit into its window.
+    """
+    return Frame(FrameKind.CONFIRM, stamp, target, number, mark=allowance)
 
 
 def encode(frame: Frame) -> bytes:

@@ -256,7 +256,7 @@ def test_a_touch_reaches_the_inputs_of_the_firing() -> None:
     book.put(2, "w")
     root = book.fire("w", evicts=(0,))
     assert root is not None
-    assert set(book.ledger.touched([root, 999])) == {1, 2}
+    assert set(book.ledger.touched([root, 999], 1.0)) == {1, 2}
 
 
 def test_a_function_that_raises_fails_what_its_pane_holds() -> None:

@@ -88,6 +88,7 @@ def test_roots_say_which_messages_have_failed_before_and_a_lost_one_has_not() ->
 def test_a_message_whose_verdict_took_too_long_has_failed_before() -> None:
     _, task = replaying("x", message_timeout="10s")
     task.run()
+    task.confirm_all()
     task.wait(11.0)
     task.wait(1.0)
     assert root_of(task, "x") & COMES_AGAIN
@@ -106,6 +107,7 @@ def test_a_replay_that_goes_through_is_acked() -> None:
 def test_a_timeout_is_an_attempt() -> None:
     _, task = replaying("x", attempts=1, message_timeout="10s")
     task.run()
+    task.confirm_all()
     task.wait(11.0)
     (letter,) = task.messages(DeadLetter)
     assert letter.errors == ["no verdict within 10 s"]

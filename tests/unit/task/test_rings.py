@@ -72,7 +72,8 @@ def test_no_choice_of_limits_locks_up_a_fan_out_through_full_edges(
 
 
 def test_what_is_under_way_is_bounded_by_the_windows_however_slow_the_sink() -> None:
-    builder = TopologyBuilder("slow").config(edge_window=4, batch_size=1, outbox_limit=3, max_spout_pending=1000)
+    limits = {"edge_window": 4, "batch_size": 1, "outbox_limit": 3, "max_spout_pending": 1000, "queue_time": "off"}
+    builder = TopologyBuilder("slow").config(**limits)
     builder.set_spout("a", Scripted(range(400)))
     builder.set_bolt("b", Plain()).shuffle_grouping("a")
     builder.set_bolt("c", Sink()).shuffle_grouping("b")
@@ -86,6 +87,23 @@ def test_what_is_under_way_is_bounded_by_the_windows_however_slow_the_sink() -> 
     # A slice of eight may begin with the outbox just below its limit.
     assert all(task.outbox.waiting <= 3 + 8 for task in ring.tasks.values())
     assert sum(task.counters.emitted for task in ring.tasks.values()) < 100
+    ring.run()
+    assert ring.is_over
+
+
+def test_what_is_under_way_to_a_bolt_that_has_processed_nothing_is_a_tuple_and_one_that_waits() -> None:
+    builder = TopologyBuilder("slow").config(max_spout_pending=1000)
+    builder.set_spout("a", Scripted(range(400)))
+    builder.set_bolt("b", Plain()).shuffle_grouping("a")
+    builder.set_bolt("c", Sink()).shuffle_grouping("b")
+    ring = Ring(builder.build()).start()
+    slow = ring.plan.tasks_of("c")[0]
+    for _ in range(300):
+        for task in ring.tasks:
+            if task != slow:
+                ring.step(task)
+    held = ring.tasks[ring.plan.tasks_of("b")[0]].outbox.edges[slow].held
+    assert 2 <= held <= 4, "a slice of four was the largest that came before the first confirmation"
     ring.run()
     assert ring.is_over
 

@@ -305,7 +305,9 @@ def test_a_message_without_a_verdict_fails_between_its_timeout_and_a_tenth_more(
         spout.steps.append("x")
         task.run()
         emitted = task.clock.now
-        task.wait(10.0)
+        task.wait(0.02)
+        task.confirm_all()
+        task.wait(9.98)
         assert spout.told("fail") == []
         task.wait(1.0)
         assert spout.told("fail") == ["x"]
@@ -325,6 +327,7 @@ def test_a_verdict_that_is_here_counts_before_a_timeout_of_the_same_moment() -> 
 def test_a_late_verdict_is_counted_and_changes_nothing() -> None:
     spout, task = spouting("x", message_timeout="10s")
     task.run()
+    task.confirm_all()
     task.wait(11.0)
     verdict(task, FrameKind.ACKED, "x")
     assert (spout.told("ack"), spout.told("fail")) == ([], ["x"])
@@ -334,6 +337,7 @@ def test_a_late_verdict_is_counted_and_changes_nothing() -> None:
 def test_a_reset_of_the_timeout_starts_it_anew() -> None:
     spout, task = spouting("x", message_timeout="10s")
     task.run()
+    task.confirm_all()
     task.wait(9.0)
     verdict(task, FrameKind.TOUCHED, "x")
     task.wait(10.0)

@@ -373,7 +373,7 @@ def test_a_crash_leaves_the_note_of_what_was_in_hand_with_its_positions() -> Non
         def execute(self, tup: Any, collector: Any) -> None:
             raise ValueError("fatal")
 
-    topology, _ = word_count(Replaying(["x y", "z"], ends=False), counted=Poison(), on_error="crash")
+    topology, _ = word_count(Replaying(["x y", "z"], ends=False), counted=Poison(), on_error="crash", queue_time="off")
     host = Hosted(topology)
     host.run(1.0)
     assert host.worker.exit is not None and host.worker.exit.code == EXIT_CRASHED
@@ -479,7 +479,7 @@ def test_a_call_that_yields_has_the_other_tasks_of_the_worker_run_and_is_not_ent
         collector.emit(tup.values)
         order.append(("ends", tup.values[0]))
 
-    topology, bolt, seen = waiting(execute, batch_size=1)
+    topology, bolt, seen = waiting(execute, batch_size=1, queue_time="off")
     host = Hosted(topology)
     host.run(5.0)
     assert order[:3] == [("begins", 1), "mail", ("ends", 1)]

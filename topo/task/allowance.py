@@ -1,0 +1,56 @@
+"""How many tuples may wait before a bolt, so that they wait for a time that does not depend on how slow it is.
+
+The senders' edges hold at most `size` tuples in all, which is `target_s` seconds of this bolt's work as it was measured last. The
+law is that of a slow start: an evaluation after each `size` tuples, or after `target_s` seconds of work, sets the size to what
+has just been measured, but to twice the last one at most. So it falls at once when the bolt has become slow, and is back at
+`most` after a dozen evaluations, short ones, when it has become fast. No evaluation remembers an older one: a first call that
+loads a model for a minute leaves no trace.
+
+Seconds of work are counted while there is input, so they include the time in which the bolt could not act because those after it
+are slow: what waits before a bolt that is held up waits for them, too.
+"""
+
+from __future__ import annotations
+
+
+class Allowance:
+    """The bound on what waits before one bolt.
+
+    Args:
+        target_s: how long a tuple should wait at most, in seconds.
+        most: tuples; the size is never larger.
+
+    Attributes:
+        size: tuples that may be out to this bolt, over all its edges; at least 1.
+        each_s: seconds that a tuple took in the last evaluation; 0 before the first.
+    """
+
+    __slots__ = ("_done", "_seconds", "_target_s", "each_s", "most", "size")
+
+    def __init__(self, target_s: float, most: int) -> None:
+        self._target_s = target_s
+        self.most = most
+        self.size = 1
+        self.each_s = 0.0
+        self._done = 0
+        self._seconds = 0.0
+
+    def note(self, done: int, seconds: float, may_grow: bool = True) -> None:
+        """Learn from tuples that were processed.
+
+        Args:
+            done: how many.
+            seconds: that they took, counted from the later of their arrival and the end of those before.
+            may_grow: False while the bolt waits for those after it: how long it will is not measured yet.
+        """
+        self._done += done
+        self._seconds += seconds
+        if self._done and (self._done >= self.size or self._seconds >= self._target_s):
+            self.each_s = self._seconds / self._done
+            fits = self.most if self.each_s * self.most <= self._target_s else int(self._target_s / self.each_s)
+            self.size = max(1, min(2 * self.size if may_grow else self.size, fits))
+            self._done, self._seconds = 0, 0.0
+
+    def share(self, edges: int) -> int:
+        """Return what one of so many edges is granted; each gets at least one tuple, or its sender would wait for ever."""
+        return max(1, self.size // max(1, edges))
