@@ -1,7 +1,8 @@
 """What a spout has emitted and not heard of: root id to the task's record of the message, with the message timeout.
 
 The map is the only thing that times messages out; the acker never reports an expiry. It rotates 11 buckets every tenth of the
-timeout T, so a message that gets no verdict is handed back by `expire` between T and 1.1 T after `add` or its last `touch`.
+timeout T, so a message that gets no verdict is handed back by `expire` between T and 1.1 T after `add` or its last `touch`. Time
+in which its owner stands still, and does not call `expire`, counts as a tenth at most.
 
 Order. The map keeps messages in the order in which they were emitted, and `touch` does not change that order: a touched
 message stays where it is, and when its bucket is dropped before its time it goes back to the front as the oldest.
@@ -95,9 +96,12 @@ class SpoutPending(Generic[R]):
         self._touched.update(dict.fromkeys(self._map.entries.keys() & set(roots), self._rotations))
 
     def expire(self, now: float) -> list[R]:
-        """Do the rotations due at `now` (monotonic seconds). Returns the messages that timed out, in order of emission."""
+        """Do the rotation due at `now` (monotonic seconds). Returns the messages that timed out, in order of emission.
+
+        Several are due when the owner has stood still, maybe together with those whose verdicts it waits for: that counts as one.
+        """
         expired: list[R] = []
-        for _ in range(self._rotation.due(now)):
+        if self._rotation.due(now):
             dropped = self._map.rotate()
             self._rotations += 1
             if self._touched:

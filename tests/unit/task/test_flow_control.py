@@ -122,3 +122,70 @@ def test_whatever_is_offered_and_confirmed_frames_leave_in_order_within_the_wind
         assert left == [b"%d" % number for number in range(len(left))]
         assert len(left) - 1 - confirmed <= window
         assert len(left) == edge.next_number or len(left) - 1 - confirmed == window, "a frame waits although there is room"
+
+
+def test_an_allowance_lets_a_frame_go_while_fewer_tuples_are_out() -> None:
+    edge = out_edge(window=16)
+    edge.offer(b"0", 0.0)
+    edge.confirm(0, 0.0, allowance=4)
+    assert [edge.offer(b"1", 0.0, 3), edge.offer(b"2", 0.0, 3), edge.offer(b"3", 0.0, 3)] == [True, True, False]
+    assert (edge.held, edge.out, edge.spare) == (9, 6, -1)
+    assert edge.confirm(1, 1.0, allowance=4) == [b"3"]
+    assert edge.confirm(2, 2.0, allowance=1) == []
+    assert (edge.held, edge.out) == (3, 3)
+    edge.validate()
+
+
+def test_one_frame_may_go_whatever_is_granted() -> None:
+    edge = out_edge(window=16)
+    edge.allowance = 1
+    assert edge.offer(b"0", 0.0, 1000)
+    edge.validate()
+
+
+def test_a_keep_alive_with_a_larger_allowance_releases_frames() -> None:
+    edge = out_edge(window=16)
+    edge.confirm(-1, 0.0, allowance=1)
+    assert [edge.offer(b"%d" % number, 0.0, 1) for number in range(3)] == [True, False, False]
+    assert edge.confirm(-1, 1.0, allowance=8) == [b"1", b"2"]
+    edge.validate()
+
+
+def test_a_frame_is_a_quarter_of_what_is_granted_and_at_least_a_tuple() -> None:
+    edge = out_edge()
+    sizes = []
+    for allowance in (0, 1, 3, 8, 1000, 1 << 20):
+        edge.allowance = allowance
+        sizes.append(edge.piece(1024))
+    assert sizes == [1024, 1, 1, 2, 250, 1024]
+
+
+def test_an_edge_knows_the_roots_of_what_waits_for_long() -> None:
+    edge = out_edge(window=2)
+    for number in range(4):
+        edge.offer(b"", float(number), 1, b"root%d" % number)
+    edge.confirm(0, 9.0)
+    assert edge.roots_since(2.5) == [b"root1", b"root2"]
+
+
+@given(
+    window=st.integers(1, 5),
+    moves=st.lists(st.one_of(st.integers(0, 9), st.tuples(st.integers(0, 8), st.integers(0, 12))), max_size=60),
+)
+def test_whatever_is_granted_frames_leave_in_order_and_never_wait_for_nothing(
+    window: int, moves: list[int | tuple[int, int]]
+) -> None:
+    edge, left = out_edge(window), []
+    for move in moves:
+        if isinstance(move, int):
+            frame = b"%d" % edge.next_number
+            if edge.offer(frame, 0.0, move):
+                left.append(frame)
+        else:
+            left += edge.confirm(move[0], 0.0, move[1])
+        edge.validate()
+        assert left == [b"%d" % number for number in range(len(left))]
+        assert not edge.waiting or left, "with nothing out, the first frame may always leave"
+    while edge.waiting:
+        left += edge.confirm(len(left) - 1, 0.0, 1)
+    assert len(left) == edge.next_number

@@ -225,3 +225,50 @@ def test_the_most_silent_receiver_is_found() -> None:
     assert box.outbox.unconfirmed_since() == (3, 10.0)
     box.outbox.confirm(TaskId(3), 0)
     assert box.outbox.unconfirmed_since() == (2, 12.0)
+
+
+def test_frames_are_as_small_as_a_slow_receiver_wants_them() -> None:
+    box = Box(window=16, limit=64)
+    box.put(1)
+    box.outbox.flush()
+    box.outbox.confirm(TaskId(2), 0, 8)
+    box.take()
+    box.put(2, 3, 4, 5, 6)
+    box.put(7, 8, 9, 10, stream=1)
+    box.put(11, 12, 13, 14, target=3)
+    lines = ["DATA 2#1 [2, 3]", "DATA 2#2 [4, 5]", "DATA 2#3 [7, 8]", "DATA 2#4 [9, 10]", "DATA 3#0 [11, 12, 13, 14]"]
+    assert box.take() == lines
+
+
+def test_an_outbox_is_full_when_an_edge_holds_twice_what_is_granted() -> None:
+    box = Box(window=16, limit=64)
+    box.outbox.confirm(TaskId(2), -1, 4)
+    assert box.outbox.room == 8
+    box.put(1, 2, 3, 4, 5)
+    assert (box.outbox.room, box.outbox.is_full) == (3, False)
+    box.put(6, 7, 8)
+    assert (box.outbox.room, box.outbox.is_full) == (1, True)
+    assert [line.split()[1] for line in box.take()] == ["2#0", "2#1", "2#2", "2#3"]
+    box.outbox.confirm(TaskId(2), 0, 4)
+    assert (box.outbox.room, box.outbox.is_full) == (1, False)
+    box.outbox.confirm(TaskId(2), 1, 1)
+    assert box.outbox.is_full, "the receiver has become slow"
+    box.outbox.open(STAMP, [OutEdge(TaskId(2), 2, local=False)])
+    assert not box.outbox.is_full
+
+
+def test_an_outbox_without_grants_has_room_for_any_number_of_rows() -> None:
+    assert Box().outbox.room >= 1 << 60
+
+
+def test_rows_that_wait_anywhere_on_the_way_out_are_known_by_their_roots() -> None:
+    box = Box(window=1)
+    box.put("out", roots=[11])
+    box.outbox.flush()
+    box.put("full", "full", "full", "full", roots=[12, 13, 13, 14])
+    box.put("gathers", roots=[15])
+    box.outbox.at(20.0)
+    box.put("new", roots=[16], target=3)
+    assert list(box.outbox.waiting_roots(15.0)) == [11, 12, 13, 14, 15]
+    box.outbox.confirm(TaskId(2), 0)
+    assert 11 not in box.outbox.waiting_roots(15.0)
