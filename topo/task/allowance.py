@@ -2,8 +2,8 @@
 
 The senders' edges hold at most `size` tuples in all, which is `target_s` seconds of this bolt's work as it was measured last. The
 law is that of a slow start: an evaluation after each `size` tuples, or after `target_s` seconds of work, sets the size to what
-has just been measured, but to twice the last one at most. So it falls at once when the bolt has become slow, and is back at
-`most` after a dozen evaluations, short ones, when it has become fast. No evaluation remembers an older one: a first call that
+has just been measured, but to four times the last one at most. So it falls at once when the bolt has become slow, and is back at
+`most` after seven evaluations, short ones, when it has become fast. No evaluation remembers an older one: a first call that
 loads a model for a minute leaves no trace.
 
 Seconds of work are counted while there is input, so they include the time in which the bolt could not act because those after it
@@ -11,6 +11,9 @@ are slow: what waits before a bolt that is held up waits for them, too.
 """
 
 from __future__ import annotations
+
+GROWTH = 4
+"""How much larger a size is than the one before, at most."""
 
 
 class Allowance:
@@ -48,7 +51,7 @@ class Allowance:
         if self._done and (self._done >= self.size or self._seconds >= self._target_s):
             self.each_s = self._seconds / self._done
             fits = self.most if self.each_s * self.most <= self._target_s else int(self._target_s / self.each_s)
-            self.size = max(1, min(2 * self.size if may_grow else self.size, fits))
+            self.size = max(1, min(GROWTH * self.size if may_grow else self.size, fits))
             self._done, self._seconds = 0, 0.0
 
     def share(self, edges: int) -> int:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from topo.task.allowance import Allowance
+from topo.task.allowance import GROWTH, Allowance
 
 TARGET_S = 0.5
 MOST = 16 * 1024
@@ -66,12 +66,12 @@ def test_after_a_jump_the_wait_is_bounded_again_when_what_was_queued_is_done_and
 
 
 @given(st.lists(st.tuples(st.integers(0, 2000), st.floats(0.0, 100.0)), max_size=200))
-def test_whatever_is_measured_the_size_stays_in_its_bounds_and_doubles_at_most(steps: list[tuple[int, float]]) -> None:
+def test_whatever_is_measured_the_size_stays_in_its_bounds_and_grows_by_a_factor_at_most(steps: list[tuple[int, float]]) -> None:
     allowance = Allowance(TARGET_S, MOST)
     for done, seconds in steps:
         before = allowance.size
         allowance.note(done, seconds)
-        assert 1 <= allowance.size <= min(MOST, 2 * before)
+        assert 1 <= allowance.size <= min(MOST, GROWTH * before)
 
 
 @given(st.integers(1, MOST), st.integers(1, 500))

@@ -77,7 +77,7 @@ def test_the_first_confirmation_grants_one_tuple_and_later_ones_as_many_as_the_b
         task.run()
         task.confirm_all()
         granted.append(task.frames(FrameKind.CONFIRM)[-1].mark)
-    assert granted[:4] == [2, 4, 8, 16] and granted[-1] == 16 * 1024
+    assert granted[:4] == [4, 16, 64, 256] and granted[-1] == 16 * 1024
 
 
 def test_a_bolt_that_takes_a_second_grants_one_tuple() -> None:
