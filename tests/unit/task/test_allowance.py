@@ -1,4 +1,4 @@
-"""The bound on what waits before a bolt, against a queue that is simulated: senders that never pause, and a server of any speed."""
+"""The bound on what waits before a bolt, against a simulated queue: senders that never pause, and a server of any speed."""
 
 from __future__ import annotations
 
