@@ -278,9 +278,12 @@ class AsyncWaitOperator(Operator):
             self.context.executor.yield_()
 
     def own(self) -> list[Any]:
-        """The inputs of all entries in the order of the queue, results that were not put out yet included."""
+        """The inputs of all entries in the order of the queue, results that were not put out yet included.
+
+        Failed entries, which keep their place until those before them have left, are not: the observer knows of them already.
+        """
         entering = () if self._entering is None else (self._entering,)
-        inputs = [entry.as_input() for entry in (*self._queue.entries(), *entering)]
+        inputs = [entry.as_input() for entry in (*self._queue.entries(), *entering) if not entry.has_failed]
         return [*inputs, *self._to_restore]
 
     def close(self) -> None:
