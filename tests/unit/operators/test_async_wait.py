@@ -678,6 +678,15 @@ def test_a_snapshot_holds_all_inputs_in_order_completed_ones_and_watermarks_too(
     assert inputs(r.snapshot()) == ["a1", 10, "b2"]
 
 
+def test_a_snapshot_leaves_out_a_failed_element_that_keeps_its_place_behind_another() -> None:
+    r, function = rig()
+    feed(r, "a1", "b2")
+    function.failed("b2")
+    with pytest.raises(ValueError, match="no b2"):
+        r.run_mails()
+    assert inputs(r.snapshot()) == ["a1"], "its failure is known already: called again, it would fail again"
+
+
 def test_an_unordered_snapshot_has_the_completed_of_each_segment_first() -> None:
     r, function = rig(UNORDERED)
     feed(r, "a1", "b2", 10, "c3", "d4")
