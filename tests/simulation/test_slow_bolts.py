@@ -13,7 +13,7 @@ from topo.api.bolt import BasicBolt
 from topo.api.topology import Topology, TopologyBuilder
 from topo.master.outcome import OutcomeKind
 from topo.task.spout_task import SpoutTask
-from topo.task.statistics import Counters
+from topo.wire.statistics import Counters
 from topo.testing.outside import FIELDS, Outside, PositionedSpout
 from topo.testing.simulation import Simulation
 
