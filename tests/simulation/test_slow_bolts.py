@@ -13,9 +13,9 @@ from topo.api.bolt import BasicBolt
 from topo.api.topology import Topology, TopologyBuilder
 from topo.master.outcome import OutcomeKind
 from topo.task.spout_task import SpoutTask
-from topo.wire.statistics import Counters
 from topo.testing.outside import FIELDS, Outside, PositionedSpout
 from topo.testing.simulation import Simulation
+from topo.wire.statistics import Counters
 
 MODES = ("at_least_once", "exactly_once")
 SAMPLE_S = 0.25
