@@ -164,12 +164,12 @@ class Quiet(RetryingSpout):
 
     def next_tuple(self):
         if self.next == 0:
-            self.collector.emit((-1, "quiet", 0), -1)
+            self.collector.emit((-1, "quiet", 0), 1)
             self.next = 1
         elif self.next == 1 and (HERE / "go").exists():
-            self.collector.emit((-2, "quiet", 10**7), -2)
+            self.collector.emit((-2, "quiet", 10**7), 2)
             # Too late for its window, and so told at once: when it is seen, what was emitted before has arrived.
-            self.collector.emit((-3, "quiet", 1), -3)
+            self.collector.emit((-3, "quiet", 1), 3)
             self.next = 2
         elif self.next == 2:
             self.collector.end_of_input()
