@@ -29,6 +29,11 @@ Key = str | Sequence[str] | None
 """The field or fields that a bolt's state goes by; None for none."""
 
 
+def key_fields(key: Key) -> tuple[str, ...]:
+    """Return the names of the fields of a key."""
+    return () if key is None else (key,) if isinstance(key, str) else tuple(key)
+
+
 class OperatorBolt(Component):
     """Base of the bolts that the operator core runs.
 
@@ -39,7 +44,7 @@ class OperatorBolt(Component):
     key: tuple[str, ...] = ()
 
     def _set_key(self, key: Key) -> None:
-        self.key = () if key is None else (key,) if isinstance(key, str) else tuple(key)
+        self.key = key_fields(key)
 
 
 class WindowBolt(OperatorBolt):
@@ -187,7 +192,7 @@ class ProcessBolt(OperatorBolt, ABC):
     """
 
     def __init__(self, key: Key) -> None:
-        self._set_key(key)
+        self.key = key_fields(key)
 
     def open(self, context: ProcessContext) -> None:
         """Called once before everything else: ask for state handles here."""
@@ -252,7 +257,11 @@ class _Input(Protocol):
 
 def bind_inputs(components: Mapping[str, Any], inputs: Mapping[str, Sequence[_Input]]) -> None:
     """Tell window bolts the fields of their input, in the order in which they feed each other; validation says what is wrong."""
-    waiting = {name: bolt for name, bolt in components.items() if isinstance(bolt, WindowBolt) and bolt.late_stream is not None}
+    waiting = {
+        name: bolt
+        for name, bolt in components.items()
+        if isinstance(bolt, WindowBolt) and getattr(bolt, "late_stream", None) is not None
+    }
     for _ in range(len(waiting)):
         for name, bolt in list(waiting.items()):
             sources = {declared.source for declared in inputs[name]}

@@ -144,13 +144,13 @@ class ProcessOperator(KeyedOperator):
         self._collector = ProcessCollector(self)
         self._function.open(self._process_context)
 
-    def process_element(self, key: Any, value: Any, timestamp: int | None) -> None:
-        """Call the function for one element."""
+    def process_element(self, key: Any, value: Any, timestamp: int | None) -> Any:
+        """Call the function for one element; return what it returns, which should be nothing."""
         self.begin_call()
         self.keys.key = key
         self.timestamp = self.called_for = timestamp
         self.domain = None
-        self._function.process(value, self._process_context, self._collector)
+        return self._function.process(value, self._process_context, self._collector)
 
     def on_event_time(self, key: Any, namespace: Any, timestamp: int) -> None:
         """Call the function for a timer; output carries the timer's timestamp."""

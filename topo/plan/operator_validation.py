@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from topo.api.batch_bolt import BatchBolt
+from topo.api.bolt import StatefulBolt
 from topo.api.groupings import Fields
-from topo.api.operator_bolts import AsyncBolt, OperatorBolt, WindowBolt
+from topo.api.operator_bolts import AsyncBolt, OperatorBolt, WindowBolt, key_fields
 from topo.api.streams import StreamDeclaration
 from topo.api.topology import ComponentKind, ComponentSpec
 from topo.api.triggers import CountTrigger, PurgingTrigger
@@ -29,6 +30,12 @@ def operator_problems(specs: Sequence[ComponentSpec], streams: Streams, config: 
     """
     found: list[str] = []
     for spec in specs:
+        if streams.get(spec.id) is None:
+            continue  # said elsewhere
+        if spec.kind is ComponentKind.BOLT and issubclass(spec.type, StatefulBolt):
+            key = key_fields(getattr(spec.component, "key", None))
+            if key and spec.parallelism != 1:
+                found += [f"bolt {spec.id!r}: {problem}" for problem in _grouped_by(key, spec)]
         if spec.kind is ComponentKind.BOLT and issubclass(spec.type, OperatorBolt):
             where = f"bolt {spec.id!r}"
             found += [f"{where}: {problem}" for problem in _bolt(spec)]
@@ -59,14 +66,18 @@ def _bolt(spec: ComponentSpec) -> Iterator[str]:
         if spec.parallelism != 1 and not isinstance(bolt, BatchBolt) and not getattr(bolt, "per_task", False):
             yield f"a {kind} with key=None takes everything in one task, but its parallelism is {spec.parallelism}; set it to 1"
         return
+    yield from _grouped_by(bolt.key, spec)
+
+
+def _grouped_by(key: tuple[str, ...], spec: ComponentSpec) -> Iterator[str]:
+    """Keyed state is with the task that owns the key's group: each input has to be grouped by exactly the key."""
     for declared in spec.inputs:
         fields = declared.grouping.fields if isinstance(declared.grouping, Fields) else ()
-        if fields != bolt.key:
+        if fields != key:
             by = f"fields {_names(fields)}" if fields else f"{declared.grouping.kind} grouping"
-            names = ", ".join(map(repr, bolt.key))
             yield (
-                f"its key is {_names(bolt.key)}, but the tuples of {declared.source!r} come by {by}; "
-                f"use fields_grouping({declared.source!r}, {names}), or change the key"
+                f"its key is {_names(key)}, but the tuples of {declared.source!r} come by {by}; "
+                f"use fields_grouping({declared.source!r}, {_names(key)}), or change the key"
             )
 
 

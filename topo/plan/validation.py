@@ -19,12 +19,13 @@ from topo.api.spout import BlockingSpout, RetryingSpout, Spout
 from topo.api.streams import DEFAULT_STREAM, RESERVED_PREFIX, StreamDeclaration, declared_streams
 from topo.api.topology import ComponentKind, ComponentSpec, Input, Topology
 from topo.api.watermarks import WatermarkStrategy, strategy_problem
-from topo.config import MAX_PARALLELISM_LIMIT, TopologyConfig
+from topo.config import MAX_PARALLELISM_LIMIT, TopologyConfig, has_effect
 from topo.errors import ConfigError, TopologyError
 from topo.ids import topology_name_problem
 from topo.keys import default_max_parallelism
 from topo.plan.delivery import settled
 from topo.plan.logical import find_cycle
+from topo.plan.method_validation import method_problems
 from topo.plan.operator_validation import operator_problems
 
 _COMPONENT_NAME = re.compile(r"[A-Za-z0-9_-]{1,63}")
@@ -55,6 +56,7 @@ def problems_of(topology: Topology, config: TopologyConfig | None = None) -> lis
     streams: dict[str, tuple[StreamDeclaration, ...] | None] = {}
     for spec in specs:
         faults = list(_class(spec))
+        faults = faults or list(method_problems(spec))
         found += faults
         # None: what is wrong with it has been said, and what its readers expect of it cannot be checked.
         is_second = spec.id in streams
@@ -101,6 +103,10 @@ def _settings(topology: Topology, config: TopologyConfig) -> Iterator[str]:
         # What is wrong with the whole topology's settings has been said; here only what the component's own make wrong.
         for problem in [*problems, *(p for p in own.problems() if p not in config.problems())]:
             yield f"component {spec.id!r}: {problem}"
+        for name in spec.settings:
+            if not has_effect(name, spec.kind.value):
+                other = "bolt" if spec.kind is ComponentKind.SPOUT else "spout"
+                yield f"component {spec.id!r}: {name} has no effect for a {spec.kind.value}; set it for a {other} or leave it out"
 
 
 def _class(spec: ComponentSpec) -> Iterator[str]:

@@ -20,6 +20,7 @@ from topo.task.emission_time import Refused
 from topo.task.emitter import Emitter
 from topo.task.routing import owners_of
 from topo.task.setup import Ports, TaskSetup
+from topo.task.user_errors import call_for_effect, returned
 from topo.wire.frames import Anchoring
 
 
@@ -64,10 +65,10 @@ class BasicBoltTask(BoltTask):
         self._bolt.prepare(self.context)
 
     def _user_tick(self, tup: Tuple) -> None:
-        self._bolt.execute(tup, self._collector)
+        call_for_effect(self._bolt.execute, tup, self._collector)
 
     def _user_end(self) -> None:
-        self._bolt.end_of_input(self._collector)
+        call_for_effect(self._bolt.end_of_input, self._collector)
 
     def _execute(self, batch: Batch, first: int, last: int) -> dict[int, Exception]:
         """Call `execute` for each tuple. Returns what was raised, by the tuple's index from `first`."""
@@ -85,12 +86,13 @@ class BasicBoltTask(BoltTask):
             tup.origin = origin
             tup.timestamp = stamp
             try:
-                execute(tup, collector)
+                if (value := execute(tup, collector)) is not None:
+                    raise returned(execute, value)
             except Exception as error:
                 collector.truncate()
                 failure: Exception | None = error
                 if self.is_checkpointed:
-                    failure = self._try_again(partial(execute, tup, collector), collector.truncate, error)
+                    failure = self._try_again(partial(call_for_effect, execute, tup, collector), collector.truncate, error)
                 if failure is not None:
                     failures[index - first] = failure
             if only is not None:

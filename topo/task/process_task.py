@@ -12,12 +12,13 @@ from topo.operators.process import ProcessOperator
 from topo.task.batch import Batch
 from topo.task.collectors import Mark, TrackedTuple
 from topo.task.operator_task import OperatorTask
+from topo.task.user_errors import returned
 
 
 class TimersApart:
     """The user's process function with another way to call `on_timer`."""
 
-    def __init__(self, bolt: ProcessBolt, call: Callable[[int, Callable[[], None]], None]) -> None:
+    def __init__(self, bolt: ProcessBolt, call: Callable[[int, Callable[[], object]], None]) -> None:
         self.open = bolt.open
         self.process = bolt.process
         self.close = bolt.close
@@ -36,7 +37,7 @@ class ProcessTask(OperatorTask):
         assert isinstance(self.component, ProcessBolt)
         return ProcessOperator(TimersApart(self.component, self._on_timer))
 
-    def _on_timer(self, timestamp: int, call: Callable[[], None]) -> None:
+    def _on_timer(self, timestamp: int, call: Callable[[], object]) -> None:
         """Call the user for one timer. If it raises, what it has emitted is discarded."""
         operator = self._operator
         assert isinstance(operator, ProcessOperator)
@@ -46,7 +47,8 @@ class ProcessTask(OperatorTask):
             operator.undo()
             self._collector.roll_back(mark, None)
 
-        limited = partial(self._limited, call, mark)
+        function = self.component.on_timer  # type: ignore[attr-defined]
+        limited = partial(self._limited, call, mark, function)
         try:
             limited()
         except Exception as error:
@@ -61,9 +63,10 @@ class ProcessTask(OperatorTask):
                 self._give_up((operator.keys.key, timestamp), final)
                 self._user_error(final, self._now)
 
-    def _limited(self, call: Callable[[], object], mark: Mark) -> None:
-        """Make one call of user code. Raises EmitError when it has emitted too much since the mark."""
-        call()
+    def _limited(self, call: Callable[[], object], mark: Mark, function: Callable[..., object]) -> None:
+        """Make one call of a user's function. Raises when it has emitted too much since the mark, or has returned a value."""
+        if (value := call()) is not None:
+            raise returned(function, value)
         self._collector.check_emitted(self._collector.count() - mark.emitted, self.config.max_task_emit)
 
     def _run(self, batch: Batch, first: int, last: int, now: float) -> None:
@@ -71,6 +74,7 @@ class ProcessTask(OperatorTask):
         assert isinstance(operator, ProcessOperator)
         keys = self._keys(batch, first, last)
         errors: list[Exception] = []
+        function = self.component.process  # type: ignore[attr-defined]
         index = first - 1
         for (index, values, stamp), key in zip(batch.inputs(first, last), keys):  # noqa: B905
             tup = TrackedTuple.made(values, batch.origin, stamp, self.epoch, *batch.ids_at(index))
@@ -78,13 +82,13 @@ class ProcessTask(OperatorTask):
             output.anchors = (tup,)
             call = partial(operator.process_element, key, tup, stamp)
             try:
-                self._limited(call, mark)
+                self._limited(call, mark, function)
             except Exception as error:
                 if not self.is_checkpointed:
                     self._roll_back(mark, tup, error)
                     errors.append(error)
                     continue
-                again = partial(self._limited, call, mark)
+                again = partial(self._limited, call, mark, function)
                 final = self._try_tuple_again(again, mark, tup, error, operator.undo)
                 if final is not None:
                     errors.append(final)

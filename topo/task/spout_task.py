@@ -24,6 +24,7 @@ from topo.task.message_collectors import REFUSED, MessageCollector, OrderedColle
 from topo.task.pace import Pace
 from topo.task.setup import Ports, TaskSetup
 from topo.task.time_cuts import send_in_pieces
+from topo.task.user_errors import returned
 from topo.task.user_task import UserTask
 from topo.task.wiring import make_router
 from topo.wire.frames import Frame, FrameKind, SenderStatus, pack_words, unpack_words
@@ -315,7 +316,8 @@ class SpoutTask(UserTask):
         while size < limit:
             marks = None if len(streams) == 1 else [len(stream.rows) for stream in streams]
             try:
-                next_tuple()
+                if (value := next_tuple()) is not None:
+                    raise returned(next_tuple, value)
                 grown = count()
                 if grown - size > most:
                     collector.check_emitted(grown - size, most)

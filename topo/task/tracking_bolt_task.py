@@ -24,6 +24,7 @@ from topo.task.held_inputs import HeldInputs, still_held
 from topo.task.setup import Ports, TaskSetup
 from topo.task.snapshots import Aligned, Snapshot
 from topo.task.staged_output import StagedOutput, merged
+from topo.task.user_errors import call_for_effect, returned
 
 _FORGOTTEN = "execute() has neither acked nor failed its input, and kept no reference to it; it fails after message_timeout"
 _NEVER_DECIDED = (
@@ -225,10 +226,10 @@ class TrackingBoltTask(AnchoringTask):
         self._settle(now)
 
     def _user_tick(self, tup: Tuple) -> None:
-        self._bolt.execute(tup)
+        call_for_effect(self._bolt.execute, tup)
 
     def _user_end(self) -> None:
-        self._bolt.end_of_input()
+        call_for_effect(self._bolt.end_of_input)
 
     def _run(self, batch: Batch, first: int, last: int, now: float) -> None:
         if self._withheld.restored:
@@ -242,7 +243,8 @@ class TrackingBoltTask(AnchoringTask):
             tup = TrackedTuple.made(values, origin, stamp, epoch, *batch.ids_at(index))
             mark = collector.mark()
             try:
-                execute(tup)
+                if (value := execute(tup)) is not None:
+                    raise returned(execute, value)
                 collector.check_emitted(collector.count() - mark.emitted, self.config.max_task_emit)
             except Exception as error:
                 self._execute_raised(error, tup, mark, errors)
@@ -259,7 +261,7 @@ class TrackingBoltTask(AnchoringTask):
         for tup in self._withheld.take_restored(self.epoch):
             mark = self._collector.mark()
             try:
-                self._bolt.execute(tup)
+                call_for_effect(self._bolt.execute, tup)
             except Exception as error:
                 self._execute_raised(error, tup, mark, errors)
             if tup.state == TupleState.OPEN:
@@ -273,7 +275,7 @@ class TrackingBoltTask(AnchoringTask):
         if not self.is_checkpointed:
             self._roll_back(mark, tup, error)
             errors.append(error)
-        elif (final := self._try_tuple_again(partial(self._bolt.execute, tup), mark, tup, error)) is not None:
+        elif (final := self._try_tuple_again(partial(call_for_effect, self._bolt.execute, tup), mark, tup, error)) is not None:
             errors.append(final)
 
     def _left_undecided(self, tup: TrackedTuple, mark: Mark, undecided: list[TrackedTuple]) -> None:

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from math import inf
 
+from topo.errors import UserError
+
 _ENGINE = __name__.partition(".")[0]
 _BLAMED = "_blamed_place"
 _COLLECTING = frozenset({__name__, *(f"{_ENGINE}.task.{name}" for name in ("emitter", "collectors", "message_collectors"))})
@@ -68,6 +70,22 @@ def calling_place() -> tuple[str, int] | None:
     if frame is None or is_engine_frame(frame.f_globals.get("__name__", "")):
         return None
     return frame.f_code.co_filename, frame.f_lineno
+
+
+def returned(function: Callable[..., object], value: object) -> UserError:
+    """Return the error of user code that has returned a value which nothing takes."""
+    name = getattr(function, "__name__", "the call")
+    error = UserError(
+        f"{name} returned {value!r:.80} ({type(value).__name__}), which nothing takes; use collector.emit(...) and return None"
+    )
+    blame(error, function)
+    return error
+
+
+def call_for_effect(function: Callable[..., object], *arguments: object) -> None:
+    """Call user code. Raises UserError when it returns a value."""
+    if (value := function(*arguments)) is not None:
+        raise returned(function, value)
 
 
 def place_of(error: BaseException) -> tuple[str, int]:

@@ -27,7 +27,7 @@ from topo.operators.mailbox import MailboxExecutor, TaskMailbox
 from topo.task.batch_calls import BatchCalls
 from topo.task.collectors import BoltCollector, TrackedTuple, anchoring_collector
 from topo.task.emitter import Emitter, StreamRows
-from topo.task.user_errors import place_of
+from topo.task.user_errors import call_for_effect, place_of
 from topo.testing.carried import Carrier, Row, codec_for
 from topo.testing.operator_output import RecordedOutput
 from topo.testing.watched import CheckedBasicCollector, CheckedCollector
@@ -307,14 +307,14 @@ class _BasicDriver(_Driver):
 
     def execute(self, tup: TrackedTuple) -> None:
         number = tup.roots[0] - 1
-        is_done = self._call(lambda: self._bolt.execute(tup, self._collector), (number,), tup.timestamp)
+        is_done = self._call(lambda: call_for_effect(self._bolt.execute, tup, self._collector), (number,), tup.timestamp)
         (self.run.acked if is_done else self.run.failed).append(number)
 
     def tick(self) -> None:
-        self._call(lambda: self._bolt.execute(_tick(), self._collector))
+        self._call(lambda: call_for_effect(self._bolt.execute, _tick(), self._collector))
 
     def end(self) -> None:
-        self._call(lambda: self._bolt.end_of_input(self._collector))
+        self._call(lambda: call_for_effect(self._bolt.end_of_input, self._collector))
 
     def _call(self, call: Any, inputs: tuple[int, ...] = (), timestamp: int | None = None) -> bool:
         try:
@@ -370,10 +370,10 @@ class _TrackingDriver(_AnchoringDriver):
         self._settle()
 
     def execute(self, tup: TrackedTuple) -> None:
-        self._call(lambda: self._bolt.execute(tup), tup)
+        self._call(lambda: call_for_effect(self._bolt.execute, tup), tup)
 
     def tick(self) -> None:
-        self._call(lambda: self._bolt.execute(_tick()))
+        self._call(lambda: call_for_effect(self._bolt.execute, _tick()))
 
     def end(self) -> None:
         self._call(self._bolt.end_of_input)

@@ -8,6 +8,7 @@ from typing import Any
 
 from topo.operators.base import KeyedOperator, Operator
 from topo.operators.windowing import WindowOperator
+from topo.task.user_errors import call_for_effect
 from topo.testing.operator_output import RecordedOutput
 
 
@@ -41,7 +42,7 @@ class OperatorCalls:
         operator = self._operator
         if not isinstance(operator, WindowOperator):
             for key, value, timestamp in zip(keys, values, timestamps, strict=True):
-                self._try(partial(operator.process_element, key, value, timestamp))
+                self._try(partial(call_for_effect, operator.process_element, key, value, timestamp))
             return
         first = 0
         while first < len(values):
@@ -58,9 +59,9 @@ class OperatorCalls:
                 self._again(partial(operator.process_batch, keys[one], values[one], timestamps[one]), error)
             first = place + 1
 
-    def on_timer(self, _timestamp: int, call: Callable[[], None]) -> None:
+    def on_timer(self, _timestamp: int, call: Callable[[], object]) -> None:
         """Make the call for one timer of a process function."""
-        self._try(call)
+        self._try(partial(call_for_effect, call))
 
     def timers(self, fire: Callable[[], object]) -> None:
         """Fire what is due. A timer of a window that raises for good clears what is over; the others are due at the next call."""

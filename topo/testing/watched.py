@@ -14,6 +14,7 @@ from topo.api.context import TaskContext
 from topo.api.streams import DEFAULT_STREAM
 from topo.api.tuples import Tuple
 from topo.api.two_phase import TwoPhaseSink
+from topo.task.user_errors import call_for_effect
 from topo.testing.carried import Carrier, Row
 
 Note = Callable[[Row, str], None]
@@ -160,11 +161,11 @@ class Watch:
         """A tuple was emitted."""
         self.record.emissions.append(Emission(self.component, self._task_index, stream, values))
 
-    def call(self, function: Callable[..., None], *arguments: Any) -> None:
-        """Call user code; what it has emitted is forgotten if it raises."""
+    def call(self, function: Callable[..., object], *arguments: Any) -> None:
+        """Call user code; what it has emitted is forgotten if it raises, or returns a value, which the engine refuses."""
         mark = len(self.record.emissions)
         try:
-            function(*arguments)
+            call_for_effect(function, *arguments)
         except BaseException:
             del self.record.emissions[mark:]
             raise

@@ -1,0 +1,110 @@
+"""What is wrong with the methods of users' components: what the engine could not call, or would call for nothing.
+
+The base classes say what is called with how many arguments; a method that a user defines has to take as many, and to be of the
+same kind: a generator or a coroutine function is called and never run. The `__init__` of a base class has to be called.
+"""
+
+from __future__ import annotations
+
+import dis
+import inspect
+from collections.abc import Iterator
+from typing import Any
+
+from topo.api.operator_bolts import AsyncBolt
+from topo.api.topology import ComponentSpec
+
+_OURS = "topo."
+_API = "topo.api."
+
+
+def method_problems(spec: ComponentSpec) -> Iterator[str]:
+    """Yield what is wrong with the methods of one component, which is of a class that its kind allows."""
+    missing = _unprepared(spec)
+    if missing is not None:
+        yield (
+            f"component {spec.id!r}: {spec.type.__name__}.__init__ does not call super().__init__(...), so {missing.__name__} is "
+            f"not set up; call it first, with the arguments of {missing.__name__}{_shown(vars(missing)['__init__'])}"
+        )
+    wanted = getattr(spec.component, "wants_values", False) is True
+    for name, base in _called(spec.type).items():
+        own = inspect.getattr_static(spec.type, name)
+        function = getattr(own, "__func__", own)
+        if not inspect.isfunction(function) or function.__module__.startswith(_OURS):
+            continue
+        problem = _kind_problem(name, base, function, spec.type) or _signature_problem(name, base, own, function, wanted)
+        if problem:
+            code = inspect.unwrap(function).__code__
+            where = f"{code.co_filename}:{code.co_firstlineno}"
+            yield f"component {spec.id!r}: {spec.type.__name__}.{name} {problem} ({where})"
+
+
+def _called(cls: type) -> dict[str, Any]:
+    """Return the methods of the base classes that the engine calls, the most special declaration of each."""
+    found: dict[str, Any] = {}
+    for base in cls.__mro__:
+        if base.__module__.startswith(_API):
+            for name, method in vars(base).items():
+                if inspect.isfunction(method) and not name.startswith("_"):
+                    found.setdefault(name, method)
+    return found
+
+
+def _kind_problem(name: str, base: Any, function: Any, cls: type) -> str:
+    is_call = issubclass(cls, AsyncBolt) and name == "call"
+    if inspect.iscoroutinefunction(base) and not inspect.iscoroutinefunction(function):
+        return "is awaited on the event loop; make it async def"
+    if inspect.iscoroutinefunction(function) and not (inspect.iscoroutinefunction(base) or is_call):
+        return "is async def, and nothing would await it; make it def, or take an AsyncBolt for asynchronous calls"
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        fix = "return a list of tuples" if is_call else "call collector.emit(...) instead of yield"
+        return f"is a generator, which nothing would run; {fix}"
+    return ""
+
+
+def _signature_problem(name: str, base: Any, own: Any, function: Any, wants_values: bool) -> str:
+    """Say how a method is called, where it cannot be called like that."""
+    arguments = list(inspect.signature(base).parameters)[1:]
+    if wants_values and name in ("ack", "fail"):
+        arguments.append("values")
+    is_bound = isinstance(own, staticmethod)
+    try:
+        inspect.signature(function).bind(*([] if is_bound else [None]), *arguments)
+    except TypeError:
+        return f"is defined as {name}{_shown(function)}, but it is called as {name}({', '.join(arguments)})"
+    except ValueError:
+        pass
+    return ""
+
+
+def _shown(function: Any) -> str:
+    """Return a function's parameters without annotations, such as `(self, tup)`."""
+    signature = inspect.signature(function)
+    bare = [one.replace(annotation=inspect.Parameter.empty) for one in signature.parameters.values()]
+    return str(signature.replace(parameters=bare, return_annotation=inspect.Signature.empty))
+
+
+def _unprepared(spec: ComponentSpec) -> type | None:
+    """Return the base class of ours whose `__init__` has not been run, or of a class will not be; None when all is well."""
+    mro = spec.type.__mro__
+    for place, base in enumerate(mro):
+        if not base.__module__.startswith(_OURS) or "__init__" not in vars(base):
+            continue
+        names = _stored_by(vars(base)["__init__"])
+        has_own = any(name in vars(cls) for cls in mro[: place + 1] for name in names)
+        if not names or has_own:
+            continue
+        if isinstance(spec.component, type):
+            first: Any = inspect.getattr_static(spec.type, "__init__")
+            code = getattr(first, "__code__", None)
+            if first.__module__.startswith(_OURS) or code is None or "__init__" in code.co_names:
+                continue
+        elif any(name in vars(spec.component) for name in names):
+            continue
+        return base
+    return None
+
+
+def _stored_by(function: Any) -> set[str]:
+    """Return the attributes that an `__init__` sets."""
+    return {one.argval for one in dis.get_instructions(function) if one.opname == "STORE_ATTR"}
