@@ -85,7 +85,10 @@ def frames(draw):
         return open_frame(stamp, target, draw(st.sampled_from(SenderStatus)), draw(i64))
     if kind is FrameKind.DATA:
         piece = draw(columns())
-        return data_frame(stamp, target, number, draw(u16), piece, Codec().pack_rows(piece.rows))
+        frame = data_frame(stamp, target, number, draw(u16), piece, Codec().pack_rows(piece.rows))
+        # What it stands for; a sender keeps the packed rows alone.
+        frame.rows = piece.rows
+        return frame
     if kind is FrameKind.WATERMARK:
         return watermark_frame(stamp, target, number, draw(i64))
     if kind in (FrameKind.IDLE, FrameKind.ACTIVE, FrameKind.END):
