@@ -160,7 +160,7 @@ def test_a_second_ack_and_an_anchor_after_the_ack_raise_in_the_bolt() -> None:
         assert run.failed == [0]
 
 
-@pytest.mark.parametrize("value", [{1, 2}, object(), 1 << 70, "\ud800", [[{"deep": {3}}]]])
+@pytest.mark.parametrize("value", [lambda: None, object(), 1 << 70, "\ud800", [[{"deep": {object()}}]]])
 def test_a_value_that_cannot_be_carried_raises_in_the_emit_that_has_it(value: Any) -> None:
     run = run_bolt(Calls(lambda tup, collector: collector.emit((value,))), [tuple_of(x=1)])
 
@@ -299,4 +299,4 @@ def test_an_input_that_cannot_be_one_is_refused_with_the_fix(item: Any, fields: 
 
 def test_an_input_that_nobody_could_emit_is_refused() -> None:
     with pytest.raises(ValueNotCarried, match="component 'source'"):
-        run_bolt(Split(), [tuple_of(line={1})])
+        run_bolt(Split(), [tuple_of(line=object())])

@@ -67,7 +67,7 @@ def test_an_item_that_cannot_be_one_is_refused_with_its_place(items: list[Any], 
 
 def test_a_value_that_no_spout_could_emit_is_refused() -> None:
     with pytest.raises(ValueNotCarried, match="component 'lines', stream 'odd', field 'number'"):
-        read([message({1}, stream="odd")], "line")
+        read([message(object(), stream="odd")], "line")
 
 
 def test_markers_say_what_they_are() -> None:
