@@ -40,6 +40,10 @@ class TwoPhaseSink(Bolt):
     max_batch: int = 1000
     flush_interval: str | timedelta | float = "100ms"
     component_settings = {"tick_interval": flush_interval}
+    _token: Any = None
+    """Of the transaction whose `commit` has begun: it may be published in part, so it is completed and never aborted."""
+    _committing: Sequence[Tuple] = ()
+    """The tuples that are acked then."""
 
     def __init_subclass__(cls, **options: Any) -> None:
         """Have the ticks come at the class's own interval."""
@@ -120,15 +124,14 @@ class TwoPhaseSink(Bolt):
     def publish(self) -> None:
         """Make everything written since `begin` durable and visible. Not called with `exactly_once`. It ends the transaction.
 
-        As it stands it is `pre_commit` and `commit`. A sink that can do both in one cheaper step says how.
+        As it stands it is `pre_commit` and `commit`. A `commit` that raises is repeated at the next tick, and then its tuples are
+        acked. A sink that can do both in one cheaper step says how.
         """
-        token = self.pre_commit()
-        if token is not None:
-            try:
-                self.commit(token)
-            except Exception:
-                self.abort(token)
-                raise
+        if self._token is None:
+            self._token = self.pre_commit()
+        if self._token is not None:
+            self.commit(self._token)
+            self._token = None
 
     def close(self) -> None:
         """Called at an orderly end: release what `open` took. What is staged stays; it may still count."""
@@ -156,7 +159,7 @@ class TwoPhaseSink(Bolt):
         if not tup.is_tick:
             self.write(tup)
             self._held.append(tup)
-            if len(self._held) < self.max_batch and not self._has_ended:
+            if self._token is not None or (len(self._held) < self.max_batch and not self._has_ended):
                 return
         self._publish_held()
 
@@ -171,6 +174,7 @@ class TwoPhaseSink(Bolt):
         self._has_ended = False
         if not self._is_staged:
             self._held.clear()
+            self._committing = ()
             self.abort(None)
             self.begin()
 
@@ -182,17 +186,26 @@ class TwoPhaseSink(Bolt):
             self.close()
 
     def _publish_held(self) -> None:
-        held, self._held = self._held, []
-        if not held:
-            return
+        is_repeated = self._token is not None
+        if not is_repeated:
+            self._committing, self._held = self._held, []
+            if not self._committing:
+                return
         try:
             self.publish()
-        except Exception:
-            for tup in held:
-                self._collector.fail(tup)
-            self.abort(None)
+        except Exception as error:
+            if self._token is not None:
+                self._collector.report_error(error)
+            else:
+                for tup in self._committing:
+                    self._collector.fail(tup)
+                self.abort(None)
+            if not is_repeated:
+                self.begin()
+            if self._token is None:
+                raise
+            return
+        if not is_repeated:
             self.begin()
-            raise
-        self.begin()
-        for tup in held:
+        for tup in self._committing:
             self._collector.ack(tup)

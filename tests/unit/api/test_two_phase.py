@@ -81,25 +81,56 @@ def test_the_settings_of_an_instance_come_before_those_of_its_class() -> None:
         TwoPhaseSink.__init__(sink, max_batch=0)
 
 
-@pytest.mark.parametrize(
-    ("fails", "calls"),
-    [
-        ("pre_commit", ["pre_commit", "abort begun"]),
-        ("commit", ["pre_commit", "commit", "abort [1, 2]", "abort begun"]),
-    ],
-)
-def test_when_publishing_raises_the_batch_is_undone_and_fails(fails: str, calls: list[str]) -> None:
-    collector = prepared(sink := Ledger(fails))
+def test_when_nothing_can_be_staged_the_batch_is_undone_and_fails() -> None:
+    collector = prepared(sink := Ledger("pre_commit"))
     sink.execute(first := tracked(n=1))
     sink.execute(second := tracked(n=2))
-    with pytest.raises(OSError, match=fails):
+    with pytest.raises(OSError, match="pre_commit"):
         sink.execute(TICK)
-    assert sink.calls == calls
+    assert sink.calls == ["pre_commit", "abort begun"]
     assert (collector.acked, collector.failed) == ([], [first, second])
     sink.fails = ""
     sink.execute(third := tracked(n=3))
     sink.execute(TICK)
     assert (collector.acked, sink.published) == ([third], [3])
+
+
+class HalfWay(Ledger):
+    """Publishes one row in each commit, and raises while some are left."""
+
+    def commit(self, token: Any) -> None:
+        """A repetition goes on where the last one has stopped."""
+        self._call("commit")
+        done = len([row for row in token if row in self.published])
+        self.published += token[done : done + 1]
+        if done + 1 < len(token):
+            raise ConnectionError("the reply is lost")
+
+
+def test_a_commit_that_raises_half_way_is_repeated_and_never_aborted() -> None:
+    collector = prepared(sink := HalfWay())
+    collector.report_error = [].append  # type: ignore[method-assign]
+    for tup in (first := tracked(n=1), second := tracked(n=2)):
+        sink.execute(tup)
+    sink.execute(TICK)
+    sink.execute(third := tracked(n=3))
+    assert (collector.acked, collector.failed, sink.published) == ([], [], [1])
+    sink.execute(TICK)
+    assert (collector.acked, sink.published) == ([first, second], [1, 2])
+    sink.execute(TICK)
+    assert (collector.acked, sink.published) == ([first, second, third], [1, 2, 3])
+    assert "abort [1, 2]" not in sink.calls and sink.calls.count("pre_commit") == 2
+
+
+def test_a_commit_that_was_under_way_in_a_recovery_is_completed_and_acks_nothing_of_before() -> None:
+    collector = prepared(sink := HalfWay())
+    collector.report_error = [].append  # type: ignore[method-assign]
+    for tup in (tracked(n=1), tracked(n=2)):
+        sink.execute(tup)
+    sink.execute(TICK)
+    sink.on_reset()
+    sink.execute(TICK)
+    assert (collector.acked, sink.published) == ([], [1, 2])
 
 
 def test_a_tick_without_tuples_publishes_nothing() -> None:
