@@ -56,7 +56,8 @@ class Told(IterableSpout):
         "component": "odd",
         "file": file,
     }
-    assert letter["errors"] == ["a task failed it", f"ValueError: unlucky (flow.py:{letter['cause']['line']}, component 'odd')"]
+    why = f"ValueError: unlucky (flow.py:{letter['cause']['line']}, component 'odd')"
+    assert letter["errors"] == [f"attempt 1: {why}", f"attempt 2: {why}", "a task failed it", why]
     assert sorted(scene.lines()) == [value for value in range(200) if value != 13], "what a failed call emitted is discarded"
     errors = [error for error in run.errors if error["kind"] == "ValueError"]
     assert sum(error["count"] for error in errors) == 3
@@ -141,7 +142,7 @@ def test_an_input_that_is_never_acked_fails_by_timeout_and_the_bolt_is_named(sce
     run = scene.run(file, message_timeout="400ms", attempts=2, back_off="30ms", workers=1)
     assert run.outcome.kind is OutcomeKind.DEAD_LETTERS
     (letter,) = run.dead_letters
-    assert (letter["message"], letter["errors"]) == (13, ["no verdict within 0.4 s"])
+    assert (letter["message"], letter["errors"]) == (13, ["attempt 1: no verdict within 0.4 s", "no verdict within 0.4 s"])
     assert run.totals["timed_out"] == 2
     hints = [error for error in run.errors if error["component"] == "odd"]
     assert "neither acked nor failed its input" in hints[0]["message"]

@@ -79,7 +79,11 @@ class DeadLetters:
             del self._causes[next(iter(self._causes))]
 
     def explained(self, letter: DeadLetter) -> DeadLetter:
-        """Return the letter with the cause of its last failure, if a task has told it."""
+        """Return the letter with the causes of its failures, as far as tasks have reported them."""
+        if letter.earlier:
+            first = max(1, letter.attempts - len(letter.earlier))
+            attempts = [f"attempt {at}: {self._causes.get(root, why)}" for at, (why, root) in enumerate(letter.earlier, first)]
+            letter = msgspec.structs.replace(letter, errors=[*attempts, *letter.errors], earlier=[])
         cause = self._causes.get(letter.root)
         return letter if cause is None else msgspec.structs.replace(letter, errors=[*letter.errors, str(cause)], cause=cause)
 

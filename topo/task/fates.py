@@ -45,6 +45,9 @@ Pending = tuple[Any, float, Emission | None]
 """A message whose tree is open: who it is, when its batch was emitted, and what it was where somebody wants to know. A plain
 tuple, which the garbage collector stops looking at: there may be hundreds of thousands."""
 
+MOST_ATTEMPTS = 10
+"""Attempts before the last that a dead letter explains."""
+
 
 class Fates:
     """The messages of one spout task, from their emission until they are done.
@@ -99,6 +102,8 @@ class Fates:
         self._letter_count = 0
         self._unresolved: dict[Any, None] = {}
         """Messages of a plain spout that failed and have not been emitted again."""
+        self._attempts: dict[Any, list[tuple[str, int]]] = {}
+        """Why the attempts of messages that are to be emitted again have failed, and their roots."""
         self._done: deque[Pending] = deque()
         """Complete without an acker; told to the spout in the next turn."""
         self._commit_at = 0.0
@@ -238,6 +243,9 @@ class Fates:
             messages = [record[0] for record in complete]
             self._book.done(messages)
             self._tracker.done(messages)
+            if self._attempts:
+                for message in messages:
+                    self._attempts.pop(message, None)
         ack = self._spout.ack
         # Most spouts leave `ack` as it is, and then there is nobody to tell.
         if getattr(ack, "__func__", None) is not Spout.ack:
@@ -254,6 +262,10 @@ class Fates:
         outcome = self._book.failed(message, why, now)
         if isinstance(outcome, DeadLetter):
             self._give_up(outcome, root)
+        else:
+            attempts = self._attempts.setdefault(message, [])
+            attempts.append((why, root))
+            del attempts[:-MOST_ATTEMPTS]
 
     def _call(self, callback: Callable[..., None], message: Any, emission: Emission | None, now: float) -> None:
         try:
@@ -310,6 +322,7 @@ class Fates:
             errors=[letter.why],
             attempts=letter.attempts,
             root=root,
+            earlier=self._attempts.pop(letter.message_id, []),
         )
         self._letters[self._letter_count] = message, letter
         self._tell(message)

@@ -177,7 +177,7 @@ class PositionReport(Message, frozen=True):
 
 class DeadLetter(Message, frozen=True):
     """A message that has failed as often as it may. `position` and `values` are packed; `root` is that of the last attempt, 0
-    when that is not known. The master adds the `cause`.
+    when that is not known. The master adds the `cause`. `earlier` has why each attempt before it failed, and its root.
 
     `identity` is a random number that a letter keeps over recoveries and runs. It is 0 where the letter goes by its message: then
     `position` is the message's id, and a life of its task numbers its letters by `id`.
@@ -192,6 +192,7 @@ class DeadLetter(Message, frozen=True):
     root: int = 0
     cause: Cause | None = None
     identity: int = 0
+    earlier: list[tuple[str, int]] = []
 
 
 class Quiet(Message, frozen=True):

@@ -346,3 +346,20 @@ def test_what_a_lost_worker_had_not_emitted_again_is_not_final() -> None:
     assert isinstance(finished, Finished)
     assert (finished.outcome.kind, finished.outcome.finally_failed) == (OutcomeKind.DONE, 0)
     assert play.master.figures.of(LINES).counters == {"finally_failed": 0, "acked": 3}
+
+
+def test_attempts_before_the_last_say_why_they_failed() -> None:
+    play = running()
+    cause = Cause("ValueError", "no", "count", "a.py", 3)
+    play.says(1, TuplesFailed(SINK, [(cause, [7])]))
+    earlier = [("a task failed it", 7), ("a task failed it", 8)]
+    letter = msgspec.structs.replace(LETTER, errors=["no verdict within 10 s"], earlier=earlier)
+
+    (store,) = play.says(0, letter)
+
+    assert isinstance(store, StoreDeadLetters)
+    assert store.letters[0].errors == [
+        "attempt 1: ValueError: no (a.py:3, component 'count')",
+        "attempt 2: a task failed it",
+        "no verdict within 10 s",
+    ]
