@@ -33,7 +33,7 @@ def summary_text(status: Mapping[str, Any], exit_code: int) -> Text:
         "\n",
     )
     for label, name in _TOTALS:
-        text.append(_line(label, count(totals[name])))
+        text.append(_line(label, count(totals.get(name, 0))))
     text.append(_line("restarts", count(status["restarts"])))
     mean_s = max(uptime_s, 1e-9)
     rates = f"{rate(totals['acked'] / mean_s)} messages acked/s, {rate(totals['executed'] / mean_s)} tuples executed/s"

@@ -72,6 +72,17 @@ def test_an_id_that_a_checkpoint_cannot_hold_is_refused_where_there_are_checkpoi
     assert test.outcome is not None and test.outcome.refused == refused
 
 
+def test_a_script_of_a_test_may_name_its_messages_in_any_order() -> None:
+    """The user names the messages of a scripted source; they are no positions."""
+    builder = TopologyBuilder("ids")
+    builder.set_spout("source", Replaying())
+    builder.set_bolt("sink", Sink()).shuffle_grouping("source")
+    test = TopologyTest(builder.build(), sources={"source": [("b", (1,)), ("a", (2,))]})
+    test.run()
+    test.assert_all_acked()
+    assert sorted(test.acked()) == ["a", "b"]
+
+
 UNHASHABLE = """
 from topo import PrintBolt, Spout, TopologyBuilder
 

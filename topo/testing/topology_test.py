@@ -150,6 +150,7 @@ class TopologyTest:
             spout_task = CheckpointedSpoutTask(setup, ports) if is_checkpointed else SpoutTask(setup, ports)
             # A retrying spout is not told of failures that are followed by a replay.
             runs.is_open = spout_task.fates.is_open
+            spout_task.fates.ids.is_ordered = not isinstance(component, ScriptedSpout)
             spout_task.on_refusal = runs.refused
             spout_task.fates.on_failure = self._record.failed.setdefault(task.component, []).append
             host.hosts(spout_task, runs.state, component if isinstance(component, ScriptedSpout) else None)
