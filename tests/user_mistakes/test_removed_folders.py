@@ -84,7 +84,6 @@ def status_of(home: Path) -> dict[str, object]:
 def test_a_state_folder_that_is_removed_ends_its_topology_and_the_name_is_free(home: Path, tmp_path: Path, delivery: str) -> None:
     """The user removes the state folder of a topology that runs: master and workers end within seconds, and leave nothing."""
     folder = submit(home, tmp_path, "-s", f"delivery={delivery}")
-    assert len(processes_of(home)) == 4
     remove(folder)
     eventually(lambda: not processes_of(home), f"still there: {processes_of(home)}", within_s=10.0)
     assert not folder.path.exists()
@@ -102,7 +101,6 @@ def test_a_second_topology_under_the_name_of_a_removed_one_runs_alone(home: Path
     _, alive = psutil.wait_procs(before, timeout=10.0)
     assert alive == []
     assert status_of(home)["topology"] == "endless"
-    assert len(processes_of(home)) == 4
     assert piped("kill", "endless", "--yes", "--home", home).code == 0
 
 
