@@ -242,6 +242,8 @@ def _levels_of(component: Component, delivery: str) -> tuple[str, ...]:
         own = ("timers", "state_entries")
     elif component.state == "calls":
         own = ("async_in_flight",)
+    if component.kind is ComponentKind.BOLT:
+        own += ("allowance", "queue_s")
     return ("queue", "outbox", *own)
 
 

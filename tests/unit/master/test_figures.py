@@ -130,4 +130,4 @@ def test_event_time_of_a_component_is_that_of_the_task_that_is_behind_and_status
     status = play.master.topology_status(play.now)
     (shown,) = [task for task in status["tasks"] if task["task"] == SINK]
     assert shown["event_time"] == {"watermark_ms": 1000, "lag_s": 2.0, "held_back_by": "lines[0]"}
-    assert shown["levels"] == {"open_windows": 4.0, "queue": 0.0, "outbox": 0.0}
+    assert shown["levels"] == {"open_windows": 4.0, "queue": 0.0, "outbox": 0.0, "allowance": 0.0, "queue_s": 0.0}
