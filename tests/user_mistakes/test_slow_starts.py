@@ -45,7 +45,7 @@ def test_skipping_and_loading_beyond_the_progress_timeout_go_on_and_are_shown(tm
     (tmp_path / "flow.py").write_text(FLOW.format(here=str(tmp_path)))
     with LocalCluster(topo_home) as cluster:
         run = cluster.submit(str(tmp_path / "flow.py"))
-        before = run.wait_until(lambda status: status["totals"]["acked"] >= 200, what="the first messages")
+        before = run.wait_until(lambda status: status["totals"]["acked"] >= 500, what="the first messages")
         (tmp_path / "slow").touch()
         for task in before["tasks"]:
             if task["component"] != "__acker":
