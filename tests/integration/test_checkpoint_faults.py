@@ -248,17 +248,18 @@ def topology():
 """
 
 
-def test_a_source_that_no_longer_has_what_a_checkpoint_points_to_ends_the_run_with_the_reason(scene: Scene) -> None:
+def test_a_source_that_no_longer_has_what_a_checkpoint_points_to_is_named_until_it_has_it_again(scene: Scene) -> None:
     text = scene.folder / "text"
     text.write_text("".join(f"k{number % 17}\n" for number in range(8000)))
-    running = scene.submit_background(scene.file(counting(0) + LINES), "flow", **PACKED)
+    settings = {**PACKED, "restart_back_off_max": "200ms"}
+    running = scene.submit_background(scene.file(counting(0) + LINES), "flow", **settings)
     kill_everything(running)
     whole = text.read_text()
     text.write_text(whole[:100])
-    outcome = scene.resume("flow").wait(timeout_s=60)
-    assert outcome.exit_code != 0
+    resumed = scene.resume("flow")
+    waiting = resumed.wait_until(lambda status: status["restarts"] > 3)
     why = r"component 'lines' raised EnvironmentFault: .* no longer has position .*text has 100 bytes"
-    assert re.search(why, outcome.reason), outcome.reason
+    assert waiting["status"] == "STARTING" and re.search(why, waiting["reason"]), waiting["reason"]
     text.write_text(whole)
-    ended_well(scene.resume("flow"))
+    ended_well(resumed)
     assert sum(counts(scene).values()) == 8000
