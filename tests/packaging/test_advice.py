@@ -15,7 +15,7 @@ from topo.runtime.control_probe import PACKAGES
 ROOT = Path(__file__).resolve().parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 FOLDERS = ("topo", "cli", "docs", "deploy", "topologies", "benchmarks", "scripts", ".ci")
-TOP = ("README.md", "CONTRIBUTING.md", "Makefile", "pyproject.toml", "setup.py")
+TOP = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "Makefile", "pyproject.toml", "setup.py")
 NAME = r"""["']?topo(-engine)?(?![\w/.-])"""
 BAD_ADVICE = re.compile(
     rf"(pip3?|uv|conda|poetry|pdm|pipx)\b[^\n]*\b(install|add)\b[^\n|;:&]*\s{NAME}"  # by the name on the index
