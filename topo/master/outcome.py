@@ -19,7 +19,7 @@ class OutcomeKind(Enum):
     DEAD_LETTERS = "dead letters"
     """Every source ended; messages were given up and stored."""
     RESULTS_LOST = "results lost"
-    """Every source ended; a component raised when it was to finish its work."""
+    """Every source ended; a component raised in a call that nothing repeats."""
     DRAINED = "drained"
     """The operator ended it, and what was in flight went through."""
     CUT_SHORT = "cut short"
@@ -79,7 +79,7 @@ def outcome_of_end(
     Args:
         finally_failed, dead_letters, refused: messages that did not go through.
         tracked: whether there are ackers.
-        lost: last calls of components that raised, and transactions whose staged rows are gone: results may be missing.
+        lost: calls without input that raised and are not repeated, and transactions whose staged rows are gone.
         dropped: tuples that bolts failed without ackers: what `at_most_once` allows, so no failure of the topology.
     """
     problems = []
@@ -90,8 +90,9 @@ def outcome_of_end(
     if refused:
         problems.append(f"{_messages(refused)} {_were(refused)} refused for {_ids(refused)}; see `topo errors`")
     if lost:
-        what = "a last call (end_of_input, cleanup, close)" if lost == 1 else f"{lost} last calls (end_of_input, cleanup, close)"
-        problems.append(f"{what} failed, or what a sink had staged is gone, so results may be missing; see `topo errors`")
+        calls = "(tick, timer, action of an executor, end_of_input, cleanup, close) failed"
+        what = f"{lost} call{'s'[: lost > 1]} without input {calls}, or what a sink had staged is gone"
+        problems.append(f"{what}, so results may be missing; see `topo errors`")
     if finally_failed:
         kind = OutcomeKind.FINALLY_FAILED
     elif dead_letters:

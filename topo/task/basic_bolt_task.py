@@ -219,7 +219,7 @@ class BasicBoltTask(BoltTask):
         except Exception as error:
             self._clear()
             if not self.is_checkpointed:
-                self._user_error(error, now)
+                self._lose_call(error, now)
                 return
             if not self._try_call_again(checked, self._clear, error, what):
                 return

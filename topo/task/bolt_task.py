@@ -38,6 +38,7 @@ from topo.task.user_task import UserTask
 from topo.task.wiring import make_router
 from topo.wire.frames import MAX_WATERMARK, MIN_WATERMARK, Frame, FrameKind, pack_words
 
+END_OF_INPUT = "the end of the input"
 CAREFUL_TUPLES = 20_000
 """How many tuples a bolt runs one by one after a process has died with tuples in hand. Each spout tries its suspects one by one,
 but those of several spouts meet in one batch, and so do suspects and what spouts without any emit: the one that kills would never
@@ -80,6 +81,7 @@ class BoltTask(UserTask):
         self._owing_since: float | None = None
         """When the first of the values that have not left was acked."""
         self._ended_in_epoch = False
+        self._lost_calls = 0
         self._end_raised = 0
         """1 if `end_of_input` has raised when it was last called, and is not called again in this epoch."""
         self._end_told = False
@@ -497,21 +499,18 @@ class BoltTask(UserTask):
         if self._has_ended and not self._ended_in_epoch:
             self._ended_in_epoch = True
             if not self._restored_ended:
-                # It comes once, and what is left has to leave in it.
+                # A new epoch repeats it.
                 self.counters.lost_results -= self._end_raised
-                self._end_raised = 0
-                self._run_untracked(self._call_end, now, "the end of the input", inf)
+                before = self._lost_calls
+                self._run_untracked(self._user_end, now, END_OF_INPUT, inf)
+                self._end_raised = self._lost_calls - before
             self._tell_end(now)
 
-    def _call_end(self) -> None:
-        try:
-            self._user_end()
-        except Exception:
-            # With checkpoints it is repeated, and then a dead letter.
-            if not self.is_checkpointed:
-                self._end_raised = 1
-                self.counters.lost_results += 1
-            raise
+    def _lose_call(self, error: Exception, now: float) -> None:
+        """Report a call without input that has raised and is not repeated: what it would have emitted is missing."""
+        self._user_error(error, now)
+        self._lost_calls += 1
+        self.counters.lost_results += 1
 
     @property
     def _has_passed_end(self) -> bool:

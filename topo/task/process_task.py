@@ -54,7 +54,7 @@ class ProcessTask(OperatorTask):
         except Exception as error:
             if not self.is_checkpointed:
                 self._roll_back(mark, None, error)
-                self._user_error(error, self._now)
+                self._lose_call(error, self._now)
                 return
             undo()
             final = self._try_again(limited, undo, error)

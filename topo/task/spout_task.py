@@ -158,7 +158,12 @@ class SpoutTask(UserTask):
             self._guard(self._spout.activate, now)
 
     def _run_user_mail(self, action: Callable[[], object]) -> None:
-        self._guard(action, self._now)
+        try:
+            action()
+        except Exception as error:
+            self._user_error(error, self._now)
+            # Nothing repeats it.
+            self.counters.lost_results += 1
         if self._error_wait_s == FIRST_ERROR_WAIT_S:
             # It may have brought what `next_tuple` is waiting for.
             self._poll_at = min(self._poll_at, self._now)

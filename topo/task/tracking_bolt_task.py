@@ -16,7 +16,7 @@ from topo.api.tuples import Tuple
 from topo.api.two_phase import TwoPhaseSink
 from topo.errors import FrameworkBug, SinkStuck, TupleStateError, UserError
 from topo.task.batch import Batch
-from topo.task.bolt_task import BoltTask
+from topo.task.bolt_task import END_OF_INPUT, BoltTask
 from topo.task.collectors import BoltCollector, Mark, TrackedTuple, TupleState
 from topo.task.emitter import Emitter
 from topo.task.events import RoutesChanged
@@ -67,11 +67,19 @@ class AnchoringTask(BoltTask):
                 self._try_call_again(checked, lambda: collector.rewind(mark), error, what)
                 self._settle(now)
                 return
+            comes_again = what != END_OF_INPUT and self._comes_again(mark)
             self._roll_back(mark, None, error)
             self._settle(now)
-            self._user_error(error, now)
+            if comes_again:
+                self._user_error(error, now)
+            else:
+                self._lose_call(error, now)
             return
         self._settle(now)
+
+    def _comes_again(self, mark: Mark) -> bool:
+        """Whether the results of a call without input, which has raised, are still owed by inputs that are not acked."""
+        return False
 
     def _roll_back(self, mark: Mark, culprit: TrackedTuple | None, error: Exception) -> None:
         """A call has raised: discard what it emitted, and fail the inputs it acked together with its own input."""
@@ -220,6 +228,11 @@ class TrackingBoltTask(AnchoringTask):
         super()._publish(checkpoint, now)
         if self._staged is not None:
             self._staged.complete(checkpoint)
+
+    def _comes_again(self, mark: Mark) -> bool:
+        # It acks what it has done: inputs that it holds come again, and rows without an anchor do not.
+        rows = zip(self._collector.anchors, mark.rows, strict=True)
+        return all(on for anchors, first in rows for on in anchors[first:])
 
     def _edges_are_open(self, now: float) -> None:
         # What prepare or on_reset has emitted.

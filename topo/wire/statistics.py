@@ -29,7 +29,7 @@ class Counters:
     finally_failed: int = 0
     """Messages that failed and that nobody emits again."""
     lost_results: int = 0
-    """Calls of `end_of_input` and of `cleanup` or `close` that raised for good, and transactions whose staged rows are gone."""
+    """Calls without input that raised for good, and transactions whose staged rows are gone."""
     reset: int = 0
     """Messages that a recovery put back; no attempt."""
     refused: int = 0
