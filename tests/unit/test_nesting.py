@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import sys
 from typing import Any
 
 import msgpack
@@ -21,3 +23,13 @@ def test_one_level_too_many_is_refused(held: Any) -> None:
     check_depth(held(arrays[1:] + b"\x90"))
     with pytest.raises(TooDeep):
         check_depth(held(arrays + b"\x90"))
+
+
+def test_a_short_recursion_limit_bounds_nothing() -> None:
+    payload = msgpack.packb(["word" * 100]).replace(b"\xda", b"\x91" * 200 + b"\xda", 1)
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(len(inspect.stack()) + 60)
+    try:
+        check_depth(payload)
+    finally:
+        sys.setrecursionlimit(before)

@@ -73,11 +73,11 @@ class Codec:
         # A packer that has raised is not used again, and one that has packed megabytes keeps them.
         self._packer = msgpack.Packer(default=self.registry.encode)
 
-    def _pack(self, value: Any) -> bytes:
+    def _pack(self, value: Any, rows: int = 0) -> bytes:
         try:
             packed: bytes = self._packer.pack(value)
             if type(value) not in _FLAT:
-                check_depth(packed)
+                check_depth(packed, rows=rows)
         except Exception:
             self._renew()
             raise
@@ -107,7 +107,7 @@ class Codec:
             MemoryError: the process is short of memory; no row is at fault.
         """
         try:
-            payload = self._pack(rows)
+            payload = self._pack(rows, len(rows))
             if len(payload) <= min(self._max_row, MAX_ELEMENTS):
                 return PackResult(payload, range(len(rows)), [])
         except MemoryError:
@@ -159,7 +159,8 @@ class Codec:
                 registered.
             MemoryError: the process is short of memory; no row is at fault.
         """
-        rows = self.unpack_value(payload)
+        # A payload that passes as `count` rows and is none is refused here.
+        rows = self._unpack_whole(payload, count)
         if type(rows) is not tuple or len(rows) != count:
             found = f"{len(rows)} rows" if type(rows) is tuple else type(rows).__name__
             raise FrameError(f"the payload holds {found} where {count} rows were announced")
@@ -218,16 +219,19 @@ class Codec:
 
     def unpack_value(self, payload: Column) -> Any:
         """Return what `pack_value` packed. Raises FrameError and MemoryError as `unpack_rows` does."""
-        return self._unpack(payload, _Budget(MAX_ELEMENTS) if len(payload) > MAX_ELEMENTS else None)
+        return self._unpack_whole(payload)
 
-    def _unpack(self, payload: Column | msgspec.Raw, budget: _Budget | None) -> Any:
+    def _unpack_whole(self, payload: Column, rows: int = 0) -> Any:
+        return self._unpack(payload, _Budget(MAX_ELEMENTS) if len(payload) > MAX_ELEMENTS else None, rows)
+
+    def _unpack(self, payload: Column | msgspec.Raw, budget: _Budget | None, rows: int = 0) -> Any:
         hooks: dict[str, Any] = {"ext_hook": self.registry.decode}
         if budget is not None:
             hooks = {"ext_hook": partial(self.registry.decode, spend=budget.spend)}
             hooks |= {"list_hook": budget.spend, "object_hook": budget.spend}
             hooks |= {"max_array_len": MAX_ELEMENTS, "max_map_len": MAX_ELEMENTS}
         try:
-            check_depth(memoryview(payload) if isinstance(payload, msgspec.Raw) else payload)
+            check_depth(memoryview(payload) if isinstance(payload, msgspec.Raw) else payload, rows=rows)
             return msgpack.unpackb(payload, use_list=False, strict_map_key=False, **hooks)
         except (FrameError, MemoryError):
             raise

@@ -250,3 +250,24 @@ def test_a_position_travels_as_one_value():
         codec.pack_value(Order(1))
     with pytest.raises(FrameError):
         codec.unpack_value(b"")
+
+
+@pytest.mark.parametrize("filler", [("word", 1), ("é" * 20, 1.7e308), ([[]], {"a": {}})])
+@pytest.mark.parametrize("place", [0, 500, 999])
+def test_one_row_among_many_may_be_as_deep_as_any_and_no_deeper(filler, place):
+    codec = Codec()
+    rows = [filler] * 1000
+    rows[place] = (nest(MAX_DEPTH - 2), 1)
+    assert codec.unpack_rows(codec.pack_rows(rows), 1000)[place] == rows[place]
+    rows[place] = (nest(MAX_DEPTH - 1), 1)
+    _, kept, rejected = codec.pack_or_split(rows)
+    assert len(kept) == 999 and [got.row for got in rejected] == [place]
+    with pytest.raises(FrameError, match="nested deeper"):
+        codec.unpack_rows(msgpack.packb(rows), 1000)
+
+
+@pytest.mark.parametrize("depth", [MAX_DEPTH + 1, 600, 1000, 100_000])
+def test_a_payload_that_is_nested_too_deeply_is_refused_whatever_number_of_rows_it_announces(depth):
+    for announced in (1, 300, 100_000, 1 << 31):
+        with pytest.raises(FrameError):
+            Codec().unpack_rows(nested(depth), announced)
