@@ -221,10 +221,11 @@ class Outbox:
 
     def _send_rows(self, target: TaskId, stream: int, buffer: EdgeBuffer, columns: Columns) -> None:
         edge = self.edges[target]
-        if edge.local and stream not in self.changeable:
+        is_plain = stream not in self.changeable
+        if edge.local and is_plain:
             self._offer(edge, data_frame(self._stamp, target, edge.next_number, stream, columns))
             return
-        packed, refused = pack_columns(self._codec, columns)
+        packed, refused = pack_columns(self._codec, columns, is_plain)
         for piece, payload in packed:
             buffer.note_packed(len(piece.rows), len(payload))
             self._offer(edge, data_frame(self._stamp, target, edge.next_number, stream, piece, payload))

@@ -254,13 +254,14 @@ def test_a_position_travels_as_one_value():
 
 @pytest.mark.parametrize("filler", [("word", 1), ("é" * 20, 1.7e308), ([[]], {"a": {}})])
 @pytest.mark.parametrize("place", [0, 500, 999])
-def test_one_row_among_many_may_be_as_deep_as_any_and_no_deeper(filler, place):
+@pytest.mark.parametrize("is_plain", [False, True])
+def test_one_row_among_many_may_be_as_deep_as_any_and_no_deeper(filler, place, is_plain):
     codec = Codec()
     rows = [filler] * 1000
     rows[place] = (nest(MAX_DEPTH - 2), 1)
-    assert codec.unpack_rows(codec.pack_rows(rows), 1000)[place] == rows[place]
+    assert codec.unpack_rows(codec.pack_or_split(rows, is_plain).payload, 1000)[place] == rows[place]
     rows[place] = (nest(MAX_DEPTH - 1), 1)
-    _, kept, rejected = codec.pack_or_split(rows)
+    _, kept, rejected = codec.pack_or_split(rows, is_plain)
     assert len(kept) == 999 and [got.row for got in rejected] == [place]
     with pytest.raises(FrameError, match="nested deeper"):
         codec.unpack_rows(msgpack.packb(rows), 1000)
@@ -271,3 +272,13 @@ def test_a_payload_that_is_nested_too_deeply_is_refused_whatever_number_of_rows_
     for announced in (1, 300, 100_000, 1 << 31):
         with pytest.raises(FrameError):
             Codec().unpack_rows(nested(depth), announced)
+
+
+class Miscounted(dict):
+    def items(self):
+        return [("a", 1), ("b", 2)]
+
+
+def test_a_value_that_would_be_packed_as_what_cannot_be_read_rejects_its_row_alone():
+    _, kept, rejected = Codec().pack_or_split([("a",), (Miscounted(a=1),), ("c",)])
+    assert list(kept) == [0, 2] and [got.row for got in rejected] == [1]
