@@ -13,6 +13,7 @@ Pure. The driver decides when a ready batch is called (`run_one`), so that it ca
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterator
 from itertools import islice
 from typing import Any, Protocol
 
@@ -129,6 +130,11 @@ class BatchOperator(Operator):
         else:
             self.held -= len(values)
         self._pass_news()
+
+    def values(self) -> Iterator[Any]:
+        """Return the elements that are held."""
+        for batch in (*self._open.values(), *self._ready):
+            yield from batch.values
 
     @property
     def next_values(self) -> list[Any]:

@@ -645,7 +645,10 @@ class Task(ABC):
         interval = self._touch_interval_s
         if interval is not None and now >= self._touch_at:
             self._touch_at = now + interval
-            if roots := self.outbox.waiting_roots(now - interval):
+            roots = self.outbox.waiting_roots(now - interval)
+            if self.outbox.is_full:
+                roots.update(self._held_roots())
+            if roots:
                 self._keep_waiting(roots)
         self._errors.flush(now)
         silent = self.outbox.unconfirmed_since()
@@ -659,8 +662,12 @@ class Task(ABC):
                 if edge.status is EdgeStatus.DEAD:
                     self._tell_lost(edge.sender, "frames were lost")
 
+    def _held_roots(self) -> dict[int, None]:
+        """Return the roots of inputs that this task holds until more input comes, which it does not take while it is blocked."""
+        return {}
+
     def _keep_waiting(self, roots: dict[int, None]) -> None:  # noqa: B027
-        """Have the timeouts of roots begin anew: tuples of them wait on edges of this task, so they are not lost."""
+        """Have the timeouts of roots begin anew: tuples of them wait on or before edges of this task, so they are not lost."""
 
     def _note_blocked(self, now: float) -> None:
         """Count the time since the last call if the task was blocked then, and note whether it is now."""

@@ -83,6 +83,9 @@ class BatchTask(OperatorTask):
     def _latencies(self) -> dict[str, Any]:
         return {"execute": self._call_latency.snapshot()}
 
+    def _held_roots(self) -> dict[int, None]:
+        return {root: None for tup in self._batches.values() for root in tup.roots}
+
     # -- input -----------------------------------------------------------------------------------------------------------
 
     def _run(self, batch: Batch, first: int, last: int, now: float) -> None:

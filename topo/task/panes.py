@@ -214,6 +214,10 @@ class PaneLedger:
         """Panes that hold inputs."""
         return sum(map(len, self._panes.values()))
 
+    def held_roots(self) -> dict[int, None]:
+        """Return the roots of the inputs of all panes."""
+        return {root: None for panes in self._panes.values() for pane in panes.values() for root in pane.roots}
+
     def validate(self) -> None:
         """Assert the invariants."""
         known = {*self._open.values(), *self._firings}

@@ -51,6 +51,15 @@ class WindowTask(OperatorTask):
     def _edges_in(self) -> list[TaskId]:
         return [*super()._edges_in(), *self.plan.ackers]
 
+    def _held_roots(self) -> dict[int, None]:
+        # What the ackers say of firings waits behind the input, too.
+        told = [frame.root_list() for _, frame in self.queue if frame.kind in (FrameKind.ACKED, FrameKind.TOUCHED)]
+        return self.ledger.held_roots() | self.ledger.touched([root for roots in told for root in roots], self._now)
+
+    def _keep_waiting(self, roots: dict[int, None]) -> None:
+        # Firings are roots of this task: it need not wait to hear from the ackers that they are kept.
+        super()._keep_waiting(roots | self.ledger.touched(list(roots), self._now))
+
     @property
     def _has_ended(self) -> bool:
         return all(edge.status is EdgeStatus.FINISHED for edge in self.inputs.values() if edge.sender not in self._ackers)

@@ -263,6 +263,7 @@ def test_a_result_that_has_no_verdict_for_the_message_timeout_has_failed() -> No
     ids = put(solo, [("k", 1)], [1])
     time(solo, 10)
     assert solo.task._pending == 1
+    solo.confirm_all()
     solo.wait(29.0)
     assert solo.roots(FrameKind.FAIL) == []
     solo.wait(2.0)
