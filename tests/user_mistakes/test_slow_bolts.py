@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.simulation.test_slow_bolts import MODES, SlowRun, Stage, constant
+from tests.simulation.slow_runs import MODES, SlowRun, Stage, constant
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -1,0 +1,218 @@
+"""Slow calls in every kind of bolt, and slow bolts behind those that hold inputs, with all defaults and in virtual time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.simulation.slow_runs import MODES, SlowRun, Stage, constant
+from topo.api.batch_bolt import BatchBolt, BatchCollector
+from topo.api.bolt import BasicBolt, Bolt, Collector
+from topo.api.context import TaskContext
+from topo.api.operator_bolts import AsyncBolt, WindowBolt
+from topo.api.tuples import Tuple
+from topo.api.windows import AssignerLike, CountWindows, ProcessWindowFunction, TumblingProcessingTimeWindows
+from topo.master.events import DrainAsked, SavepointAsked
+from topo.master.outcome import OutcomeKind
+from topo.testing.outside import FIELDS, Sleep
+
+
+class Calls(AsyncBolt):
+    """Asynchronous calls; a call returns when `together` of them have begun, and some time after."""
+
+    outputs = FIELDS
+
+    def __init__(self, seconds: float, capacity: int, together: int = 1) -> None:
+        super().__init__(capacity=capacity)
+        self.seconds, self.together, self.begun = seconds, together, 0
+
+    async def call(self, tup: Tuple) -> Any:
+        self.begun += 1
+        needed = -(-self.begun // self.together) * self.together
+        while self.begun < needed:
+            await Sleep(0.01)
+        await Sleep(self.seconds)
+        return tup.values
+
+
+class Skewed(BasicBolt):
+    """Emits tuples of which 90 % have the same key, which is their last field."""
+
+    outputs = FIELDS
+
+    def __init__(self) -> None:
+        self.seen = 0
+
+    def execute(self, tup: Any, collector: Any) -> None:
+        self.seen += 1
+        collector.emit((*tup.values[:2], "hot" if self.seen % 10 else f"cold {self.seen % 97}"))
+
+
+class Together(Bolt):
+    """Holds its inputs until it has `size` of them, then acks all."""
+
+    def __init__(self, run: SlowRun, seconds: float, size: int) -> None:
+        self.run, self.seconds, self.size = run, seconds, size
+
+    def prepare(self, context: TaskContext, collector: Collector) -> None:
+        self.collector = collector
+        self.held: list[Tuple] = []
+
+    def execute(self, tup: Tuple) -> None:
+        self.run.outside.work(self.seconds)
+        self.held.append(tup)
+        if len(self.held) == self.size:
+            self.end_of_input()
+
+    def end_of_input(self) -> None:
+        held, self.held = self.held, []
+        for tup in held:
+            self.run.note(tup)
+            self.collector.ack(tup)
+
+
+class Batches(BatchBolt):
+    """Takes as long for each call, and emits its inputs."""
+
+    outputs = FIELDS
+
+    def __init__(self, run: SlowRun, seconds: float, key: str | None = None) -> None:
+        super().__init__(size=256, wait="1s", key=key)
+        self.run, self.seconds = run, seconds
+
+    def execute_batch(self, tuples: Sequence[Tuple], collector: BatchCollector) -> None:
+        self.run.outside.work(self.seconds)
+        for tup in tuples:
+            collector.emit(tup.values, tup)
+
+
+class Rows(ProcessWindowFunction):
+    """Emits the rows of a window."""
+
+    def process(self, key: Any, elements: Sequence[Any], context: Any, collector: Any) -> None:
+        for row in elements:
+            collector.emit(tuple(row))
+
+
+def window(assigner: AssignerLike) -> Stage:
+    return Stage(make=lambda _run, _stage: WindowBolt(key=None, window=assigner, process=Rows(), outputs=FIELDS))
+
+
+def timed(seconds: float, **settings: Any) -> Stage:
+    return Stage(constant(seconds), **settings)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_asynchronous_calls_of_a_second_ten_at_once(mode: str) -> None:
+    run = SlowRun(mode, 1_000, Stage(make=lambda _run, _stage: Calls(1.0, 10)), timed(0.0)).go(200.0)
+    run.assert_healthy()
+    assert run.simulation.now < 100 * 1.2 + 2.0, "ten calls are under way all the time"
+    assert mode == "at_least_once" or run.longest_without_checkpoint_s <= 20.0
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_asynchronous_calls_that_return_when_fifty_of_them_have_begun(mode: str) -> None:
+    """Calls that a library gathers into one request need more input before any of them returns."""
+    run = SlowRun(mode, 1_000, Stage(make=lambda _run, _stage: Calls(1.0, 100, together=50)), timed(0.0)).go(100.0)
+    run.assert_healthy()
+    assert run.simulation.now < 20.0
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_key_that_nine_of_ten_tuples_have(mode: str) -> None:
+    run = SlowRun(mode, 2_000, Stage(make=lambda _run, _stage: Skewed()), timed(0.05, parallelism=4, key="extra")).go(200.0)
+    assert run.simulation.violations == []
+    assert len(run.done) == 2_000 and set(run.done.values()) == {1}
+    assert (run.counters.timed_out, run.counters.replayed, run.counters.dead_lettered) == (0, 0, 0)
+    assert run.simulation.now < 1_900 * 0.05 * 1.2 + 2.0
+    assert mode == "at_least_once" or run.longest_without_checkpoint_s <= 20.0
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("service_ms", [10, 25])
+def test_a_count_window_before_a_slow_sink(service_ms: int, mode: str) -> None:
+    """A firing is 10 or 25 s of work, in which the window takes no input and hears no verdict: what it holds waits, too."""
+    run = SlowRun(mode, 4_000, window(CountWindows.of(1_000)), timed(service_ms / 1000)).go(300.0)
+    run.assert_healthy()
+    assert run.simulation.now < 4 * service_ms * 1.2 + 5.0
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_count_window_behind_a_slow_bolt_and_before_another(mode: str) -> None:
+    run = SlowRun(mode, 4_000, timed(0.008), window(CountWindows.of(1_000)), timed(0.01)).go(200.0)
+    run.assert_healthy()
+    assert run.simulation.now < 4_000 * 0.01 * 1.2 + 10.0
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_time_window_between_slow_bolts(mode: str) -> None:
+    window_ = window(TumblingProcessingTimeWindows.of("5s"))
+    run = SlowRun(mode, 3_000, timed(0.008), window_, timed(0.01)).go(200.0)
+    assert run.simulation.violations == []
+    assert (run.counters.timed_out, run.counters.replayed, run.counters.dead_lettered) == (0, 0, 0)
+    # The last window is open at the end of the input, and no time comes that would fire it.
+    assert len(run.done) > 1_000 and set(run.done.values()) == {1}
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_bolt_that_holds_five_hundred_inputs_until_it_acks_them_together(mode: str) -> None:
+    run = SlowRun(mode, 10_250, timed(0.0), Stage(make=lambda run, _stage: Together(run, 0.005, 500))).go(200.0)
+    run.assert_healthy()
+    assert run.simulation.now < 10_250 * 0.005 * 1.2 + 2.0
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_batches_of_256_that_take_a_tenth_of_a_second_each(mode: str) -> None:
+    run = SlowRun(mode, 51_200, Stage(make=lambda run, _stage: Batches(run, 0.1)), timed(0.0)).go(200.0)
+    run.assert_healthy()
+    assert run.simulation.now < 200 * 0.1 * 1.2 + 5.0, "batches are full"
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_batches_of_other_keys_while_one_is_a_minute_of_work_for_the_bolt_behind(mode: str) -> None:
+    skewed = Stage(make=lambda _run, _stage: Skewed())
+    batches = Stage(make=lambda run, _stage: Batches(run, 0.1, "extra"), key="extra")
+    run = SlowRun(mode, 1_000, skewed, batches, timed(0.2)).go(400.0)
+    run.assert_healthy()
+    assert run.simulation.now < 1_000 * 0.2 * 1.2 + 5.0
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_slow_topology_drains_in_the_time_of_what_its_queues_hold(mode: str) -> None:
+    run = SlowRun(mode, 100_000, timed(0.0), timed(0.1))
+    run.simulation.at(30.0, lambda: run.simulation.master.handle(DrainAsked(20.0)))
+    run.go(200.0)
+    assert run.simulation.violations == []
+    outcome = run.simulation.master.outcome
+    assert outcome is not None and outcome.kind is OutcomeKind.DRAINED and "not to the end" not in outcome.reason
+    assert run.simulation.now < 36.0
+
+
+def test_a_savepoint_of_a_slow_topology_is_written_in_the_time_of_what_its_queues_hold(tmp_path: Path) -> None:
+    run = SlowRun("exactly_once", 400, timed(0.0), timed(0.1))
+    written: list[float] = []
+    folder = str(tmp_path / "sp")
+
+    def look() -> None:
+        assert run.simulation.master.master is not None and run.simulation.master.master.checkpoints is not None
+        if run.simulation.master.master.checkpoints.savepoints[folder].state == "written":
+            written.append(run.simulation.now)
+        else:
+            run.simulation.at(run.simulation.now + 0.1, look)
+
+    run.simulation.at(15.0, lambda: run.simulation.master.handle(SavepointAsked(folder)))
+    run.simulation.at(15.1, look)
+    run.go(200.0)
+    run.assert_healthy()
+    assert written and written[0] < 20.0
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_bolt_that_becomes_ten_thousand_times_slower(mode: str) -> None:
+    """What was granted while it was fast is minutes of work: checkpoints that fail meanwhile end nothing, and nothing is lost."""
+    run = SlowRun(mode, 60_000, Stage(lambda seen, _now: 0.1 if 20_000 <= seen < 22_000 else 0.000_01)).go(900.0)
+    run.assert_healthy()
+    assert run.simulation.now < 220.0
