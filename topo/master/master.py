@@ -559,8 +559,13 @@ class TopologyMaster:
         dropped = int(self.figures.together(bolts).counters.get("failed", 0))
         everyone = [task.id for task in self.plan.tasks]
         lost = int(self.figures.together(everyone).counters.get("lost_results", 0))
+        unaccounted: dict[str, int] = {}
+        for spout in self.plan.spouts:
+            if count := int(self.figures.of(spout).counters.get("unaccounted", 0)):
+                component = self.plan.task(spout).component
+                unaccounted[component] = unaccounted.get(component, 0) + abs(count)
         outcome = self.ending.outcome or outcome_of_end(
-            failed, letters, tracked=tracked, dropped=dropped, refused=refused, lost=lost
+            failed, letters, tracked=tracked, dropped=dropped, refused=refused, lost=lost, unaccounted=unaccounted
         )
         outcome = replace(outcome, finally_failed=failed, dead_letters=letters, refused=refused)
         self.ending.finish(outcome)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -20,6 +21,8 @@ class OutcomeKind(Enum):
     """Every source ended; messages were given up and stored."""
     RESULTS_LOST = "results lost"
     """Every source ended; a component raised in a call that nothing repeats."""
+    UNACCOUNTED = "unaccounted"
+    """Every source ended; the engine does not know what became of messages."""
     DRAINED = "drained"
     """The operator ended it, and what was in flight went through."""
     CUT_SHORT = "cut short"
@@ -36,6 +39,7 @@ _BY_ITSELF = (
     OutcomeKind.DEAD_LETTERS,
     OutcomeKind.REFUSED,
     OutcomeKind.RESULTS_LOST,
+    OutcomeKind.UNACCOUNTED,
 )
 
 
@@ -72,7 +76,14 @@ class Outcome:
 
 
 def outcome_of_end(
-    finally_failed: int, dead_letters: int, *, tracked: bool = True, dropped: int = 0, refused: int = 0, lost: int = 0
+    finally_failed: int,
+    dead_letters: int,
+    *,
+    tracked: bool = True,
+    dropped: int = 0,
+    refused: int = 0,
+    lost: int = 0,
+    unaccounted: Mapping[str, int] | None = None,
 ) -> Outcome:
     """Return the outcome of a topology whose sources have all ended; without ackers nobody knows what became of a message.
 
@@ -80,9 +91,13 @@ def outcome_of_end(
         finally_failed, dead_letters, refused: messages that did not go through.
         tracked: whether there are ackers.
         lost: calls without input that raised and are not repeated, and transactions whose staged rows are gone.
+        unaccounted: for each spout component, messages that it emitted less those that were acked or given up, if that is not 0.
         dropped: tuples that bolts failed without ackers: what `at_most_once` allows, so no failure of the topology.
     """
-    problems = []
+    problems = [
+        f"{_messages(count)} of {component!r} {_were(count)} neither acked nor given up, a bug of topo"
+        for component, count in (unaccounted or {}).items()
+    ]
     if finally_failed:
         problems.append(f"{_messages(finally_failed)} failed and {_were(finally_failed)} not emitted again")
     if dead_letters:
@@ -93,7 +108,9 @@ def outcome_of_end(
         calls = "(tick, timer, action of an executor, end_of_input, cleanup, close) failed"
         what = f"{lost} call{'s'[: lost > 1]} without input {calls}, or what a sink had staged is gone"
         problems.append(f"{what}, so results may be missing; see `topo errors`")
-    if finally_failed:
+    if unaccounted:
+        kind = OutcomeKind.UNACCOUNTED
+    elif finally_failed:
         kind = OutcomeKind.FINALLY_FAILED
     elif dead_letters:
         kind = OutcomeKind.DEAD_LETTERS

@@ -63,6 +63,7 @@ class Figures(msgspec.Struct, frozen=True):
 
 
 _NONE = Figures()
+_NOT_FINAL = ("finally_failed", "unaccounted")
 EVENT_TIME = ("watermark_ms", "watermark_lag_s", "held_back_by")
 """Levels of event time: the watermark, how far it is behind the clock, and the task that its next step waits for."""
 
@@ -103,11 +104,11 @@ class TopologyStatistics:
     def lost(self, tasks: Iterable[TaskId]) -> None:
         """The process of these tasks is gone: what comes next counts from zero.
 
-        What had failed there and had not been emitted again is for its source to deliver again, so nothing of it is final.
+        What had failed or was open there is for its source to deliver again, so nothing of it is final.
         """
         for task in tasks:
             live = self._books[task].live
-            counters = {**live.counters, "finally_failed": 0} if "finally_failed" in live.counters else live.counters
+            counters = {name: 0 if name in _NOT_FINAL else count for name, count in live.counters.items()}
             self._books[task].live = replace(live, counters=counters)
         self.ended(tasks)
 

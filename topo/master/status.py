@@ -51,6 +51,7 @@ _END = {
     OutcomeKind.DEAD_LETTERS: Status.FAILED,
     OutcomeKind.REFUSED: Status.FAILED,
     OutcomeKind.RESULTS_LOST: Status.FAILED,
+    OutcomeKind.UNACCOUNTED: Status.FAILED,
     OutcomeKind.CRASHED: Status.FAILED,
     OutcomeKind.DRAINED: Status.KILLED,
     OutcomeKind.CUT_SHORT: Status.KILLED,

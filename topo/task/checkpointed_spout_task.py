@@ -252,5 +252,8 @@ class CheckpointedSpoutTask(SpoutTask):
         for message in self.coverage.tell(most):
             self._guard(lambda message=message: self._spout.ack(message), now)  # type: ignore[misc]
 
+    def _unaccounted(self) -> int:
+        return self.coverage.emitted - self.coverage.covered
+
     def _levels(self) -> dict[str, float]:
         return {**super()._levels(), "uncovered": float(self.coverage.uncovered)}

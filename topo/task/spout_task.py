@@ -94,6 +94,8 @@ class SpoutTask(UserTask):
             self.component_id,
             lambda error: self._user_error(error, self._now),
         )
+        self._taken = 0
+        """Messages that were to be tracked, each time that the user's spout emitted them."""
         self._unstamped: dict[tuple[int, int], Exception] = {}
         """Why rows of the batch at hand have no timestamp, by stream and the `id()` of their values."""
         self._is_going = False
@@ -486,6 +488,7 @@ class SpoutTask(UserTask):
     def _send_tracked(self, stream: StreamRows, messages: list[Any], now: float, first_time: bool) -> None:
         emissions = self._emissions(stream) if self.fates.keeps_values else None
         if first_time:
+            self._taken += len(messages)
             places = self.fates.accept(messages, emissions or ())
             if places is not None:
                 stream.keep(places)
@@ -621,7 +624,15 @@ class SpoutTask(UserTask):
                 now,
             )
 
+    def _unaccounted(self) -> int:
+        """Return how many messages were taken, less those whose fate is known or open. Other than 0 is a bug of the engine."""
+        counters = self.counters
+        given_up = counters.dead_lettered if self.is_retrying else counters.failed + counters.timed_out + counters.reset
+        return self._taken - counters.acked - given_up - len(self.fates)
+
     def _levels(self) -> dict[str, float]:
+        # A worker that dies while it closes has reported nothing yet.
+        self.counters.unaccounted = self._unaccounted() if self.is_closed else 0
         return {"pending": float(self._pending), **self.fates.count()}
 
     def _latencies(self) -> dict[str, Any]:

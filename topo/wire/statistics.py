@@ -34,6 +34,8 @@ class Counters:
     """Messages that a recovery put back; no attempt."""
     refused: int = 0
     """Messages of a spout that were not sent, since their id cannot be used."""
+    unaccounted: int = 0
+    """Messages that a closed spout took, less those that were acked, given up or put back. Other than 0 is a bug."""
     late_acks: int = 0
     expired_trees: int = 0
     errors: int = 0
