@@ -40,9 +40,9 @@ test: ## run the tests; ARGS="-k acker -n 0" goes to pytest
 	@$(java)
 	@$(python) -m pytest -n 2 --dist loadgroup --no-loadscope-reorder $(ARGS)
 
-unit: ## run the unit tests; PYTHON=python3.13 ENVIRONMENT=.venv.3.13 does so with another interpreter
+unit: ## run the tests that start no processes; PYTHON=python3.13 ENVIRONMENT=.venv.3.13 does so with another interpreter
 	@TOPO_VENV=$(ENVIRONMENT) $(setup) test
-	@$(ENVIRONMENT)/bin/python -m pytest -q -n 2 tests/unit tests/properties tests/contract tests/user_mistakes $(ARGS)
+	@$(ENVIRONMENT)/bin/python -m pytest -q -n 2 -m "not integration" tests/unit tests/properties tests/contract tests/user_mistakes $(ARGS)
 
 check: ## lint, strict types, import directions
 	@$(setup) test dev
