@@ -40,6 +40,30 @@ builder.set_bolt("store", Store()).shuffle_grouping("numbers")
 topology = builder.build()
 """
 
+SLOW_TO_CLOSE = """
+import time
+from topo import BasicBolt, IterableSpout, TopologyBuilder
+
+
+class Numbers(IterableSpout):
+    def close(self):
+        time.sleep(1)
+
+
+class Store(BasicBolt):
+    def prepare(self, context):
+        raise OSError("the database is away")
+
+    def execute(self, tup, collector):
+        pass
+
+
+builder = TopologyBuilder("flow")
+builder.set_spout("numbers", Numbers([1]))
+builder.set_bolt("store", Store()).shuffle_grouping("numbers")
+topology = builder.build()
+"""
+
 
 @pytest.fixture
 def flow(tmp_path: Path) -> Path:
@@ -82,6 +106,17 @@ def test_resume_that_waits_fails_when_a_component_does_not_open(
     assert result.code == 1
     assert "flow does not come up" in result.err and "OSError: the database is away" in result.err
     assert call(capsys, "kill", "flow", "--yes").code == 0
+
+
+def test_submit_and_resume_that_wait_for_a_topology_that_cannot_start_fail(
+    tmp_path: Path, topo_home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A topology that never ran gives up on a bolt that does not open, while a spout takes its time to close."""
+    flow = tmp_path / "flow.py"
+    flow.write_text(SLOW_TO_CLOSE)
+    for command in (("submit", str(flow)), ("resume", "flow")):
+        result = call(capsys, *command, "--wait")
+        assert (result.code, "flow has failed: " in result.err) == (1, True), result.err
 
 
 def test_doctor_warns_of_a_state_folder_that_others_can_write_to(topo_home: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -114,3 +114,5 @@ def test_a_dict_as_message_id_fails_the_run_of_real_processes(local_cluster: Loc
     assert (outcome.kind, outcome.refused, outcome.exit_code) == (OutcomeKind.REFUSED, 3, 1)
     totals = running.summary()["totals"]
     assert (totals["emitted"], totals["acked"], totals["refused"]) == (3, 0, 3)
+    error = running.errors()[0]
+    assert (Path(error["file"]).name, error["line"]) == ("ids.py", UNHASHABLE.splitlines().index("    def next_tuple(self):") + 1)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from topo import ConfigError, PrintBolt, TailSpout, Topology, TopologyBuilder
+from topo import ConfigError, PrintBolt, TailSpout, Topology, TopologyBuilder, TopologyError
 from topo.testing import TopologyTest
 
 
@@ -30,8 +30,14 @@ def test_a_log_that_is_not_there_yet_is_waited_for(tmp_path: Path) -> None:
 
 def test_several_tasks_for_one_log_are_refused(tmp_path: Path) -> None:
     """The user raises the parallelism of a tail source to read one file faster."""
-    with pytest.raises(AssertionError, match="TailSpout 'lines' reads one file in order; set its parallelism to 1"):
-        TopologyTest(follow(tmp_path / "app.log", 2)).advance("1s")
+    with pytest.raises(TopologyError, match="component 'lines': TailSpout reads one file in order; set its parallelism to 1"):
+        follow(tmp_path / "app.log", 2)
+
+
+def test_a_folder_is_refused(tmp_path: Path) -> None:
+    """The user gives the folder of the logs instead of one of its files."""
+    with pytest.raises(AssertionError, match=r"TailSpout 'lines' follows one file, but .* is a folder; give the path of a file"):
+        TopologyTest(follow(tmp_path)).advance("1s")
 
 
 def test_a_log_that_was_rotated_away_unread_is_an_error_that_names_it(tmp_path: Path) -> None:

@@ -78,7 +78,7 @@ class BatchCollector(Protocol):
         """
 
     def report_error(self, error: BaseException) -> None:
-        """Show an error to whoever watches the topology (`topo errors`). Nothing fails by it."""
+        """Show an error in `topo errors`. Nothing fails by it."""
 
 
 class BatchBolt(OperatorBolt, ABC):

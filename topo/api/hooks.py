@@ -11,7 +11,7 @@ _LOG = logging.getLogger("topo.hooks")
 
 
 class Hook:
-    """Told when worker processes and tasks begin and end, and of errors: for tracing, alarms, connections that tasks share.
+    """Called when worker processes and tasks begin and end, and for each error: for tracing, alarms, shared connections.
 
         builder.add_hook(Alarm("https://alarms.example"))
 

@@ -207,7 +207,7 @@ class TopologyBuilder:
         return self
 
     def add_hook(self, hook: Hook) -> TopologyBuilder:
-        """Have an object told when workers and tasks begin and end, and of errors."""
+        """Add an object whose methods are called when workers and tasks begin and end, and for each error."""
         self._hooks.append(hook)
         return self
 

@@ -56,6 +56,8 @@ class TailSpout(RetryingSpout):
     """
 
     outputs = ("line",)
+    single_because = "reads one file in order"
+    """Why a higher parallelism is refused at build."""
 
     def __init__(
         self,
@@ -98,10 +100,11 @@ class TailSpout(RetryingSpout):
         """Find the file of the committed position and go there.
 
         Raises:
-            ConfigError: the parallelism is not 1.
+            ConfigError: the path is a folder.
         """
-        if context.parallelism != 1:
-            raise ConfigError(f"TailSpout {context.component!r} reads one file in order; set its parallelism to 1")
+        if self._path.is_dir():
+            where = f"TailSpout {context.component!r}"
+            raise ConfigError(f"{where} follows one file, but {self._path} is a folder; give the path of a file")
         self._collector = collector
         self._generation = self._offset = self._inode = self._digest = 0
         self._is_inside_line = False

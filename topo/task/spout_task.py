@@ -24,7 +24,7 @@ from topo.task.message_collectors import REFUSED, MessageCollector, OrderedColle
 from topo.task.pace import Pace
 from topo.task.setup import Ports, TaskSetup
 from topo.task.time_cuts import send_in_pieces
-from topo.task.user_errors import returned
+from topo.task.user_errors import blame, returned
 from topo.task.user_task import UserTask
 from topo.task.wiring import make_router
 from topo.wire.frames import Frame, FrameKind, SenderStatus, pack_words, unpack_words
@@ -457,6 +457,7 @@ class SpoutTask(UserTask):
         if self.is_retrying:
             self._note_order([one for place, one in enumerate(ids) if place not in refused] if refused else ids)
         for error in refused.values():
+            blame(error, self._spout.next_tuple)
             self._user_error(error, now)
 
     def _note_order(self, messages: Sequence[Any]) -> None:

@@ -52,8 +52,9 @@ def is_engine_frame(module: str) -> bool:
 
 def blame(error: BaseException, function: Callable[..., object]) -> None:
     """Have `place_of` fall back to where a function begins: what it returned has caused the error, and no frame of it is left."""
-    code = getattr(inspect.unwrap(function), "__code__", None)
-    if code is not None:
+    inner = inspect.unwrap(function)
+    code = getattr(inner, "__code__", None)
+    if code is not None and not is_engine_frame(inner.__module__):
         vars(error)[_BLAMED] = code.co_filename, code.co_firstlineno
 
 

@@ -271,5 +271,5 @@ def test_what_cannot_be_is_refused(log: Path) -> None:
         TailSpout(log, encoding="utf-16")
     with pytest.raises(ConfigError, match="max_line"):
         TailSpout(log, max_line=0)
-    with pytest.raises(ConfigError, match="set its parallelism to 1"):
-        TailSpout(log).open(context(0, 2), MessageCollector("t", declared_streams(("line",)), lambda error: None))
+    with pytest.raises(ConfigError, match="is a folder"):
+        TailSpout(log.parent).open(context(0, 1), MessageCollector("t", declared_streams(("line",)), lambda error: None))
