@@ -29,12 +29,14 @@ class Ran(NamedTuple):
 
 
 def run(example: str, **parameters: object) -> Ran:
-    """Run an example; what it prints comes on stderr, beside the summary on stdout."""
+    """Run an example; what it prints comes on stderr behind the two lines of the start, beside the summary on stdout."""
     given = [word for name, value in parameters.items() for word in ("-p", f"{name}={value}")]
     command = [sys.executable, "-m", "topo_cli", "run", str(EXAMPLES / f"{example}.py"), "--json", "-q", *given]
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=100)
     assert done.stdout, done.stderr
-    return Ran(done.returncode, done.stderr.splitlines(), json.loads(done.stdout))
+    start, code, *printed = done.stderr.splitlines()
+    assert start.endswith(" begins at the beginning") and code.startswith("code: a copy of "), done.stderr
+    return Ran(done.returncode, printed, json.loads(done.stdout))
 
 
 def test_word_count_counts_the_words_of_a_file_and_of_a_folder(tmp_path: Path) -> None:
