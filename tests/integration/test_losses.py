@@ -312,8 +312,8 @@ def topology():
     builder.set_bolt("sink", JsonLinesSink(HERE / "out.jsonl", flush_interval="10ms")).shuffle_grouping("slow")
     return builder.build()
 """
-    running = scene.submit(scene.file(flow))
-    # A window of 16 frames is out, and more is held back by the spout.
+    # A window of 16 frames is out, and more is held back by the spout: as many as go in, not as many as are done in half a second.
+    running = scene.submit(scene.file(flow), queue_time="off")
     status = running.wait_until(lambda status: status["totals"]["pending"] > 500 and counter(status, "slow", "executed") > 5)
     scene.touch("go")
     kill(pid_of(status, "slow"))
