@@ -312,7 +312,7 @@ def topology():
     builder.set_bolt("sink", JsonLinesSink(HERE / "out.jsonl", flush_interval="10ms")).shuffle_grouping("slow")
     return builder.build()
 """
-    # A window of 16 frames is out, and more is held back by the spout: as many as go in, not as many as are done in half a second.
+    # A window of 16 frames is out, and more is held back by the spout: no bound of time keeps the window from filling.
     running = scene.submit(scene.file(flow), queue_time="off")
     status = running.wait_until(lambda status: status["totals"]["pending"] > 500 and counter(status, "slow", "executed") > 5)
     scene.touch("go")

@@ -40,7 +40,7 @@ class Ask(BasicBolt):
         self.executor.execute(lambda: setattr(self, "answer", "seen"))
 
 def topology():
-    builder = TopologyBuilder("flow").config(workers=1, batch_size=10)
+    builder = TopologyBuilder("flow").config(workers=1, batch_size=10, queue_time="off")
     builder.set_spout("numbers", IterableSpout(range(200)))
     builder.set_bolt("keep", Keep()).shuffle_grouping("numbers")
     builder.set_bolt("ask", Ask()).shuffle_grouping("numbers")
