@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from topo.launch.cluster import LocalCluster
 
 FLOW = """
@@ -17,7 +19,7 @@ def numbers():
     number = 0
     while True:
         # As quick as can be at first, and slow to read again.
-        time.sleep(0.02 if (HERE / "slow").exists() else 0.0005)
+        time.sleep(0.005 if (HERE / "slow").exists() else 0.0005)
         yield number
         number += 1
 
@@ -25,7 +27,7 @@ def numbers():
 class Model(BasicBolt):
     def prepare(self, context):
         if (HERE / "slow").exists():
-            for part in range(30):
+            for part in range(15):
                 context.progress(f"loading part {{part}} of the model")
                 time.sleep(0.1)
 
@@ -40,12 +42,16 @@ topology = builder.build()
 """
 
 
+@pytest.mark.integration
 def test_skipping_and_loading_beyond_the_progress_timeout_go_on_and_are_shown(tmp_path: Path, topo_home: Path) -> None:
     """A slow iterable restarts far behind its beginning, and a `prepare` loads for long: both were killed as stuck, for ever."""
     (tmp_path / "flow.py").write_text(FLOW.format(here=str(tmp_path)))
     with LocalCluster(topo_home) as cluster:
         run = cluster.submit(str(tmp_path / "flow.py"))
-        before = run.wait_until(lambda status: status["totals"]["acked"] >= 500, what="the first messages")
+        positions = run.folder.positions
+        run.wait_until(lambda status: status["totals"]["acked"] >= 1000 and positions.exists(), what="the first messages")
+        recorded = positions.stat().st_mtime_ns
+        before = run.wait_until(lambda _: positions.stat().st_mtime_ns > recorded, what="a position behind them")
         (tmp_path / "slow").touch()
         for task in before["tasks"]:
             if task["component"] != "__acker":
