@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.cli.drive import piped
+
+pytestmark = pytest.mark.integration
 
 FLOW = """
 import subprocess, sys

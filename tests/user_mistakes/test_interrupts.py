@@ -11,6 +11,8 @@ import pytest
 
 from tests.cli.drive import PATIENCE_S
 
+pytestmark = pytest.mark.integration
+
 INTERRUPT = "import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n"
 
 

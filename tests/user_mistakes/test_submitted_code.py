@@ -11,6 +11,8 @@ import pytest
 from tests.cli.drive import call
 from topo.launch.cluster import LocalCluster
 
+pytestmark = pytest.mark.integration
+
 MAIN = """
 from topo import BasicBolt, IterableSpout, TopologyBuilder
 from helper import up
