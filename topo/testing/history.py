@@ -278,7 +278,8 @@ class History:
 
     def _watch_spout(self, process: SimulatedProcess, task: SpoutTask) -> None:
         book, timeout = task._open_messages, task.config.message_timeout_s
-        add, take, expire, drain, touch = book.add, book.take, book.expire, book.drain, book.touch
+        add, take, expire, drain, touch, keep = book.add, book.take, book.expire, book.drain, book.touch, book.keep
+        stood_still_s, stood_before = 0.0, dict[int, float]()
         handle_frame = task._process
         kind = [FrameKind.ACKED]
 
@@ -293,6 +294,7 @@ class History:
                 tree = self.trees.setdefault(root, Tree())
                 tree.message, tree.emitted_at, _ = record
                 tree.epoch, tree.owner = task.epoch, process
+                stood_before[root] = stood_still_s
             add(roots, kept)
 
         def watched_take(roots: list[int]) -> list[Pending]:
@@ -306,8 +308,11 @@ class History:
             return take(roots)
 
         def watched_expire(now: float) -> list[Pending]:
+            nonlocal stood_still_s
             if book.next_deadline is None or now < book.next_deadline:
                 return expire(now)
+            # Time in which the spout's process stood still ages no message.
+            stood_still_s += now - book.next_deadline
             before = list(book.items())
             expired = expire(now)
             for root, (message, emitted_at, _) in before:
@@ -317,7 +322,9 @@ class History:
                     self._verdict(task, root, "timed out")
                     if timeout is not None and age < timeout - _SLACK_S:
                         self.violated(2, f"{message!r} timed out after {age:.3f} s, before its timeout of {timeout:g} s")
-                elif timeout is not None and age > timeout * 1.1 + _SLACK_S and not tree.touched:
+                    continue
+                age -= stood_still_s - stood_before[root]
+                if timeout is not None and age > timeout * 1.1 + _SLACK_S and not tree.touched:
                     self.violated(2, f"{message!r} has had no verdict for {age:.3f} s; its timeout is {timeout:g} s")
             return expired
 
@@ -332,7 +339,15 @@ class History:
             self.count("timeout reset")
             return touch(root)
 
+        def watched_keep(roots: Iterable[int]) -> None:
+            roots = list(roots)
+            for root in roots:
+                if root in self.trees:
+                    self.trees[root].touched = True
+            keep(roots)
+
         _replace(task, "_process", watched_process)
+        _replace(book, "keep", watched_keep)
         _replace(book, "add", watched_add)
         _replace(book, "take", watched_take)
         _replace(book, "expire", watched_expire)
