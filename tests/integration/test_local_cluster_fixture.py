@@ -30,10 +30,10 @@ def test_when_the_block_ends_so_does_all_that_still_runs() -> None:
     with cluster_of_its_own() as cluster:
         home = cluster.home
         assert home is not None
-        running = cluster.submit(DIAMOND, parameters={"orders": 100_000_000}, settings={"workers": 1})
+        running = cluster.submit(DIAMOND, parameters={"orders": 100_000_000}, settings={"workers": 1, "spare_workers": 0})
         running.wait_until(lambda status: status["totals"]["acked"] > 0, what="the first ack")
         ours = processes_of(home)
-        assert len(ours) >= 2, "a master and a worker, and a spare one when it has been prepared"
+        assert len(ours) == 2, "a master and a worker"
 
     assert not any(process.is_running() and process.status() != psutil.STATUS_ZOMBIE for process in ours)
     assert not home.exists()
