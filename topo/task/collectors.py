@@ -192,7 +192,9 @@ class BoltCollector(Emitter):
             # What is wrong with the row is raised in the thread that emits it.
             chosen = self.stream(stream, values, direct=task is not None)
             values = self._fixed(tuple(values), chosen.index, Codec(self._codec.registry))
-            self._hand_over(partial(self._emit, values, anchors, stream, timestamp, task), "an emit")
+            # A list of anchors may be cleared as soon as this call has returned.
+            on = anchors if anchors is None or isinstance(anchors, Tuple) else self._several(anchors)
+            self._hand_over(partial(self._emit, values, on, stream, timestamp, task), "an emit")
             return
         on = () if anchors is None else (anchors,) if isinstance(anchors, Tuple) else self._several(anchors)
         for anchor in on:

@@ -7,16 +7,17 @@ owner may go on changing the original. Strings, numbers, bytes and tuples of the
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from difflib import get_close_matches
 from functools import partial
-from typing import Any
+from typing import Any, NoReturn
 
 from topo.api.context import Executor
 from topo.api.streams import DEFAULT_STREAM, StreamDeclaration
 from topo.errors import EmitError, FrameError, ValueNotCarried
 from topo.operators.independent import ATOMS
-from topo.operators.mailbox import owner_lock
-from topo.task.user_errors import calling_place
+from topo.operators.mailbox import RejectedExecution, owner_lock
+from topo.task.user_errors import blame_place, calling_place
 from topo.wire.codec import Codec
 from topo.wire.frames import MAX_WATERMARK, NO_TIMESTAMP
 
@@ -98,6 +99,10 @@ class StreamRows:
         self.stamps.clear()
 
 
+def _raise(error: Exception) -> NoReturn:
+    raise error
+
+
 def stays(value: Any) -> bool:
     """Whether a value can never change: a string, a number, bytes, a moment, or a tuple of such values. Subclasses may."""
     kind = type(value)
@@ -143,9 +148,16 @@ class Emitter:
     def check_thread(self) -> None:
         """Raise EmitError in every thread but the task's own."""
         if not self._mine._is_owned():
-            raise EmitError(
+            error = EmitError(
                 f"component {self.component!r} used its collector on another thread than the task's own; {self.elsewhere}"
             )
+            if self.executor is not None:
+                if (place := calling_place()) is not None:
+                    blame_place(error, place)
+                # The thread may end with it unseen: the task reports it as well, and counts what is missing.
+                with suppress(RejectedExecution):
+                    self.executor.execute(partial(_raise, error), "a call of another thread that is refused")
+            raise error
 
     def report_error(self, error: BaseException) -> None:
         """Show an error to whoever watches the topology; nothing fails by it. Any thread may call it."""

@@ -1,4 +1,6 @@
-"""Inputs that a `Bolt` holds back, in a topology with checkpoints: part of the snapshot, executed again after a recovery.
+"""Inputs that a `Bolt` holds back and no spout waits for: the end of the topology waits for them.
+
+With checkpoints they are part of the snapshot, and executed again after a recovery.
 
 | an undecided input is | when                                              | at a barrier                 |
 | --------------------- | ------------------------------------------------- | ---------------------------- |

@@ -295,7 +295,7 @@ class TrackingBoltTask(AnchoringTask):
         if self.is_checkpointed:
             tup.out = int(self._collector.count() > mark.emitted)
             undecided.append(tup)
-        elif tup.roots:
+        else:
             undecided.append(tup)
 
     def _finish_run(self, undecided: list[TrackedTuple], errors: list[Exception], now: float) -> None:
@@ -304,7 +304,11 @@ class TrackingBoltTask(AnchoringTask):
         self._settle(now)
         if self.is_checkpointed:
             self._withheld.add(undecided)
-        else:
+        elif undecided:
+            # The spouts wait for the acks of tracked inputs; for the others nobody does.
+            untracked = [tup for tup in undecided if not tup.roots]
+            undecided[:] = [tup for tup in undecided if tup.roots]
+            self._withheld.add(untracked)
             self._look_for_forgotten(undecided, now)
         for raised in errors:
             self._user_error(raised, now)
@@ -320,7 +324,7 @@ class TrackingBoltTask(AnchoringTask):
     # -- inputs that the bolt holds back, with checkpoints ----------------------------------------------------------------
 
     def _settle(self, now: float) -> None:
-        if self._withheld:
+        if self.is_checkpointed and self._withheld:
             self._note_anchors()
         super()._settle(now)
 
@@ -334,7 +338,8 @@ class TrackingBoltTask(AnchoringTask):
         super()._run_untracked(call, now, what, most)
 
     def _reset(self, event: RoutesChanged, now: float) -> None:
-        stale = self._withheld.clear()
+        # Without checkpoints nothing comes again of what was not tracked.
+        stale = self._withheld.clear() if self.is_checkpointed else []
         self._ended_at = None
         super()._reset(event, now)
         if stale := still_held(stale):
@@ -373,6 +378,7 @@ class TrackingBoltTask(AnchoringTask):
             for tup in self._withheld.now():
                 tup.state = TupleState.FAILED
                 self.counters.failed += 1
-                self._letters.add(tup.values, self._cause(error), 1)
+                if self.is_checkpointed:
+                    self._letters.add(tup.values, self._cause(error), 1)
                 self._record_error(error, now)
             self._withheld.clear()

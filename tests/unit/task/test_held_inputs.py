@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.task.harness import CODEC, Plain, Sink, Solo, with_store
+from tests.unit.task.harness import CODEC, Plain, Sink, Solo, chain, with_store
 from topo.api.bolt import Bolt
 from topo.api.topology import TopologyBuilder
 from topo.components.iterable_spout import IterableSpout
@@ -174,3 +174,35 @@ def test_with_a_shuffle_grouping_held_inputs_go_to_any_task() -> None:
     solo.feed(2, tracked=False)
     solo.run()
     assert [tup.values for tup in solo.task._user.held] == [(1,), (2,)]
+
+
+def untracked(do: Callable[[Any, Any], object]) -> tuple[Scripted, Solo]:
+    """A bolt of a topology without tracking, three inputs, and the end of the input."""
+    bolt = Scripted(do)
+    solo = Solo(chain(IterableSpout([1], fields=("value",)), bolt, Sink(), delivery="at_most_once"), "b")
+    solo.feed(1, 2, 3, tracked=False)
+    solo.end_inputs()
+    solo.run()
+    solo.confirm_all()
+    return bolt, solo
+
+
+def test_without_tracking_the_end_waits_for_inputs_that_the_bolt_holds() -> None:
+    bolt, solo = untracked(hold)
+    assert not solo.task.is_quiet
+    for tup in bolt.held:
+        bolt.collector.ack(tup)
+    assert solo.task.is_quiet
+
+
+def test_without_tracking_an_input_that_nobody_refers_to_is_done() -> None:
+    _, solo = untracked(lambda bolt, tup: None)
+    assert solo.task.is_quiet and solo.errors() == []
+
+
+def test_without_tracking_an_input_that_is_never_decided_is_an_error_after_message_timeout() -> None:
+    _, solo = untracked(hold)
+    solo.wait(31)
+    solo.run()
+    assert solo.task.is_quiet
+    assert "neither acked nor failed" in solo.errors()[0] and solo.task.counters.failed == 3

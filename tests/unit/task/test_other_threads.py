@@ -90,6 +90,23 @@ def test_a_wrong_emit_raises_in_the_thread_that_makes_it(call: Any, text: str) -
     assert solo.errors() == []
 
 
+def test_the_anchors_that_another_thread_names_are_taken_as_they_are_then() -> None:
+    """A thread that collects inputs clears its list behind the emit: the tuple must not lose its anchors by it."""
+    bolt, solo = holding()
+    ids = solo.feed(1, 2)
+    solo.run()
+
+    def work() -> None:
+        together = list(bolt.tuples)
+        bolt.collector.emit((3,), anchors=together)
+        together.clear()
+
+    assert elsewhere(work) is None
+    solo.run()
+    (frame,) = solo.frames(FrameKind.DATA)
+    assert sorted(frame.root_list()) == sorted(ids.roots)
+
+
 def test_a_second_ack_by_another_thread_is_an_error_of_the_component() -> None:
     bolt, solo = holding()
     solo.feed(1)
@@ -138,6 +155,9 @@ def test_a_basic_bolt_a_spout_and_a_process_bolt_are_refused_at_once() -> None:
             assert isinstance(error, EmitError) and "another thread" in str(error) and way_out in str(error)
         solo.run()
         assert solo.values() == []
+        # The thread has ended with the exception: the task shows it, and counts the tuples as missing.
+        assert way_out in solo.errors()[0]
+        assert solo.task.counters.lost_results == 2
 
 
 def test_a_value_that_cannot_be_carried_is_refused_where_it_is_packed() -> None:
