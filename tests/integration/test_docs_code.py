@@ -64,6 +64,8 @@ def a_folder_for_what_it_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_the_code_of_a_page_runs(page: Path, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    if "topo.spark" in code_of(page):
+        pytest.importorskip("pyspark", reason='the page needs Spark: pip install -e ".[spark]"')
     module = module_of(page, tmp_path)
 
     for name, test in list(vars(module).items()):

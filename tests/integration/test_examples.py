@@ -121,6 +121,14 @@ def test_enrichment_without_the_hopeless_exits_0() -> None:
     assert run("enrichment", visitors=30, unknown=0).code == 0
 
 
+def test_bulk_insert_needs_few_transactions_and_gives_up_the_bad_rows_alone(tmp_path: Path) -> None:
+    ran = run("bulk_insert", path=tmp_path / "orders.db", orders=2_000, bad=1)
+    totals = ran.summary["totals"]
+    assert ran.code == 1
+    assert (totals["acked"], totals["dead_lettered"]) == (1_999, 1)
+    assert sum(int(line.split()[1].replace(",", "")) for line in ran.printed if " orders " in line) == 1_999
+
+
 def test_access_log_counts_what_it_was_not_asked_to_fail_and_alerts_once_each_way() -> None:
     ran = run("access_log", lines=20_000)
     assert ran.code == 0

@@ -90,7 +90,11 @@ def test_a_bolt_without_init_has_the_default_settings() -> None:
     built(Forgets())
 
 
-def test_the_operator_harness_says_what_to_take_instead() -> None:
+def test_the_operator_harness_runs_a_batching_bolt() -> None:
     """The user tests a batching bolt with the harness of windows."""
-    with pytest.raises(Exception, match="test it with run_bolt, or with TopologyTest"):
-        OperatorHarness(Score(), fields=("id",))
+    harness = OperatorHarness(Score(size=2, wait="1s"), fields=("id",))
+    harness.process((1,))
+    assert harness.values == []
+    harness.process((2,))
+    assert harness.values == [(1, 1.0), (2, 1.0)]
+    assert harness.acked == [(1,), (2,)]

@@ -1,4 +1,4 @@
-"""One operator under test, on a manual clock: windows, process functions, asynchronous calls. docs/testing-operators.md.
+"""One operator under test, on a manual clock: windows, process functions, asynchronous calls, batches. docs/testing-operators.md.
 
 The operator is the one that a task runs, with the same mailbox, timers and state; only tracking is left out. Everything happens
 in the thread of the test, inside the call that causes it. The clock stands until it is moved, with one exception: where the
@@ -17,6 +17,7 @@ from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
+from topo.api.batch_bolt import BatchBolt
 from topo.api.context import TaskContext
 from topo.api.durations import duration_ms
 from topo.api.operator_bolts import AsyncBolt, OperatorBolt, ProcessBolt, WindowBolt
@@ -38,6 +39,7 @@ from topo.operators.windowing import WindowOperator
 from topo.task.collectors import BoltCollector
 from topo.task.process_task import TimersApart
 from topo.testing.carried import Carrier, codec_for
+from topo.testing.operator_batches import BatchesUnderTest
 from topo.testing.operator_calls import OperatorCalls
 from topo.testing.operator_output import Emitted, Event, OnStream, RecordedOutput, Watermark
 from topo.testing.operator_rows import Fields, InputRows
@@ -75,8 +77,8 @@ class OperatorHarness:
     """Feeds one operator and shows what it puts out.
 
     Args:
-        operator: a `WindowBolt`, `ProcessBolt` or `AsyncBolt`; or a `WatermarkStrategy`, asked every 200 ms of the clock; or a
-            function that returns an operator of `topo.operators`.
+        operator: a `WindowBolt`, `ProcessBolt`, `AsyncBolt` or `BatchBolt`; or a `WatermarkStrategy`, asked every
+            200 ms of the clock; or a function that returns an operator of `topo.operators`.
         fields: names of the input's fields; of a bolt with several inputs by component. For bolts and strategies.
         now_ms: what the clock says at first, in milliseconds.
         max_parallelism: number of key groups.
@@ -133,6 +135,7 @@ class OperatorHarness:
         self.mailbox = TaskMailbox(self._mail_came.set, self._wait)
         self._failures = _Failures()
         self._loop: ManualLoop | None = None
+        self._batches: BatchesUnderTest | None = None
         self._is_closed = False
         self.bolt = operator if isinstance(operator, OperatorBolt) else None
         takes_rows = isinstance(operator, OperatorBolt | WatermarkStrategy)
@@ -177,6 +180,8 @@ class OperatorHarness:
             key = self._rows.key(row, origin)
             if getattr(self.bolt, "sources", False):
                 row = (*row, source_name(origin.component, origin.stream))
+            if self._batches is not None:
+                return key, self._batches.input(row, origin, timestamp), timestamp
             values = Tuple(row, origin, timestamp) if isinstance(self.bolt, ProcessBolt | AsyncBolt) else row
         if isinstance(self.operator, KeyedOperator) and self._is_keyed:
             group = key_group(key, self._max_parallelism)
@@ -185,12 +190,14 @@ class OperatorHarness:
         return key, values, timestamp
 
     def _feed(self, elements: Sequence[tuple[Any, Any, int | None]]) -> None:
-        if elements:
-            keys, values, timestamps = zip(*elements, strict=True)
-            try:
-                self._calls.elements(keys, values, timestamps)
-            finally:
-                self._settle()
+        # A batch that is full is called for before the next element is taken, as in a task.
+        for some in [elements] if self._batches is None else [[element] for element in elements]:
+            if some:
+                keys, values, timestamps = zip(*some, strict=True)
+                try:
+                    self._calls.elements(keys, values, timestamps)
+                finally:
+                    self._settle()
 
     def watermark(self, timestamp: int, channel: int = 0) -> None:
         """Feed a watermark, in milliseconds; with several channels what they give together reaches the operator."""
@@ -217,6 +224,8 @@ class OperatorHarness:
         self._idle_channels.clear()
         self._take_in(self._ending())
         self.operator.end_of_input()
+        if self._batches is not None:
+            self._batches.end()
         self._settle()
 
     # -- time ------------------------------------------------------------------------------------------------------------
@@ -256,6 +265,8 @@ class OperatorHarness:
 
     def run(self) -> None:
         """Let everything happen that can without the clock: what a test has done to a future or a handle takes effect."""
+        if self._batches is not None:
+            self._batches.run_ready()
         if self._loop is not None:
             self._loop.turn()
         while self.run_mails():
@@ -323,8 +334,15 @@ class OperatorHarness:
 
     @property
     def failed(self) -> list[tuple[Any, BaseException]]:
-        """Of an async bolt: values and error of each input that failed, in order."""
-        return self._failures.seen
+        """Of an async or batching bolt: values and error of each input that failed, in order."""
+        return self._failures.seen if self._batches is None else self._batches.failures
+
+    @property
+    def acked(self) -> list[Any]:
+        """Of a batching bolt: the values of each input that was acked, in order."""
+        if self._batches is None:
+            raise UserError("only a batching bolt acks its inputs one by one; of other operators see `outputs` and `failed`")
+        return self._batches.acked
 
     def clear(self) -> None:
         """Forget what was put out so far."""
@@ -377,9 +395,11 @@ class OperatorHarness:
 
     @property
     def in_flight(self) -> int:
-        """How many elements and watermarks an async bolt holds."""
+        """How many elements and watermarks an async bolt holds, or how many elements a batching bolt."""
+        if self._batches is not None:
+            return self._batches.operator.held
         if not isinstance(self.operator, AsyncWaitOperator):
-            raise UserError("only an async bolt has calls in flight")
+            raise UserError("only an async or batching bolt holds elements")
         return self.operator.in_flight
 
     # -- snapshots -------------------------------------------------------------------------------------------------------
@@ -387,9 +407,13 @@ class OperatorHarness:
     def snapshot(self) -> OperatorSnapshot:
         """Return what the operator has to remember, as it comes back from where it was stored: lists are tuples.
 
+        A batching bolt is called for its open batches first, as in front of a checkpoint.
+
         Raises:
             ValueNotCarried: something in it could not be stored.
         """
+        if self._batches is not None:
+            self._batches.flush()
         taken = self.operator.snapshot()
         own = [
             {**one, "value": tup.values, "component": tup.component} if isinstance(tup := one.get("value"), Tuple) else one
@@ -442,6 +466,8 @@ class OperatorHarness:
             if isinstance(self.bolt, AsyncBolt):
                 self._run_to_end(self.bolt.close())
             self._loop.end()
+        if isinstance(self.bolt, BatchBolt):
+            self.bolt.cleanup()
 
     def __enter__(self) -> OperatorHarness:
         return self
@@ -465,12 +491,12 @@ class OperatorHarness:
             self._loop = ManualLoop(self.clock.now_ms)
             weakref.finalize(self, self._loop.end)
             return AsyncWaitOperator(BoltCalls(operator, self._loop.run), operator.settings, self._failures)
-        if isinstance(operator, OperatorBolt):
-            raise UserError(
-                f"{type(operator).__name__} is a BatchBolt; test it with run_bolt, or with TopologyTest where time matters"
-            )
+        if isinstance(operator, BatchBolt):
+            self._batches = BatchesUnderTest(operator, self._codec, lambda: self._output)
+            return self._batches.operator
         if isinstance(operator, WatermarkStrategy):
             return StrategyOperator(operator, self._options["fields"])
+        assert not isinstance(operator, OperatorBolt)
         return operator()
 
     def _open(self, snapshot: OperatorSnapshot | None) -> None:
@@ -490,6 +516,8 @@ class OperatorHarness:
             self.operator.restore(OperatorSnapshot(snapshot.keyed, [self._own_again(one) for one in snapshot.own]))
         if isinstance(self.bolt, AsyncBolt):
             self._run_to_end(self.bolt.open(TaskContext("test", "bolt", 1)))
+        if isinstance(self.bolt, BatchBolt):
+            self.bolt.prepare(TaskContext("test", "bolt", 1))
         self.operator.open()
         self._settle()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections import Counter
 from functools import partial
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 from topo import IterableSpout
 from topo.master.outcome import OutcomeKind
 from topo.testing import CRASH, END, FAIL_NEXT, PAUSE, TICK, TopologyTest, run_bolt, tuple_of
-from topologies import access_log, diamond, enrichment, top_n, word_count
+from topologies import access_log, bulk_insert, diamond, enrichment, top_n, word_count
 
 SEEDS = range(4)
 LINES = ["The sea, the sea!", "the open", "SEA and sky", "sky"]
@@ -214,6 +215,43 @@ def test_enrichment_counts_a_visitor_once(capsys: pytest.CaptureFixture[str]) ->
     run_bolt(enrichment.Report(), [(1, "Peru"), (2, "Peru"), (1, "Peru"), (3, "Chile")], fields=("visitor", "country"))
 
     assert capsys.readouterr().out.split() == ["1", "Chile", "2", "Peru"]
+
+
+# -- bulk insert ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_bulk_insert_writes_each_order_once_and_only_bad_ones_fail(seed: int, tmp_path: Path) -> None:
+    path = tmp_path / "orders.db"
+    test = TopologyTest(partial(bulk_insert.topology, str(path), orders=60, bad=2, size=10), seed=seed)
+
+    test.run()
+
+    with sqlite3.connect(path) as database:
+        assert database.execute("SELECT count(*), min(number), max(number) FROM orders").fetchone() == (58, 0, 57)
+    assert sorted((letter.values, letter.attempts) for letter in test.dead_letters()) == [
+        ((58, "oil", None), 2),
+        ((59, "rice", None), 2),
+    ]
+    assert {error.kind for error in test.errors()} == {"IntegrityError"}
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_bulk_insert_writes_each_order_once_whatever_is_killed(
+    seed: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "orders.db"
+    rows = [(number, "tea", 450) for number in range(30)]
+    test = TopologyTest(
+        partial(bulk_insert.topology, str(path), size=4),
+        sources={"orders": [*rows[:11], CRASH("insert"), *rows[11:], END]},
+        seed=seed,
+    )
+
+    test.run()
+
+    test.assert_all_acked()
+    assert capsys.readouterr().out.split() == ["tea", "30", "orders", "135.00"]
 
 
 # -- access log ----------------------------------------------------------------------------------------------------------
