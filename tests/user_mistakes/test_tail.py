@@ -30,8 +30,29 @@ def test_a_log_that_is_not_there_yet_is_waited_for(tmp_path: Path) -> None:
 
 def test_several_tasks_for_one_log_are_refused(tmp_path: Path) -> None:
     """The user raises the parallelism of a tail source to read one file faster."""
-    with pytest.raises(TopologyError, match="component 'lines': TailSpout reads one file in order; set its parallelism to 1"):
+    with pytest.raises(TopologyError, match=r"'lines': TailSpout needs one task for each of its paths, .* parallelism to 1"):
         follow(tmp_path / "app.log", 2)
+
+
+def test_several_logs_for_one_task_are_refused(tmp_path: Path) -> None:
+    """The user gives several logs and leaves the parallelism at 1."""
+    builder = TopologyBuilder("follow")
+    builder.set_spout("lines", TailSpout([tmp_path / "a.log", tmp_path / "b.log"]))
+    builder.set_bolt("print", PrintBolt()).shuffle_grouping("lines")
+    with pytest.raises(TopologyError, match=r"'lines': TailSpout needs one task for each of its paths, .* parallelism to 2"):
+        builder.build()
+
+
+def test_a_pattern_is_refused_where_it_is_written(tmp_path: Path) -> None:
+    """The user gives a pattern, as to `tail -F *.log` in a shell; nothing would ever have that name."""
+    with pytest.raises(ConfigError, match=r"'.*\*\.log' is a pattern; list them, such as TailSpout\(sorted\(glob\.glob\("):
+        TailSpout(tmp_path / "*.log")
+
+
+def test_a_start_that_is_none_is_refused_where_it_is_written() -> None:
+    """The user knows the word from a broker."""
+    with pytest.raises(ConfigError, match="start='latest' must be 'beginning' or 'end'"):
+        TailSpout("app.log", start="latest")  # type: ignore[arg-type]
 
 
 def test_a_folder_is_refused(tmp_path: Path) -> None:

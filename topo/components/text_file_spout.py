@@ -6,11 +6,10 @@ import math
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, BinaryIO
 
 from topo.api.context import TaskContext
 from topo.api.spout import RetryingSpout, SpoutCollector
-from topo.config import parse_size
+from topo.components.line_reader import LineReader
 from topo.errors import ConfigError, EnvironmentFault, NotFound
 
 
@@ -49,20 +48,13 @@ class TextFileSpout(RetryingSpout):
         Raises:
             ConfigError: an argument cannot be used.
         """
-        if "\n".encode(encoding) != b"\n":
-            raise ConfigError(f"TextFileSpout cannot find the lines of {encoding!r} text; convert it to UTF-8 first")
         if repeat < 1:
             raise ConfigError(f"repeat={repeat!r} must be at least 1")
         self._path = Path(path)
         self._pattern = pattern
         self._exclude = frozenset(exclude)
-        self._encoding = encoding
-        self._errors = errors
         self._repeat = repeat
-        self._max_line = parse_size(max_line)
-        if self._max_line < 1:
-            raise ConfigError(f"max_line={max_line!r} must be at least one byte")
-        self._file: BinaryIO | None = None
+        self._reader = LineReader("TextFileSpout", encoding, errors, max_line)
 
     def open(self, context: TaskContext, collector: SpoutCollector) -> None:
         """List the files and go to the committed position.
@@ -75,9 +67,7 @@ class TextFileSpout(RetryingSpout):
         self._index, self._tasks = context.task_index, context.parallelism
         self._files = self._list_files(context)
         self._number = -1
-        self._offset = 0
         self._end: float = 0
-        self._inside_line = False
         if context.committed_position is not None:
             number, offset = context.committed_position
             self._check(number, offset)
@@ -112,64 +102,33 @@ class TextFileSpout(RetryingSpout):
 
     def _go_to(self, number: int, offset: int | None) -> None:
         """Open a file at an offset after which a line is done, or (None) at this task's share."""
-        file = self._files[number % len(self._files)].open("rb")
-        size = os.fstat(file.fileno()).st_size
+        path = self._files[number % len(self._files)]
+        size = path.stat().st_size
         # One task reads to wherever the file ends; several must agree on the size beforehand.
         end = math.inf if self._tasks == 1 else size * (self._index + 1) // self._tasks
-        start = size * self._index // self._tasks if offset is None else offset
-        inside_line = False
-        if start > 0:
-            file.seek(start - 1)
-            inside_line = file.read(1) != b"\n"
-            if offset is None and inside_line:
-                start += self._skip_line(file)
-                inside_line = False
-        self.close()
-        self._file, self._number, self._offset, self._end, self._inside_line = file, number, start, end, inside_line
-
-    def _skip_line(self, file: BinaryIO) -> int:
-        skipped = 0
-        while piece := file.readline(self._max_line):
-            skipped += len(piece)
-            if piece.endswith(b"\n"):
-                break
-        return skipped
+        self._reader.open(path, size * self._index // self._tasks if offset is None else offset)
+        if offset is None:
+            self._reader.skip_line()
+        self._number, self._end = number, end
 
     def next_tuple(self) -> None:
         """Emit the next line, of this file or of one after it."""
+        reader = self._reader
         while True:
-            if self._file is not None:
+            if reader.file is not None:
                 # A line that was begun is finished, even beyond this task's range.
-                piece = self._file.readline(self._max_line) if self._offset < self._end or self._inside_line else b""
-                if piece:
-                    if self._emit(piece):
+                if (reader.offset < self._end or reader.is_inside_line) and (piece := reader.file.readline(reader.max_line)):
+                    line = reader.take(piece)
+                    if line is not None:
+                        self._collector.emit((line,), (self._number, reader.offset))
                         return
                     continue
-                self.close()
+                reader.close()
             if self._number + 1 >= len(self._files) * self._repeat:
                 self._collector.end_of_input()
                 return
             self._go_to(self._number + 1, None)
 
-    def _emit(self, piece: bytes) -> bool:
-        has_end = piece.endswith(b"\n")
-        text = piece[:-1].removesuffix(b"\r") if has_end else piece
-        is_rest_without_text = self._inside_line and not text
-        if not is_rest_without_text:
-            try:
-                line = text.decode(self._encoding, self._errors)
-            except UnicodeDecodeError:
-                assert self._file is not None
-                self._file.seek(self._offset)
-                raise
-            position: Any = (self._number, self._offset + len(piece))
-            self._collector.emit((line,), position)
-        self._offset += len(piece)
-        self._inside_line = not has_end
-        return not is_rest_without_text
-
     def close(self) -> None:
         """Close the file."""
-        if self._file is not None:
-            self._file.close()
-            self._file = None
+        self._reader.close()

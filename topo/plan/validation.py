@@ -161,8 +161,11 @@ def _parallelism(spec: ComponentSpec, config: TopologyConfig) -> Iterator[str]:
     if parallelism > most:
         fix = "raise max_parallelism or lower the parallelism" if most < MAX_PARALLELISM_LIMIT else "lower it"
         yield f"component {spec.id!r}: parallelism {parallelism} is more than max_parallelism {most}; {fix}"
-    if parallelism > 1 and (why := getattr(spec.component, "single_because", "")):
-        yield f"component {spec.id!r}: {spec.type.__name__} {why}; set its parallelism to 1"
+    if (needed := getattr(spec.component, "tasks_needed", parallelism)) != parallelism:
+        yield (
+            f"component {spec.id!r}: {spec.type.__name__} needs one task for each of its paths, which are {needed}; set its "
+            f"parallelism to {needed}"
+        )
 
 
 def _watermarks(spec: ComponentSpec, streams: Sequence[StreamDeclaration] | None) -> Iterator[str]:

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from tests.unit.components.drive import context
-from topo import ConfigError, TailSpout
+from topo import ConfigError, PrintBolt, TailSpout, TopologyBuilder
 from topo.api.streams import declared_streams
 from topo.task.message_collectors import MessageCollector
+from topo.testing import TopologyTest
 
 LONG = "x" * 300
 """Longer than the part of a file that identifies it."""
@@ -74,6 +75,47 @@ def test_lines_come_from_the_beginning_and_then_as_they_are_appended(log: Path) 
     assert tail.read() == ["a", "b"]
     write(log, "", "c")
     assert tail.read() == ["", "c"]
+
+
+def test_a_tail_may_start_behind_what_is_there(log: Path) -> None:
+    write(log, "a", LONG)
+    log.open("a").write("half")
+    tail = Tail(log, start="end")
+    assert tail.read() == []
+    write(log, " a line", "b")
+    assert tail.read() == ["half a line", "b"]
+    assert Tail(log, tail.positions[0], start="end").read() == ["b"]
+
+
+def test_the_start_counts_for_no_file_that_comes_later(log: Path) -> None:
+    tail = Tail(log, start="end")
+    write(log, "a")
+    assert tail.read() == ["a"]
+    rename(log)
+    write(log, "b")
+    assert tail.read() == ["b"]
+
+
+def test_a_start_within_a_line_longer_than_a_piece_is_where_the_file_ends(log: Path) -> None:
+    log.write_text("x" * 50)
+    tail = Tail(log, start="end", max_line=10)
+    write(log, "y", "b")
+    assert tail.read() == ["y", "b"]
+
+
+def test_each_task_follows_its_own_path(tmp_path: Path) -> None:
+    for name in "ab":
+        write(tmp_path / name, name, name)
+    builder = TopologyBuilder("follow")
+    builder.set_spout("lines", TailSpout([tmp_path / "a", tmp_path / "b"]), 2)
+    builder.set_bolt("print", PrintBolt()).shuffle_grouping("lines")
+    test = TopologyTest(builder.build)
+    test.advance("1s")
+    write(tmp_path / "b", "c")
+    test.crash("lines")
+    test.advance("1s")
+    assert sorted(set(test.emitted("lines"))) == [("a",), ("b",), ("c",)]
+    assert len(test.emitted("lines")) >= 5
 
 
 def test_a_line_is_emitted_when_its_end_is_there(log: Path) -> None:

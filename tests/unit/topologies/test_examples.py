@@ -312,4 +312,4 @@ def test_access_log_makes_up_a_log_in_which_something_goes_wrong_for_a_while() -
 def test_every_example_is_here() -> None:
     files = {path.stem for path in Path(word_count.__file__).parent.glob("*.py")}
 
-    assert files == {"access_log", "diamond", "enrichment", "flights", "flights_on_spark", "top_n", "word_count"}
+    assert files == {"access_log", "bulk_insert", "diamond", "enrichment", "flights", "flights_on_spark", "top_n", "word_count"}

@@ -1,0 +1,81 @@
+"""Reads a file as lines of text, each with the byte offset of its end. Shared by the spouts that read files."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import BinaryIO
+
+from topo.config import parse_size
+from topo.errors import ConfigError
+
+
+class LineReader:
+    """Reads lines of one file after another; a line longer than `max_line` comes in pieces.
+
+    Args:
+        kind: the class that the user has written, for errors.
+        encoding: one in which a newline is the one byte 10.
+        errors: what to do with bytes that are no text, as in `open`.
+        max_line: bytes of a piece at most.
+
+    Attributes:
+        file: the open file; None before `open` and after `close`.
+        offset: bytes in front of the next piece.
+        is_inside_line: whether the next piece continues a line.
+
+    Raises:
+        ConfigError: an argument cannot be used.
+    """
+
+    def __init__(self, kind: str, encoding: str, errors: str, max_line: str | int) -> None:
+        if "\n".encode(encoding) != b"\n":
+            raise ConfigError(f"{kind} cannot find the lines of {encoding!r} text; have the file written in UTF-8")
+        self._encoding = encoding
+        self._errors = errors
+        self.max_line = parse_size(max_line)
+        if self.max_line < 1:
+            raise ConfigError(f"max_line={max_line!r} must be at least one byte")
+        self.file: BinaryIO | None = None
+        self.offset = 0
+        self.is_inside_line = False
+
+    def open(self, path: Path, offset: int = 0) -> BinaryIO:
+        """Open a file at an offset, and close the one before. Raises OSError, and then keeps the one before."""
+        file = path.open("rb")
+        self.close()
+        self.file, self.offset = file, offset
+        self.is_inside_line = offset > 0 and os.pread(file.fileno(), 1, offset - 1) != b"\n"
+        file.seek(offset)
+        return file
+
+    def skip_line(self) -> None:
+        """Go behind the end of the line that the offset is in."""
+        assert self.file is not None
+        while self.is_inside_line and (piece := self.file.readline(self.max_line)):
+            self.offset += len(piece)
+            self.is_inside_line = not piece.endswith(b"\n")
+
+    def take(self, piece: bytes) -> str | None:
+        """Go behind a piece that was read at the offset, and return its text; None for the bare end of a line in pieces.
+
+        Raises:
+            UnicodeDecodeError: the bytes are no text, with `errors="strict"`; the offset stays in front of them.
+        """
+        has_end = piece.endswith(b"\n")
+        data = piece[:-1].removesuffix(b"\r") if has_end else piece
+        try:
+            text = data.decode(self._encoding, self._errors) if data or not self.is_inside_line else None
+        except UnicodeDecodeError:
+            assert self.file is not None
+            self.file.seek(self.offset)
+            raise
+        self.offset += len(piece)
+        self.is_inside_line = not has_end
+        return text
+
+    def close(self) -> None:
+        """Close the file. Idempotent."""
+        if self.file is not None:
+            self.file.close()
+            self.file = None
