@@ -42,7 +42,7 @@ def _print(rows: list[dict[str, Any]]) -> None:
     console = make_console()
     columns = [
         Column("at", lambda row: clock_time(row["at_ms"]), 20),
-        Column("spout", lambda row: row["component"], 50, is_text=True),
+        Column("component", lambda row: row["component"], 50, is_text=True),
         Column("message", lambda row: "" if row["message"] is None else repr(row["message"]), 90, is_text=True),
         Column("attempts", lambda row: str(row["attempts"]), 40),
         Column("values", lambda row: _in_words(row["values"]), 100, is_text=True),

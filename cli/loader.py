@@ -29,4 +29,5 @@ def plan_of(
     config = loaded.config.with_settings(settings)
     built = with_parallelism(loaded, parallelism, config)
     validate(built, config)
-    return physical_plan(Topology(check_name(name or built.name), built.components, config, built.carried_types), config)
+    chosen = check_name(built.name if name is None else name)
+    return physical_plan(Topology(chosen, built.components, config, built.carried_types), config)

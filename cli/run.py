@@ -61,31 +61,39 @@ def command(
     Exits 0 when every message went through, else 1 with the reason. Ctrl-C lets what is in flight finish, a second Ctrl-C ends
     it at once; the exit code is 130 then.
     """
-    from topo.launch.cluster import run_foreground
+    from topo.launch.cluster import AlreadyDone, run_foreground
     from topo.master.outcome import OutcomeKind
+    from topo_cli.known import last_summary
+    from topo_cli.output import print_json
     from topo_cli.screen import make_screen
-    from topo_cli.starting import talk_of_spark
+    from topo_cli.starting import talk_of_done, talk_of_spark
 
     if cluster is not None:
         talk_of_spark(cluster)
     with make_screen(quiet=quiet) as screen:
         show = Show(screen, prints_to_stdout=not as_json)
-        outcome = run_foreground(
-            topology,
-            name,
-            dict(parameters),
-            collect_settings(settings, workers, os.environ),
-            home,
-            on_progress=show.progress,
-            on_incident=show.incident,
-            on_start=show.started,
-            start_from=start_from,
-            drop_state=drop_state,
-            cluster=cluster,
-            parallelism=dict(parallelism),
-            py_files=py_files,
-            resume=resume,
-        )
+        try:
+            outcome = run_foreground(
+                topology,
+                name,
+                dict(parameters),
+                collect_settings(settings, workers, os.environ),
+                home,
+                on_progress=show.progress,
+                on_incident=show.incident,
+                on_start=show.started,
+                start_from=start_from,
+                drop_state=drop_state,
+                cluster=cluster,
+                parallelism=dict(parallelism),
+                py_files=py_files,
+                resume=resume,
+            )
+        except AlreadyDone as done:
+            talk_of_done(done.folder.name)
+            if as_json:
+                print_json(last_summary(done.folder))
+            raise SystemExit(Exit.DONE) from None
         show.close()
     was_interrupted = outcome.kind in (OutcomeKind.DRAINED, OutcomeKind.CUT_SHORT, OutcomeKind.KILLED)
     code = Exit.INTERRUPTED if was_interrupted else Exit(outcome.exit_code)

@@ -60,7 +60,10 @@ def report_started(folder: TopologyFolder, *, wait_s: float | None, as_json: boo
     for line in lines_of_start(folder, status["start"]["text"]) if is_new else ():
         talk(line)
     click.echo(f"{name} is {word.lower()}" + (f" under process {pid}" if pid else ""))
-    talk(f"next: topo status {name} --watch, topo logs {name} -f, topo kill {name}")
+    if pid is None:
+        talk(f"next: topo status {name}, topo logs {name}")
+    else:
+        talk(f"next: topo status {name} --watch, topo logs {name} -f, topo kill {name}")
 
 
 def lines_of_start(folder: TopologyFolder, start: str) -> list[str]:

@@ -58,6 +58,7 @@ def messages(status: Status) -> list[str]:
     ]
     parts.append(f"pending {count(totals['pending'])}")
     named = {"failed": "failed", "timed_out": "timed out", "replayed": "replayed", "dead_lettered": "dead-lettered"}
+    named |= {"finally_failed": "finally failed", "refused": "refused"}
     parts += [f"{word} {count(totals[name])}" for name, word in named.items() if totals[name]]
     return parts
 

@@ -21,7 +21,7 @@ def row(component: str, kind: str = "bolt", **given: Any) -> dict[str, Any]:
 
 def status(*rows: dict[str, Any]) -> dict[str, Any]:
     totals = {"emitted": 0, "acked": 0, "emitted_per_s": 0.0, "acked_per_s": 0.0, "pending": 0, "complete_latency_s": None}
-    totals |= dict.fromkeys(("failed", "timed_out", "replayed", "dead_lettered"), 0)
+    totals |= dict.fromkeys(("failed", "timed_out", "replayed", "dead_lettered", "finally_failed", "refused"), 0)
     about = {"topology": "sums", "status": "RUNNING", "uptime_s": 1.0, "restarts": 0, "reason": "", "ended_ms": None}
     return {**about, "totals": totals, "components": list(rows), "tasks": [], "workers": []}
 
@@ -46,6 +46,12 @@ def test_the_spouts_messages_have_rates_while_it_goes_on() -> None:
     given["totals"] |= {"emitted": 5000, "emitted_per_s": 1000.0, "acked": 4000}
     assert shown(200, given)[1] == ["emitted", "5,000", "(1,000/s)", "acked", "4,000", "(0/s)", "pending", "0"]
     assert shown(200, given | {"status": "FINISHED"})[1] == ["emitted", "5,000", "acked", "4,000", "pending", "0"]
+
+
+def test_status_counts_messages_that_no_attempt_follows() -> None:
+    given = status(row("source", "spout"))
+    given["totals"] |= {"emitted": 5000, "acked": 4960, "pending": 9, "finally_failed": 31, "refused": 2}
+    assert shown(200, given)[1][-7:] == ["pending", "9", "finally", "failed", "31", "refused", "2"]
 
 
 def test_a_topology_of_windows_shows_its_event_time() -> None:

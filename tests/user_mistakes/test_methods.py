@@ -6,7 +6,18 @@ from typing import Any
 
 import pytest
 
-from topo import AsyncBolt, BasicBolt, Bolt, IterableSpout, ProcessBolt, RetryingSpout, Spout, StatefulBolt, TopologyBuilder
+from topo import (
+    AsyncBolt,
+    BasicBolt,
+    Bolt,
+    IterableSpout,
+    ProcessBolt,
+    RetryingSpout,
+    Spout,
+    StatefulBolt,
+    TopologyBuilder,
+    WindowBolt,
+)
 from topo.errors import TopologyError
 from topo.master.outcome import OutcomeKind
 from topo.testing import TopologyTest, run_bolt
@@ -210,6 +221,20 @@ class NoSpoutInit(IterableSpout):
         self.more = 1
 
 
+class NoInitButOutputs(IterableSpout):
+    outputs = ("n",)
+
+    def __init__(self) -> None:
+        self.more = 1
+
+
+class NoWindowInit(WindowBolt):
+    outputs = ("n",)
+
+    def __init__(self) -> None:
+        self.more = 1
+
+
 @pytest.mark.parametrize(
     ("component", "base", "more"),
     [
@@ -218,6 +243,8 @@ class NoSpoutInit(IterableSpout):
         (NoAsyncInit(), "AsyncBolt", {}),
         (NoAsyncInit, "AsyncBolt", {}),
         (NoSpoutInit(), "IterableSpout", {"spout": True}),
+        (NoInitButOutputs(), "IterableSpout", {"spout": True}),
+        (NoWindowInit(), "WindowBolt", {}),
     ],
 )
 def test_a_forgotten_super_init_is_named_at_build(component: Any, base: str, more: Any) -> None:

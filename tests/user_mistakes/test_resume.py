@@ -45,3 +45,18 @@ def test_what_is_done_is_resumed(tmp_path: Path, topo_home: Path, monkeypatch: p
     assert "sum has processed all its input: there is nothing to resume, and nothing was started" in again.err
     assert "`topo resume sum --from-beginning` lets it begin anew" in again.err
     assert (tmp_path / "total.jsonl").read_text() == '{"total":6}\n'
+
+
+@pytest.mark.parametrize("command", ["run", "submit"])
+def test_what_is_done_is_not_started_again_with_resume_or_start(
+    command: str, tmp_path: Path, topo_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A container or service starts a finished run again: nothing starts, and the exit code gives no reason to try again."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "sum.py").write_text(TOTAL)
+    assert piped("run", "sum.py", "-q").code == 0
+    again = piped(command, "sum.py", "--resume-or-start")
+    assert again.code == 0
+    assert "sum has processed all its input: there is nothing to resume, and nothing was started" in again.err
+    assert "--watch" not in again.err and "topo kill" not in again.err, "advice for a topology that runs"
+    assert (tmp_path / "total.jsonl").read_text() == '{"total":6}\n'

@@ -48,6 +48,18 @@ MASTER_ON_SPARK_S = 300.0
 Status = dict[str, Any]
 
 
+class AlreadyDone(UserError):
+    """A run is not resumed, since the last one has processed all its input.
+
+    Attributes:
+        folder: of the topology.
+    """
+
+    def __init__(self, folder: TopologyFolder) -> None:
+        super().__init__(f"{folder.name} has processed all its input; without `resume` it begins anew")
+        self.folder = folder
+
+
 def run_foreground(
     topology: str | Topology,
     name: str | None = None,
@@ -74,6 +86,7 @@ def run_foreground(
         resume: go on from the state of the last run under that name, however it ended; begin at the beginning if there is none.
 
     Raises:
+        AlreadyDone: with `resume`, the last run has processed all its input.
         TopoError: it cannot be started; the message says why.
     """
     job = new_job(
@@ -91,7 +104,7 @@ def run_foreground(
         resume=resume,
     )
     if resume and is_done(job.folder):
-        raise UserError(f"{job.folder.name} has processed all its input; without --resume-or-start it begins anew")
+        raise AlreadyDone(job.folder)
     with job.folder.lock():
         end_leftovers(job.folder)
         job.folder.summary.unlink(missing_ok=True)

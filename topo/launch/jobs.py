@@ -95,7 +95,7 @@ def new_job(
     if problems := problems_of(with_parallelism(original, varied, config), config):
         raise TopologyError(problems)
     state = open_home(home)
-    folder = state.create(name or original.name)
+    folder = state.create(original.name if name is None else name)
     with folder.lock(), _removed_unless_submitted(folder):
         copy = pickle_topology(original, folder.code) if reference is None else copy_code(reference, folder.code, given.imported)
         py_files = copy_py_files(py_files, folder.code)

@@ -90,9 +90,9 @@ def _unprepared(spec: ComponentSpec) -> type | None:
     for place, base in enumerate(mro):
         if not base.__module__.startswith(_OURS) or "__init__" not in vars(base):
             continue
-        names = _stored_by(vars(base)["__init__"])
-        has_own = any(name in vars(cls) for cls in mro[: place + 1] for name in names)
-        if not names or has_own:
+        stored = _stored_by(vars(base)["__init__"])
+        names = {name for name in stored if not any(name in vars(cls) for cls in mro[: place + 1])}
+        if not names:
             continue
         if isinstance(spec.component, type):
             first: Any = inspect.getattr_static(spec.type, "__init__")

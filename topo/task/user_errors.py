@@ -102,7 +102,9 @@ def place_of(error: BaseException) -> tuple[str, int]:
             file = frame.f_code.co_filename
             if is_engine_frame(frame.f_globals.get("__name__", "")) or file.startswith("<frozen"):
                 continue
-            if file.startswith(_LIBRARY) or "site-packages" in file:
+            # Frames of compiled code name a file of the build; their module knows where it is installed.
+            installed = file, frame.f_globals.get("__file__") or ""
+            if any(path.startswith(_LIBRARY) or "site-packages" in path for path in installed):
                 library = file, line
             else:
                 own = file, line

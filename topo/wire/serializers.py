@@ -174,7 +174,8 @@ class SerializerRegistry:
         except MemoryError:
             raise
         except Exception as error:
-            raise FrameError(f"{len(data)} bytes are no {cls.__qualname__}: {type(error).__name__}: {error}") from error
+            size = f"{len(data)} byte{'s' if len(data) != 1 else ''}"
+            raise FrameError(f"{size} cannot be decoded as {cls.__qualname__}: {type(error).__name__}: {error}") from error
 
     def _decode_structure(self, code: int, data: bytes, levels: int, spend: Callable[[Any], Any] | None) -> Any:
         hooks = {} if spend is None else {"list_hook": spend, "object_hook": spend}

@@ -17,7 +17,7 @@ from tests.contract.two_phase_sinks import started
 from tests.unit.components.drive import TICK, prepared, tracked
 from topo import ConfigError, JsonLinesSink, TopologyBuilder
 from topo.api.spout import Spout
-from topo.errors import EnvironmentFault, StagedRowsLost
+from topo.errors import EnvironmentFault, StagedRowsLost, UserError
 from topo.task.staged_output import StagedOutput
 
 
@@ -104,11 +104,25 @@ def test_values_beyond_json_are_written_as_texts(tmp_path: Path) -> None:
     ]
 
 
+def test_numpy_values_are_written_as_numbers_and_lists(tmp_path: Path) -> None:
+    numpy = pytest.importorskip("numpy")
+    prepared(sink := JsonLinesSink(tmp_path / "out", max_batch=1))
+    array, moment = numpy.arange(4).reshape(2, 2), numpy.datetime64("2024-01-02T03:04:05", "ns")
+    sink.execute(
+        tracked(array=array, half=numpy.float32(1.5), one=numpy.int64(1), at=moment, dates=numpy.array(["2024-01-02"], "M8[D]"))
+    )
+    assert records(tmp_path / "out") == [
+        {"array": [[0, 1], [2, 3]], "half": 1.5, "one": 1, "at": "2024-01-02T03:04:05.000000000", "dates": ["2024-01-02"]}
+    ]
+
+
 def test_a_value_that_cannot_be_written_fails_alone(tmp_path: Path) -> None:
     collector = prepared(sink := JsonLinesSink(tmp_path / "out"))
     sink.execute(good := tracked(n=1))
-    with pytest.raises(TypeError):
-        sink.execute(tracked(n=object()))
+    with pytest.raises(UserError, match=r"field 'n' of a tuple from '\w+' has no form in JSON: .*object.*; emit a str"):
+        sink.execute(tracked(m=1, n=object()))
+    with pytest.raises(UserError, match=r"field 'd' of a tuple .* keys"):
+        sink.execute(tracked(d={(1, 2): 3}))
     sink.execute(TICK)
     assert collector.acked == [good]
 

@@ -10,7 +10,7 @@ from tests.unit.task.harness import CODEC, Ids, Manual, Plain, Scripted, Sink, S
 from tests.unit.task.test_lost_rows import pass_barrier
 from topo.task.events import CheckpointComplete
 from topo.wire.codec import Codec
-from topo.wire.control import DeadLetter, EdgeLost
+from topo.wire.control import ComponentError, DeadLetter, EdgeLost
 from topo.wire.frames import FrameKind
 from topo.wire.serializers import SerializerRegistry
 
@@ -59,7 +59,7 @@ def feed(solo: Solo, *cents: int, **more: Any) -> Ids:
     return ids
 
 
-WHY = "ValueNotCarried: component 'b', field 'value' of a tuple from 'a': 1 bytes are no Money: ValueError: no money"
+WHY = "ValueNotCarried: component 'b', field 'value' of a tuple from 'a': 1 byte cannot be decoded as Money: ValueError: no money"
 
 
 @KINDS
@@ -73,6 +73,15 @@ def test_tracked_only_the_roots_of_the_unreadable_row_fail(kind: Any) -> None:
     assert (solo.task.counters.failed, solo.task.counters.acked) == (1, 2)
     (error,) = solo.errors()
     assert error == WHY
+
+
+def test_the_error_of_an_unreadable_row_has_the_line_of_the_users_decode() -> None:
+    solo = relay(Plain)
+    feed(solo, 0)
+    solo.run()
+    (error,) = solo.messages(ComponentError)
+    code = decode.__code__
+    assert (error.file, error.line) == (code.co_filename, code.co_firstlineno + 2)
 
 
 @KINDS
@@ -92,7 +101,7 @@ def test_with_checkpoints_the_unreadable_row_alone_is_a_dead_letter(kind: Any) -
     solo.handle(CheckpointComplete(1))
     assert solo.values() == [1, 2]
     (letter,) = solo.messages(DeadLetter)
-    assert CODEC.unpack_value(letter.values) == ("(not decoded: 1 bytes are no Money: ValueError: no money)",)
+    assert CODEC.unpack_value(letter.values) == ("(not decoded: 1 byte cannot be decoded as Money: ValueError: no money)",)
     assert letter.errors[0].startswith("ValueNotCarried: component 'b', field 'value' of a tuple from 'a'")
     assert solo.task.counters.failed == 1
 

@@ -36,8 +36,8 @@ def test_only_the_row_with_the_undecodable_value_is_unreadable() -> None:
     assert [row[0] for row in rows] == ["a", "b", "c"]
     assert [rows[0][1].cents, rows[2][1].cents] == [1, 2]
     assert list(unreadable) == [1]
-    assert (unreadable[1].field, str(unreadable[1].error)) == (1, "1 bytes are no Money: ValueError: no money")
-    assert rows[1][1] == "(not decoded: 1 bytes are no Money: ValueError: no money)"
+    assert (unreadable[1].field, str(unreadable[1].error)) == (1, "1 byte cannot be decoded as Money: ValueError: no money")
+    assert rows[1][1] == "(not decoded: 1 byte cannot be decoded as Money: ValueError: no money)"
 
 
 def test_a_decode_that_raises_once_costs_no_row() -> None:
