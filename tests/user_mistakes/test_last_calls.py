@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 
-from topo import BasicBolt, IterableSpout, Topology, TopologyBuilder
+from topo import AsyncBolt, BasicBolt, IterableSpout, Topology, TopologyBuilder
 from topo.testing import END, TopologyTest
 
 
@@ -54,3 +55,32 @@ def test_a_last_call_raises(bolt: type[BasicBolt]) -> None:
     assert "results may be missing; see `topo errors`" in test.outcome.reason
     (row,) = test.errors()
     assert row.component == "bolt" and row.file == __file__
+
+
+class Uploads(AsyncBolt):
+    """Sends what is left when it is closed, after a pause, to a server that has gone."""
+
+    async def call(self, tup: Any) -> None:
+        pass
+
+    async def close(self) -> None:
+        await asyncio.sleep(3)
+        raise ConnectionResetError("the server has gone")
+
+
+@pytest.mark.parametrize("delivery", ["at_most_once", "at_least_once", "exactly_once"])
+def test_close_of_an_async_bolt_raises(delivery: str) -> None:
+    """An AsyncBolt's `close` raises: the same answer as for `cleanup` of other bolts."""
+
+    def topology() -> Topology:
+        builder = TopologyBuilder("last").config(delivery=delivery)
+        builder.set_spout("numbers", IterableSpout([], fields=("number",)))
+        builder.set_bolt("bolt", Uploads()).shuffle_grouping("numbers")
+        return builder.build()
+
+    test = TopologyTest(topology, sources={"numbers": [1, 2, END]})
+    test.run()
+    assert test.outcome is not None and test.outcome.exit_code == 1
+    assert "results may be missing; see `topo errors`" in test.outcome.reason
+    (row,) = test.errors()
+    assert (row.component, row.kind, row.file) == ("bolt", "ConnectionResetError", __file__)

@@ -245,7 +245,7 @@ class AsyncBolt(OperatorBolt, ABC):
         raise TimeoutError(f"the call for {tup!r} took longer than {self.settings.timeout_ms} ms")
 
     async def close(self) -> None:
-        """Awaited once at an orderly end."""
+        """Awaited once at an orderly end, for as long as `drain_timeout`. The run fails if it raises, as with `cleanup`."""
 
 
 class _Input(Protocol):

@@ -43,6 +43,8 @@ class Ending:
         self._close_timeout_s = close_timeout_s
         self._deadline: float | None = None
         self._closed: set[TaskId] = set()
+        self.unclosed: set[TaskId] = set()
+        """Tasks whose process is gone before they had closed."""
         self.stage = Stage.SERVING
         self.is_draining = False
         self.outcome: Outcome | None = None
@@ -61,6 +63,10 @@ class Ending:
     def task_closed(self, task: TaskId) -> None:
         """A task has closed its component."""
         self._closed.add(task)
+
+    def never_closes(self, tasks: tuple[TaskId, ...]) -> None:
+        """The process of these tasks is gone: those that have not closed have not written what they held back."""
+        self.unclosed.update(task for task in tasks if task not in self._closed)
 
     def has_closed(self, tasks: tuple[TaskId, ...]) -> bool:
         """Whether all of these tasks have closed."""

@@ -536,6 +536,7 @@ class TopologyMaster:
             for slot in slots:
                 if slot.incarnation is not None:
                     self.recovery.record("CloseTimeout", "its components did not close in time; it is killed", slot)
+                    self.ending.never_closes(slot.tasks)
             self._stop(None, now)
         else:
             for slot in slots:
@@ -545,6 +546,7 @@ class TopologyMaster:
         # One that had not come up had nothing to close, and was ended by us.
         if self.ending.stage is Stage.CLOSING and slot.state is SlotState.LIVE and not self.ending.has_closed(slot.tasks):
             self.recovery.record("WorkerLost", f"ended before its components had closed: {why}", slot)
+            self.ending.never_closes(slot.tasks)
         self.figures.ended(slot.tasks)
         self.membership.gone(slot)
 
@@ -559,6 +561,9 @@ class TopologyMaster:
         dropped = int(self.figures.together(bolts).counters.get("failed", 0))
         everyone = [task.id for task in self.plan.tasks]
         lost = int(self.figures.together(everyone).counters.get("lost_results", 0))
+        if self.checkpoints is None:
+            # With checkpoints, what sinks had to publish was published before.
+            lost += len(self.ending.unclosed.difference(self.plan.ackers))
         unaccounted: dict[str, int] = {}
         for spout in self.plan.spouts:
             if count := int(self.figures.of(spout).counters.get("unaccounted", 0)):

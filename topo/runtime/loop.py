@@ -362,4 +362,8 @@ class Loop:
             now = self._clock()
         worker.idle(now)
         worker.hear([control.Close(worker.epoch, drain=True)], now)
+        while not worker.is_closed and now < until:
+            self._transport.wait(min(self._sleep_s(), until - now))
+            now = self._clock()
+            worker.run(now)
         self._perform()

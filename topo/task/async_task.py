@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Coroutine
 from contextlib import suppress
 from typing import Any
@@ -22,8 +21,6 @@ from topo.task.setup import AsyncDone, Ports, TaskSetup
 from topo.task.snapshots import Snapshot
 from topo.task.user_errors import blame
 
-_LOG = logging.getLogger("topo.task")
-
 
 class AsyncTask(OperatorTask):
     """Runs an `AsyncBolt`. A full queue takes no further input; its mails go on."""
@@ -33,6 +30,7 @@ class AsyncTask(OperatorTask):
             raise FrameworkBug("an async bolt without an event loop")
         self._bolt, self._run_async = setup.component, ports.run_async
         self._is_user_open = False
+        self._close_called = self._close_returned = False
         self._end_waits = False
         self._mark: Mark | None = None
         self._to_restore: list[dict[str, Any]] = []
@@ -102,15 +100,28 @@ class AsyncTask(OperatorTask):
             self._operator = self._make_operator()
             self._start_operator(OperatorSnapshot(own=restored))
 
-    def cleanup(self) -> None:
-        """Close the operator, then the user's bolt; whoever runs the calls lets this one end."""
-        super().cleanup()
-        if self._is_user_open:
+    def _on_close(self, now: float) -> None:
+        """Close the user's bolt; the task is closed when that has returned or raised."""
+        if not (self._is_working and self._is_user_open) or self._close_returned:
+            super()._on_close(now)
+        elif not self._close_called:
+            self._close_called = True
+            self.queue.clear()
+            self._operator.close()
             self._run_call(self._bolt.close(), self._on_user_closed)
 
     def _on_user_closed(self, _result: Any, error: BaseException | None) -> None:
-        if error is not None:
-            _LOG.error("close of component %r raised", self.component_id, exc_info=error)
+        """`close` has returned or raised; told on the event loop's thread."""
+
+        def note() -> None:
+            self._close_returned = True
+            if error is not None:
+                self.counters.lost_results += 1
+                blame(error, self._bolt.close)
+                self._record_error(error, self._now)
+
+        with suppress(RejectedExecution):
+            self.processor.executor().execute(note, "the user's close has returned")
 
     @property
     def _wait(self) -> AsyncWaitOperator:
@@ -126,7 +137,7 @@ class AsyncTask(OperatorTask):
 
     @property
     def _may_act(self) -> bool:
-        return super()._may_act and self._is_user_open and not self._wait.is_full
+        return super()._may_act and self._is_user_open and not self._close_called and not self._wait.is_full
 
     def _run(self, batch: Batch, first: int, last: int, now: float) -> None:
         wait = self._wait
@@ -203,6 +214,8 @@ class AsyncTask(OperatorTask):
         if self._end_waits and not self._has_calls:
             self._end_waits = False
             super()._tell_end(now)
+        if self._close_returned:
+            self._on_close(now)
 
     @property
     def is_quiet(self) -> bool:

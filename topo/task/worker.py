@@ -143,6 +143,7 @@ class Worker:
         self._bug: FrameworkBug | None = None
         self._out: list[Command] = []
         self._busy_since: float | None = None
+        self._is_closing = False
         hand.spouts = [task for task in self.tasks.values() if isinstance(task, SpoutTask) and task.is_retrying]
 
     def arrived(self, task: TaskId, inbox: Inbox, frame: bytes, now: float) -> None:
@@ -176,6 +177,8 @@ class Worker:
                     continue
             any_work = True
             self._handle(task, _TURN, now)
+        if self._is_closing:
+            self._leave_when_closed()
         if not any_work or self._busy_since is None:
             self._busy_since = now
         elif now - self._busy_since >= LONGEST_BUSY_S:
@@ -255,11 +258,20 @@ class Worker:
         elif isinstance(message, control.CheckpointComplete):
             self._each(CheckpointComplete(message.checkpoint), now)
         elif isinstance(message, control.Close):
+            self._is_closing = True
             self._each(Close(), now)
-            if all(task.is_closed for task in self.tasks.values()):
-                self.exit = self.exit or Exit(EXIT_DONE, "closed")
+            self._leave_when_closed()
         elif isinstance(message, control.Stop):
             self.exit = self.exit or Exit(EXIT_DONE, f"stopped by the master: {message.reason}")
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether all tasks have closed."""
+        return all(task.is_closed for task in self.tasks.values())
+
+    def _leave_when_closed(self) -> None:
+        if self.is_closed:
+            self.exit = self.exit or Exit(EXIT_DONE, "closed")
 
     def _adopt(self, routes: control.Routes, now: float) -> None:
         if routes.term < self.term:

@@ -25,6 +25,7 @@ from topo.master.commands import (
     StopWorker,
     StoreDeadLetters,
 )
+from topo.master.ending import Stage
 from topo.master.epochs import EpochState
 from topo.master.events import DeadLettersWritten, Event, FromWorker, InHand, Started, Tick, WorkerExited, WorkerLaunched
 from topo.master.master import TopologyMaster
@@ -220,6 +221,8 @@ class InProcessCluster:
         if self.outcome is not None:
             return True
         if self._events or self.master.recovery.epochs.state is not EpochState.RUNNING or self.has_ended():
+            return False
+        if self.master.ending.stage is not Stage.SERVING:
             return False
         return all(not host.has_mail() and host.is_at_rest() for host in self.hosts.values())
 

@@ -131,6 +131,8 @@ class Oracles:
             # What a spout without positions has given up is forgotten with its process.
             is_whole = len(simulation.all_processes) == len(simulation.plan.workers)
             allowed = {OutcomeKind.FINALLY_FAILED} if is_whole else {*allowed, OutcomeKind.FINALLY_FAILED}
+        if simulation.master.master is not None and simulation.master.master.ending.unclosed:
+            allowed |= {OutcomeKind.RESULTS_LOST}
         if outcome.kind not in allowed:
             names = " or ".join(sorted(kind.value for kind in allowed))
             simulation.history.violated(1, f"the outcome is {outcome.kind.value} ({outcome.reason}), not {names}")

@@ -285,7 +285,7 @@ def test_a_kill_ends_though_a_process_is_never_reported_gone() -> None:
     assert play.until(6.0) == [Finished(Outcome(OutcomeKind.KILLED, "killed by the operator"))]
 
 
-def test_components_that_do_not_close_in_time_are_killed_and_the_outcome_stays() -> None:
+def test_components_that_do_not_close_in_time_are_killed_and_their_results_may_be_missing() -> None:
     play = running(small_plan(drain_timeout="3s"))
     all_end(play)
     play.answer_probe(1)
@@ -298,7 +298,8 @@ def test_components_that_do_not_close_in_time_are_killed_and_the_outcome_stays()
         RecordError("CloseTimeout", "its components did not close in time; it is killed", "sink", None, WorkerId(1)),
         StopWorker(WorkerId(1), Incarnation(102), kill=True),
     ]
-    assert play.exits(1) == [Finished(Outcome(OutcomeKind.DONE, "every message was processed"))]
+    (finished,) = play.exits(1)
+    assert finished.outcome.kind is OutcomeKind.RESULTS_LOST and finished.outcome.exit_code == 1
 
 
 def test_a_worker_that_dies_while_closing_is_reported_and_not_replaced() -> None:
@@ -309,6 +310,22 @@ def test_a_worker_that_dies_while_closing_is_reported_and_not_replaced() -> None
     why = "ended before its components had closed: killed by SIGKILL"
     assert play.exits(1) == [RecordError("WorkerLost", why, "sink", None, WorkerId(1))]
     assert not [command for command in play.until(3.0) if isinstance(command, StartWorker)]
+    for worker, task in ((0, LINES), (2, ACKER)):
+        play.says(worker, Closed(task))
+    play.exits(0)
+    (finished,) = play.exits(2)
+    assert finished.outcome.kind is OutcomeKind.RESULTS_LOST
+
+
+def test_an_acker_that_dies_while_closing_loses_nothing() -> None:
+    play = running()
+    all_end(play)
+    play.answer_probe(1)
+    play.answer_probe(2)
+    for worker, task in ((0, LINES), (1, SINK)):
+        play.says(worker, Closed(task))
+        play.exits(worker)
+    assert play.exits(2)[-1] == Finished(Outcome(OutcomeKind.DONE, "every message was processed"))
 
 
 def test_what_was_committed_last_is_stored_before_the_end() -> None:
