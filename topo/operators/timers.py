@@ -175,6 +175,7 @@ class TimerService:
 
     Attributes:
         current_watermark: the last one given to `advance_watermark`; MIN_TIMESTAMP before the first.
+        takes_clock_timers: whether processing-time timers are registered; `end_clock` ends that.
     """
 
     def __init__(
@@ -188,6 +189,7 @@ class TimerService:
         self._processing = TimerQueue()
         self._armed: ClockTimer | None = None
         self._undo_log = undo_log
+        self.takes_clock_timers = True
         self._after_end: dict[Hashable, int] | None = None
         """By key: how many timers it has registered since those of the end of the input fire; None before."""
 
@@ -241,7 +243,9 @@ class TimerService:
             event.remove(timestamp, self._keys.key, namespace)
 
     def register_processing_timer(self, namespace: Hashable, timestamp: int) -> None:
-        """Have `on_processing_time` called when the clock reaches `timestamp`."""
+        """Have `on_processing_time` called when the clock reaches `timestamp`; nothing happens after `end_clock`."""
+        if not self.takes_clock_timers:
+            return
         if self._undo_log is not None:
             self._note_added(self._undo_log, self._processing, timestamp, namespace)
         if self._processing.add(timestamp, self._keys.key, namespace):
@@ -285,6 +289,14 @@ class TimerService:
             due, keys.key, namespace = timer
             on_event_time(keys.key, namespace, due)
 
+    def end_clock(self) -> None:
+        """Fire every processing-time timer now, earliest first, since nothing that comes could change what it finds.
+
+        What callbacks register from now on is dropped, so that periodic ones end. After an exception call it again for the others.
+        """
+        self.takes_clock_timers = False
+        self._fire_clock(MAX_TIMESTAMP)
+
     def for_each_event_timer(self, visit: Callable[[Any, int], None]) -> None:
         """Call `visit(namespace, timestamp)` for every event-time timer, its key being the current one; in no order."""
         self._visit(self._event, visit)
@@ -300,16 +312,19 @@ class TimerService:
     def _on_clock(self, timestamp: int) -> None:
         # Forget the armed timer first: a callback that registers a new head then arms one for it.
         self._armed = None
-        take, keys, on_processing_time = self._processing.take, self._keys, self._handler.on_processing_time
         try:
-            while (timer := take(timestamp)) is not None:
-                due, keys.key, namespace = timer
-                on_processing_time(keys.key, namespace, due)
+            self._fire_clock(timestamp)
         finally:
             # After a callback that has raised, too: the other timers are still wanted.
             head = self._processing.head
             if head is not None and self._armed is None:
                 self._arm(head)
+
+    def _fire_clock(self, timestamp: int) -> None:
+        take, keys, on_processing_time = self._processing.take, self._keys, self._handler.on_processing_time
+        while (timer := take(timestamp)) is not None:
+            due, keys.key, namespace = timer
+            on_processing_time(keys.key, namespace, due)
 
     def _arm(self, timestamp: int) -> None:
         if self._armed is not None:

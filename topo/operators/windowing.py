@@ -189,6 +189,18 @@ class WindowOperator(KeyedOperator):
         self._begin_timer(key, namespace, timestamp, is_event_time=False)
         self._on_timer(key, namespace, timestamp, self._trigger.on_processing_time, is_event_time=False)
 
+    def end_of_input(self) -> None:
+        """Fire the windows that wait for the clock: waiting for it would add no element. After an exception call it again.
+
+        Told again for messages that come again behind it, it fires what waits for the last watermark, too: that does not come again.
+        """
+        self._timers.advance_watermark(self._timers.current_watermark)
+        self._timers.end_clock()
+
+    def goes_on(self) -> None:
+        """A message comes again behind the end of the input, which is to be told again after it."""
+        self._timers.takes_clock_timers = True
+
     def repeat_due(self) -> None:
         """Call for the timer at hand once more; it has been undone."""
         assert self.due is not None

@@ -51,6 +51,9 @@ class CheckpointedWindowTask(OperatorTask):
             self._record_error(raised, now)
         self._user_error(final, now)
 
+    def _user_end(self) -> None:
+        self._fire_timers(self._operator.end_of_input, self._now)
+
     def _undo_timer(self) -> None:
         assert self._call is not None
         self._windows.undo()

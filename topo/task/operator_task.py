@@ -196,14 +196,17 @@ class OperatorTask(AnchoringTask):
             self._flush_when_due(now)
 
     def _on_watermark(self, watermark: int, now: float) -> None:
+        self._fire_timers(lambda: self._operator.process_watermark(watermark), now)
+
+    def _fire_timers(self, fire: Callable[[], object], now: float) -> None:
+        """Have the operator fire what is due, again after each timer that raises: that one is gone, the others are not."""
         while True:
             try:
-                self._operator.process_watermark(watermark)
+                fire()
                 break
             except FrameworkBug:
                 raise
             except Exception as error:
-                # The timer that raised is gone; go on with the others.
                 self._call_raised(error, now)
         self._settle(now)
 

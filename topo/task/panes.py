@@ -49,10 +49,11 @@ class Pane:
         lines: of its firings, those of panes that were merged into it included; new ones come into the last.
         awaited: how many firings are open; for a part that has left a pane, how many of that pane's lines it is in.
         released: it holds nothing any more, and waits for its firings.
+        lost: how many of its inputs without ids were in a firing that raised.
         comes_again: it has held inputs that have failed before.
     """
 
-    __slots__ = ("awaited", "comes_again", "counts", "edges", "lines", "released", "roots")
+    __slots__ = ("awaited", "comes_again", "counts", "edges", "lines", "lost", "released", "roots")
 
     def __init__(self) -> None:
         self.roots = array("Q")
@@ -61,6 +62,7 @@ class Pane:
         self.lines: tuple[Line, ...] = ()
         self.awaited = 0
         self.released = False
+        self.lost = 0
         self.comes_again = 0
 
     def input_counts(self) -> Iterable[int]:
@@ -187,6 +189,8 @@ class PaneLedger:
         self.fails: dict[int, None] = {}
         self.is_firing = False
         self.current: Firing | None = None
+        self._firing_pane: Pane | None = None
+        self._lost = 0
         self.missed_again: list[int] = []
         self.acked = 0
         self._repeats = 0
@@ -356,7 +360,7 @@ class PaneLedger:
 
     def firing(self, key: Any, window: Any) -> None:
         """What is put out next comes from this pane."""
-        pane = self._find(key, window)
+        pane = self._firing_pane = self._find(key, window)
         self.is_firing, self.current = True, None
         if pane is not None and len(pane.roots):
             if not self._fresh_roots:
@@ -368,7 +372,11 @@ class PaneLedger:
 
     def raised(self, error: Exception) -> bool:
         """The pane that fires has raised."""
-        return self._on_raised(error)
+        if self._on_raised(error):
+            return True
+        if self._firing_pane is not None:
+            self._lose_inputs(self._firing_pane)
+        return False
 
     def fired(self) -> None:
         """The pane has put out everything."""
@@ -378,10 +386,11 @@ class PaneLedger:
         """A pane is over without having fired: what it holds fails."""
         pane = self._find(key, window)
         if pane is not None:
+            self._lose_inputs(pane)
             self._fail_inputs(pane)
 
     def _end_firing(self) -> None:
-        self.is_firing, self.current = False, None
+        self.is_firing, self.current, self._firing_pane = False, None, None
 
     def evicted(self, key: Any, window: Any, positions: Sequence[int]) -> None:
         """Inputs have left a pane; they are done when the firings are in which they took part, the one at hand being the last."""
@@ -426,6 +435,11 @@ class PaneLedger:
         if self.current is not None:
             self._fail(self.current)
         self._end_firing()
+
+    def take_lost(self) -> int:
+        """Return how many inputs without ids, which nobody can fail, were in calls that raised."""
+        lost, self._lost = self._lost, 0
+        return lost
 
     def take_firings(self, now: float) -> list[tuple[int, int]]:
         """Return root and XOR of what was put out, for each firing whose results went anywhere; the ackers follow them now.
@@ -525,6 +539,12 @@ class PaneLedger:
         parts = firing.line.parts
         while parts and parts[-1][0] >= firing.number:
             self._fail_inputs(parts.pop()[1])
+
+    def _lose_inputs(self, pane: Pane) -> None:
+        if pane.counts is not None and not len(pane.roots):
+            lost = max(0, len(pane.counts) - pane.lost)
+            pane.lost += lost
+            self._lost += lost
 
     def _fail_inputs(self, pane: Pane) -> None:
         self.fails.update(dict.fromkeys(pane.roots))

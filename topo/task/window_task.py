@@ -92,6 +92,8 @@ class WindowTask(OperatorTask):
         assert isinstance(operator, WindowOperator)
         is_single = batch.anchoring is Anchoring.SINGLE
         comes_again = batch.comes_again
+        if self._ended_in_epoch:
+            operator.goes_on()
         while first < last:
             keys, stamps = self._keys(batch, first, last), self._stamps_of(batch, first, last)
             rows = self._rows(batch, first, last)
@@ -101,24 +103,25 @@ class WindowTask(OperatorTask):
                 roots, edges = batch.roots[first:last], batch.edges[first:last]
             self.ledger.begin(roots, edges, is_single=is_single, come_again=comes_again)
             self._running = (batch, first)
-            taken, error = last - first, None
+            taken, error, lost = last - first, None, 0
             try:
                 operator.process_batch(keys, rows, stamps)
             except FrameworkBug:
                 raise
             except Exception as raised:
                 taken, error = operator.position, raised
-                self._discard_firing(raised)
+                lost = self._discard_firing(raised)
             self._ack_unheld(batch, first, taken, now)
             first += taken
             if error is not None:
                 self._fail(batch.ids_at(first)[0], error)
-                self.counters.failed += 1
+                # The element at hand may be in the pane that has fired.
+                self.counters.failed += max(1, lost)
                 first += 1
                 self._user_error(error, now)
         self._running = None
         if self._ended_in_epoch:
-            self.ledger.release_all()
+            self._user_end()
         self._settle(now)
 
     def _ack_unheld(self, batch: Batch, first: int, taken: int, now: float) -> None:
@@ -161,20 +164,23 @@ class WindowTask(OperatorTask):
         return (late,)
 
     def _call_raised(self, error: Exception, now: float) -> None:
-        self._discard_firing(error)
+        self.counters.failed += self._discard_firing(error)
         super()._call_raised(error, now)
 
-    def _discard_firing(self, error: Exception) -> None:
-        """A call has raised. If it is a firing, what that has put out is discarded, and its inputs fail."""
+    def _discard_firing(self, error: Exception) -> int:
+        """A call has raised. If it is a firing, what that has put out is discarded, and its inputs fail.
+
+        Returns how many of them are lost, since nobody tracks them.
+        """
         if self.ledger.is_firing:
             self._roll_back(self._firing_mark, None, error)
             self.ledger.fail_current()
         if self.ledger.fails:
             self._causes.note(self.ledger.fails, error)
+        return 0 if self._ackers else self.ledger.take_lost()
 
     def _user_end(self) -> None:
-        super()._user_end()
-        self._settle(self._now)
+        self._fire_timers(self._operator.end_of_input, self._now)
         self.ledger.release_all()
 
     def _settle(self, now: float) -> None:
