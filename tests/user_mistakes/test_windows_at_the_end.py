@@ -75,7 +75,8 @@ def test_a_message_comes_again_behind_the_end(delivery: str, window: Any) -> Non
     test = run_of(delivery, window_of(window), FailsOnce())
     test.assert_all_acked()
     # A global window keeps what it holds, so that it counts the first one of the key again.
-    assert sum(row[-1] for row in test.emitted("window")) == 3 + (delivery == "at_least_once" and isinstance(window, windows.GlobalWindows))
+    again = delivery == "at_least_once" and isinstance(window, windows.GlobalWindows)
+    assert sum(row[-1] for row in test.emitted("window")) == 3 + again
 
 
 class Broken(windows.ProcessWindowFunction):
@@ -86,7 +87,8 @@ class Broken(windows.ProcessWindowFunction):
 
 
 @pytest.mark.parametrize(("delivery", "reason"), [
-    ("at_most_once", "every source has ended; nothing was tracked (ackers=0), and 2 tuples failed and were lost; see `topo errors`"),
+    ("at_most_once",
+     "every source has ended; nothing was tracked (ackers=0), and 2 tuples failed and were lost; see `topo errors`"),
     ("at_least_once", "2 messages were given up; see `topo dead-letters`"),
     ("exactly_once", "1 message was given up; see `topo dead-letters`"),
 ])  # fmt: skip

@@ -292,7 +292,7 @@ class TimerService:
     def end_clock(self) -> None:
         """Fire every processing-time timer now, earliest first, since nothing that comes could change what it finds.
 
-        What callbacks register from now on is dropped, so that periodic ones end. After an exception call it again for the others.
+        What callbacks register from now on is dropped, so that periodic ones end. After an exception call it again.
         """
         self.takes_clock_timers = False
         self._fire_clock(MAX_TIMESTAMP)

@@ -192,7 +192,7 @@ class WindowOperator(KeyedOperator):
     def end_of_input(self) -> None:
         """Fire the windows that wait for the clock: waiting for it would add no element. After an exception call it again.
 
-        Told again for messages that come again behind it, it fires what waits for the last watermark, too: that does not come again.
+        Called again behind replays, it fires what waits for the last watermark, too: that does not come again.
         """
         self._timers.advance_watermark(self._timers.current_watermark)
         self._timers.end_clock()
