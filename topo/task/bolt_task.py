@@ -264,7 +264,11 @@ class BoltTask(UserTask):
     def _tell_time(self) -> None:
         """Send what is new of event time behind the rows that were emitted before it."""
         if self._emission_time.has_news and not self._end_told:
-            send_time(self.outbox, self.consumers, self._emission_time.take_news())
+            send_time(self.outbox, self.consumers, self._emission_time.take_news(self._time_floor()))
+
+    def _time_floor(self) -> int | None:
+        """Return the least timestamp that output may still have, although the input is past it; None without such output."""
+        return None
 
     # -- input -----------------------------------------------------------------------------------------------------------
 

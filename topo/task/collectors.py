@@ -89,15 +89,17 @@ class TrackedTuple(Tuple):
         edges: its own edge id in the tree of each of them.
         out: XOR of the edge ids of everything anchored on it so far; lives as long as the tuple, so it never expires.
         state: one of `TupleState`.
+        since: monotonic seconds at which its call returned and left it undecided; set only then.
     """
 
-    __slots__ = ("edges", "epoch", "out", "roots", "state")
+    __slots__ = ("edges", "epoch", "out", "roots", "since", "state")
 
     epoch: int
     roots: tuple[int, ...]
     edges: tuple[int, ...]
     out: int
     state: int
+    since: float
 
     @classmethod
     def made(

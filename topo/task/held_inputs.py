@@ -1,4 +1,4 @@
-"""Inputs that a `Bolt` holds back and no spout waits for: the end of the topology waits for them.
+"""Inputs that a `Bolt` holds back: watermarks and the end of the input wait for them.
 
 With checkpoints they are part of the snapshot, and executed again after a recovery.
 
@@ -32,11 +32,15 @@ def still_held(inputs: list[TrackedTuple]) -> list[TrackedTuple]:
     held: list[TrackedTuple] = []
     inputs.reverse()
     while inputs:
-        is_held = getrefcount(inputs[-1]) > _REFERENCES_OF_OURS and inputs[-1].state == TupleState.OPEN
-        if is_held:
+        if _is_held(inputs):
             held.append(inputs[-1])
         inputs.pop()
     return held
+
+
+def _is_held(inputs: list[TrackedTuple]) -> bool:
+    """Whether the last one is undecided, and user code still refers to it."""
+    return getrefcount(inputs[-1]) > _REFERENCES_OF_OURS and inputs[-1].state == TupleState.OPEN
 
 
 class HeldInputs:
@@ -59,7 +63,11 @@ class HeldInputs:
 
     def add(self, undecided: list[TrackedTuple]) -> None:
         """Take over the inputs that a batch has left undecided. Empties the list."""
-        self._held += still_held(undecided)
+        self.keep(still_held(undecided))
+
+    def keep(self, held: list[TrackedTuple]) -> None:
+        """Take over inputs that are held."""
+        self._held += held
         if len(self._held) >= self._sweep_at:
             self._held = still_held(self._held)
             self._sweep_at = max(_FIRST_SWEEP, 2 * len(self._held))
@@ -71,6 +79,16 @@ class HeldInputs:
         """Return the inputs that are held at this moment."""
         self._held = still_held(self._held)
         return self._held
+
+    def has_held(self) -> bool:
+        """Whether an input is held at this moment. Cheap, however many there are."""
+        while self._held and not _is_held(self._held):
+            self._held.pop()
+        return bool(self._held)
+
+    def least_timestamp(self, since: float) -> int | None:
+        """Return the least timestamp of the inputs that are held, and have been since `since` at the earliest."""
+        return min((tup.timestamp for tup in self.now() if tup.timestamp is not None and tup.since >= since), default=None)
 
     def clear(self) -> list[TrackedTuple]:
         """Forget all inputs; return those that were held."""

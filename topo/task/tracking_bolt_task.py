@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from math import inf
 
 from topo.api.bolt import Bolt
 from topo.api.groupings import GroupingKind
@@ -188,6 +189,11 @@ class TrackingBoltTask(AnchoringTask):
         self._withheld = HeldInputs(self.component_id, len(self.plan.tasks_of(self.component_id)), moves=moves)
         self._ended_at: float | None = None
         """When the input had ended in this epoch."""
+        self._end_waits = False
+        self._look_at = -inf
+        """When to look again which inputs are held: a bolt may hold thousands, and each look goes through all."""
+        self._least: int | None = None
+        """The least timestamp of the inputs that are held, as of the last look."""
 
     @property
     def _user(self) -> Bolt:
@@ -205,6 +211,9 @@ class TrackingBoltTask(AnchoringTask):
             snapshot = super()._snapshot(checkpoint)
             if held["inputs"]:
                 snapshot.values["held"] = held
+                self._look_at = self._now
+                if (floor := self._time_floor()) is not None:
+                    snapshot.values["watermark"] = min(snapshot.values["watermark"], floor - 1)
             return snapshot
         staged = self._staged.snapshot(checkpoint)
         # What the sink has refused while it staged is given up in this checkpoint.
@@ -294,9 +303,10 @@ class TrackingBoltTask(AnchoringTask):
     def _left_undecided(self, tup: TrackedTuple, mark: Mark, undecided: list[TrackedTuple]) -> None:
         if self.is_checkpointed:
             tup.out = int(self._collector.count() > mark.emitted)
-            undecided.append(tup)
-        else:
-            undecided.append(tup)
+        tup.since = self._now
+        if tup.timestamp is not None and (self._least is None or tup.timestamp < self._least):
+            self._least = tup.timestamp
+        undecided.append(tup)
 
     def _finish_run(self, undecided: list[TrackedTuple], errors: list[Exception], now: float) -> None:
         if self.is_checkpointed and undecided:
@@ -304,11 +314,7 @@ class TrackingBoltTask(AnchoringTask):
         self._settle(now)
         if self.is_checkpointed:
             self._withheld.add(undecided)
-        elif undecided:
-            # The spouts wait for the acks of tracked inputs; for the others nobody does.
-            untracked = [tup for tup in undecided if not tup.roots]
-            undecided[:] = [tup for tup in undecided if tup.roots]
-            self._withheld.add(untracked)
+        else:
             self._look_for_forgotten(undecided, now)
         for raised in errors:
             self._user_error(raised, now)
@@ -317,11 +323,14 @@ class TrackingBoltTask(AnchoringTask):
         """Report inputs that user code holds no longer, so that it can neither ack nor fail them. Empties the list."""
         # One that was held and acked by a later call of the batch was not forgotten.
         undecided[:] = [tup for tup in undecided if tup.state == TupleState.OPEN]
-        count = len(undecided)
-        for _ in range(count - len(still_held(undecided))):
+        tracked = sum([bool(tup.roots) for tup in undecided])
+        held = still_held(undecided)
+        for _ in range(tracked - sum([bool(tup.roots) for tup in held])):
             self._record_error(TupleStateError(_FORGOTTEN), now)
+        # An input that is tracked is waited for by its spout, too: only those downstream have to know that it is held.
+        self._withheld.keep(held if self.consumers else [tup for tup in held if not tup.roots])
 
-    # -- inputs that the bolt holds back, with checkpoints ----------------------------------------------------------------
+    # -- inputs that the bolt holds back ----------------------------------------------------------------------------------
 
     def _settle(self, now: float) -> None:
         if self.is_checkpointed and self._withheld:
@@ -338,11 +347,14 @@ class TrackingBoltTask(AnchoringTask):
         super()._run_untracked(call, now, what, most)
 
     def _reset(self, event: RoutesChanged, now: float) -> None:
-        # Without checkpoints nothing comes again of what was not tracked.
-        stale = self._withheld.clear() if self.is_checkpointed else []
-        self._ended_at = None
+        stale = self._withheld.clear()
+        self._ended_at = self._least = None
+        self._end_waits = False
         super()._reset(event, now)
-        if stale := still_held(stale):
+        if not self.is_checkpointed:
+            # What was not tracked does not come again.
+            self._withheld.keep([tup for tup in stale if not tup.roots])
+        elif stale := still_held(stale):
             raise UserError(
                 f"component {self.component_id!r} still holds {len(stale)} inputs of before the recovery; drop them in on_reset: "
                 "they come again. Its process is replaced, since what it makes of them would be published twice"
@@ -356,14 +368,39 @@ class TrackingBoltTask(AnchoringTask):
     @property
     def is_quiet(self) -> bool:
         """Whether nothing is in hand; behind the end of the input that goes for what the bolt holds back, too."""
-        return super().is_quiet and not (self._ended_in_epoch and self._withheld and self._withheld.now())
+        return super().is_quiet and not (self._ended_in_epoch and self._withheld.has_held())
 
     def _why_not_quiet(self) -> str:
         held = len(self._withheld.now()) if self._ended_in_epoch else 0
         return super()._why_not_quiet() or (f"{held} inputs that the bolt has neither acked nor failed" if held else "")
 
+    def _time_floor(self) -> int | None:
+        # One that is held for longer than message_timeout is late then, so that no input holds up event time for good.
+        if self._emission_time.is_used or not self._withheld:
+            self._least = None
+        elif self._now >= self._look_at:
+            self._look_at = self._now + self.config.watermark_interval_s
+            timeout_s = self.config.message_timeout_s
+            self._least = self._withheld.least_timestamp(-inf if timeout_s is None else self._now - timeout_s)
+        return self._least
+
+    def _tell_end(self, now: float) -> None:
+        self._end_waits = self._withheld.has_held()
+        if not self._end_waits:
+            super()._tell_end(now)
+
+    def _turn(self, now: float) -> None:
+        super()._turn(now)
+        if self._end_waits:
+            self._tell_end(now)
+
     def _deadlines(self, now: float) -> list[float | None]:
-        return [*super()._deadlines(now), self._give_up_at]
+        return [*super()._deadlines(now), self._give_up_at, self._look_at if self._waits_for_held else None]
+
+    @property
+    def _waits_for_held(self) -> bool:
+        """Whether a watermark or the end of the input waits for inputs that are held. User code may let go of them unseen."""
+        return self._end_waits or (self._least is not None and self._emission_time.has_news and not self._end_told)
 
     @property
     def _give_up_at(self) -> float | None:
@@ -376,9 +413,14 @@ class TrackingBoltTask(AnchoringTask):
         if at is not None and now >= at:
             error = TupleStateError(_NEVER_DECIDED.format(component=self.component_id, timeout=self.config.message_timeout_s))
             for tup in self._withheld.now():
+                if tup.roots:
+                    continue
                 tup.state = TupleState.FAILED
                 self.counters.failed += 1
                 if self.is_checkpointed:
                     self._letters.add(tup.values, self._cause(error), 1)
                 self._record_error(error, now)
             self._withheld.clear()
+        if self._waits_for_held and now >= self._look_at:
+            self._tell_time()
+            self._look_at = max(self._look_at, now + self.config.watermark_interval_s)

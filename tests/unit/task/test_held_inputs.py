@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -41,6 +42,12 @@ class Scripted(Bolt):
 
 def hold(bolt: Scripted, tup: Any) -> None:
     bolt.held.append(tup)
+
+
+def in_thread(call: Callable[[], object]) -> None:
+    thread = threading.Thread(target=call)
+    thread.start()
+    thread.join()
 
 
 def solo_of(bolt: Any, *, parallelism: int = 1, key: bool = False, **settings: Any) -> Solo:
@@ -203,6 +210,39 @@ def test_without_tracking_an_input_that_nobody_refers_to_is_done() -> None:
 def test_without_tracking_an_input_that_is_never_decided_is_an_error_after_message_timeout() -> None:
     _, solo = untracked(hold)
     solo.wait(31)
-    solo.run()
+    solo.confirm_all()
     assert solo.task.is_quiet
     assert "neither acked nor failed" in solo.errors()[0] and solo.task.counters.failed == 3
+
+
+@pytest.mark.parametrize("delivery", ["at_least_once", "at_most_once", "exactly_once"])
+def test_watermarks_and_the_end_of_the_input_wait_for_inputs_that_the_bolt_holds(delivery: str) -> None:
+    """Else what a thread emits for them later is late downstream, and dropped there without a word."""
+    bolt = Scripted(hold)
+    solo = Solo(chain(IterableSpout([1], fields=("value",)), bolt, Sink(), delivery=delivery), "b")
+    (sender,) = [one for one in solo.senders() if one not in solo.plan.ackers]
+    solo.feed(1, 2, tracked=delivery == "at_least_once", stamps=[1_000, 2_000])
+    solo.feed_time(5_000, sender)
+    solo.run()
+    assert solo.told_time() == [999]
+    bolt.collector.ack(bolt.held.pop(0))
+    solo.wait(1)
+    assert solo.told_time() == [999, 1_999]
+    solo.end_inputs()
+    solo.run()
+    assert solo.frames(FrameKind.END) == []
+    in_thread(lambda: (bolt.collector.emit((2,), bolt.held[0]), bolt.collector.ack(bolt.held.pop())))
+    solo.wait(1)
+    assert [frame.kind for frame in solo.frames(FrameKind.DATA, FrameKind.END)] == [FrameKind.DATA, FrameKind.END]
+
+
+def test_an_input_that_is_held_for_longer_than_message_timeout_holds_up_no_watermark() -> None:
+    bolt = Scripted(hold)
+    solo = Solo(chain(IterableSpout([1], fields=("value",)), bolt, Sink(), delivery="at_least_once"), "b")
+    (sender,) = [one for one in solo.senders() if one not in solo.plan.ackers]
+    solo.feed(1, stamps=[1_000])
+    solo.feed_time(5_000, sender)
+    solo.run()
+    assert solo.told_time() == [999]
+    solo.wait(31)
+    assert solo.told_time() == [999, 5_000]
