@@ -48,19 +48,6 @@ class TooDeep(ValueError):
     """A payload is nested deeper than it may be."""
 
 
-def cannot_be_too_deep(payload: bytes | bytearray | memoryview, most: int = MAX_DEPTH, rows: int = 0) -> bool:
-    """Whether a payload has too few bytes that could open an array or a map; of most payloads it is true.
-
-    Args:
-        payload: a msgpack value.
-        most: levels.
-        rows: if the value is an array of so many arrays or maps: how many. They are not inside each other.
-    """
-    # An exact count takes as long to begin as 800 rows of one word take to read. For long payloads it takes less memory.
-    size = len(payload)
-    return size <= most or (size <= _CHUNK and len(bytes(payload).translate(None, _NOT_OPENING)) - rows < most)
-
-
 def check_depth(payload: bytes | bytearray | memoryview, most: int = MAX_DEPTH, rows: int = 0) -> None:
     """Read a msgpack value to its end without building it.
 
@@ -73,7 +60,10 @@ def check_depth(payload: bytes | bytearray | memoryview, most: int = MAX_DEPTH, 
         TooDeep: it is nested deeper than `most`.
         Exception: it is cut short or followed by more.
     """
-    if cannot_be_too_deep(payload, most, rows):
+    size = len(payload)
+    # Few bytes that could open an array or a map: not too deep. An exact count takes as long to begin as 800 rows of one word
+    # take to read. For long payloads it takes less memory.
+    if size <= most or (size <= _CHUNK and len(bytes(payload).translate(None, _NOT_OPENING)) - rows < most):
         with suppress(RecursionError):
             _read(payload)
             return

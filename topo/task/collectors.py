@@ -28,7 +28,8 @@ class AnchoringCollector(Emitter):
         """Emit one tuple, anchored on the input in hand."""
         if stream is DEFAULT_STREAM and timestamp is None and type(values) is tuple and len(values) == self._width:
             for value in values:
-                if type(value) not in ATOMS:
+                kind = type(value)
+                if kind is not str and kind is not int and kind not in ATOMS:
                     break
             else:
                 if self._mine._is_owned():
@@ -47,28 +48,76 @@ class AnchoringCollector(Emitter):
 
 
 class OneFieldCollector(AnchoringCollector):
-    """The same for a stream of one field, which most streams are where a tuple costs least: there a loop over it would tell."""
+    """The same without a loop, for a main stream of one field. Set lookups cost more than comparisons with the usual types."""
 
     def emit(self, values: Sequence[Any], stream: str = DEFAULT_STREAM, timestamp: int | None = None) -> None:
         """Emit one tuple, anchored on the input in hand."""
         if stream is DEFAULT_STREAM and timestamp is None and type(values) is tuple:
             try:
-                (value,) = values
+                (one,) = values
             except ValueError:
                 pass
             else:
-                if (type(value) is str or type(value) in ATOMS) and self._mine._is_owned():
+                if (type(one) is str or type(one) in ATOMS) and self._mine._is_owned():
                     self._rows.append(values)
                     return
         self._append(values, stream, timestamp)
 
 
+class TwoFieldsCollector(AnchoringCollector):
+    """The same for two fields."""
+
+    def emit(self, values: Sequence[Any], stream: str = DEFAULT_STREAM, timestamp: int | None = None) -> None:
+        """Emit one tuple, anchored on the input in hand."""
+        if stream is DEFAULT_STREAM and timestamp is None and type(values) is tuple:
+            try:
+                one, two = values
+            except ValueError:
+                pass
+            else:
+                a, b = type(one), type(two)
+                if (
+                    (a is str or a is int or a in ATOMS)
+                    and (b is str or b is int or b in ATOMS)
+                    and self._mine._is_owned()
+                ):  # fmt: skip
+                    self._rows.append(values)
+                    return
+        self._append(values, stream, timestamp)
+
+
+class ThreeFieldsCollector(AnchoringCollector):
+    """The same for three fields."""
+
+    def emit(self, values: Sequence[Any], stream: str = DEFAULT_STREAM, timestamp: int | None = None) -> None:
+        """Emit one tuple, anchored on the input in hand."""
+        if stream is DEFAULT_STREAM and timestamp is None and type(values) is tuple:
+            try:
+                one, two, three = values
+            except ValueError:
+                pass
+            else:
+                a, b, c = type(one), type(two), type(three)
+                if (
+                    (a is str or a is int or a in ATOMS)
+                    and (b is str or b is int or b in ATOMS)
+                    and (c is str or c is int or c in ATOMS)
+                    and self._mine._is_owned()
+                ):
+                    self._rows.append(values)
+                    return
+        self._append(values, stream, timestamp)
+
+
+_BY_WIDTH = {1: OneFieldCollector, 2: TwoFieldsCollector, 3: ThreeFieldsCollector}
+
+
 def anchoring_collector(
     component: str, streams: Sequence[StreamDeclaration], report: ReportError, codec: Codec | None = None
 ) -> AnchoringCollector:
-    """Return the collector of a `BasicBolt` with these outputs."""
+    """Return the collector of a `BasicBolt` with these outputs: the fastest for the width of its main stream."""
     main = next((stream for stream in streams if stream.name == DEFAULT_STREAM and not stream.direct), None)
-    kind = OneFieldCollector if main is not None and len(main.fields) == 1 else AnchoringCollector
+    kind = AnchoringCollector if main is None else _BY_WIDTH.get(len(main.fields), AnchoringCollector)
     return kind(component, streams, report, codec)
 
 
@@ -145,7 +194,6 @@ class BoltCollector(Emitter):
         self.failed: list[TrackedTuple] = []
         self.touched: list[TrackedTuple] = []
         self.takes_calls = True
-        self._main: Any = self._by_name.get(DEFAULT_STREAM)
 
     def emit(
         self, values: Sequence[Any], anchors: Anchors = None, stream: str = DEFAULT_STREAM, timestamp: int | None = None
@@ -159,7 +207,8 @@ class BoltCollector(Emitter):
         is_plain = type(values) is tuple and len(values) == self._width
         if is_plain and type(timestamp) is int and NO_TIMESTAMP < timestamp <= MAX_WATERMARK:
             for value in values:
-                if type(value) not in ATOMS:
+                kind = type(value)
+                if kind is not str and kind is not int and kind not in ATOMS:
                     break
             else:
                 if self._mine._is_owned():

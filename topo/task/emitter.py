@@ -121,6 +121,7 @@ class Emitter:
     Attributes:
         changeable: numbers of the streams on which a value was emitted that could change. Their rows are encoded for tasks of the
             same worker, too, so that each receiver has values of its own.
+        nested: numbers of the streams on which a value was emitted that is none of ATOMS: it may hold others, to any depth.
         places: the user's file and line that has last emitted, on each stream, a value that cannot be carried.
         executor: the way to the task's thread, for calls of other threads; None outside of a task.
         elsewhere: what to do instead of calling the collector from another thread.
@@ -132,12 +133,15 @@ class Emitter:
         self, component: str, streams: Sequence[StreamDeclaration], report: ReportError, codec: Codec | None = None
     ) -> None:
         self.component = component
+        self._who = f"component {component!r}"
         self.changeable: set[int] = set()
+        self.nested: set[int] = set()
         self.places: dict[int, tuple[str, int]] = {}
         self.executor: Executor | None = None
         self.streams = tuple(StreamRows(index, declaration) for index, declaration in enumerate(streams))
         self._by_name: Mapping[str, StreamRows] = {stream.declaration.name: stream for stream in self.streams}
         default = self._by_name.get(DEFAULT_STREAM)
+        self._main: Any = default
         is_plain = default is not None and not default.declaration.direct
         self._width = default.width if default is not None and is_plain else -1
         self._rows: list[Row] = default.rows if default is not None else []
@@ -181,7 +185,7 @@ class Emitter:
     def stream(self, name: str, values: Any, *, direct: bool) -> StreamRows:
         """Return the stream that `values` may be emitted on. Raises EmitError with the fix otherwise."""
         stream = self._by_name.get(name)
-        who = f"component {self.component!r}"
+        who = self._who
         if stream is None:
             near = get_close_matches(str(name), self._by_name, n=1)
             hint = f"did you mean {near[0]!r}?" if near else f"its outputs are {', '.join(map(repr, self._by_name)) or 'empty'}"
@@ -223,6 +227,7 @@ class Emitter:
 
     def _fixed(self, values: Row, stream: int, codec: Codec) -> Row:
         """Return a row that does not change with the values that it was made of."""
+        self.nested.add(stream)
         if all(map(stays, values)):
             return values
         self.changeable.add(stream)
@@ -235,4 +240,6 @@ class Emitter:
             return values
 
     def _checked(self, timestamp: Any) -> int:
-        return checked_timestamp(timestamp, f"component {self.component!r} emitted with timestamp")
+        if type(timestamp) is int and NO_TIMESTAMP < timestamp <= MAX_WATERMARK:
+            return timestamp
+        return checked_timestamp(timestamp, f"{self._who} emitted with timestamp")

@@ -44,12 +44,15 @@ class MessageCollector(Emitter):
         self, values: Sequence[Any], message_id: Any = None, stream: str = DEFAULT_STREAM, timestamp: int | None = None
     ) -> None:
         """Emit one tuple; tracked when it has a message id."""
-        if stream is DEFAULT_STREAM and timestamp is None and type(values) is tuple and len(values) == self._width:
+        if stream is DEFAULT_STREAM and type(values) is tuple and len(values) == self._width:
             for value in values:
-                if type(value) not in ATOMS:
+                kind = type(value)
+                if kind is not str and kind is not int and kind not in ATOMS:
                     break
             else:
                 if self._mine._is_owned():
+                    if timestamp is not None:
+                        self._main.stamps[len(self._rows)] = self._checked(timestamp)
                     self._rows.append(values)
                     self._messages.append(message_id)
                     return

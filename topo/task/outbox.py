@@ -45,6 +45,7 @@ class Outbox:
         waiting: frames that wait for room, over all edges.
         places: where, in the user's code, a value that cannot be carried was last emitted, by stream.
         changeable: streams whose values could be changed by their receivers: they are encoded for local targets, too.
+        nested: streams with values that may hold others; of all others, what was packed is not read to see how deep it is.
     """
 
     def __init__(
@@ -63,6 +64,7 @@ class Outbox:
         self.edges: dict[TaskId, OutEdge] = {}
         self.waiting = 0
         self.changeable: Collection[int] = ()
+        self.nested: Collection[int] = ()
         self.places: Mapping[int, tuple[str, int]] = {}
         self.frames_out = 0
         self._buffers: dict[tuple[TaskId, int], EdgeBuffer] = {}
@@ -221,11 +223,10 @@ class Outbox:
 
     def _send_rows(self, target: TaskId, stream: int, buffer: EdgeBuffer, columns: Columns) -> None:
         edge = self.edges[target]
-        is_plain = stream not in self.changeable
-        if edge.local and is_plain:
+        if edge.local and stream not in self.changeable:
             self._offer(edge, data_frame(self._stamp, target, edge.next_number, stream, columns))
             return
-        packed, refused = pack_columns(self._codec, columns, is_plain)
+        packed, refused = pack_columns(self._codec, columns, is_flat=stream not in self.nested)
         for piece, payload in packed:
             buffer.note_packed(len(piece.rows), len(payload))
             self._offer(edge, data_frame(self._stamp, target, edge.next_number, stream, piece, payload))

@@ -30,6 +30,7 @@ def make_router(setup: TaskSetup, ids: IdSource, outbox: Outbox, emitter: Emitte
     """Resolve who reads which stream of this task, and join its collector to it."""
     emitter.executor = setup.context.executor
     outbox.changeable = emitter.changeable
+    outbox.nested = emitter.nested
     outbox.places = emitter.places
     plan, component = setup.plan, setup.plan.task(setup.task).component
     subscriptions: list[list[Subscription]] = []

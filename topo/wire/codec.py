@@ -16,7 +16,7 @@ import msgpack
 import msgspec
 
 from topo.errors import FrameError, ValueNotCarried
-from topo.nesting import MAX_DEPTH, TooDeep, cannot_be_too_deep, check_depth
+from topo.nesting import MAX_DEPTH, TooDeep, check_depth
 from topo.wire.frames import MAX_FRAME, ROW_OVERHEAD, Column, Row
 from topo.wire.serializers import SerializerRegistry, UnknownType
 
@@ -73,10 +73,10 @@ class Codec:
         # A packer that has raised is not used again, and one that has packed megabytes keeps them.
         self._packer = msgpack.Packer(default=self.registry.encode)
 
-    def _pack(self, value: Any, rows: int = 0, is_plain: bool = False) -> bytes:
+    def _pack(self, value: Any, rows: int = 0, is_flat: bool = False) -> bytes:
         try:
             packed: bytes = self._packer.pack(value)
-            if not (type(value) in _FLAT or (is_plain and cannot_be_too_deep(packed, rows=rows))):
+            if not is_flat and type(value) not in _FLAT:
                 check_depth(packed, rows=rows)
         except Exception:
             self._renew()
@@ -98,21 +98,21 @@ class Codec:
             raise ValueNotCarried(f"{where}: {type_name}: {reason}")
         return payload
 
-    def pack_or_split(self, rows: Sequence[Row], is_plain: bool = False) -> PackResult:
+    def pack_or_split(self, rows: Sequence[Row], is_flat: bool = False) -> PackResult:
         """Return the payload of the rows that can be carried, and the others with their reasons.
 
         One call of msgpack when all is well. Otherwise, or when the payload is so long that a row might be too long, row by row.
 
         Args:
             rows: the batch.
-            is_plain: whether no value is of a subclass of list or dict: only such a one could be packed as what cannot be read,
-                so only then is what was packed read once.
+            is_flat: whether no value holds others; else what was packed is read once: it may be too deep, or be what cannot be
+                read, as a subclass of dict may be packed.
 
         Raises:
             MemoryError: the process is short of memory; no row is at fault.
         """
         try:
-            payload = self._pack(rows, len(rows), is_plain)
+            payload = self._pack(rows, len(rows), is_flat)
             if len(payload) <= min(self._max_row, MAX_ELEMENTS):
                 return PackResult(payload, range(len(rows)), [])
         except MemoryError:

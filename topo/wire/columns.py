@@ -82,19 +82,19 @@ class Refused:
     roots: list[int]
 
 
-def pack_columns(codec: Codec, columns: Columns, is_plain: bool = False) -> tuple[list[tuple[Columns, bytes]], list[Refused]]:
+def pack_columns(codec: Codec, columns: Columns, *, is_flat: bool = False) -> tuple[list[tuple[Columns, bytes]], list[Refused]]:
     """Pack a piece for the wire.
 
     Args:
         codec: what packs the values.
         columns: the piece.
-        is_plain: whether no value is of a subclass of list or dict, which is checked otherwise.
+        is_flat: whether no value holds others: how deep they are is not checked then.
 
     Returns:
         `(packed, refused)`: columns with their payload, in order, usually one pair; and the tuples that cannot be carried.
         What would be longer than MAX_SHARED is cut until it fits or holds a single row.
     """
-    payload, kept, rejected = codec.pack_or_split(columns.rows, is_plain)
+    payload, kept, rejected = codec.pack_or_split(columns.rows, is_flat)
     refused: list[Refused] = []
     if rejected:
         bounds, ids = _root_bounds(columns), unpack_words(columns.roots)
@@ -109,5 +109,5 @@ def pack_columns(codec: Codec, columns: Columns, is_plain: bool = False) -> tupl
         return [(columns, payload)], refused
     packed: list[tuple[Columns, bytes]] = []
     for half in split(columns, len(columns.rows) // 2):
-        packed += pack_columns(codec, half, is_plain)[0]
+        packed += pack_columns(codec, half, is_flat=is_flat)[0]
     return packed, refused

@@ -9,6 +9,7 @@ import pytest
 from tests.unit.task.harness import CODEC, Ids, Manual, Plain, Scripted, Sink, Solo, chain, fan
 from topo.api.topology import Topology, TopologyBuilder
 from topo.ids import Epoch, TaskId
+from topo.nesting import MAX_DEPTH
 from topo.task.causes import MAX_ROOTS, MAX_TEXT, Causes
 from topo.task.commands import TellMaster
 from topo.task.events import Close, Go
@@ -48,6 +49,38 @@ def test_an_input_is_what_was_sent_and_says_where_it_comes_from(kind: Any) -> No
     (tup,) = seen
     assert (tup["value"], tup.values, tup.timestamp) == ("x", ("x",), 5)
     assert (tup.component, tup.task, tup.stream, tup.fields, tup.is_tick) == ("a", 1, "default", ("value",), False)
+
+
+HOLDERS = [lambda tup: tup, lambda tup: iter([tup]), lambda tup: (one for one in (tup,)), lambda tup: tup.as_dict]
+
+
+@KINDS
+@pytest.mark.parametrize("hold", HOLDERS, ids=["itself", "an iterator", "a generator", "a bound method"])
+def test_inputs_that_are_kept_stay_what_they_were_whatever_holds_them(kind: Any, hold: Any) -> None:
+    held: list[Any] = []
+    _, task = relay(kind, lambda tup, collector: tup[0] % 3 and held.append(hold(tup)))
+    task.feed(*range(12), stamps=list(range(12)))
+    task.run()
+    kept = [one if hasattr(one, "values") else one.__self__ if hasattr(one, "__self__") else next(one) for one in held]
+    assert [(tup[0], tup.timestamp, tup.component) for tup in kept] == [(at, at, "a") for at in range(12) if at % 3]
+
+
+@KINDS
+def test_an_input_that_an_exception_keeps_stays_what_it_was(kind: Any) -> None:
+    caught: list[Any] = []
+
+    def run(tup: Any, collector: Any) -> None:
+        try:
+            raise ValueError(tup)
+        except ValueError as error:
+            caught.append(error)
+        done(tup, collector)
+
+    _, task = relay(kind, run)
+    task.feed("x", "y", "z")
+    task.run()
+    assert [error.args[0]["value"] for error in caught] == ["x", "y", "z"]
+    del caught[:]
 
 
 @KINDS
@@ -233,6 +266,24 @@ def test_an_exception_is_reported_with_the_users_file_and_line(kind: Any) -> Non
     assert (error.file, error.line) == (__file__, run.__code__.co_firstlineno + 1)
     assert error.at_ms == 1_700_000_000_000
     assert "look here" in error.traceback
+
+
+@KINDS
+def test_tuples_nested_too_deeply_fail_where_they_are_emitted_and_alone(kind: Any) -> None:
+    def run(tup: Any, collector: Any) -> None:
+        value = tup[0]
+        for _ in range(MAX_DEPTH if value == "deep" else 0):
+            value = (value,)
+        emit(tup, collector, value)
+        done(tup, collector)
+
+    _, task = relay(kind, run)
+    ids = task.feed("x", "deep", "y")
+    task.run()
+    assert task.values() == ["x", "y"]
+    assert task.roots(FrameKind.FAIL) == [ids.roots[1]]
+    (error,) = task.errors()
+    assert "ValueNotCarried" in error and "nested too deeply" in error
 
 
 @KINDS

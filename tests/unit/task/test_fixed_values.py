@@ -11,6 +11,7 @@ from tests.unit.task.harness import Manual, Plain, Replaying, Scripted, Sink, So
 from tests.unit.task.test_worker import Hosted
 from topo.api.streams import declared_streams
 from topo.api.topology import TopologyBuilder
+from topo.errors import EmitError
 from topo.task.collectors import BoltCollector, OneFieldCollector, anchoring_collector
 from topo.task.message_collectors import MessageCollector
 from topo.wire.control import ComponentError
@@ -60,6 +61,40 @@ def test_values_that_never_change_are_kept_as_they_are(kind: Any) -> None:
         collector.emit(row)
         assert rows(collector)[-1] is row
     assert collector.changeable == set()
+
+
+NESTED: Any = ("x", 1)
+WIDTHS = [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("kind", COLLECTORS)
+@pytest.mark.parametrize("width", WIDTHS)
+def test_at_every_width_each_field_is_looked_at(kind: Any, width: int) -> None:
+    streams = declared_streams(tuple("abcd"[:width]))
+    for field in range(width):
+        for timestamp in (None, 7):
+            collector, seen = kind("part", streams, lambda error: None), [1]
+            plain: list[Any] = ["w", 1, 2.5, None][:width]
+            collector.emit(tuple(plain), timestamp=timestamp)
+            assert not collector.nested
+            for value in (NESTED, seen):
+                row = (*plain[:field], value, *plain[field + 1 :])
+                collector.emit(row, timestamp=timestamp)
+                assert collector.nested == {0}
+            seen.append(2)
+            assert rows(collector)[2][field] == (1,) and collector.changeable == {0}
+            assert collector.streams[0].stamps == ({} if timestamp is None else {0: 7, 1: 7, 2: 7})
+
+
+@pytest.mark.parametrize("kind", COLLECTORS)
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("wrong", [-1, 1])
+def test_at_every_width_a_row_of_another_is_refused(kind: Any, width: int, wrong: int) -> None:
+    collector = kind("part", declared_streams(tuple("abcd"[:width])), lambda error: None)
+    for row in (("x",) * (width + wrong), "x" * width, {"x"}):
+        with pytest.raises(EmitError):
+            collector.emit(row)
+    assert rows(collector) == []
 
 
 def test_a_row_given_as_a_list_may_be_filled_anew() -> None:

@@ -254,14 +254,13 @@ def test_a_position_travels_as_one_value():
 
 @pytest.mark.parametrize("filler", [("word", 1), ("é" * 20, 1.7e308), ([[]], {"a": {}})])
 @pytest.mark.parametrize("place", [0, 500, 999])
-@pytest.mark.parametrize("is_plain", [False, True])
-def test_one_row_among_many_may_be_as_deep_as_any_and_no_deeper(filler, place, is_plain):
+def test_one_row_among_many_may_be_as_deep_as_any_and_no_deeper(filler, place):
     codec = Codec()
     rows = [filler] * 1000
     rows[place] = (nest(MAX_DEPTH - 2), 1)
-    assert codec.unpack_rows(codec.pack_or_split(rows, is_plain).payload, 1000)[place] == rows[place]
+    assert codec.unpack_rows(codec.pack_or_split(rows).payload, 1000)[place] == rows[place]
     rows[place] = (nest(MAX_DEPTH - 1), 1)
-    _, kept, rejected = codec.pack_or_split(rows, is_plain)
+    _, kept, rejected = codec.pack_or_split(rows)
     assert len(kept) == 999 and [got.row for got in rejected] == [place]
     with pytest.raises(FrameError, match="nested deeper"):
         codec.unpack_rows(msgpack.packb(rows), 1000)
