@@ -60,6 +60,7 @@ def test_a_dead_letter_that_cannot_be_stored_is_kept_by_its_spout_until_it_can(s
         status = running.wait_until(lambda status: counter(status, "numbers", "failed") == 2 and status["totals"]["acked"] == 99)
         assert (status["totals"]["dead_lettered"], status["totals"]["pending"]) == (0, 1)
         assert not scene.has("given up")
+        assert (status["status"], status["reason"][:20]) == ("DEGRADED", "DeadLettersNotStored"), "topo errors cannot say it"
     assert running.wait(timeout_s=30).kind is OutcomeKind.DEAD_LETTERS
     assert [letter["message"] for letter in running.dead_letters()] == [13]
     assert scene.has("given up")
@@ -75,6 +76,7 @@ def test_a_recovery_waits_until_its_epoch_can_be_stored(scene: Scene) -> None:
         let_pass(running, 0.7)
         status = running.status()
         assert (status["status"], status["epoch"], status["restarts"]) == ("DEGRADED", 1, 1)
+        assert "cannot write" in status["reason"] and "stands still until it can be written" in status["reason"]
     assert running.wait(timeout_s=30).kind is OutcomeKind.DONE
     assert set(scene.lines()) == set(range(100))
     kinds = {error["kind"] for error in running.errors()}

@@ -59,6 +59,7 @@ from topo.master.events import (
 from topo.master.master import TopologyMaster
 from topo.master.outcome import Outcome
 from topo.master.positions import SpoutProgress
+from topo.master.status import Status
 from topo.plan.physical import PhysicalPlan
 from topo.runtime import descriptors
 from topo.runtime.checkpoint_keeper import CheckpointKeeper
@@ -264,6 +265,8 @@ class MasterShell:
         self._heard: Counter[bytes] = Counter()
         """How many messages have come on each connection."""
         self._retry_at = 0.0
+        self._held_up = ""
+        """Why the next command cannot be performed yet: its state cannot be written."""
         self._unsaved: deque[bytes] = deque(maxlen=_MOST_UNSAVED)
         """Rows of errors that the disk had no room for."""
         self._save_at = 0.0
@@ -319,7 +322,19 @@ class MasterShell:
         }
         if status["checkpoints"] is not None:
             status["checkpoints"]["folder"] = self._job.checkpoints
+        # On a full disk `topo errors` has no row of it, so the status itself has to say why nothing moves.
+        if self._outcome is None and (problem := self._held_up or self._latest_unsaved()):
+            status["reason"] = "; ".join(filter(None, (status["reason"], problem)))
+            if status["status"] == Status.RUNNING.value:
+                status["status"] = Status.DEGRADED.value
         return status
+
+    def _latest_unsaved(self) -> str:
+        """Return kind and message of the latest error that `topo errors` lacks because it cannot be written; "" for none."""
+        if not self._unsaved:
+            return ""
+        row = json.loads(self._unsaved[-1])
+        return f"{row['kind']}: {row['message']}"
 
     def _turn(self) -> None:
         now = self._clock()
@@ -395,10 +410,12 @@ class MasterShell:
             except EnvironmentFault as error:
                 if self.master.ending.stage is Stage.SERVING:
                     self._retry_at = now + RETRY_S
-                    self._record(RecordError("StateNotStored", f"{error}; the topology stands still until it can be written"))
+                    self._held_up = f"{error}; the topology stands still until it can be written"
+                    self._record(RecordError("StateNotStored", self._held_up))
                     return
                 # Nobody begins anything on the strength of it any more.
                 self._record(RecordError("StateNotStored", str(error)))
+            self._held_up = ""
             self._to_do.popleft()
 
     # -- what arrives ----------------------------------------------------------------------------------------------------
