@@ -1,11 +1,12 @@
 """Writes the golden files under tests/contract/golden: `python scripts/golden.py [NAME ...]`.
 
 Golden files are the judges of a rebuild: a change to one is a change that users, stored checkpoints or other processes can
-notice, so each line of its diff needs a reason. Without names all sequences are written.
+notice, so each line of its diff needs a reason. Without names all sequences, frames and control messages are written.
 """
 
 from __future__ import annotations
 
+import json
 import sys
 import tempfile
 from pathlib import Path
@@ -13,6 +14,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
+from tests.contract.golden import adapter  # noqa: E402
 from tests.contract.golden.adapter import played  # noqa: E402
 from tests.contract.golden.scripts import SCRIPTS  # noqa: E402
 
@@ -30,5 +32,18 @@ def write_sequences(names: list[str]) -> None:
                 path.unlink()
 
 
+def write_wire() -> None:
+    """Write the bytes of each frame and control message."""
+    frames = {
+        name: [adapter.frame_bytes(one).hex(), adapter.frame_meaning(adapter.frame_bytes(one))]
+        for name, one in adapter.frames().items()
+    }
+    messages = {name: [adapter.control_bytes(one).hex(), repr(one)] for name, (one, _) in adapter.control_messages().items()}
+    for name, found in (("frames", frames), ("control", messages)):
+        (SEQUENCES.parent / f"{name}.json").write_text(json.dumps(found, indent=1) + "\n")
+
+
 if __name__ == "__main__":
     write_sequences(sys.argv[1:])
+    if not sys.argv[1:]:
+        write_wire()
