@@ -106,7 +106,12 @@ def _raise(error: Exception) -> NoReturn:
 def stays(value: Any) -> bool:
     """Whether a value can never change: a string, a number, bytes, a moment, or a tuple of such values. Subclasses may."""
     kind = type(value)
-    return kind in ATOMS or (kind is tuple and all(map(stays, value)))
+    if kind is not tuple:
+        return kind in ATOMS
+    for one in value:  # noqa: SIM110 - a generator costs more than the test.
+        if type(one) not in ATOMS and not stays(one):
+            return False
+    return True
 
 
 class Emitter:
@@ -206,8 +211,12 @@ class Emitter:
         return stream
 
     def _append(self, values: Any, stream: str, timestamp: int | None, task: int | None = None) -> StreamRows:
-        self.check_thread()
-        chosen = self.stream(stream, values, direct=task is not None)
+        if not self._mine._is_owned():
+            self.check_thread()
+        if stream is DEFAULT_STREAM and task is None and type(values) is tuple and len(values) == self._width:
+            chosen: StreamRows = self._main
+        else:
+            chosen = self.stream(stream, values, direct=task is not None)
         if task is not None and task not in chosen.direct_targets:
             raise EmitError(
                 f"component {self.component!r} emitted to task {task}, which does not read the direct stream {stream!r}; "
@@ -220,16 +229,18 @@ class Emitter:
         row = values if type(values) is tuple else tuple(values)
         for value in row:
             if type(value) not in ATOMS:
-                row = self._fixed(row, chosen.index, self._codec)
-                break
+                self.nested.add(chosen.index)
+                if not stays(value):
+                    row = self._fixed(row, chosen.index, self._codec)
+                    break
         chosen.rows.append(row)
         return chosen
 
     def _fixed(self, values: Row, stream: int, codec: Codec) -> Row:
         """Return a row that does not change with the values that it was made of."""
-        self.nested.add(stream)
-        if all(map(stays, values)):
+        if stays(values):
             return values
+        self.nested.add(stream)
         self.changeable.add(stream)
         try:
             return codec.unpack_rows(codec.pack_rows((values,)), 1)[0]

@@ -63,6 +63,16 @@ def test_values_that_never_change_are_kept_as_they_are(kind: Any) -> None:
     assert collector.changeable == set()
 
 
+@pytest.mark.parametrize("kind", COLLECTORS)
+def test_a_list_behind_and_inside_tuples_is_found(kind: Any) -> None:
+    collector, inner = made(kind), [1]
+    collector.emit((("a", ("b", 2)), inner), stream="two")
+    collector.emit((("a", ("b", inner)), "x"), stream="two")
+    collector.emit((("a", ("b", 2)), ("c", (inner, 3))), stream="two")
+    inner.append(2)
+    assert rows(collector, 2) == [(("a", ("b", 2)), (1,)), (("a", ("b", (1,))), "x"), (("a", ("b", 2)), ("c", ((1,), 3)))]
+
+
 NESTED: Any = ("x", 1)
 WIDTHS = [1, 2, 3, 4]
 
