@@ -23,14 +23,11 @@ from enum import Enum
 from itertools import takewhile
 
 from topo.ids import TaskId
+from topo.wire.batcher import PIECES
 from topo.wire.frames import Column, Frame
 
 UNLIMITED_WINDOW = 1 << 62
 """For edges whose volume is bounded otherwise: an acker's verdicts, by the spout's pending limit."""
-
-
-PIECES = 4
-"""Frames that an allowance is cut into, so that the receiver works on one while the next is under way."""
 
 
 class OutEdge:
@@ -80,8 +77,13 @@ class OutEdge:
         """Tuples that may be offered until the edge is full: twice its allowance. None where nothing is granted."""
         return 2 * self.allowance - self.held if self.allowance else None
 
+    @property
+    def beyond(self) -> int:
+        """Tuples offered beyond the allowance: a frame offered now leaves when its receiver has processed at least so many."""
+        return self.held - self.allowance
+
     def piece(self, most: int) -> int:
-        """Return how many tuples a frame has at most, given the size of a full batch."""
+        """Return how many tuples a frame has at most, given the size of a full batch, where none wait beyond the allowance."""
         return min(most, max(1, self.allowance // PIECES)) if self.allowance else most
 
     def offer(self, frame: Frame | bytes, now: float, tuples: int = 0, roots: Column = b"") -> bool:

@@ -136,6 +136,8 @@ class Outbox:
             buffer.limit = self.edges[target].piece(self._batch_size)
         if self._oldest is None:
             self._oldest = self._now
+        if buffer.limit < self._batch_size:
+            buffer.ahead = self.edges[target].beyond
         buffer.extend(self._now, columns)
         for piece in buffer.cut():
             self._send_rows(target, stream, buffer, piece)
@@ -160,8 +162,7 @@ class Outbox:
         for (target, stream), buffer in self._buffers.items():
             if len(buffer):
                 if self.edges[target].has_room:
-                    for piece in buffer.flush():
-                        self._send_rows(target, stream, buffer, piece)
+                    self._flush_buffer(target, stream, buffer)
                 else:
                     self._starved.add(target)
 
@@ -170,8 +171,7 @@ class Outbox:
         self._oldest = None
         self._starved.clear()
         for (target, stream), buffer in self._buffers.items():
-            for piece in buffer.flush():
-                self._send_rows(target, stream, buffer, piece)
+            self._flush_buffer(target, stream, buffer)
 
     def confirm(self, target: TaskId, number: int, allowance: int = 0) -> None:
         """Take a confirmation, and what the receiver grants with it; send what may leave now."""
@@ -218,8 +218,12 @@ class Outbox:
         self._starved.discard(target)
         for (buffered_for, stream), buffer in self._buffers.items():
             if buffered_for == target:
-                for piece in buffer.flush():
-                    self._send_rows(target, stream, buffer, piece)
+                self._flush_buffer(target, stream, buffer)
+
+    def _flush_buffer(self, target: TaskId, stream: int, buffer: EdgeBuffer) -> None:
+        buffer.ahead = self.edges[target].beyond
+        for piece in buffer.flush():
+            self._send_rows(target, stream, buffer, piece)
 
     def _send_rows(self, target: TaskId, stream: int, buffer: EdgeBuffer, columns: Columns) -> None:
         edge = self.edges[target]

@@ -10,6 +10,9 @@ from __future__ import annotations
 from topo.wire.columns import cut
 from topo.wire.frames import Anchoring, Column, Columns, Row
 
+PIECES = 4
+"""Frames that an allowance is cut into, so that the receiver works on one while the next is under way."""
+
 BATCH_SIZE = 1024
 """Tuples."""
 BATCH_BYTES = 64 * 1024
@@ -21,17 +24,20 @@ class EdgeBuffer:
     Attributes:
         oldest: when the oldest tuple inside entered, as told by `extend`; None when the buffer is empty.
         limit: tuples of a piece at most, as the receiver wants them; the batch size unless it is set.
+        ahead: tuples beyond what the receiver wants that leave first. A piece may be a fraction of them: the receiver has
+            worked them off by then, so the pieces of a burst grow however little it has granted before.
     """
 
     __slots__ = (
         "_anchoring", "_batch_bytes", "_batch_size", "_counts", "_edges", "_fit", "_newest", "_roots", "_rows", "_sealed",
-        "_timed", "_timestamps", "limit", "oldest",
+        "_timed", "_timestamps", "ahead", "limit", "oldest",
     )  # fmt: skip
 
     def __init__(self, batch_size: int = BATCH_SIZE, batch_bytes: int = BATCH_BYTES) -> None:
         self._batch_size = batch_size
         self._batch_bytes = batch_bytes
         self._fit = self.limit = batch_size
+        self.ahead = 0
         self._sealed: list[Columns] = []
         self._anchoring = Anchoring.NONE
         self._timed = False
@@ -51,8 +57,8 @@ class EdgeBuffer:
 
     @property
     def piece_size(self) -> int:
-        """How many tuples a piece has now: the limit, or fewer when rows have turned out to be large."""
-        return min(self._fit, self.limit)
+        """How many tuples the next piece has: what the receiver wants, or fewer when rows have turned out to be large."""
+        return min(self._fit, max(self.limit, self.ahead // PIECES))
 
     def extend(self, now: float, columns: Columns) -> None:
         """Append tuples, at least one, that enter at `now`, which is never earlier than in the call before."""
@@ -121,6 +127,11 @@ class EdgeBuffer:
         return whole
 
     def _take_full(self) -> list[Columns]:
-        *full, (_, self._rows, *rest) = cut(self._take_all(), self.piece_size)
+        left, sizes = len(self._rows), []
+        while left >= (size := self.piece_size):
+            sizes.append(size)
+            left -= size
+            self.ahead += size
+        *full, (_, self._rows, *rest) = cut(self._take_all(), sizes)
         self._roots, self._edges, self._timestamps, self._counts = map(bytearray, rest)
         return full

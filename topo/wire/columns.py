@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 from topo.wire.codec import MAX_ELEMENTS, Codec, Rejection
 from topo.wire.frames import Anchoring, Columns, Row, unpack_words
@@ -19,9 +19,9 @@ def split(columns: Columns, size: int) -> tuple[Columns, Columns]:
     return _part(columns, 0, size, 0, ids), _part(columns, size, len(columns.rows), ids, len(columns.roots) // 8)
 
 
-def cut(columns: Columns, size: int) -> list[Columns]:
-    """Return pieces of `size` tuples, and last what remains, which may be nothing."""
-    bounds = range(0, len(columns.rows) + 1, size)
+def cut(columns: Columns, sizes: list[int]) -> list[Columns]:
+    """Return pieces of so many tuples, and last what remains, which may be nothing."""
+    bounds = list(accumulate(sizes, initial=0))
     ids = [_roots_before(columns, bound) for bound in bounds]
     pieces = [_part(columns, *tuples, *roots) for tuples, roots in zip(pairwise(bounds), pairwise(ids), strict=True)]
     return [*pieces, _part(columns, bounds[-1], len(columns.rows), ids[-1], len(columns.roots) // 8)]

@@ -112,6 +112,35 @@ def test_full_batches_wait_in_order_for_room() -> None:
     assert (box.take(), box.outbox.waiting) == (["DATA 2#2 [3]"], 0)
 
 
+def test_a_burst_beyond_what_is_granted_is_cut_into_frames_that_grow() -> None:
+    box = Box(window=16, limit=1000, batch_size=256)
+    box.outbox.confirm(TaskId(2), -1, 1)
+    box.put(*range(2000))
+    box.outbox.signal(TaskId(2), lambda stamp, to, number: signal_frame(FrameKind.END, stamp, to, number))
+    leaving, done, number, offered = [], 0, -1, 0
+    while frames := box.take():
+        for line in frames:
+            number += 1
+            rows = 0 if "END" in line else line.count(",") + 1
+            assert rows <= max(1, (offered - 1) // 4), "a quarter of what the receiver has processed by then"
+            leaving.append(rows)
+            offered += rows
+        # A receiver whose tuples take a second each never grants more than one.
+        done += 1
+        box.outbox.confirm(TaskId(2), number, 1)
+    assert (sum(leaving), leaving[:6], leaving[-1]) == (2000, [1, 1, 1, 1, 1, 1], 0)
+    assert len(leaving) <= 45
+
+
+def test_what_is_put_within_twice_the_allowance_leaves_in_quarters_of_it() -> None:
+    box = Box(window=16, batch_size=256)
+    box.outbox.confirm(TaskId(2), -1, 40)
+    box.put(*range(80))
+    assert [line.count(",") + 1 for line in box.take()] == [10, 10, 10, 10]
+    box.outbox.confirm(TaskId(2), 3, 40)
+    assert [line.count(",") + 1 for line in box.take()] == [10, 10, 10, 10]
+
+
 def test_rows_behind_waiting_frames_stay_behind_them() -> None:
     box = Box(window=1, batch_size=2)
     box.put(1, 2, 3, 4, 5)
