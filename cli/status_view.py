@@ -219,6 +219,7 @@ def _figure_columns(status: Status) -> list[Column]:
         Column("busy", lambda row: percent(row["busy"]), 20),
         Column("blocked", lambda row: percent(row["backpressured"]), 40),
         Column("queue", lambda row: count(row["levels"].get("queue", 0)), 25),
+        Column("wait", of_bolts(lambda row: seconds(row["levels"]["queue_s"]) if "queue_s" in row["levels"] else ""), 35),
     ]
     return of_all_time if status["ended_ms"] is not None else of_all_time + of_the_moment
 

@@ -106,6 +106,18 @@ def test_tasks_are_shown_one_by_one_when_asked_for() -> None:
     assert "4 sum[1]" in text and "12.5s" in text
 
 
+def test_the_wait_before_a_bolt_is_in_the_table_and_stays_longer_than_the_frames() -> None:
+    slow = row("slow", levels={"queue": 12.0, "queue_s": 1.25})
+    given = status(row("source", "spout"), slow, row("unbounded", levels={"queue": 3.0}))
+    wide = shown(200, given)
+    head = next(line for line in wide if line[:1] == ["component"])
+    assert head[-2:] == ["queue", "wait"]
+    rows = {line[0]: line[-2:] for line in wide if line[:1] in (["source"], ["slow"], ["unbounded"])}
+    assert (rows["slow"], rows["unbounded"][-1], rows["source"][-1]) == (["12", "1.25s"], "3", "0")
+    narrow = next(line for line in shown(90, given) if line[:1] == ["component"])
+    assert "wait" in narrow and "queue" not in narrow
+
+
 def test_a_topology_without_event_time_shows_nothing_of_it() -> None:
     plain = status(row("source", "spout"), row("count"))
     assert event_time_table(Console(file=io.StringIO()), plain) is None

@@ -64,6 +64,8 @@ class Figures(msgspec.Struct, frozen=True):
 
 _NONE = Figures()
 _NOT_FINAL = ("finally_failed", "unaccounted")
+WAIT = "queue_s"
+"""The level of how long tuples wait before a bolt."""
 EVENT_TIME = ("watermark_ms", "watermark_lag_s", "held_back_by")
 """Levels of event time: the watermark, how far it is behind the clock, and the task that its next step waits for."""
 
@@ -146,8 +148,10 @@ def _added(first: Mapping[str, N], second: Mapping[str, N]) -> dict[str, N]:
 
 
 def _levels(first: Mapping[str, float], second: Mapping[str, float]) -> dict[str, float]:
-    """Levels add up; event time is that of the task that is behind."""
+    """Levels add up; event time is that of the task that is behind, the wait before a bolt that of the task with the longest."""
     joined = _added(first, second)
+    if WAIT in joined:
+        joined[WAIT] = max(levels.get(WAIT, 0.0) for levels in (first, second))
     both = [levels for levels in (first, second) if EVENT_TIME[0] in levels]
     if both:
         behind = min(both, key=lambda levels: levels[EVENT_TIME[0]])
