@@ -330,6 +330,10 @@ class TrackingBoltTask(AnchoringTask):
         # An input that is tracked is waited for by its spout, too: only those downstream have to know that it is held.
         self._withheld.keep(held if self.consumers else [tup for tup in held if not tup.roots])
 
+    def _held_roots(self) -> dict[int, None]:
+        # A bolt that is given no input, since its output waits, may have no other occasion to ack what it holds.
+        return {root: None for tup in self._withheld.now() for root in tup.roots}
+
     # -- inputs that the bolt holds back ----------------------------------------------------------------------------------
 
     def _settle(self, now: float) -> None:
