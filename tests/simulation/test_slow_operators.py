@@ -12,9 +12,15 @@ from tests.simulation.slow_runs import MODES, SlowRun, Stage, constant
 from topo.api.batch_bolt import BatchBolt, BatchCollector
 from topo.api.bolt import BasicBolt, Bolt, Collector
 from topo.api.context import TaskContext
-from topo.api.operator_bolts import AsyncBolt, WindowBolt
+from topo.api.operator_bolts import AsyncBolt, ProcessBolt, WindowBolt
 from topo.api.tuples import Tuple
-from topo.api.windows import AssignerLike, CountWindows, ProcessWindowFunction, TumblingProcessingTimeWindows
+from topo.api.windows import (
+    AssignerLike,
+    CountWindows,
+    ProcessWindowFunction,
+    TumblingEventTimeWindows,
+    TumblingProcessingTimeWindows,
+)
 from topo.master.events import DrainAsked, SavepointAsked
 from topo.master.outcome import OutcomeKind
 from topo.testing.outside import FIELDS, Sleep
@@ -70,8 +76,20 @@ class Together(Bolt):
     def end_of_input(self) -> None:
         held, self.held = self.held, []
         for tup in held:
-            self.run.note(tup)
+            self.done(tup)
             self.collector.ack(tup)
+
+    def done(self, tup: Tuple) -> None:
+        self.run.note(tup)
+
+
+class TogetherOn(Together):
+    """Emits for each of its inputs when it acks them."""
+
+    outputs = FIELDS
+
+    def done(self, tup: Tuple) -> None:
+        self.collector.emit(tup.values, anchors=tup)
 
 
 class Batches(BatchBolt):
@@ -95,6 +113,48 @@ class Rows(ProcessWindowFunction):
     def process(self, key: Any, elements: Sequence[Any], context: Any, collector: Any) -> None:
         for row in elements:
             collector.emit(tuple(row))
+
+
+class Stamped(BasicBolt):
+    """Emits tuples with a timestamp, and a key that `keys` tuples in a row do not share, as their last field."""
+
+    outputs = FIELDS
+
+    def __init__(self, keys: int) -> None:
+        self.keys, self.seen = keys, 0
+
+    def execute(self, tup: Any, collector: Any) -> None:
+        collector.emit((*tup.values[:2], f"key {self.seen % self.keys}"), timestamp=self.seen)
+        self.seen += 1
+
+
+class SlowRows(Rows):
+    """Takes as long for each window."""
+
+    def __init__(self, run: SlowRun, seconds: float) -> None:
+        self.run, self.seconds = run, seconds
+
+    def process(self, key: Any, elements: Sequence[Any], context: Any, collector: Any) -> None:
+        self.run.outside.work(self.seconds)
+        super().process(key, elements, context, collector)
+
+
+class SlowTimers(ProcessBolt):
+    """Registers a timer for each tuple, which takes as long and emits it."""
+
+    outputs = FIELDS
+
+    def __init__(self, run: SlowRun, seconds: float) -> None:
+        super().__init__(key="extra")
+        self.run, self.seconds, self.rows = run, seconds, {}
+
+    def process(self, tup: Tuple, context: Any, collector: Any) -> None:
+        self.rows[tup["extra"]] = tup.values
+        context.register_event_time_timer(tup.timestamp)
+
+    def on_timer(self, timestamp: int, context: Any, collector: Any) -> None:
+        self.run.outside.work(self.seconds)
+        collector.emit(self.rows.pop(context.key))
 
 
 def window(assigner: AssignerLike) -> Stage:
@@ -157,11 +217,46 @@ def test_a_time_window_between_slow_bolts(mode: str) -> None:
     assert len(run.done) > 1_000 and set(run.done.values()) == {1}
 
 
+@pytest.mark.parametrize(
+    ("assigner", "mode"),
+    [
+        *[(CountWindows.of(10), mode) for mode in MODES],
+        (TumblingProcessingTimeWindows.of("5s"), "at_least_once"),
+        (TumblingEventTimeWindows.of("10s"), "exactly_once"),
+    ],
+)
+def test_a_thousand_slow_windows_that_fire_at_once(assigner: AssignerLike, mode: str) -> None:
+    """The tenth tuple of each key, the clock or a watermark makes 100 s of calls due at once: the task turns in between."""
+    slow = Stage(
+        make=lambda run, _stage: WindowBolt(key="extra", window=assigner, process=SlowRows(run, 0.1), outputs=FIELDS), key="extra"
+    )
+    run = SlowRun(mode, 10_000, Stage(make=lambda _run, _stage: Stamped(1_000)), slow, timed(0.0)).go(300.0)
+    run.assert_healthy()
+    assert run.simulation.now < 1_000 * 0.1 * 1.1 + 10.0
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_thousand_slow_timers_that_a_watermark_makes_due(mode: str) -> None:
+    stamped = Stage(make=lambda _run, _stage: Stamped(1_000))
+    run = SlowRun(mode, 1_000, stamped, Stage(make=lambda run, _stage: SlowTimers(run, 0.1), key="extra"), timed(0.0)).go(300.0)
+    assert run.simulation.violations == []
+    assert len(run.done) == 1_000 and len(run.simulation.all_processes) == 5, "no worker was replaced"
+    assert run.simulation.now < 1_000 * 0.1 * 1.2 + 5.0
+
+
 @pytest.mark.parametrize("mode", MODES)
 def test_a_bolt_that_holds_five_hundred_inputs_until_it_acks_them_together(mode: str) -> None:
     run = SlowRun(mode, 10_250, timed(0.0), Stage(make=lambda run, _stage: Together(run, 0.005, 500))).go(200.0)
     run.assert_healthy()
     assert run.simulation.now < 10_250 * 0.005 * 1.2 + 2.0
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_bolt_that_holds_inputs_while_what_it_has_emitted_is_a_minute_of_work_for_the_bolt_behind(mode: str) -> None:
+    """It is given no input meanwhile, so that it cannot fill up and ack: what it holds waits, too."""
+    run = SlowRun(mode, 2_050, Stage(make=lambda run, _stage: TogetherOn(run, 0.0, 500)), timed(0.12)).go(400.0)
+    run.assert_healthy()
+    assert run.simulation.now < 2_050 * 0.12 * 1.1 + 5.0
 
 
 @pytest.mark.parametrize("mode", MODES)

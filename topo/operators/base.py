@@ -27,7 +27,7 @@ from topo.operators.clock import ProcessingTimeService
 from topo.operators.independent import independent
 from topo.operators.mailbox import MailboxExecutor
 from topo.operators.state import KeyContext, KeyedState
-from topo.operators.timers import TimerServices
+from topo.operators.timers import Brake, TimerServices
 from topo.operators.undo import UndoableTable, UndoLog
 
 
@@ -101,6 +101,7 @@ class OperatorContext:
     max_parallelism: int = 128
     key_groups: KeyGroupRange = field(default_factory=lambda: KeyGroupRange(0, 127))
     can_undo: bool = False
+    brake: Brake = field(default_factory=Brake)
     on_call: Callable[[], None] | None = None
 
     def __post_init__(self) -> None:
@@ -114,10 +115,13 @@ class Operator(ABC):
     Attributes:
         context: set by `setup`.
         output: the context's output, at hand.
+        is_behind: whether not all that the last watermark makes due has been done, because the context's brake was pulled. The
+            caller gives the same watermark again before anything else.
     """
 
     context: OperatorContext
     output: Output
+    is_behind = False
 
     def setup(self, context: OperatorContext) -> None:
         """Take the surroundings. Nothing is emitted yet."""
@@ -198,7 +202,7 @@ class KeyedOperator(Operator):
             self.state = KeyedState(self.keys, context.clock.now_ms)
         else:
             self.state = KeyedState(self.keys, context.clock.now_ms, lambda _name: UndoableTable(log))
-        self.timers = TimerServices(self.keys, context.clock, log)
+        self.timers = TimerServices(self.keys, context.clock, log, context.brake)
 
     def begin_call(self) -> None:
         """User code is called for one element or timer: `undo` goes back to here."""
@@ -224,8 +228,9 @@ class KeyedOperator(Operator):
 
     def process_watermark(self, timestamp: int) -> None:
         """Fire what is due, then pass the watermark on."""
-        self.timers.advance_watermark(timestamp)
-        self.output.watermark(timestamp)
+        self.is_behind = not self.timers.advance_watermark(timestamp)
+        if not self.is_behind:
+            self.output.watermark(timestamp)
 
     def freeze(self) -> Callable[[], Keyed]:
         """Hold on to state and timers; they are sorted by key group later."""

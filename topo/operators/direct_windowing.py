@@ -67,9 +67,9 @@ class DirectWindowOperator(WindowOperator):
             keys = [None] * len(keys)
         # Should `more` raise, what is kept has to be as it was before.
         copies = self.undo_log is not None and not self._accumulated.is_atomic
-        position = 0
+        position = -1
         try:
-            for position, (key, value, timestamp) in enumerate(zip(keys, values, timestamps, strict=True)):
+            for position, (key, value, timestamp) in enumerate(zip(keys, values, timestamps)):  # noqa: B905
                 if timestamp is None or (rows := rows_of(start := timestamp - (timestamp - offset) % size)) is None:
                     self._take_into_unopened(position, key, value, timestamp)
                     continue

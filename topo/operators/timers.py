@@ -24,6 +24,20 @@ from topo.operators.undo import UndoLog
 
 _SLACK = 64
 
+
+class Brake:
+    """Has timers that are due fire later; any thread may pull it. A watermark can make a thousand slow calls due at once.
+
+    Attributes:
+        is_on: whether no further timer is to fire now.
+    """
+
+    __slots__ = ("is_on",)
+
+    def __init__(self) -> None:
+        self.is_on = False
+
+
 MOST_AFTER_END = 10_000
 """Timers that one key may register while the timers of the end of the input fire. All of them are due: event time goes no
 further, so a timer that registers the next one each time would never end."""
@@ -179,9 +193,15 @@ class TimerService:
     """
 
     def __init__(
-        self, keys: KeyContext, clock: ProcessingTimeService, handler: TimerHandler, undo_log: UndoLog | None = None
+        self,
+        keys: KeyContext,
+        clock: ProcessingTimeService,
+        handler: TimerHandler,
+        undo_log: UndoLog | None = None,
+        brake: Brake | None = None,
     ) -> None:
         self.current_watermark = MIN_TIMESTAMP
+        self._brake = brake or Brake()
         self._keys = keys
         self._clock = clock
         self._handler = handler
@@ -273,21 +293,26 @@ class TimerService:
         else:
             log.note(lambda: self.load([], [(key, namespace, timestamp)]))
 
-    def advance_watermark(self, timestamp: int) -> None:
+    def advance_watermark(self, timestamp: int) -> bool:
         """Set the watermark, then fire every event-time timer with a timestamp <= it, earliest first.
 
         A callback may register timers, which fire in the same advance if they are due, and delete timers, which then do not.
-        That watermarks only grow is up to the caller.
+        That watermarks never fall is up to the caller.
+
+        Returns:
+            Whether all have fired; False when the brake was pulled before: to be called again with the same timestamp.
         """
         self.current_watermark = timestamp
         if timestamp < MAX_TIMESTAMP:
             self._after_end = None
         elif self._after_end is None:
             self._after_end = {}
-        take, keys, on_event_time = self._event.take, self._keys, self._handler.on_event_time
-        while (timer := take(timestamp)) is not None:
+        take, keys, on_event_time, brake = self._event.take, self._keys, self._handler.on_event_time, self._brake
+        while not brake.is_on and (timer := take(timestamp)) is not None:
             due, keys.key, namespace = timer
             on_event_time(keys.key, namespace, due)
+        head = self._event.head
+        return head is None or head > timestamp
 
     def end_clock(self) -> None:
         """Fire every processing-time timer now, earliest first, since nothing that comes could change what it finds.
@@ -315,14 +340,16 @@ class TimerService:
         try:
             self._fire_clock(timestamp)
         finally:
-            # After a callback that has raised, too: the other timers are still wanted.
+            # After a callback that has raised, and after a pulled brake, too: the other timers are still wanted.
             head = self._processing.head
             if head is not None and self._armed is None:
                 self._arm(head)
 
     def _fire_clock(self, timestamp: int) -> None:
         take, keys, on_processing_time = self._processing.take, self._keys, self._handler.on_processing_time
-        while (timer := take(timestamp)) is not None:
+        # What the end of the input makes due has no later occasion.
+        brake = self._brake if self.takes_clock_timers else Brake()
+        while not brake.is_on and (timer := take(timestamp)) is not None:
             due, keys.key, namespace = timer
             on_processing_time(keys.key, namespace, due)
 
@@ -355,12 +382,16 @@ class TimerServices:
         keys: holds the current key.
         clock: the processing time.
         undo_log: where changes are noted; None: nowhere.
+        brake: has timers fire later; None: nothing does.
     """
 
-    def __init__(self, keys: KeyContext, clock: ProcessingTimeService, undo_log: UndoLog | None = None) -> None:
+    def __init__(
+        self, keys: KeyContext, clock: ProcessingTimeService, undo_log: UndoLog | None = None, brake: Brake | None = None
+    ) -> None:
         self._keys = keys
         self._clock = clock
         self._undo_log = undo_log
+        self._brake = brake
         self._services: dict[str, TimerService] = {}
         self._unclaimed: dict[int, _GroupTimers] = {}
 
@@ -368,16 +399,16 @@ class TimerServices:
         """Return the service of that name, made at the first request with that request's handler."""
         service = self._services.get(name)
         if service is None:
-            service = self._services[name] = TimerService(self._keys, self._clock, handler, self._undo_log)
+            service = self._services[name] = TimerService(self._keys, self._clock, handler, self._undo_log, self._brake)
             for timers in self._unclaimed.values():
                 if name in timers:
                     service.load(*timers.pop(name))
         return service
 
-    def advance_watermark(self, timestamp: int) -> None:
-        """Advance every service; the caller forwards the watermark afterwards."""
-        for service in list(self._services.values()):
-            service.advance_watermark(timestamp)
+    def advance_watermark(self, timestamp: int) -> bool:
+        """Advance every service; return whether all have fired what is due, so that the caller may forward the watermark."""
+        done = [service.advance_watermark(timestamp) for service in list(self._services.values())]
+        return all(done)
 
     def queues(self) -> list[tuple[TimerQueue, TimerQueue]]:
         """Return the event-time and the processing-time queue of each service."""

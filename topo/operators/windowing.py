@@ -103,8 +103,8 @@ class WindowOperator(KeyedOperator):
     Attributes:
         late_elements: elements too late for all their windows, whether dropped or put out.
         late_dropped: those that were dropped.
-        position: of the element at hand in its batch. After an exception in `process_batch` it says whose it was: the elements
-            before that one were taken, those after it were not.
+        position: of the element at hand in its batch, -1 before the first. After `process_batch` it is that of the last one
+            taken. After an exception it says whose it was: the elements before that one were taken, those after it were not.
         due: where calls can be undone, the timer at hand: key, window, timestamp, whether it is of event time. After an
             exception in a timer's call it says whose it was.
     """
@@ -175,8 +175,9 @@ class WindowOperator(KeyedOperator):
         self._take(key if self._keyed else None, value, timestamp)
 
     def process_batch(self, keys: Sequence[Any], values: Sequence[Any], timestamps: Sequence[int | None]) -> None:
-        """Take several elements; `position` says which is at hand."""
-        for self.position, (key, value, timestamp) in enumerate(zip(keys, values, timestamps, strict=True)):
+        """Take several elements; `position` says which is at hand. It ends early when the list `values` is emptied meanwhile."""
+        self.position = -1
+        for self.position, (key, value, timestamp) in enumerate(zip(keys, values, timestamps)):  # noqa: B905
             self._take(key if self._keyed else None, value, timestamp)
 
     def on_event_time(self, key: Any, namespace: Any, timestamp: int) -> None:
@@ -194,7 +195,8 @@ class WindowOperator(KeyedOperator):
 
         Called again behind replays, it fires what waits for the last watermark, too: that does not come again.
         """
-        self._timers.advance_watermark(self._timers.current_watermark)
+        while not self._timers.advance_watermark(self._timers.current_watermark):
+            self.context.brake.is_on = False
         self._timers.end_clock()
 
     def goes_on(self) -> None:

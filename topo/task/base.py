@@ -47,12 +47,13 @@ from topo.task.events import (
     Turn,
 )
 from topo.task.executor import TaskExecutor
-from topo.task.flow_control import PIECES, UNLIMITED_WINDOW, Arrival, EdgeStatus, InEdge, OutEdge
+from topo.task.flow_control import UNLIMITED_WINDOW, Arrival, EdgeStatus, InEdge, OutEdge
 from topo.task.outbox import Outbox
 from topo.task.process_faults import is_process_fault
 from topo.task.setup import Ports, TaskSetup
 from topo.task.snapshots import Snapshot, SnapshotStore, StoredPart
 from topo.task.user_errors import CaughtError, ErrorBook
+from topo.wire.batcher import PIECES
 from topo.wire.control import (
     CheckpointPublished,
     Closed,
@@ -646,7 +647,7 @@ class Task(ABC):
         if interval is not None and now >= self._touch_at:
             self._touch_at = now + interval
             roots = self.outbox.waiting_roots(now - interval)
-            if self.outbox.is_full:
+            if self._is_held_up:
                 roots.update(self._held_roots())
             if roots:
                 self._keep_waiting(roots)
@@ -662,8 +663,13 @@ class Task(ABC):
                 if edge.status is EdgeStatus.DEAD:
                     self._tell_lost(edge.sender, "frames were lost")
 
+    @property
+    def _is_held_up(self) -> bool:
+        """Whether what this task holds waits for others, or for work before it, and not for input that has not come."""
+        return self.outbox.is_full
+
     def _held_roots(self) -> dict[int, None]:
-        """Return the roots of inputs that this task holds until more input comes, which it does not take while it is blocked."""
+        """Return the roots of inputs that this task holds until more input comes, or until they are due."""
         return {}
 
     def _keep_waiting(self, roots: dict[int, None]) -> None:  # noqa: B027

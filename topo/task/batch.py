@@ -63,8 +63,12 @@ class Batch:
     def inputs(self, first: int, last: int) -> Iterable[tuple[int, Row, Stamp]]:
         """Return index, values and timestamp of the tuples of a slice, up to where it is cut short."""
         stamps = repeat(None) if self.stamps is None else self.stamps[first:last]
-        self._slice = self.rows[first:last]
-        return zip(range(first, last), self._slice, stamps)  # noqa: B905
+        return zip(range(first, last), self.to_cut(self.rows[first:last]), stamps)  # noqa: B905
+
+    def to_cut(self, rows: list[Row]) -> list[Row]:
+        """Return the rows of a slice, over which a loop is to go; they are what `cut_short` empties."""
+        self._slice = rows
+        return rows
 
     def cut_short(self) -> None:
         """End the slice at hand with the tuple at hand; any thread may call it.

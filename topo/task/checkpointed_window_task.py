@@ -73,29 +73,33 @@ class CheckpointedWindowTask(OperatorTask):
         operator = self._operator
         assert isinstance(operator, WindowOperator)
         errors: list[Exception] = []
-        count = last - first
+        begin = first
         while first < last:
             keys, stamps = self._keys(batch, first, last), self._stamps_of(batch, first, last)
-            rows = self._rows(batch, first, last)
+            rows = batch.to_cut(self._rows(batch, first, last))
             self._call = None
             try:
                 operator.process_batch(keys, rows, stamps)
-                taken = last - first
+                taken = operator.position + 1
             except FrameworkBug:
                 raise
             except Exception as error:
                 place = operator.position
                 one = slice(place, place + 1)
+                row = self._rows(batch, first + place, first + place + 1)
                 self._undo_element()
-                again = partial(operator.process_batch, keys[one], rows[one], stamps[one])
+                again = partial(operator.process_batch, keys[one], row, stamps[one])
                 final = self._try_again(again, self._undo_element, error)
                 if final is not None:
                     errors.append(final)
                     self.counters.failed += 1
-                    self._give_up(rows[place], final)
+                    self._give_up(row[0], final)
                 taken = place + 1
             first += taken
-        self.counters.acked += count - len(errors)
+            if not rows:
+                break
+        batch.done = first
+        self.counters.acked += first - begin - len(errors)
         self.counters.late += operator.late_elements
         self.counters.late_dropped += operator.late_dropped
         operator.late_elements = operator.late_dropped = 0

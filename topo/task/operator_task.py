@@ -27,12 +27,15 @@ from topo.errors import FrameworkBug
 from topo.ids import TaskId
 from topo.operators.base import KeyedOperator, Operator, OperatorContext, OperatorSnapshot
 from topo.operators.clock import TaskProcessingTime
+from topo.operators.timers import Brake
+from topo.operators.watermarks import InputStatus
 from topo.operators.window_rows import source_name
 from topo.operators.windowing import WindowOperator
 from topo.task.batch import Batch, Row
 from topo.task.collectors import BoltCollector, TrackedTuple
 from topo.task.events import RoutesChanged
 from topo.task.executor import TaskExecutor
+from topo.task.flow_control import InEdge
 from topo.task.setup import Ports, TaskSetup
 from topo.task.snapshots import Snapshot
 from topo.task.time_units import SuspiciousTimestamps, suspicion
@@ -93,6 +96,9 @@ class OperatorTask(AnchoringTask):
         self._own_key = self._key_of_this_task() if getattr(setup.component, "per_task", False) else None
         """The key of all elements where the user has given none."""
         self._clock = TaskProcessingTime(self._processing_ms, self.processor.executor().execute)
+        self._brake = Brake()
+        self._news: list[int | InputStatus] = []
+        """What the frame at hand says of event time, from the watermark on whose timers have not all fired."""
         self._operator = self._make_operator()
         self._looks_at_time = True
 
@@ -121,6 +127,7 @@ class OperatorTask(AnchoringTask):
                 max_parallelism=component.max_parallelism,
                 key_groups=self.plan.key_groups(self.id),
                 can_undo=self.is_checkpointed,
+                brake=self._brake,
                 on_call=self._on_call,
             )
         )
@@ -151,6 +158,8 @@ class OperatorTask(AnchoringTask):
         self._start_operator()
 
     def _reset(self, event: RoutesChanged, now: float) -> None:
+        self._news.clear()
+        self._operator.is_behind = False
         self._collector.clear()
         super()._reset(event, now)
 
@@ -190,10 +199,39 @@ class OperatorTask(AnchoringTask):
 
     def _turn(self, now: float) -> None:
         if self._is_working:
+            self._brake.is_on = False
             self._clock.fire(self._processing_ms())
             super()._turn(now)
             self._settle(now)
             self._flush_when_due(now)
+
+    def cut_short(self) -> None:
+        """End the slice of input or the firing of timers at hand soon; any thread may call it."""
+        super().cut_short()
+        self._brake.is_on = True
+
+    @property
+    def _is_held_up(self) -> bool:
+        return super()._is_held_up or bool(self.queue)
+
+    def _process(self, edge: InEdge, frame: Frame, now: float) -> bool:
+        if self._news:
+            # The frame was processed but for its timers. To process it once more says nothing new of event time.
+            self._pass_time([], now)
+        return not self._news and super()._process(edge, frame, now) and not self._news
+
+    def _pass_time(self, news: list[int | InputStatus], now: float) -> None:
+        self._brake.is_on = False
+        self._news += news
+        while self._news:
+            super()._pass_time(self._news[:1], now)
+            if self._operator.is_behind:
+                return
+            del self._news[0]
+
+    def _input_ended(self, now: float) -> None:
+        if not self._news:
+            super()._input_ended(now)
 
     def _on_watermark(self, watermark: int, now: float) -> None:
         self._fire_timers(lambda: self._operator.process_watermark(watermark), now)

@@ -96,16 +96,17 @@ class WindowTask(OperatorTask):
             operator.goes_on()
         while first < last:
             keys, stamps = self._keys(batch, first, last), self._stamps_of(batch, first, last)
-            rows = self._rows(batch, first, last)
+            rows = batch.to_cut(self._rows(batch, first, last))
             if batch.anchoring is Anchoring.NONE:
                 roots = edges = [()] * (last - first)
             else:
                 roots, edges = batch.roots[first:last], batch.edges[first:last]
             self.ledger.begin(roots, edges, is_single=is_single, come_again=comes_again)
             self._running = (batch, first)
-            taken, error, lost = last - first, None, 0
+            error, lost = None, 0
             try:
                 operator.process_batch(keys, rows, stamps)
+                taken = operator.position + 1
             except FrameworkBug:
                 raise
             except Exception as raised:
@@ -119,6 +120,9 @@ class WindowTask(OperatorTask):
                 self.counters.failed += max(1, lost)
                 first += 1
                 self._user_error(error, now)
+            if not rows:
+                break
+        batch.done = first
         self._running = None
         if self._ended_in_epoch:
             self._user_end()

@@ -199,9 +199,9 @@ class History:
         run = task._run
 
         def watched_run(batch: Batch, first: int, last: int, now: float) -> None:
-            for index in range(first, last):
-                self._acked(*batch.ids_at(index))
             run(batch, first, last, now)
+            for index in range(first, batch.done):
+                self._acked(*batch.ids_at(index))
 
         _replace(task, "_run", watched_run)
 
@@ -408,8 +408,10 @@ class History:
             config = task.config
             queued: dict[int, int] = {}
             for edge, _ in task.queue:
-                queued[edge.sender] = queued.get(edge.sender, 0) + 1
-            if not isinstance(task, SpoutTask) and any(count > config.edge_window for count in queued.values()):
+                # Verdicts have no window: the firings of a window bolt, or the messages of a spout, bound them.
+                if edge.sender not in task.plan.ackers:
+                    queued[edge.sender] = queued.get(edge.sender, 0) + 1
+            if any(count > config.edge_window for count in queued.values()):
                 self.violated(5, f"task {task.id} has {queued} frames queued; the window is {config.edge_window}")
             if task.outbox.waiting:
                 self.count("an edge without room")

@@ -116,7 +116,7 @@ class TriggerHarness:
         self._context.window = window
         return self._context
 
-    def _asked_by(self, advance: Callable[[], None]) -> list[Asked]:
+    def _asked_by(self, advance: Callable[[], object]) -> list[Asked]:
         self._due.asked = []
         advance()
         return self._due.asked
