@@ -1,4 +1,8 @@
-"""Where the `topo` script begins. Ctrl-C is quiet from here on, also while modules are imported: nothing has begun then."""
+"""Where the `topo` script begins. Ctrl-C is quiet from here on, also while modules are imported: nothing has begun then.
+
+In front of it lies the start of Python itself, some 20 ms, in which Ctrl-C still shows a traceback of Python's `site` or the
+script's first lines. No program can shorten that.
+"""
 
 from __future__ import annotations
 

@@ -205,7 +205,7 @@ class TopologyConfig:
         "duration", 30.0, "A worker whose user code has not returned for this time is replaced.", optional=True
     )
     master_timeout_s: float = _setting("duration", 60.0, "Workers end when they have not heard of a master for this time.")
-    restart_back_off_s: float = _setting("duration", 0.2, "Wait before a lost worker is started again; it doubles each time.")
+    restart_back_off_s: float = _setting("duration", 0.2, "Wait before a lost worker is started again, doubling; none at first.")
     restart_back_off_max_s: float = _setting("duration", 30.0, "The longest such wait.")
     drain_timeout_s: float = _setting("duration", 30.0, "Time that messages in flight have to finish when a topology is stopped.")
 

@@ -223,13 +223,13 @@ class Recovery:
             self._vacate(slot, "the operator asked for a restart", now)
 
     def lose(self, slot: Slot, why: str, now: float, *, kill: bool) -> None:
-        """The present life of a slot has ended, or (`kill`) is ended here; another one follows after a back-off."""
+        """The present life of a slot has ended, or (`kill`) is ended here; another one follows, after a back-off if need be."""
         assert slot.incarnation is not None
         if kill:
             self._killed[slot.worker] = slot.incarnation
             self._commands.append(StopWorker(slot.worker, slot.incarnation, kill=True))
         self.counts.losses += 1
-        start_at = slot.restarts.lost(now)
+        start_at = slot.restarts.lost(now, has_ended=not kill)
         self.record("WorkerLost", f"{why.rstrip('.')}; it is started again in {start_at - now:.1f} s", slot)
         self._vacate(slot, why, start_at)
         if not self.has_run and slot.restarts.losses_in_a_row >= GIVE_UP_AFTER:

@@ -1,7 +1,8 @@
 """When a lost worker is started again.
 
-The n-th loss in a row is followed by a wait of first_s * 2 ** (n - 1), at most longest_s. A worker that has lived for
-HEALTHY_AFTER_S since it registered ends the row. Three losses in a row are a crash loop, until the worker has been healthy.
+The n-th loss in a row is followed by a wait of first_s * 2 ** (n - 1), at most longest_s. After the first there is none if the
+worker had registered and its process has ended. A worker that has lived for HEALTHY_AFTER_S since it registered ends the row.
+Three losses in a row are a crash loop, until the worker has been healthy.
 """
 
 from __future__ import annotations
@@ -31,13 +32,21 @@ class RestartPolicy:
         """The worker is up: its health counts from here."""
         self._healthy_since = now
 
-    def lost(self, now: float) -> float:
-        """Count a loss; return when the replacement may be started."""
+    def lost(self, now: float, *, has_ended: bool = False) -> float:
+        """Count a loss; return when the replacement may be started.
+
+        Args:
+            now: monotonic seconds.
+            has_ended: whether the process has ended, so that nothing of it can be in the way of the next one.
+        """
+        was_up = self._healthy_since is not None
         if self._is_healthy(now):
             self.losses_in_a_row = 0
         self._healthy_since = None
         self.losses_in_a_row += 1
         self.losses += 1
+        if was_up and has_ended and self.losses_in_a_row == 1:
+            return now
         # The exponent is bounded so that a row of a thousand losses is not a float overflow.
         return now + min(self._longest_s, self._first_s * 2.0 ** min(self.losses_in_a_row - 1, 60))
 

@@ -266,6 +266,7 @@ def test_workers_that_are_ended_before_they_have_come_up_are_no_row_of_errors() 
 
 def test_killed_workers_are_not_replaced() -> None:
     play = running()
+    play.replace(2)
     play.exits(2)
     assert play.do(KillAsked()) == [
         StopWorker(WorkerId(0), Incarnation(101), kill=True),

@@ -30,6 +30,18 @@ def test_the_wait_before_a_restart_doubles_up_to_the_longest_and_begins_anew_aft
     assert policy.lost(160.0) == pytest.approx(160.2)
 
 
+def test_a_worker_that_was_up_and_has_ended_is_started_again_at_once_after_the_first_loss() -> None:
+    policy = RestartPolicy(0.2, 1.0)
+    assert policy.lost(0.0, has_ended=True) == pytest.approx(0.2), "it had never registered"
+    policy = RestartPolicy(0.2, 1.0)
+    policy.registered(0.0)
+    assert policy.lost(1.0, has_ended=True) == 1.0
+    policy.registered(1.5)
+    assert policy.lost(2.0, has_ended=True) == pytest.approx(2.4)
+    policy.registered(3.0)
+    assert policy.lost(63.0) == pytest.approx(63.2), "a process that is still there"
+
+
 def test_a_thousand_losses_in_a_row_still_have_a_wait() -> None:
     policy = RestartPolicy(0.2, 30.0)
     assert [policy.lost(0.0) for _ in range(1000)][-1] == 30.0

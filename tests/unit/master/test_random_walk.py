@@ -123,7 +123,7 @@ def test_the_walks_come_across_everything_they_are_for() -> None:
     losses = epochs = fenced = edges = 0
     for seed in SEEDS:
         world = World(plan_of(seed), seed, messages=15)
-        walk(world, 1000, faults=0.03)
+        walk(world, 1000, faults=0.05)
         heal_and_finish(world)
         seen |= world.seen
         counts = world.master.statistics()
