@@ -99,7 +99,8 @@ class BasicBoltTask(BoltTask):
                 collector.truncate()
                 failure: Exception | None = error
                 if self.is_checkpointed:
-                    failure = self._try_again(partial(call_for_effect, execute, tup, collector), collector.truncate, error)
+                    again = partial(self._execute_again, tup, batch, index)
+                    failure = self._try_again(again, collector.truncate, error)
                 if failure is not None:
                     failures[index - first] = failure
             if only is not None:
@@ -113,6 +114,10 @@ class BasicBoltTask(BoltTask):
                 self._note_ends(index - first, failures)
         batch.done = index + 1
         return failures
+
+    def _execute_again(self, tup: Tuple, batch: Batch, index: int) -> None:
+        tup.values = batch.unchanged(index, self.ports.codec)
+        call_for_effect(self._bolt.execute, tup, self._collector)
 
     def _note_ends(self, index: int, failures: dict[int, Exception]) -> None:
         """Note how far each stream has come with an input, and discard what it emitted if that is too much."""

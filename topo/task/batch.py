@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from topo.api.tuples import Origin
 from topo.errors import ValueNotCarried
 from topo.ids import ID_BYTES
+from topo.task.emitter import stays
 from topo.wire.codec import Codec
 from topo.wire.frames import Anchoring, Frame, pack_words
 
@@ -25,7 +26,9 @@ class Batch:
         stamps: event times by tuple; None when the frame has none.
     """
 
-    __slots__ = ("_packed_roots", "_slice", "anchoring", "count", "done", "edges", "origin", "roots", "rows", "stamps")
+    __slots__ = (
+        "_packed_roots", "_payload", "_slice", "anchoring", "count", "done", "edges", "origin", "roots", "rows", "stamps",
+    )  # fmt: skip
 
     def __init__(self, frame: Frame, rows: list[Row], origin: Origin) -> None:
         self.rows = rows
@@ -33,6 +36,8 @@ class Batch:
         self.count = len(rows)
         self.done = 0
         self._slice: list[Row] = []
+        self._payload = None if frame.rows is not None else frame.payload
+        """What the rows were decoded from; its rows are at the indices of `rows` unless some could not be decoded."""
         self.anchoring = frame.anchoring
         self.stamps: list[Stamp] | None = frame.timestamp_list() if frame.timestamps else None
         self._packed_roots = frame.roots
@@ -52,6 +57,7 @@ class Batch:
     def keep(self, kept: list[int]) -> None:
         """Leave only the tuples at these indices. For a batch of which none has been taken."""
         self.rows = [self.rows[index] for index in kept]
+        self._payload = None
         self.count = len(kept)
         if self.stamps is not None:
             self.stamps = [self.stamps[index] for index in kept]
@@ -69,6 +75,13 @@ class Batch:
         """Return the rows of a slice, over which a loop is to go; they are what `cut_short` empties."""
         self._slice = rows
         return rows
+
+    def unchanged(self, index: int, codec: Codec) -> Row:
+        """Return a row as it arrived, although a call may have changed values of it in place."""
+        row = self.rows[index]
+        if self._payload is None or all(map(stays, row)):
+            return row
+        return codec.unpack_one(self._payload, index)
 
     def cut_short(self) -> None:
         """End the slice at hand with the tuple at hand; any thread may call it.

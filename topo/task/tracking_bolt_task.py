@@ -16,7 +16,8 @@ from topo.api.streams import DEFAULT_STREAM
 from topo.api.tuples import Tuple
 from topo.api.two_phase import TwoPhaseSink
 from topo.errors import FrameworkBug, SinkStuck, TupleStateError, UserError
-from topo.task.batch import Batch
+from topo.operators.independent import independent
+from topo.task.batch import Batch, Row
 from topo.task.bolt_task import END_OF_INPUT, BoltTask
 from topo.task.collectors import BoltCollector, Mark, TrackedTuple, TupleState
 from topo.task.emitter import Emitter
@@ -269,7 +270,7 @@ class TrackingBoltTask(AnchoringTask):
                     raise returned(execute, value)
                 collector.check_emitted(collector.count() - mark.emitted, self.config.max_task_emit)
             except Exception as error:
-                self._execute_raised(error, tup, mark, errors)
+                self._execute_raised(error, tup, mark, errors, partial(batch.unchanged, index, self.ports.codec))
             if tup.state == TupleState.OPEN:
                 self._left_undecided(tup, mark, undecided)
         del tup
@@ -281,23 +282,30 @@ class TrackingBoltTask(AnchoringTask):
         errors: list[Exception] = []
         undecided: list[TrackedTuple] = []
         for tup in self._withheld.take_restored(self.epoch):
+            values = partial(independent, independent(tup.values))
             mark = self._collector.mark()
             try:
                 call_for_effect(self._bolt.execute, tup)
             except Exception as error:
-                self._execute_raised(error, tup, mark, errors)
+                self._execute_raised(error, tup, mark, errors, values)
             if tup.state == TupleState.OPEN:
                 self._left_undecided(tup, mark, undecided)
             del tup
         self._finish_run(undecided, errors, now)
 
-    def _execute_raised(self, error: Exception, tup: TrackedTuple, mark: Mark, errors: list[Exception]) -> None:
+    def _execute_again(self, tup: TrackedTuple, values: Callable[[], Row]) -> None:
+        tup.values = values()
+        call_for_effect(self._bolt.execute, tup)
+
+    def _execute_raised(
+        self, error: Exception, tup: TrackedTuple, mark: Mark, errors: list[Exception], values: Callable[[], Row]
+    ) -> None:
         if self._staged is not None and isinstance(error, SinkStuck):
             raise error
         if not self.is_checkpointed:
             self._roll_back(mark, tup, error)
             errors.append(error)
-        elif (final := self._try_tuple_again(partial(call_for_effect, self._bolt.execute, tup), mark, tup, error)) is not None:
+        elif (final := self._try_tuple_again(partial(self._execute_again, tup, values), mark, tup, error)) is not None:
             errors.append(final)
 
     def _left_undecided(self, tup: TrackedTuple, mark: Mark, undecided: list[TrackedTuple]) -> None:

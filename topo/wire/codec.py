@@ -173,6 +173,10 @@ class Codec:
             raise FrameError("a row of the payload is not an array of values")
         return list(rows)
 
+    def unpack_one(self, payload: Column, index: int) -> Row:
+        """Return one row of a payload that has been read before."""
+        return self.unpack_rows(b"\x91" + bytes(_split(payload)[index]), 1)[0]
+
     def unpack_or_split(self, payload: Column, count: int) -> tuple[list[Row], dict[int, Unreadable]]:
         """Return the rows, and by index those that cannot be decoded; in these, text stands for each undecodable field.
 
