@@ -14,12 +14,14 @@ from typing import Any, NoReturn
 
 from topo.api.context import Executor
 from topo.api.streams import DEFAULT_STREAM, StreamDeclaration
-from topo.errors import EmitError, FrameError, ValueNotCarried
+from topo.errors import EmitError, FrameError
 from topo.operators.independent import ATOMS
 from topo.operators.mailbox import RejectedExecution, owner_lock
+from topo.task.letter_values import in_words
 from topo.task.user_errors import blame_place, calling_place
 from topo.wire.codec import Codec
 from topo.wire.frames import MAX_WATERMARK, NO_TIMESTAMP
+from topo.wire.serializers import Refused
 
 Row = tuple[Any, ...]
 ReportError = Callable[[BaseException], None]
@@ -242,12 +244,20 @@ class Emitter:
             return values
         self.nested.add(stream)
         self.changeable.add(stream)
-        try:
-            return codec.unpack_rows(codec.pack_rows((values,)), 1)[0]
-        except (ValueNotCarried, FrameError):
-            # Packing the batch or reading it will say so, and fail this row alone; then no frame of the caller is left.
+        packed = codec.pack_or_split((values,))
+        if packed.rejected:
+            # Packing the batch fails this row alone; then no frame of the caller is left.
             if (place := calling_place()) is not None:
                 self.places[stream] = place
+            _, field, type_name, reason = packed.rejected[0]
+            return tuple([
+                Refused(in_words(value), type_name, reason) if place == field or (field is None and not stays(value)) else value
+                for place, value in enumerate(values)
+            ])  # fmt: skip
+        try:
+            return codec.unpack_rows(packed.payload, 1)[0]
+        except FrameError:
+            # Its receiver says so.
             return values
 
     def _checked(self, timestamp: Any) -> int:

@@ -22,10 +22,11 @@ def pack_or_say(codec: Codec, value: Any) -> bytes:
             codec.unpack_value(packed)
         if len(packed) <= MAX_VALUES:
             return packed
-    return codec.pack_value(_in_words(value))
+    return codec.pack_value(in_words(value))
 
 
-def _in_words(value: Any) -> str:
+def in_words(value: Any) -> str:
+    """Return the `repr` of a value as text that can be carried. Does not raise."""
     try:
         return repr(value)[:MAX_WORDS].encode(errors="backslashreplace").decode()
     except Exception as error:

@@ -42,6 +42,26 @@ _TIMEDELTA = struct.Struct("<iII")
 _OFFSET_WORD = struct.Struct("<q")
 
 
+class Refused:
+    """What is emitted in place of a value that cannot be carried: its owner may change the value, but not that it is refused.
+
+    Args:
+        text: the value in words.
+        type_name: the type at fault.
+        reason: what is wrong with it and what to do.
+    """
+
+    __slots__ = ("reason", "text", "type_name")
+
+    def __init__(self, text: str, type_name: str, reason: str) -> None:
+        self.text = text
+        self.type_name = type_name
+        self.reason = reason
+
+    def __repr__(self) -> str:
+        return self.text
+
+
 class UnknownType(ValueNotCarried):
     """A value of a type that nobody has registered, or one that its serializer refuses.
 
@@ -134,6 +154,8 @@ class SerializerRegistry:
 
     def _encode_structure(self, value: Any, levels: int) -> Any:
         cls = type(value)
+        if cls is Refused:
+            raise UnknownType(value.type_name, value.reason)
         try:
             found = self._structures.get(cls)
             if found is None:

@@ -207,3 +207,18 @@ def test_a_tracking_bolt_sends_each_state_of_a_list_that_it_anchors() -> None:
     task.run()
     assert task.values() == [(1,), (1, 2)]
     assert len(task.frames(FrameKind.ACK)) == 1
+
+
+def test_a_value_that_cannot_be_carried_stays_refused_although_it_is_changed_after_its_emit() -> None:
+    """A list with a file in it, cleared behind the emit: an empty list that nobody has emitted must not be sent."""
+    found: list[Any] = [object()]
+
+    def work(tup: Any, collector: Any) -> None:
+        collector.emit((found,))
+        found.clear()
+
+    solo = Solo(chain(Replaying(), Plain(work), Sink()), "b")
+    ids = solo.feed(1)
+    solo.run()
+    assert solo.values() == [] and solo.roots(FrameKind.FAIL) == ids.roots
+    assert "a value of type object" in solo.errors()[0]
