@@ -314,13 +314,17 @@ class TimerService:
         head = self._event.head
         return head is None or head > timestamp
 
-    def end_clock(self) -> None:
+    def end_clock(self) -> bool:
         """Fire every processing-time timer now, earliest first, since nothing that comes could change what it finds.
 
         What callbacks register from now on is dropped, so that periodic ones end. After an exception call it again.
+
+        Returns:
+            Whether all have fired; False when the brake was pulled before: to be called again.
         """
         self.takes_clock_timers = False
         self._fire_clock(MAX_TIMESTAMP)
+        return self._processing.head is None
 
     def for_each_event_timer(self, visit: Callable[[Any, int], None]) -> None:
         """Call `visit(namespace, timestamp)` for every event-time timer, its key being the current one; in no order."""
@@ -347,8 +351,7 @@ class TimerService:
 
     def _fire_clock(self, timestamp: int) -> None:
         take, keys, on_processing_time = self._processing.take, self._keys, self._handler.on_processing_time
-        # What the end of the input makes due has no later occasion.
-        brake = self._brake if self.takes_clock_timers else Brake()
+        brake = self._brake
         while not brake.is_on and (timer := take(timestamp)) is not None:
             due, keys.key, namespace = timer
             on_processing_time(keys.key, namespace, due)

@@ -195,9 +195,12 @@ class WindowOperator(KeyedOperator):
 
         Called again behind replays, it fires what waits for the last watermark, too: that does not come again.
         """
-        while not self._timers.advance_watermark(self._timers.current_watermark):
+        while not (self._timers.advance_watermark(self._timers.current_watermark) and self._timers.end_clock()):
             self.context.brake.is_on = False
-        self._timers.end_clock()
+
+    def end_clock(self) -> None:
+        """Fire the windows that wait for the clock, before `end_of_input` does; call it again while the operator `is_behind`."""
+        self.is_behind = not self._timers.end_clock()
 
     def goes_on(self) -> None:
         """A message comes again behind the end of the input, which is to be told again after it."""

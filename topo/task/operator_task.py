@@ -218,7 +218,7 @@ class OperatorTask(AnchoringTask):
         if self._news:
             # The frame was processed but for its timers. To process it once more says nothing new of event time.
             self._pass_time([], now)
-        return not self._news and super()._process(edge, frame, now) and not self._news
+        return not self._news and super()._process(edge, frame, now) and not self._operator.is_behind
 
     def _pass_time(self, news: list[int | InputStatus], now: float) -> None:
         self._brake.is_on = False
@@ -230,8 +230,14 @@ class OperatorTask(AnchoringTask):
             del self._news[0]
 
     def _input_ended(self, now: float) -> None:
-        if not self._news:
-            super()._input_ended(now)
+        if self._news:
+            return
+        if self._has_ended and not self._has_passed_end and isinstance(self._operator, WindowOperator):
+            self._brake.is_on = False
+            self._fire_timers(self._operator.end_clock, now)
+            if self._operator.is_behind:
+                return
+        super()._input_ended(now)
 
     def _on_watermark(self, watermark: int, now: float) -> None:
         self._fire_timers(lambda: self._operator.process_watermark(watermark), now)
