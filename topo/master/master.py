@@ -61,7 +61,7 @@ from topo.master.events import (
     WorkerLaunched,
 )
 from topo.master.membership import Slot, SlotState
-from topo.master.outcome import Outcome, OutcomeKind, outcome_of_end
+from topo.master.outcome import Outcome, OutcomeKind, outcome_of_end, problems_of_engine
 from topo.master.positions import Positions, SpoutProgress
 from topo.master.quiescence import Quiescence
 from topo.master.recovery import Mode, Recovery
@@ -572,7 +572,10 @@ class TopologyMaster:
         outcome = self.ending.outcome or outcome_of_end(
             failed, letters, tracked=tracked, dropped=dropped, refused=refused, lost=lost, unaccounted=unaccounted
         )
-        outcome = replace(outcome, finally_failed=failed, dead_letters=letters, refused=refused)
+        if outcome.kind is OutcomeKind.DRAINED and (problems := problems_of_engine(lost, unaccounted)):
+            outcome = replace(outcome, reason="; ".join([outcome.reason, *problems]))
+        unknown = sum(unaccounted.values())
+        outcome = replace(outcome, finally_failed=failed, dead_letters=letters, refused=refused, unaccounted=unknown)
         self.ending.finish(outcome)
         self._commands.append(Finished(outcome))
 

@@ -52,6 +52,8 @@ class Outcome:
     finally_failed: int = 0
     dead_letters: int = 0
     refused: int = 0
+    unaccounted: int = 0
+    """Messages whose fate the engine does not know, however the topology ended."""
 
     @property
     def exit_code(self) -> int:
@@ -94,20 +96,14 @@ def outcome_of_end(
         unaccounted: for each spout component, messages that it emitted less those that were acked or given up, if that is not 0.
         dropped: tuples that bolts failed without ackers: what `at_most_once` allows, so no failure of the topology.
     """
-    problems = [
-        f"{_messages(count)} of {component!r} {_were(count)} neither acked nor given up, a bug of topo"
-        for component, count in (unaccounted or {}).items()
-    ]
+    problems = []
     if finally_failed:
         problems.append(f"{_messages(finally_failed)} failed and {_were(finally_failed)} not emitted again")
     if dead_letters:
         problems.append(f"{_messages(dead_letters)} {_were(dead_letters)} given up; see `topo dead-letters`")
     if refused:
         problems.append(f"{_messages(refused)} {_were(refused)} refused for {_ids(refused)}; see `topo errors`")
-    if lost:
-        calls = "(tick, timer, action of an executor, end_of_input, cleanup, close) failed"
-        what = f"{lost} call{'s'[: lost > 1]} without input {calls}, or what a sink had staged is gone"
-        problems.append(f"{what}, so results may be missing; see `topo errors`")
+    problems += problems_of_engine(lost, unaccounted or {})
     if unaccounted:
         kind = OutcomeKind.UNACCOUNTED
     elif finally_failed:
@@ -124,6 +120,19 @@ def outcome_of_end(
     if dropped:
         well += f", and {dropped} tuple{'s'[: dropped > 1]} failed and {_were(dropped)} lost; see `topo errors`"
     return Outcome(kind, "; ".join(problems) or well, finally_failed, dead_letters, refused)
+
+
+def problems_of_engine(lost: int, unaccounted: Mapping[str, int]) -> list[str]:
+    """Return, in sentences, what no run may show, whoever ended it; the arguments are those of `outcome_of_end`."""
+    problems = [
+        f"{_messages(count)} of {component!r} {_were(count)} neither acked nor given up, a bug of topo"
+        for component, count in unaccounted.items()
+    ]
+    if lost:
+        calls = "(tick, timer, action of an executor, end_of_input, cleanup, close) failed"
+        what = f"{lost} call{'s'[: lost > 1]} without input {calls}, or what a sink had staged is gone"
+        problems.append(f"{what}, so results may be missing; see `topo errors`")
+    return problems
 
 
 def _messages(count: int) -> str:

@@ -330,7 +330,7 @@ class TopologyTest:
                 if letter is None and message_id in self._record.failed.get(spout, ()):
                     what = "failed"
                 lines.append(f"{spout}: message {message_id!r} {what}")
-        if self.outcome is not None and self.outcome.kind is OutcomeKind.UNACCOUNTED:
+        if self.outcome is not None and self.outcome.unaccounted:
             lines.append(self.outcome.reason)
         if lines:
             raise AssertionError("\n".join([f"{len(lines)} messages were not acked:", *sorted(lines), *self._last_errors()]))

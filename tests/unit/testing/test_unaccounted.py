@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from topo import BasicBolt, IterableSpout, Topology, TopologyBuilder
+from topo.master.outcome import OutcomeKind
 from topo.task.coverage import Coverage, Covered
 from topo.task.fates import Fates
 from topo.testing import END, TopologyTest
@@ -17,27 +18,39 @@ class Sink(BasicBolt):
         pass
 
 
-def run(delivery: str) -> TopologyTest:
+def run(delivery: str, *, is_drained: bool = False) -> TopologyTest:
     def topology() -> Topology:
         builder = TopologyBuilder("sums").config(delivery=delivery)
         builder.set_spout("numbers", IterableSpout([], fields=("number",)))
         builder.set_bolt("sink", Sink()).shuffle_grouping("numbers")
         return builder.build()
 
-    test = TopologyTest(topology, sources={"numbers": [1, 2, 3, END]})
-    test.run()
+    test = TopologyTest(topology, sources={"numbers": [1, 2, 3, *[END][is_drained:]]})
+    if is_drained:
+        test.advance("1s")
+        test.drain()
+    else:
+        test.run()
     return test
 
 
 def is_noticed(test: TopologyTest) -> None:
     assert test.outcome is not None and test.outcome.exit_code == 1
-    assert test.outcome.reason.startswith("1 message of 'numbers' was neither acked nor given up")
+    before = "drained; nothing was left in flight; " if test.outcome.kind is OutcomeKind.DRAINED else ""
+    assert test.outcome.reason.startswith(f"{before}1 message of 'numbers' was neither acked nor given up")
     with pytest.raises(AssertionError, match="'numbers' was neither acked nor given up"):
         test.assert_all_acked()
 
 
+def is_well(test: TopologyTest) -> bool:
+    outcome = test.outcome
+    assert outcome is not None
+    return outcome.exit_code == 0 or outcome.reason == "drained; nothing was left in flight"
+
+
+@pytest.mark.parametrize("is_drained", [False, True])
 @pytest.mark.parametrize("delivery", ["at_most_once", "at_least_once"])
-def test_a_message_that_is_forgotten_fails_the_run(delivery: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_message_that_is_forgotten_is_told(delivery: str, is_drained: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     completed = Fates._completed
     forgotten: list[Any] = []
 
@@ -47,12 +60,13 @@ def test_a_message_that_is_forgotten_fails_the_run(delivery: str, monkeypatch: p
             self._book.done([forgotten[0][0]])
         completed(self, complete, now)
 
-    assert run(delivery).outcome.exit_code == 0  # type: ignore[union-attr]
+    assert is_well(run(delivery, is_drained=is_drained))
     monkeypatch.setattr(Fates, "_completed", forget)
-    is_noticed(run(delivery))
+    is_noticed(run(delivery, is_drained=is_drained))
 
 
-def test_a_message_that_no_checkpoint_covers_fails_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("is_drained", [False, True])
+def test_a_message_that_no_checkpoint_covers_is_told(is_drained: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     snapshot = Coverage.snapshot
 
     def uncovered(self: Coverage, checkpoint: int) -> Covered:
@@ -60,6 +74,6 @@ def test_a_message_that_no_checkpoint_covers_fails_the_run(monkeypatch: pytest.M
         self._marks[-1] = (checkpoint, self.emitted - 1)
         return covered
 
-    assert run("exactly_once").outcome.exit_code == 0  # type: ignore[union-attr]
+    assert is_well(run("exactly_once", is_drained=is_drained))
     monkeypatch.setattr(Coverage, "snapshot", uncovered)
-    is_noticed(run("exactly_once"))
+    is_noticed(run("exactly_once", is_drained=is_drained))
