@@ -224,6 +224,7 @@ class Judgement:
     def _judge_states(self) -> None:
         assert self._simulation.disk is not None
         store = self._simulation.disk.store()
+        self._simulation.disk.unreadable_until = 0.0
         manifest = store.latest().manifest
         if manifest is None:
             self._history.violated(7, "there is no checkpoint at the end")

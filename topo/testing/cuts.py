@@ -170,7 +170,7 @@ class CheckpointHistory(History):
                         what = f"task {sender} had sent {sent} rows to task {target}, which had processed {received}"
                         self.violated(7, f"checkpoint {manifest.checkpoint} is no consistent cut: {what}")
         try:
-            simulation.disk.store().verify(manifest)
+            simulation.disk.verify(manifest)
         except TopoError as error:
             self.violated(3, f"checkpoint {manifest.checkpoint} is committed, and {error}")
         simulation.strikes.reached(Moment.COMMITTING, None)

@@ -29,6 +29,7 @@ class FaultKind(Enum):
     PAUSE = "the operator deactivates the topology for a while"
     SLOW_STORE = "the store of checkpoints takes a hundred times as long, for a while"
     FAILING_STORE = "writes to the store of checkpoints fail, for a while"
+    UNREADABLE_STORE = "reads from the store of checkpoints fail, for a while"
     TORN_WRITE = "a write to the store of checkpoints is torn"
     DAMAGE = "a part of the last complete checkpoint is spoiled, and a worker dies"
 

@@ -217,6 +217,11 @@ class Strikes:
         self._simulation.disk.failing_until = self._simulation.now + fault.for_s
         return "the store"
 
+    def _unreadable_store(self, fault: Fault) -> str | None:
+        assert self._simulation.disk is not None
+        self._simulation.disk.unreadable_until = self._simulation.now + fault.for_s
+        return "the store"
+
     def _torn_write(self, fault: Fault) -> str | None:
         assert self._simulation.disk is not None
         self._simulation.disk.torn_next = True

@@ -13,6 +13,7 @@ from itertools import chain, repeat
 from random import Random
 from typing import TYPE_CHECKING
 
+from topo.checkpoint.manifest import Manifest
 from topo.errors import EnvironmentFault
 from topo.master.commands import CommitCheckpoint, FindCheckpoint
 from topo.master.ending import Stage
@@ -40,6 +41,7 @@ class MemoryFiles:
     Attributes:
         content: by name.
         fails: tells of each write how it ends; None: well.
+        is_unreadable: asked before each read.
     """
 
     url = "memory"
@@ -47,6 +49,7 @@ class MemoryFiles:
     def __init__(self) -> None:
         self.content: dict[str, bytes] = {}
         self.fails: Callable[[], Ending | None] | None = None
+        self.is_unreadable: Callable[[], bool] = lambda: False
 
     def write(self, name: str, chunks: Iterable[bytes]) -> None:
         """Write a file."""
@@ -61,6 +64,8 @@ class MemoryFiles:
 
     def read(self, name: str, start: int = 0, length: int | None = None) -> bytes:
         """Return bytes of a file."""
+        if self.is_unreadable():
+            raise EnvironmentFault(f"cannot read {name}: Input/output error")
         if name not in self.content:
             raise FileNotFoundError(name)
         return self.content[name][start : None if length is None else start + length]
@@ -88,7 +93,7 @@ class Disk:
     """What all processes of a run write to.
 
     Attributes:
-        slow_until, failing_until: in virtual seconds.
+        slow_until, failing_until, unreadable_until: in virtual seconds.
         torn_next: the next write is torn.
     """
 
@@ -97,13 +102,22 @@ class Disk:
         self._random = random
         self._base_s = random.choice((0.0002, 0.001, 0.004))
         self.files = MemoryFiles()
-        self.slow_until = self.failing_until = 0.0
+        self.files.is_unreadable = self._is_unreadable
+        self.slow_until = self.failing_until = self.unreadable_until = 0.0
         self.torn_next = False
 
     def store(self) -> CheckpointStore:
         """Return the store of the run's topology."""
         plan = self._simulation.plan
         return CheckpointStore(self.files, plan.name, plan.config.checkpoint_keep)
+
+    def verify(self, manifest: Manifest) -> None:
+        """Raise unless all parts of a checkpoint are whole, as one sees it who can read them at any time."""
+        unreadable_until, self.unreadable_until = self.unreadable_until, 0.0
+        try:
+            self.store().verify(manifest)
+        finally:
+            self.unreadable_until = unreadable_until
 
     def takes_s(self, now: float) -> float:
         """Draw how long a write takes."""
@@ -127,6 +141,12 @@ class Disk:
             work()
         finally:
             self.files.fails = None
+
+    def _is_unreadable(self) -> bool:
+        is_so = self._simulation.now < self.unreadable_until
+        if is_so:
+            self._simulation.history.count("read failed")
+        return is_so
 
     def _failed(self, ending: Ending) -> Ending:
         self._simulation.history.count(f"write failed: {ending.value}")
