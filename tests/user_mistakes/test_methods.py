@@ -17,10 +17,11 @@ from topo import (
     StatefulBolt,
     TopologyBuilder,
     WindowBolt,
+    windows,
 )
-from topo.errors import TopologyError
+from topo.errors import TopologyError, UserError
 from topo.master.outcome import OutcomeKind
-from topo.testing import TopologyTest, run_bolt
+from topo.testing import OperatorHarness, TopologyTest, run_bolt
 
 
 def refused(component: Any, *, spout: bool = False, **more: Any) -> str:
@@ -315,3 +316,51 @@ def test_a_setting_without_effect_is_refused() -> None:
     assert "tick_interval has no effect for a spout; set it for a bolt" in refused(spout, spout=True, tick_interval="1s")
     for name, value in (("max_spout_pending", 5), ("back_off", "1s")):
         assert f"{name} has no effect for a bolt; set it for a spout" in refused(Returns(), **{name: value})
+
+
+class FlinksOrder(windows.ProcessWindowFunction):
+    def process(self, key: Any, context: Any, elements: Any, collector: Any) -> None:
+        collector.emit((key, len(elements)))
+
+
+class Yields(windows.ProcessWindowFunction):
+    def process(self, key: Any, elements: Any, context: Any, collector: Any) -> Any:
+        yield (key, len(elements))
+
+
+class ReturnsRow(windows.ProcessWindowFunction):
+    def process(self, key: Any, elements: Any, context: Any, collector: Any) -> Any:
+        return (key, len(elements))
+
+
+def window_bolt(function: Any) -> WindowBolt:
+    window = windows.TumblingProcessingTimeWindows.of("1s")
+    return WindowBolt(key="n", window=window, process=function, outputs=("n", "count"))
+
+
+@pytest.mark.parametrize(
+    ("function", "problem"),
+    [
+        (FlinksOrder(), "but it is called as process(key, elements, context, collector)"),
+        (Yields(), "Yields.process is a generator, which nothing would run; call collector.emit(...) instead of yield"),
+    ],
+)
+def test_a_window_function_that_cannot_be_called_is_refused(function: Any, problem: str) -> None:
+    """The user writes a window function in Flink's order of arguments, or yields its rows: nothing would come out."""
+    builder = TopologyBuilder("methods")
+    builder.set_spout("numbers", IterableSpout([1, 2, 3], fields=("n",)))
+    builder.set_bolt("mine", window_bolt(function)).fields_grouping("numbers", "n")
+    with pytest.raises(TopologyError) as caught:
+        builder.build()
+    (found,) = caught.value.problems
+    assert problem in found and __file__ in found
+
+
+def test_a_window_function_that_returns_its_row_is_an_error() -> None:
+    """The user returns the row instead of emitting it."""
+    harness = OperatorHarness(window_bolt(ReturnsRow()), fields=("n",))
+    harness.process((1,))
+    with pytest.raises(
+        UserError, match=r"ReturnsRow.process returned \(1, 1\) \(tuple\), which nothing takes; use collector.emit"
+    ):
+        harness.advance_clock("2s")

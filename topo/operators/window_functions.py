@@ -76,7 +76,12 @@ class CallUser(WindowFunction):
     def apply(self, key: Any, window: Any, elements: Sequence[Any]) -> None:
         context = self._context
         context.window, context.elements = window, elements
-        self._function.process(key if self._shows_key else None, self._rows.plain(elements), context, context)
+        value = self._function.process(key if self._shows_key else None, self._rows.plain(elements), context, context)
+        if value is not None:
+            raise UserError(
+                f"{type(self._function).__name__}.process returned {value!r:.80} ({type(value).__name__}), which nothing takes; "
+                "use collector.emit(...) and return None"
+            )
         if context.previous is not None:
             context.previous.set(list(elements))
 

@@ -11,7 +11,7 @@ import inspect
 from collections.abc import Iterator
 from typing import Any
 
-from topo.api.operator_bolts import AsyncBolt
+from topo.api.operator_bolts import AsyncBolt, WindowBolt
 from topo.api.topology import ComponentSpec
 
 _OURS = "topo."
@@ -27,16 +27,22 @@ def method_problems(spec: ComponentSpec) -> Iterator[str]:
             f"not set up; call it first, with the arguments of {missing.__name__}{_shown(vars(missing)['__init__'])}"
         )
     wanted = getattr(spec.component, "wants_values", False) is True
-    for name, base in _called(spec.type).items():
-        own = inspect.getattr_static(spec.type, name)
+    yield from _of_class(spec, spec.type, wanted)
+    if isinstance(spec.component, WindowBolt) and missing is None and spec.component.process is not None:
+        yield from _of_class(spec, type(spec.component.process), wanted)
+
+
+def _of_class(spec: ComponentSpec, cls: type, wanted: bool) -> Iterator[str]:
+    for name, base in _called(cls).items():
+        own = inspect.getattr_static(cls, name)
         function = getattr(own, "__func__", own)
         if not inspect.isfunction(function) or function.__module__.startswith(_OURS):
             continue
-        problem = _kind_problem(name, base, function, spec.type) or _signature_problem(name, base, own, function, wanted)
+        problem = _kind_problem(name, base, function, cls) or _signature_problem(name, base, own, function, wanted)
         if problem:
             code = inspect.unwrap(function).__code__
             where = f"{code.co_filename}:{code.co_firstlineno}"
-            yield f"component {spec.id!r}: {spec.type.__name__}.{name} {problem} ({where})"
+            yield f"component {spec.id!r}: {cls.__name__}.{name} {problem} ({where})"
 
 
 def _called(cls: type) -> dict[str, Any]:
@@ -68,13 +74,14 @@ def _signature_problem(name: str, base: Any, own: Any, function: Any, wants_valu
     if wants_values and name in ("ack", "fail"):
         arguments.append("values")
     is_bound = isinstance(own, staticmethod)
+    mismatch = f"is defined as {name}{_shown(function)}, but it is called as {name}({', '.join(arguments)})"
+    own_names = list(inspect.signature(function).parameters)[0 if is_bound else 1 :]
     try:
         inspect.signature(function).bind(*([] if is_bound else [None]), *arguments)
     except TypeError:
-        return f"is defined as {name}{_shown(function)}, but it is called as {name}({', '.join(arguments)})"
-    except ValueError:
-        pass
-    return ""
+        return mismatch
+    # Flink calls a window function with the context before the elements.
+    return mismatch if own_names != arguments and sorted(own_names) == sorted(arguments) else ""
 
 
 def _shown(function: Any) -> str:
