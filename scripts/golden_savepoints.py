@@ -1,4 +1,6 @@
-"""Makes the golden savepoints, each with the rows that a run from it ends with: `python scripts/golden_savepoints.py [NAME ...]`.
+"""Makes the golden savepoints and the golden state folder: `python scripts/golden_savepoints.py [NAME ...]`.
+
+With each savepoint go the rows that a run from it ends with, and with the state folder what `topo` answers about it.
 
 They are made once, by the version whose savepoints have to stay readable. Only those that are missing are made: a savepoint of a
 later version goes beside the old ones, never in their place.
@@ -37,3 +39,6 @@ if __name__ == "__main__":
         if not (runs.SAVEPOINTS / name).exists():
             make(name, runs.SAVEPOINTS / name)
             print(name)
+    if not runs.STATE.exists():
+        with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+            runs.save_state(Path(folder) / "home", Path(folder) / "out")

@@ -58,3 +58,58 @@ def save(home: Path, name: str, out: Path, target: Path) -> None:
     done = topo(home, "savepoint", name, "--to", str(target))
     ended = topo(home, "kill", name, "--yes")
     assert (done.returncode, ended.returncode) == (0, 0), done.stdout + done.stderr + ended.stderr
+
+
+STATE = HERE / "state_folder"
+PLACES = {"@HERE@": HERE, "@ROOT@": HERE.parents[2]}
+"""What stands for this folder and for that of the project in stored files, which have absolute paths."""
+
+
+def marked(text: str, home: Path) -> str:
+    """Return text with marks in place of paths."""
+    for mark, folder in {**PLACES, "@HOME@": home}.items():
+        text = text.replace(str(folder), mark)
+    return text
+
+
+def unmarked(text: str, home: Path) -> str:
+    """Return text with paths in place of marks."""
+    for mark, folder in {**PLACES, "@HOME@": home}.items():
+        text = text.replace(mark, str(folder))
+    return text
+
+
+def save_state(home: Path, out: Path) -> None:
+    """Run the first half of a topology without checkpoints, end it, and store the files of its state folder."""
+    begun = topo(
+        home, "submit", place("letters"), "-p", f"stop={HALF}", "-p", f"out={out}", "-s", "delivery=at_least_once", *QUICK
+    )
+    assert begun.returncode == 0, begun.stdout + begun.stderr
+    until = time.monotonic() + PATIENCE_S
+    while asked(home, "status", "letters")["totals"]["pending"] or asked(home, "status", "letters")["totals"]["emitted"] < HALF:
+        assert time.monotonic() < until, "half of the messages are not done"
+        time.sleep(0.2)
+    assert topo(home, "kill", "letters", "--yes").returncode == 0
+    STATE.mkdir()
+    for path in (home / "topologies" / "letters").iterdir():
+        if path.is_file() and path.name != "lock":
+            # Latin-1 keeps every byte: positions are packed.
+            (STATE / path.name).write_text(marked(path.read_text("latin-1"), home), "latin-1")
+    answers = {verb: asked_of_state(home, verb) for verb in ("status", "errors", "dead-letters")}
+    (HERE / "state_folder.json").write_text(marked(json.dumps(answers, indent=1), home) + "\n")
+
+
+def restore_state(home: Path) -> None:
+    """Lay the stored files into a state folder."""
+    folder = home / "topologies" / "letters"
+    folder.mkdir(parents=True)
+    for path in (home, folder.parent, folder):
+        path.chmod(0o700)
+    for path in STATE.iterdir():
+        (folder / path.name).write_text(unmarked(path.read_text("latin-1"), home), "latin-1")
+
+
+def asked_of_state(home: Path, verb: str) -> Any:
+    """Return the answer of a command about the topology, without its age."""
+    found = asked(home, verb, "letters")
+    return {name: found[name] for name in ("status", "totals", "components")} if verb == "status" else found
