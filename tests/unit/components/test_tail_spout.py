@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.unit.components.drive import context
-from topo import ConfigError, PrintBolt, TailSpout, TopologyBuilder
+from topo import ConfigError, PrintBolt, TailSpout, Topology, TopologyBuilder
 from topo.api.streams import declared_streams
 from topo.task.message_collectors import MessageCollector
 from topo.testing import TopologyTest
@@ -106,10 +106,14 @@ def test_a_start_within_a_line_longer_than_a_piece_is_where_the_file_ends(log: P
 def test_each_task_follows_its_own_path(tmp_path: Path) -> None:
     for name in "ab":
         write(tmp_path / name, name, name)
-    builder = TopologyBuilder("follow")
-    builder.set_spout("lines", TailSpout([tmp_path / "a", tmp_path / "b"]), 2)
-    builder.set_bolt("print", PrintBolt()).shuffle_grouping("lines")
-    test = TopologyTest(builder.build)
+
+    def topology() -> Topology:
+        builder = TopologyBuilder("follow")
+        builder.set_spout("lines", TailSpout([tmp_path / "a", tmp_path / "b"]), 2)
+        builder.set_bolt("print", PrintBolt()).shuffle_grouping("lines")
+        return builder.build()
+
+    test = TopologyTest(topology)
     test.advance("1s")
     write(tmp_path / "b", "c")
     test.crash("lines")
