@@ -17,9 +17,9 @@ from topo import AsyncBolt, AsyncMode
 from topo.operators.async_wait import AsyncWaitOperator
 from topo.operators.base import OperatorContext
 from topo.operators.bolt_operators import BoltCalls
-from topo.operators.clock import ManualProcessingTime
-from topo.operators.mailbox import MailboxExecutor, TaskMailbox
-from topo.runtime.async_runner import AsyncRunner
+from topo.operators.mailbox.mailbox import MailboxExecutor, TaskMailbox
+from topo.operators.time.clock import ManualProcessingTime
+from topo.worker.async_runner import AsyncRunner
 
 
 class Sleep(AsyncBolt):

@@ -22,11 +22,11 @@ from topo.api.spout import RetryingSpout, Spout
 from topo.api.topology import Topology, TopologyBuilder
 from topo.ids import Epoch, IdSource, Incarnation, TaskId
 from topo.plan.physical import physical_plan
-from topo.task.base import Task
 from topo.task.commands import SendFrame
-from topo.task.events import Event, FrameArrived, Go, Idle, RoutesChanged, Turn
-from topo.task.setup import Ports, TaskSetup
-from topo.task.wiring import task_class
+from topo.task.environment import TaskEnvironment, TaskSpec
+from topo.task.events import FrameArrived, Go, Idle, RoutesChanged, TaskEvent, Turn
+from topo.task.factory import task_class
+from topo.task.task import Task
 from topo.wire.codec import Codec
 from topo.wire.control import Quiet, Routes, TaskReady, TaskRoute
 
@@ -109,8 +109,10 @@ class Round:
             config = plan.config_of(spec.component)
             context = TaskContext(plan.name, spec.component, spec.id, spec.index, config=config, tasks=plan.task_ids)
             watermarks = None if declared is None else declared.watermarks
-            setup = TaskSetup(spec.id, plan, config, component, context, watermarks=watermarks)
-            ports = Ports(IdSource(b"%d" % spec.id), time.perf_counter, Codec(), NoNote(), lambda: int(time.time() * 1000))
+            setup = TaskSpec(spec.id, plan, config, component, context, watermarks=watermarks)
+            ports = TaskEnvironment(
+                IdSource(b"%d" % spec.id), time.perf_counter, Codec(), NoNote(), lambda: int(time.time() * 1000)
+            )
             self.tasks[spec.id] = task_class(plan, spec.id, component)(setup, ports)
             self.spent[spec.id], self.inboxes[spec.id] = 0.0, []
         routes = [TaskRoute(task, plan.worker_of(task), Incarnation(1), "", "") for task in self.tasks]
@@ -119,7 +121,7 @@ class Round:
         while len(self.told[TaskReady]) < len(self.tasks):
             self.step()
 
-    def give(self, task: TaskId, event: Event) -> None:
+    def give(self, task: TaskId, event: TaskEvent) -> None:
         """Have a task handle an event, and sort its commands."""
         for command in self.tasks[task].handle(event, time.perf_counter()):
             if isinstance(command, SendFrame):

@@ -20,9 +20,9 @@ from topo import WindowBolt, aggregates, windows
 from topo.ids import IdSource
 from topo.operators.base import OperatorContext
 from topo.operators.bolt_operators import window_operator_of
-from topo.operators.clock import ManualProcessingTime
-from topo.operators.mailbox import MailboxExecutor, TaskMailbox
-from topo.task.panes import PaneLedger
+from topo.operators.mailbox.mailbox import MailboxExecutor, TaskMailbox
+from topo.operators.time.clock import ManualProcessingTime
+from topo.tracking.window_tracking import WindowTracker
 
 BATCH = 512
 KEYS = 100_000
@@ -48,7 +48,7 @@ def main() -> None:
     options.add_argument("--json", action="store_true")
     given = options.parse_args()
     ids, process, output = IdSource(), psutil.Process(), Counted()
-    ledger = None if given.untracked else PaneLedger(ids)
+    ledger = None if given.untracked else WindowTracker(ids)
     bolt = WindowBolt(key="key", window=windows.TumblingEventTimeWindows.of("10s"), aggregate=aggregates.Sum("value"))
     operator = window_operator_of(bolt, ("key", "value"), observer=ledger)
     operator.setup(OperatorContext(output, ManualProcessingTime(), MailboxExecutor(TaskMailbox())))  # type: ignore[arg-type]

@@ -16,9 +16,9 @@ from typing import Any
 from topo.api import aggregates
 from topo.api.windows import EventTimeSessionWindows
 from topo.operators.base import OperatorContext
-from topo.operators.clock import ManualProcessingTime
-from topo.operators.mailbox import MailboxExecutor, TaskMailbox
-from topo.operators.window_builder import build_window_operator
+from topo.operators.mailbox.mailbox import MailboxExecutor, TaskMailbox
+from topo.operators.time.clock import ManualProcessingTime
+from topo.operators.windows.builder import build_window_operator
 
 APART_MS = 10_000_000
 

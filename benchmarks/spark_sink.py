@@ -20,8 +20,8 @@ from pathlib import Path
 from topo.api.context import TaskContext
 from topo.api.tuples import Origin
 from topo.config import TopologyConfig
+from topo.emission.collectors import BoltCollector, TrackedTuple
 from topo.spark.spark_sink import SparkSink
-from topo.task.collectors import BoltCollector, TrackedTuple
 
 FRAME = 512
 """Tuples that arrive together, and share an origin."""

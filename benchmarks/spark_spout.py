@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 
 from topo import BasicBolt, BasicCollector, TaskContext, Topology, TopologyBuilder, Tuple
 from topo.launch.cluster import LocalCluster
-from topo.runtime.client import AnswerTimeout, Unreachable
+from topo.master_process.client import AnswerTimeout, Unreachable
 from topo.spark import SparkSpout
 
 LOOK_S = 0.1

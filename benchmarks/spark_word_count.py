@@ -24,7 +24,7 @@ import psutil
 from tests.spark.standalone import LIGHT, StandaloneCluster
 from topo.launch.cluster import submit_background
 from topo.launch.spark.cluster import SparkCluster
-from topo.runtime.client import AnswerTimeout, Unreachable
+from topo.master_process.client import AnswerTimeout, Unreachable
 
 ROOT = Path(__file__).parents[1]
 LOOK_S = 0.1

@@ -16,9 +16,9 @@ import random
 import time
 from typing import Any
 
-from topo.operators.clock import ManualProcessingTime
-from topo.operators.state import KeyContext
-from topo.operators.timers import TimerServices
+from topo.operators.state.keyed_state import KeyContext
+from topo.operators.time.clock import ManualProcessingTime
+from topo.operators.time.timers import TimerServices
 
 FAR = 1 << 60
 

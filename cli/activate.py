@@ -15,7 +15,7 @@ from topo_cli.options import deadline_option, examples, home_option, name_argume
 @home_option
 def command(name: str, deadline: float, home: Path) -> None:
     """Let the spouts of topology NAME emit again, after `topo deactivate`."""
-    from topo.runtime.client import Client
+    from topo.master_process.client import Client
     from topo_cli.output import talk
 
     Client(name, home).request("activate", deadline)

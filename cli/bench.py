@@ -88,8 +88,8 @@ def command(
     emitted. It has no --rate: an event is acked when its window is over.
     """
     from topo.errors import NotFound
-    from topo.runtime.code_copy import find_file, parse_reference
-    from topo.runtime.state_folder import near_misses
+    from topo.storage.state_folder import near_misses
+    from topo.user_code.copy import find_file, parse_reference
     from topo_cli import workloads
     from topo_cli.exits import Failed
     from topo_cli.output import print_json
@@ -170,7 +170,7 @@ def _measure(
 
 def _watch(running: RunningTopology, counts: Counts, processes: Processes, warm_up_s: float, seconds: float) -> float:
     """Look at the topology until it has been measured for so long; return when the warm-up was over."""
-    from topo.runtime.client import AnswerTimeout, Unreachable
+    from topo.master_process.client import AnswerTimeout, Unreachable
 
     since: float | None = None
     while running.outcome() is None:

@@ -11,8 +11,8 @@ import click
 from topo_cli.options import DEADLINE_S, examples, name_argument, reading_options
 
 if TYPE_CHECKING:
-    from topo.runtime.checkpoint_store import Stored
-    from topo.runtime.state_folder import TopologyFolder
+    from topo.storage.checkpoint_store import StoredCheckpoint
+    from topo.storage.state_folder import TopologyFolder
 
 
 @click.command(epilog=examples("topo checkpoints flights", "topo checkpoints flights --json | jq '.checkpoints[-1]'"))
@@ -24,8 +24,8 @@ def command(name: str, home: Path, as_json: bool) -> None:
 
     Took is the time from the first barrier until all was stored; aligned and paused are those of the slowest task.
     """
-    from topo.launch.jobs import checkpoints_of
-    from topo.runtime.checkpoint_store import open_store
+    from topo.launch.submission import checkpoints_of
+    from topo.storage.checkpoint_store import open_store
     from topo_cli.known import find_topology
     from topo_cli.output import print_json, talk
 
@@ -45,7 +45,7 @@ def command(name: str, home: Path, as_json: bool) -> None:
         talk(f"they are in {place}; topo state show looks into one")
 
 
-def merged(stored: Iterable[Stored], told: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def merged(stored: Iterable[StoredCheckpoint], told: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return a row for each checkpoint that is stored or was told of as failed or aborted, by number."""
     rows: dict[int, dict[str, Any]] = {}
     for row in told:

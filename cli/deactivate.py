@@ -15,7 +15,7 @@ from topo_cli.options import deadline_option, examples, home_option, name_argume
 @home_option
 def command(name: str, deadline: float, home: Path) -> None:
     """Pause the spouts of topology NAME: they emit nothing new, and what is in flight goes on."""
-    from topo.runtime.client import Client
+    from topo.master_process.client import Client
     from topo_cli.output import talk
 
     Client(name, home).request("deactivate", deadline)

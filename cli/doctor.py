@@ -98,7 +98,7 @@ def _curve(_home: Path) -> tuple[str, str]:
 
 
 def _state_folder(home: Path) -> tuple[str, str]:
-    from topo.runtime.state_folder import StateFolder, write_atomically
+    from topo.storage.state_folder import StateFolder, write_atomically
 
     StateFolder(home)
     probe = home / f".doctor-{os.getpid()}"
@@ -122,7 +122,7 @@ def _disk(home: Path) -> tuple[str, str]:
 
 @contextmanager
 def _socket_folder() -> Iterator[Path]:
-    from topo.runtime.state_folder import make_socket_folder, remove_socket_folder
+    from topo.storage.state_folder import make_socket_folder, remove_socket_folder
 
     folder = make_socket_folder(os.environ)
     try:

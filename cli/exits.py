@@ -65,7 +65,7 @@ def exit_of(error: BaseException) -> int:
         return Exit.FAILED
     # Imported late: most commands end without an error, and --help must be quick.
     from topo.errors import FrameworkBug, TopoError, UserError
-    from topo.runtime.client import AnswerTimeout, Unreachable
+    from topo.master_process.client import AnswerTimeout, Unreachable
 
     if not isinstance(error, TopoError) or isinstance(error, FrameworkBug):
         raise error

@@ -60,7 +60,7 @@ def command(
 def _submitted(name: str, home: Path, deadline_s: float) -> tuple[PhysicalPlan, dict[str, dict[str, Any]] | None] | None:
     from topo.errors import NotFound, TopoError
     from topo.plan.physical import PhysicalPlan
-    from topo.runtime.state_folder import StateFolder
+    from topo.storage.state_folder import StateFolder
     from topo_cli.known import current_status, read_json
 
     try:

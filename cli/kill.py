@@ -27,7 +27,7 @@ def command(name: str, wait_s: float | None, savepoint: bool, place: str, yes: b
     `topo resume NAME` continues after the last message that was done, or at the last checkpoint.
     """
     from topo.launch.savepoints import SAVEPOINT_S, end_with_savepoint
-    from topo.runtime.client import Client
+    from topo.master_process.client import Client
     from topo_cli.known import last_summary, wait_until_over
     from topo_cli.output import talk
 

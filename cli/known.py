@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from topo.errors import EnvironmentFault, NotFound, TopoError
-from topo.runtime.client import AnswerTimeout, Client, Unreachable
-from topo.runtime.state_folder import StateFolder, TopologyFolder
+from topo.master_process.client import AnswerTimeout, Client, Unreachable
+from topo.storage.state_folder import StateFolder, TopologyFolder
 
 _LOOK_S = 0.05
 

@@ -19,7 +19,7 @@ def command(pattern: str, deadline: float, home: Path, as_json: bool) -> None:
     LOST is one whose master is gone without a word: `topo resume NAME` continues it. STALLED is one whose master is there
     and does not answer.
     """
-    from topo.runtime.state_folder import StateFolder
+    from topo.storage.state_folder import StateFolder
     from topo_cli.known import list_row
     from topo_cli.output import print_json, talk
 

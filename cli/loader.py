@@ -9,8 +9,8 @@ from topo.api.topology import Topology
 from topo.plan.parallelism import with_parallelism
 from topo.plan.physical import PhysicalPlan, physical_plan
 from topo.plan.validation import validate
-from topo.runtime.code import load_topology
-from topo.runtime.state_folder import check_name
+from topo.storage.state_folder import check_name
+from topo.user_code.load import load_topology
 
 
 def plan_of(

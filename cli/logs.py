@@ -74,7 +74,7 @@ def _show_new(files: Any, is_wanted: Callable[[dict[str, Any]], bool], show: Cal
 def _check_component(plan_file: Path, component: str | None) -> None:
     """Refuse a component that the topology does not have, which would show nothing and explain nothing."""
     from topo.errors import NotFound
-    from topo.runtime.state_folder import near_misses
+    from topo.storage.state_folder import near_misses
     from topo_cli.known import read_json
 
     facts = read_json(plan_file)

@@ -76,7 +76,7 @@ class Parallelism(click.ParamType[tuple[str, int]]):
 
 
 def _home(_ctx: click.Context, _param: click.Parameter, value: Path | None) -> Path:
-    from topo.runtime.state_folder import home_folder
+    from topo.storage.state_folder import home_folder
 
     return value.absolute() if value is not None else home_folder(os.environ)
 

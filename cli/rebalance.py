@@ -30,7 +30,7 @@ def command(
     """
     from topo.launch.cluster import RunningTopology
     from topo.launch.rebalancing import rebalancing_of
-    from topo.runtime.client import Client
+    from topo.master_process.client import Client
     from topo_cli.output import print_json, talk
     from topo_cli.starting import wait_until_running
 

@@ -24,7 +24,7 @@ def command(name: str, from_beginning: bool, wait: bool, deadline: float, home: 
     its input is done: nothing is started.
     """
     from topo.launch.cluster import is_done, resume_background
-    from topo.launch.jobs import open_home
+    from topo.launch.submission import open_home
     from topo_cli.starting import report_started, talk_of_done
 
     if was_done := not from_beginning and is_done(open_home(home).find(name)):

@@ -15,8 +15,8 @@ from topo_cli.options import collect_settings, examples, spark_options, start_op
 if TYPE_CHECKING:
     from topo.launch.spark.cluster import SparkCluster
     from topo.master.commands import RecordError
-    from topo.runtime.restoring import Start
-    from topo.runtime.state_folder import TopologyFolder
+    from topo.master_process.restore_point import Start
+    from topo.storage.state_folder import TopologyFolder
     from topo_cli.log_files import LogFiles
     from topo_cli.screen import Screen
 

@@ -21,7 +21,7 @@ def command(name: str, place: str, deadline: float, home: Path) -> None:
     another parallelism if you like.
     """
     from topo.launch.savepoints import take_savepoint
-    from topo.runtime.state_folder import StateFolder
+    from topo.storage.state_folder import StateFolder
     from topo_cli.output import talk
 
     written = take_savepoint(StateFolder(home).find(name), place, deadline)

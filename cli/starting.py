@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from topo.master.restarts import CRASH_LOOP
-from topo.runtime.client import AnswerTimeout, Unreachable
-from topo.runtime.state_folder import TopologyFolder
+from topo.master_process.client import AnswerTimeout, Unreachable
+from topo.storage.state_folder import TopologyFolder
 from topo_cli.exits import Failed, TimedOut
 from topo_cli.known import current_status
 from topo_cli.options import DEADLINE_S
@@ -68,7 +68,7 @@ def report_started(folder: TopologyFolder, *, wait_s: float | None, as_json: boo
 
 def lines_of_start(folder: TopologyFolder, start: str) -> list[str]:
     """Return what the start of a topology says first: where it starts, and which code runs."""
-    from topo.launch.going_on import last_run
+    from topo.launch.resuming import last_run
 
     facts = last_run(folder) or {}
     copied = [*facts.get("copied", ()), *(Path(path).name for path in facts.get("py_files", ()))]

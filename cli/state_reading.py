@@ -12,8 +12,8 @@ import msgpack
 from topo.checkpoint.encoding import TaskSnapshot, unpack
 from topo.checkpoint.manifest import Manifest, name_of
 from topo.errors import CheckpointMissing, FrameError, NotFound
-from topo.runtime.checkpoint_store import locate, open_store, topology_of
-from topo.runtime.state_folder import near_misses
+from topo.storage.checkpoint_store import locate, open_store, topology_of
+from topo.storage.state_folder import near_misses
 from topo.wire.serializers import MAX_LEVELS, SerializerRegistry
 from topo.wire.structures import CODES
 

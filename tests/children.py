@@ -15,7 +15,7 @@ import cloudpickle
 _CONTEXT = multiprocessing.get_context("forkserver")
 # Imported once in the server, not in each child.
 _CONTEXT.set_forkserver_preload(
-    ["__main__", "tests.children", "tests.contract.test_killed_sinks", "tests.unit.runtime.test_checkpoint_store"]
+    ["__main__", "tests.children", "tests.contract.test_killed_sinks", "tests.unit.storage.test_checkpoint_store"]
 )
 
 

@@ -42,20 +42,20 @@ from topo.errors import (
 from topo.version import __version__
 
 if TYPE_CHECKING:
-    from topo.components.iterable_spout import IterableSpout
-    from topo.components.json_lines_sink import JsonLinesSink
-    from topo.components.print_bolt import PrintBolt
-    from topo.components.sqlite_sink import SqliteSink
-    from topo.components.tail_spout import TailSpout
-    from topo.components.text_file_spout import TextFileSpout
+    from topo.connectors.iterable_spout import IterableSpout
+    from topo.connectors.json_lines_sink import JsonLinesSink
+    from topo.connectors.print_bolt import PrintBolt
+    from topo.connectors.sqlite_sink import SqliteSink
+    from topo.connectors.tail_spout import TailSpout
+    from topo.connectors.text_file_spout import TextFileSpout
 
 _LAZY = {
-    "IterableSpout": "topo.components.iterable_spout",
-    "JsonLinesSink": "topo.components.json_lines_sink",
-    "PrintBolt": "topo.components.print_bolt",
-    "SqliteSink": "topo.components.sqlite_sink",
-    "TailSpout": "topo.components.tail_spout",
-    "TextFileSpout": "topo.components.text_file_spout",
+    "IterableSpout": "topo.connectors.iterable_spout",
+    "JsonLinesSink": "topo.connectors.json_lines_sink",
+    "PrintBolt": "topo.connectors.print_bolt",
+    "SqliteSink": "topo.connectors.sqlite_sink",
+    "TailSpout": "topo.connectors.tail_spout",
+    "TextFileSpout": "topo.connectors.text_file_spout",
 }
 
 __all__ = [

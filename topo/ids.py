@@ -21,7 +21,7 @@ Incarnation = NewType("Incarnation", int)
 """One life of a worker: a random 63-bit number drawn when it is launched, never used again."""
 
 ID_BYTES = 8
-COMES_AGAIN = 1 << 63
+REPLAYED_BIT = 1 << 63
 """Set in the roots of messages that have failed before, and so known of everything that descends from them."""
 _UNMARKED = bytes(byte & 0x7F for byte in range(256))
 _TOPOLOGY_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
@@ -56,7 +56,7 @@ class IdSource:
         return array("Q", self.column(count)).tolist()
 
     def unmarked_roots(self, count: int) -> list[int]:
-        """Return `count` independent non-zero ids without `COMES_AGAIN`."""
+        """Return `count` independent non-zero ids without `REPLAYED_BIT`."""
         while True:
             column = bytearray(self.column(count))
             highest = slice(ID_BYTES - 1, None, ID_BYTES)

@@ -11,10 +11,10 @@ import pytest
 
 from tests.cli.drive import call
 from topo.checkpoint.encoding import TaskSnapshot, encode_snapshot, pack
-from topo.checkpoint.manifest import ComponentShape, Figures, Manifest, Part
+from topo.checkpoint.manifest import ComponentFigures, ComponentShape, Manifest, Part
 from topo.ids import TaskId
-from topo.runtime.checkpoint_store import CheckpointStore, open_store
-from topo.runtime.state_folder import StateFolder, TopologyFolder, write_atomically
+from topo.storage.checkpoint_store import CheckpointStore, open_store
+from topo.storage.state_folder import StateFolder, TopologyFolder, write_atomically
 from topo.wire.serializers import SerializerRegistry
 
 TYPES = SerializerRegistry()
@@ -56,7 +56,7 @@ def complete(store: CheckpointStore, number: int, *, is_savepoint: bool = False)
         checkpoint=number,
         components=shapes,
         parts=tuple(parts),
-        figures=Figures(bytes=1234, duration_ms=1500.0, alignment_ms=20.0, pause_ms=3.0),
+        figures=ComponentFigures(bytes=1234, duration_ms=1500.0, alignment_ms=20.0, pause_ms=3.0),
         created_ms=1_700_000_000_000,
         is_savepoint=is_savepoint,
     )

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.cli.drive import call
-from topo.runtime.state_folder import StateFolder, append_lines, rotate
+from topo.storage.state_folder import StateFolder, append_lines, rotate
 from topo_cli.errors import distinct
 
 

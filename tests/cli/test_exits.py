@@ -10,8 +10,8 @@ import pytest
 
 from tests.cli.drive import PATIENCE_S, TOPO, piped
 from topo.errors import ConfigError, EnvironmentFault, FrameError, FrameworkBug, NotFound, TopologyError
-from topo.runtime.client import AnswerTimeout, Unreachable
-from topo.runtime.code import CodeError
+from topo.master_process.client import AnswerTimeout, Unreachable
+from topo.user_code.load import CodeError
 from topo_cli.exits import Failed, TimedOut, exit_of
 
 NAMES = """

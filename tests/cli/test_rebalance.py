@@ -11,7 +11,7 @@ import pytest
 
 from tests.cli.drive import call, piped
 from tests.cli.test_processes import background
-from topo.runtime.state_folder import StateFolder
+from topo.storage.state_folder import StateFolder
 
 __all__ = ["background"]
 

@@ -10,8 +10,8 @@ import pytest
 
 from tests.cli.drive import call, piped
 from tests.cli.test_processes import background
-from topo.runtime.checkpoint_store import open_store
-from topo.runtime.state_folder import StateFolder
+from topo.storage.checkpoint_store import open_store
+from topo.storage.state_folder import StateFolder
 
 __all__ = ["background"]
 

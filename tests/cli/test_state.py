@@ -7,7 +7,7 @@ import pytest
 
 from tests.cli.drive import call
 from topo.launch.master_process import write_failure
-from topo.runtime.state_folder import StateFolder, TopologyFolder, write_atomically
+from topo.storage.state_folder import StateFolder, TopologyFolder, write_atomically
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.components.drive import drain, opened
+from tests.unit.connectors.drive import drain, opened
 from topo.api.context import TaskContext
 from topo.testing import run_bolt
 from topo_cli.workloads import (

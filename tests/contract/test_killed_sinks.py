@@ -12,7 +12,7 @@ import pytest
 
 from tests.contract.killing import Tell, run_child
 from tests.contract.two_phase_sinks import KINDS, SinkKind, SinkTask
-from topo.components import json_lines_sink, sqlite_sink
+from topo.connectors import json_lines_sink, sqlite_sink
 
 
 @dataclass

@@ -15,13 +15,13 @@ import pytest
 import zmq
 
 from topo.errors import EnvironmentFault, FrameError
-from topo.runtime.checkpoint_store import CheckpointStore, open_store
-from topo.runtime.control_link import ControlLink
-from topo.runtime.control_parts import MasterFiles, PartServer, files_for
-from topo.runtime.files import LocalFiles, PartFiles, open_files
-from topo.runtime.part_desk import LONGEST_MESSAGE, LONGEST_PIECE, Get, PartDesk, Put, Refused, decode_answer, encode
-from topo.runtime.transport.zmq import new_key_pair
-from topo.runtime.worker_spec import WorkerSpec
+from topo.master_process.control_link import ControlLink
+from topo.master_process.part_server import MasterFiles, PartServer, files_for
+from topo.storage.checkpoint_store import CheckpointStore, open_store
+from topo.storage.files import LocalFiles, PartFiles, open_files
+from topo.storage.part_service import LONGEST_MESSAGE, LONGEST_PIECE, Get, PartService, Put, Refused, decode_answer, encode
+from topo.transport.zmq import new_key_pair
+from topo.worker.spec import WorkerSpec
 
 PART = "0000000007/task-00003.part"
 SILENCE_S = 0.5
@@ -40,7 +40,7 @@ class Master:
         self._sockets = Path(tempfile.mkdtemp(prefix="tp-"))
         self.link = ControlLink(self._sockets, self.keys)
         self.link.allow_list.replace([self.worker.public])
-        self.desk = PartDesk([str(self.folder)], self.most_writes)
+        self.desk = PartService([str(self.folder)], self.most_writes)
         self.server = PartServer(self.link, "127.0.0.1", self.desk)
 
     def files(self, folder: Path | None = None, answer_s: float = 10.0) -> MasterFiles:
@@ -230,8 +230,8 @@ def test_a_disk_that_fails_is_said_with_the_part(master: Master) -> None:
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> PartDesk:
-    return PartDesk([str(tmp_path)], 2)
+def desk(tmp_path: Path) -> PartService:
+    return PartService([str(tmp_path)], 2)
 
 
 def put(tmp_path: Path, task: int = 3, start: int = 0, data: bytes = b"abc", *, is_last: bool = False) -> bytes:
@@ -247,7 +247,7 @@ def left(tmp_path: Path) -> list[str]:
     return sorted(path.name for path in tmp_path.rglob("*") if path.is_file())
 
 
-def test_a_worker_that_dies_within_a_write_leaves_nothing_after_a_while(desk: PartDesk, tmp_path: Path) -> None:
+def test_a_worker_that_dies_within_a_write_leaves_nothing_after_a_while(desk: PartService, tmp_path: Path) -> None:
     desk.answer(b"torn", put(tmp_path), 0.0)
     desk.answer(b"torn", put(tmp_path, start=3), 20.0)
     desk.sweep(45.0)
@@ -257,19 +257,19 @@ def test_a_worker_that_dies_within_a_write_leaves_nothing_after_a_while(desk: Pa
     assert "do not follow 0" in refusal(desk.answer(b"torn", put(tmp_path, start=6, is_last=True), 52.0))
 
 
-def test_pieces_that_do_not_follow_each_other_are_refused_and_the_part_dropped(desk: PartDesk, tmp_path: Path) -> None:
+def test_pieces_that_do_not_follow_each_other_are_refused_and_the_part_dropped(desk: PartService, tmp_path: Path) -> None:
     for wrong in (put(tmp_path, start=2), put(tmp_path, start=0), put(tmp_path, task=4, start=3)):
         desk.answer(b"a", put(tmp_path), 0.0)
         assert "do not follow 3" in refusal(desk.answer(b"a", wrong, 0.0))
         assert left(tmp_path) == []
 
 
-def test_a_piece_that_is_too_long_is_refused(desk: PartDesk, tmp_path: Path) -> None:
+def test_a_piece_that_is_too_long_is_refused(desk: PartService, tmp_path: Path) -> None:
     assert "do not follow" in refusal(desk.answer(b"a", put(tmp_path, data=bytes(LONGEST_PIECE + 1)), 0.0))
     assert left(tmp_path) == []
 
 
-def test_more_writes_than_there_may_be_are_refused_until_one_is_done(desk: PartDesk, tmp_path: Path) -> None:
+def test_more_writes_than_there_may_be_are_refused_until_one_is_done(desk: PartService, tmp_path: Path) -> None:
     desk.answer(b"a", put(tmp_path, task=1), 0.0)
     desk.answer(b"b", put(tmp_path, task=2), 0.0)
     assert "2 parts are being written already" in refusal(desk.answer(b"c", put(tmp_path, task=3), 0.0))
@@ -280,7 +280,7 @@ def test_more_writes_than_there_may_be_are_refused_until_one_is_done(desk: PartD
 
 
 @pytest.mark.parametrize(("start", "length"), [(-1, 5), (0, -1), (0, LONGEST_PIECE + 1), (2**63, 1)])
-def test_a_range_that_cannot_be_is_refused(desk: PartDesk, tmp_path: Path, start: int, length: int) -> None:
+def test_a_range_that_cannot_be_is_refused(desk: PartService, tmp_path: Path, start: int, length: int) -> None:
     desk.answer(b"a", put(tmp_path, is_last=True), 0.0)
     assert refusal(desk.answer(b"a", encode(Get(str(tmp_path), "0000000007/task-00003.part", start, length)), 0.0))
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from topo.errors import EnvironmentFault
-from topo.runtime.control_link import Asker, ControlLink
-from topo.runtime.transport.base import Outlet
-from topo.runtime.transport.zmq import IpcPlace, ZmqTransport
+from topo.master_process.control_link import ControlClient, ControlLink
+from topo.transport.base import Outlet
+from topo.transport.zmq import IpcPlace, ZmqTransport
 
 PATIENCE_S = 10.0
 
@@ -57,7 +57,7 @@ def test_a_client_reaches_the_master_again(folder: Path) -> None:
         shutil.rmtree(folder)
         assert link.listen_again()
         assert not link.listen_again()
-        asker = Asker(link.client_endpoint)
+        asker = ControlClient(link.client_endpoint)
         asker.ask(b"how is it?")
         link.wait(PATIENCE_S)
         ((identity, _),) = link.from_clients()

@@ -18,10 +18,10 @@ import pytest
 import zmq
 
 from topo.errors import ConfigError, EnvironmentFault, FrameError
-from topo.runtime.transport.base import Outlet, Transport
-from topo.runtime.transport.memory import MemoryNetwork, MemoryRouter, MemoryTransport
-from topo.runtime.transport.security import AllowList
-from topo.runtime.transport.zmq import IpcPlace, TcpPlace, ZmqTransport, new_key_pair
+from topo.transport.base import Outlet, Transport
+from topo.transport.memory import MemoryNetwork, MemoryRouter, MemoryTransport
+from topo.transport.security import AllowList
+from topo.transport.zmq import IpcPlace, TcpPlace, ZmqTransport, new_key_pair
 
 PATIENCE_S = 10.0
 WATER_MARK = 64

@@ -8,8 +8,8 @@ import msgpack
 import pytest
 
 from tests.contract.two_phase_sinks import KINDS, SinkKind, SinkTask, carried, started
-from tests.unit.components.drive import TICK, tracked
-from topo.task.staged_output import merged
+from tests.unit.connectors.drive import TICK, tracked
+from topo.checkpoint.staged_output import merged
 
 
 @pytest.fixture(params=KINDS, ids=lambda kind: kind.name)
@@ -29,8 +29,8 @@ def simple(request: pytest.FixtureRequest) -> SinkKind:
 def spilling(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Transactions that fit into memory, and such that do not."""
     if request.param == "spilled":
-        monkeypatch.setattr("topo.components.json_lines_sink._SPILL_LINES", 2)
-        monkeypatch.setattr("topo.components.sqlite_sink._SPILL_ROWS", 2)
+        monkeypatch.setattr("topo.connectors.json_lines_sink._SPILL_LINES", 2)
+        monkeypatch.setattr("topo.connectors.sqlite_sink._SPILL_ROWS", 2)
 
 
 def test_rows_are_seen_when_their_checkpoint_is_complete_and_not_before(kind: SinkKind, tmp_path: Path) -> None:

@@ -16,11 +16,11 @@ from typing import Any
 
 import msgpack
 
-from tests.unit.components.drive import tracked
+from tests.unit.connectors.drive import tracked
 from topo import JsonLinesSink, SqliteSink, TaskContext, TopologyConfig, TwoPhaseSink
 from topo.api.streams import declared_streams
-from topo.task.collectors import BoltCollector
-from topo.task.staged_output import StagedOutput
+from topo.checkpoint.staged_output import StagedOutput
+from topo.emission.collectors import BoltCollector
 
 ROOT = Path(__file__).resolve().parents[2]
 

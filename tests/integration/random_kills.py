@@ -19,7 +19,7 @@ import psutil
 from tests.integration.support import Scene, Status, eventually, kill, words_of
 from topo.launch.cluster import RunningTopology
 from topo.master.outcome import Outcome
-from topo.runtime.client import AnswerTimeout, Unreachable
+from topo.master_process.client import AnswerTimeout, Unreachable
 
 SECONDS = float(os.environ.get("KILL_SECONDS", "10"))
 SEED = int(os.environ.get("KILL_SEED", "5"))

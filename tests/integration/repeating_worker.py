@@ -1,6 +1,6 @@
 """A worker whose transport repeats itself: every frame leaves twice, some once more later, and those of old epochs again.
 
-Started in the place of `topo.runtime.process`, with the same arguments.
+Started in the place of `topo.worker.process`, with the same arguments.
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ import sys
 from collections import deque
 
 from topo.errors import FrameError
-from topo.runtime import process
-from topo.runtime.transport.base import Outlet
-from topo.runtime.transport.zmq import ZmqTransport
+from topo.transport.base import Outlet
+from topo.transport.zmq import ZmqTransport
 from topo.wire.frames import parse
+from topo.worker import process
 
 REMEMBERED = 30
 

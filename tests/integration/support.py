@@ -24,13 +24,13 @@ import psutil
 
 from topo.errors import EnvironmentFault
 from topo.launch.cluster import LocalCluster, RunningTopology, resume_background, run_foreground, submit_background
-from topo.launch.jobs import end_leftovers, new_job
 from topo.launch.local import WORKER_COMMAND, LocalLauncher
+from topo.launch.submission import end_leftovers, new_job
 from topo.master.commands import RecordError
 from topo.master.outcome import Outcome
-from topo.runtime.client import AnswerTimeout, Unreachable
-from topo.runtime.master import MasterShell
-from topo.runtime.state_folder import read_json_lines
+from topo.master_process.client import AnswerTimeout, Unreachable
+from topo.master_process.loop import MasterShell
+from topo.storage.state_folder import read_json_lines
 
 PATIENCE_S = 30.0
 """A busy machine must not fail a test; what has to be quick is measured on its own."""

@@ -27,8 +27,8 @@ from tests.integration.test_full_disk import FullDisk
 from tests.integration.test_operator_bolts import TIMEOUTS, rows_of
 from tests.integration.test_workers import OutOfReach
 from topo.launch.cluster import RunningTopology
-from topo.runtime.checkpoint_store import open_store
-from topo.runtime.state_folder import TopologyIsRunning
+from topo.storage.checkpoint_store import open_store
+from topo.storage.state_folder import TopologyIsRunning
 
 pytestmark = pytest.mark.integration
 

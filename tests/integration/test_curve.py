@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator
 import pytest
 import zmq
 
-from topo.runtime.transport.base import Outlet
-from topo.runtime.transport.security import AllowList, KeyPair
-from topo.runtime.transport.zmq import TcpPlace, ZmqTransport, new_key_pair
+from topo.transport.base import Outlet
+from topo.transport.security import AllowList, KeyPair
+from topo.transport.zmq import TcpPlace, ZmqTransport, new_key_pair
 
 pytestmark = pytest.mark.integration
 

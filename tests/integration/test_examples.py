@@ -14,7 +14,7 @@ import pytest
 
 from tests.integration.random_kills import paced
 from tests.integration.support import FAST, Scene, kill, pid_of
-from topo.runtime.state_folder import read_json_lines
+from topo.storage.state_folder import read_json_lines
 
 pytestmark = pytest.mark.integration
 

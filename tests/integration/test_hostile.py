@@ -36,9 +36,9 @@ from tests.integration.support import (
 from topo.errors import FrameError
 from topo.launch.cluster import RunningTopology
 from topo.master.outcome import OutcomeKind
-from topo.runtime.transport.zmq import new_key_pair
-from topo.runtime.worker_spec import WorkerSpec, read_spec
+from topo.transport.zmq import new_key_pair
 from topo.wire.frames import FrameKind, SenderStatus, columns_frame, encode, open_frame, pack_words, parse
+from topo.worker.spec import WorkerSpec, read_spec
 
 pytestmark = pytest.mark.integration
 

@@ -16,9 +16,9 @@ import pytest
 from topo.errors import EnvironmentFault
 from topo.ids import Incarnation, WorkerId
 from topo.launch.local import LocalLauncher, worker_environment
-from topo.runtime.master import WorkerEnd
-from topo.runtime.state_folder import StateFolder, TopologyFolder
-from topo.runtime.worker_spec import WorkerSpec
+from topo.master_process.loop import WorkerEnd
+from topo.storage.state_folder import StateFolder, TopologyFolder
+from topo.worker.spec import WorkerSpec
 
 pytestmark = pytest.mark.integration
 
@@ -137,7 +137,7 @@ def test_a_worker_can_import_topo_wherever_it_is_started(
     launch: Launch, folder: TopologyFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir("/")
-    launcher = launch("import topo, topo.runtime.worker_spec")
+    launcher = launch("import topo, topo.worker.spec")
     start(launcher)
     assert ends(launcher)[0].description == "exited"
     assert worker_environment({"PYTHONPATH": "/mine"})["PYTHONPATH"].startswith("/mine")

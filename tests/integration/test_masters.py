@@ -29,8 +29,8 @@ from tests.integration.support import (
 from topo.errors import UserError
 from topo.launch.cluster import RunningTopology
 from topo.master.outcome import OutcomeKind
-from topo.runtime.client import Unreachable
-from topo.runtime.state_folder import StateFolder, TopologyIsRunning
+from topo.master_process.client import Unreachable
+from topo.storage.state_folder import StateFolder, TopologyIsRunning
 
 pytestmark = pytest.mark.integration
 
@@ -185,7 +185,7 @@ def test_a_drained_topology_that_is_resumed_repeats_nothing(scene: Scene) -> Non
 
 @pytest.mark.parametrize(("parent", "goes_on"), [("os.getppid()", True), ("os.getppid() + 1", False)])
 def test_a_process_that_is_to_die_with_its_parent_notices_that_it_has_another_one(parent: str, goes_on: bool) -> None:
-    program = f"import os; from topo.runtime.process import die_with; die_with({parent}); print('goes on')"
+    program = f"import os; from topo.worker.process import die_with; die_with({parent}); print('goes on')"
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=PATIENCE_S)
     assert (ended.returncode, ended.stdout) == (0, "goes on\n" if goes_on else ""), ended.stderr
 

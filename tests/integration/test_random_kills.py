@@ -16,7 +16,7 @@ import pytest
 from tests.integration.random_kills import SECONDS, SETTINGS, Killer, paced
 from tests.integration.support import Scene
 from topo.launch.cluster import submit_background
-from topo.runtime.state_folder import read_json_lines
+from topo.storage.state_folder import read_json_lines
 from topo_cli import workloads
 from topologies import word_count
 

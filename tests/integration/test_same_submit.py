@@ -6,8 +6,8 @@ import pytest
 
 from tests.integration.support import ENDLESS, SINK, Scene, acked, eventually, flow, kill
 from topo.launch.cluster import RunningTopology
-from topo.launch.jobs import end_leftovers
 from topo.launch.master_process import write_failure
+from topo.launch.submission import end_leftovers
 
 pytestmark = pytest.mark.integration
 

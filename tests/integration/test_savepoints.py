@@ -16,7 +16,7 @@ from tests.integration.test_operator_bolts import expected_windows, rows_of
 from topo.errors import CheckpointRefused, EnvironmentFault, NotFound, TopologyError, UserError
 from topo.launch.cluster import RunningTopology
 from topo.launch.rebalancing import rebalancing_of
-from topo.runtime.checkpoint_store import open_store
+from topo.storage.checkpoint_store import open_store
 
 pytestmark = pytest.mark.integration
 

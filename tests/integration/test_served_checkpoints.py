@@ -12,12 +12,12 @@ from tests.integration.support import FAST, Scene, kill, pid_of
 from tests.integration.test_exactly_once import QUICK, complete, counting, expected_counts
 from tests.integration.test_operator_bolts import rows_of
 from topo.ids import Incarnation, WorkerId
-from topo.launch.jobs import new_job
 from topo.launch.local import LocalLauncher
+from topo.launch.submission import new_job
 from topo.master.outcome import OutcomeKind
-from topo.runtime.master import Job, MasterShell
-from topo.runtime.part_desk import Answer, Bytes, PartDesk, Refused
-from topo.runtime.worker_spec import WorkerSpec
+from topo.master_process.loop import Job, MasterShell
+from topo.storage.part_service import Bytes, PartAnswer, PartService, Refused
+from topo.worker.spec import WorkerSpec
 
 pytestmark = pytest.mark.integration
 
@@ -34,12 +34,12 @@ class Elsewhere(LocalLauncher):
         super().start(worker, incarnation, spec)
 
 
-class FailsOnce(PartDesk):
+class FailsOnce(PartService):
     """A disk that cannot be read the first time."""
 
     has_failed = False
 
-    def answer(self, connection: bytes, data: bytes, now: float) -> Answer:
+    def answer(self, connection: bytes, data: bytes, now: float) -> PartAnswer:
         answer = super().answer(connection, data, now)
         if isinstance(answer, Bytes) and not FailsOnce.has_failed:
             FailsOnce.has_failed = True
@@ -64,7 +64,7 @@ def run(
 
 
 def test_a_killed_worker_and_a_later_run_go_on_from_what_the_master_keeps(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("topo.runtime.master.PartDesk", FailsOnce)
+    monkeypatch.setattr("topo.master_process.loop.PartService", FailsOnce)
     killed: list[int] = []
 
     def kill_once(status: dict[str, Any]) -> None:

@@ -15,14 +15,14 @@ import pytest
 from tests.integration.support import ENDLESS, Scene, acked, eventually, flow, is_gone, kill, pid_of, processes_of, words_of
 from topo.launch.local import WORKER_COMMAND
 from topo.launch.spares import SETTLED_S, Spares
-from topo.runtime.worker_spec import STAND_BY
+from topo.worker.spec import STAND_BY
 
 pytestmark = pytest.mark.integration
 
 WORKER = (
     sys.executable,
     "-c",
-    "import os, sys, time; from topo.runtime.process import stand_by; print(stand_by(), sys.stdin.read(), 'up', flush=True); "
+    "import os, sys, time; from topo.worker.process import stand_by; print(stand_by(), sys.stdin.read(), 'up', flush=True); "
     "time.sleep(1000)",
 )
 """A worker that does nothing but say which start file it was told."""

@@ -29,9 +29,9 @@ from topo.errors import EnvironmentFault
 from topo.ids import Incarnation, WorkerId
 from topo.launch.local import LocalLauncher
 from topo.master.outcome import OutcomeKind
-from topo.runtime.master import WorkerEnd
-from topo.runtime.transport.security import AllowList
-from topo.runtime.transport.zmq import IpcPlace, TcpPlace, ZmqTransport, new_key_pair
+from topo.master_process.loop import WorkerEnd
+from topo.transport.security import AllowList
+from topo.transport.zmq import IpcPlace, TcpPlace, ZmqTransport, new_key_pair
 
 pytestmark = pytest.mark.integration
 
@@ -240,7 +240,7 @@ class Pass(BasicBolt):
 def test_a_worker_that_breaks_by_a_fault_of_the_engine_says_what_it_was(scene: Scene) -> None:
     script = scene.folder / "broken_worker.py"
     script.write_text(
-        "import sys; from topo.runtime import process\n"
+        "import sys; from topo.worker import process\n"
         "class Broken(process.ZmqTransport):\n"
         "    def bind(self, *_, **__): raise RuntimeError('planted')\n"
         "process.ZmqTransport = Broken\n"
@@ -257,7 +257,7 @@ def test_a_port_or_path_that_another_process_has_taken_is_refused_loudly(scene: 
     folder = scene.home / "run"
     program = (
         "import sys; from pathlib import Path\n"
-        "from topo.runtime.transport.zmq import *; from topo.runtime.transport.security import AllowList\n"
+        "from topo.transport.zmq import *; from topo.transport.security import AllowList\n"
         "ipc, tcp = ZmqTransport(IpcPlace(Path(sys.argv[1]))), ZmqTransport(TcpPlace(), new_key_pair(), AllowList())\n"
         "print(ipc.bind('data'), tcp.bind('data'), flush=True)\n"
         "sys.stdin.read()\n"

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from topo.extras import EXTRAS, WORKER, pip_install
-from topo.runtime.control_probe import PACKAGES
+from topo.launch.spark.host_probe import PACKAGES
 
 ROOT = Path(__file__).resolve().parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]

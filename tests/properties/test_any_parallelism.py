@@ -41,18 +41,18 @@ from topo.api.windows import (
     TumblingEventTimeWindows,
     TumblingProcessingTimeWindows,
 )
-from topo.components.iterable_spout import IterableSpout
+from topo.checkpoint.alignment import Snapshot, StoredPart
+from topo.checkpoint.assignment import manifest_of, parts_to_read
+from topo.connectors.iterable_spout import IterableSpout
 from topo.ids import Epoch, IdSource, TaskId
 from topo.keys import key_group, owner_of, range_of
-from topo.master.checkpoint_plan import manifest_of, parts_to_read
 from topo.operators.async_wait import AsyncFunction, AsyncWaitOperator, ResultHandle, joined_inputs
 from topo.operators.base import KeyedOperator, OperatorSnapshot
 from topo.plan.parallelism import with_parallelism
 from topo.plan.physical import physical_plan
-from topo.runtime.snapshots import TaskSnapshots
-from topo.task.setup import Ports, TaskSetup
-from topo.task.snapshots import Snapshot, StoredPart
-from topo.task.wiring import make_context, task_class
+from topo.storage.snapshots import TaskSnapshots
+from topo.task.environment import TaskEnvironment, TaskSpec
+from topo.task.factory import make_context, task_class
 from topo.testing import OperatorHarness
 from topo.testing.memory_files import MemoryCheckpoints
 from topo.testing.operator_output import Watermark
@@ -407,9 +407,9 @@ class LogTasks:
         self.tasks: list[Any] = []
         for task in self.plan.tasks_of("logs"):
             bolt = Logs()
-            setup = TaskSetup(task, self.plan, self.plan.config_of("logs"), bolt, make_context(self.plan, task))
+            setup = TaskSpec(task, self.plan, self.plan.config_of("logs"), bolt, make_context(self.plan, task))
             stored = TaskSnapshots(self.plan, task, self.checkpoints.store, SerializerRegistry(), lambda work: work())
-            ports = Ports(IdSource(b"logs"), lambda: 0.0, self.codec, Nothing(), snapshots=stored)
+            ports = TaskEnvironment(IdSource(b"logs"), lambda: 0.0, self.codec, Nothing(), snapshots=stored)
             made: Any = task_class(self.plan, task, bolt)(setup, ports)
             bolt.prepare(setup.context)
             made._restore_user(snapshots.get(task, []))

@@ -20,8 +20,8 @@ from topo.wire.frames import (
     Columns,
     Frame,
     FrameKind,
+    SenderStamp,
     SenderStatus,
-    Stamp,
     barrier_frame,
     columns_frame,
     confirm_frame,
@@ -38,7 +38,7 @@ from topo.wire.frames import (
 
 u16, u32, u64 = (st.integers(0, (1 << bits) - 1) for bits in (16, 32, 64))
 i64 = st.integers(-(1 << 63), (1 << 63) - 1)
-stamps = st.builds(Stamp, u32, u32, u64)
+stamps = st.builds(SenderStamp, u32, u32, u64)
 zones = st.integers(-1439, 1439).map(lambda minutes: timezone(timedelta(minutes=minutes)))
 scalars = st.one_of(
     st.none(),
@@ -217,7 +217,7 @@ def test_a_pickle_is_never_unpickled(protocol):
             codec.unpack_rows(msgpack.packb([(msgpack.ExtType(code, canary),)]), 1)
     assert codec.unpack_rows(codec.pack_rows([(canary,)]), 1) == [(canary,)]
     with pytest.raises(FrameError):
-        parse(encode(data_frame(Stamp(1, 1, 1), 2, 0, 0, Columns(Anchoring.NONE, [()]), canary))).decode_rows(codec)
+        parse(encode(data_frame(SenderStamp(1, 1, 1), 2, 0, 0, Columns(Anchoring.NONE, [()]), canary))).decode_rows(codec)
     assert UNPICKLED == []
     pickle.loads(canary)
     assert UNPICKLED.pop() == "the canary sang"

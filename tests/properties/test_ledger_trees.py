@@ -14,8 +14,8 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from topo.acking.ack_ledger import AckLedger, Verdicts
 from topo.ids import TaskId
+from topo.tracking.ack_ledger import AckLedger, Verdicts
 
 NO_SPOUT = TaskId(0)
 

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from topo.ids import IdSource
-from topo.task.panes import PaneLedger
+from topo.tracking.window_tracking import WindowTracker
 
 
 @dataclass
@@ -35,7 +35,7 @@ class Model:
 
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
-        self.ledger = PaneLedger(IdSource(seed.to_bytes(8, "big")))
+        self.ledger = WindowTracker(IdSource(seed.to_bytes(8, "big")))
         self.ledger.reset(1)
         self.inputs: list[Input] = []
         self.contents: dict[str, list[Input]] = {}
@@ -131,7 +131,7 @@ class Model:
 
     def merge(self) -> None:
         target, *sources = self.random.sample("abcd", self.random.randint(2, 3))
-        self.ledger.moved("k", target, sources)
+        self.ledger.merge("k", target, sources)
         for source in sources:
             for one in self.contents.pop(source, []):
                 self.contents.setdefault(target, []).append(one)

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.contract.two_phase_sinks import KINDS, SinkKind, SinkTask
-from topo.task.staged_output import merged
+from topo.checkpoint.staged_output import merged
 
 MOST_TASKS = 3
 

@@ -7,9 +7,9 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from topo.operators.clock import ManualProcessingTime
-from topo.operators.state import KeyContext
-from topo.operators.timers import TimerQueue, TimerServices
+from topo.operators.state.keyed_state import KeyContext
+from topo.operators.time.clock import ManualProcessingTime
+from topo.operators.time.timers import TimerQueue, TimerServices
 
 KEYS = st.sampled_from(["a", "b", 1, 2])
 NAMESPACES = st.sampled_from([None, (0, 10), (0, 20)])

@@ -7,8 +7,8 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from topo.operators.clock import MIN_TIMESTAMP
-from topo.operators.watermarks import CombinedInputs, InputStatus, WatermarkCombiner
+from topo.operators.time.clock import MIN_TIMESTAMP
+from topo.operators.time.watermarks import CombinedInputs, InputStatus, WatermarkCombiner
 
 CHANNELS = range(4)
 EVENTS = st.lists(

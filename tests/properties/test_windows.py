@@ -29,8 +29,8 @@ from topo.api.windows import (
     TumblingEventTimeWindows,
     TumblingProcessingTimeWindows,
 )
-from topo.operators.window_builder import build_window_operator
-from topo.operators.windowing import WindowOperator
+from topo.operators.windows.builder import build_window_operator
+from topo.operators.windows.operator import WindowOperator
 
 
 def ms(number: int) -> timedelta:

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from tests.unit.operators.rig import Rig, restored
 from topo.api import aggregates
 from topo.api.windows import TumblingWindows, WindowStagger
-from topo.operators.direct_windowing import DirectWindowOperator
-from topo.operators.window_builder import build_window_operator
-from topo.operators.windowing import WindowOperator
+from topo.operators.windows.builder import build_window_operator
+from topo.operators.windows.operator import WindowOperator
+from topo.operators.windows.tumbling_fast_path import TumblingFastPath
 
 batches = st.lists(st.tuples(st.sampled_from("abc"), st.integers(-30, 60)), max_size=12)
 steps = st.lists(
@@ -33,7 +33,7 @@ class Panes:
         for position in positions:
             self.held(position, keys[position], window)
 
-    def moved(self, key: Any, target: Any, sources: Any) -> None:
+    def merge(self, key: Any, target: Any, sources: Any) -> None:
         raise AssertionError("tumbling windows do not merge")
 
     def firing(self, key: Any, window: Any) -> None:
@@ -45,7 +45,7 @@ class Panes:
     def fired(self) -> None:
         """Not of interest here."""
 
-    def broken(self, key: Any, window: Any) -> None:
+    def abandon(self, key: Any, window: Any) -> None:
         raise AssertionError("no call raises")
 
     def missed(self, position: int) -> None:
@@ -73,7 +73,7 @@ def build(shape: Any, direct: bool, panes: Panes | None) -> WindowOperator:
         direct=direct,
         **function,
     )
-    assert isinstance(operator, DirectWindowOperator) is direct
+    assert isinstance(operator, TumblingFastPath) is direct
     return operator
 
 

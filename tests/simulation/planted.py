@@ -9,23 +9,23 @@ from typing import Any
 
 import pytest
 
-from topo.acking.ack_ledger import AckLedger
-from topo.acking.acker_bolt import AckerBolt
-from topo.acking.pending import SpoutPending
-from topo.acking.positions import PositionTracker
-from topo.acking.retries import RetryBook
 from topo.ids import Epoch, IdSource, TaskId
 from topo.operators.async_wait import AsyncWaitOperator
-from topo.task import bolt_task
-from topo.task.async_task import AsyncTask
-from topo.task.base import Task
-from topo.task.basic_bolt_task import BasicBoltTask
 from topo.task.events import Inbox, RoutesChanged
 from topo.task.flow_control import Arrival, InEdge
-from topo.task.spout_task import SpoutTask
-from topo.task.tracking_bolt_task import TrackingBoltTask
-from topo.task.worker import Worker
+from topo.task.runners import inputs as bolt_task
+from topo.task.runners.async_calls import AsyncTask
+from topo.task.runners.basic_bolt import BasicBoltTask
+from topo.task.runners.bolt import TrackingBoltTask
+from topo.task.runners.spout import SpoutTask
+from topo.task.task import Task
+from topo.tracking.ack_ledger import AckLedger
+from topo.tracking.acker import Acker
+from topo.tracking.pending import SpoutPending
+from topo.tracking.positions import PositionTracker
+from topo.tracking.retries import RetryBook
 from topo.wire.frames import Frame, parse, unpack_words
+from topo.worker.core import Worker
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 
@@ -161,12 +161,12 @@ def pending_is_not_failed_at_a_reset(patch: pytest.MonkeyPatch) -> None:
 
 def acker_expires_before_the_spout(patch: pytest.MonkeyPatch) -> None:
     """Ackers forget trees that spouts still wait for."""
-    init = AckerBolt.__init__
+    init = Acker.__init__
 
-    def short_lived(self: AckerBolt, message_timeout_s: float | None, now: float) -> None:
+    def short_lived(self: Acker, message_timeout_s: float | None, now: float) -> None:
         init(self, None if message_timeout_s is None else message_timeout_s / 10, now)
 
-    patch.setattr(AckerBolt, "__init__", short_lived)
+    patch.setattr(Acker, "__init__", short_lived)
 
 
 def newer_frame_is_dropped(patch: pytest.MonkeyPatch) -> None:
@@ -270,7 +270,7 @@ def suspects_are_not_counted(patch: pytest.MonkeyPatch) -> None:
 
 def bolts_are_not_careful(patch: pytest.MonkeyPatch) -> None:
     """Suspects of several spouts may be in hand together."""
-    patch.setattr(bolt_task, "CAREFUL_TUPLES", 0)
+    patch.setattr(bolt_task, "SINGLE_STEP_TUPLES", 0)
 
 
 PLANTS: dict[Plant, tuple[set[int], tuple[int, ...]]] = {

@@ -8,18 +8,18 @@ from typing import Any
 
 import pytest
 
+from topo.checkpoint.alignment import Aligned, Alignment, Snapshot, StoredCallback, StoredPart
 from topo.checkpoint.encoding import TaskSnapshot, encode_snapshot, pack
-from topo.operators.timers import TimerServices
-from topo.runtime.snapshots import TaskSnapshots
-from topo.task import bolt_task
-from topo.task.bolt_task import BoltTask
-from topo.task.checkpointed_spout_task import CheckpointedSpoutTask
-from topo.task.checkpointed_window_task import CheckpointedWindowTask
-from topo.task.coverage import Coverage, Covered
+from topo.checkpoint.source_progress import Covered, UncommittedMessages
+from topo.checkpoint.staged_output import StagedOutput
+from topo.operators.time.timers import TimerServices
+from topo.storage.snapshots import TaskSnapshots
 from topo.task.flow_control import InEdge
-from topo.task.snapshots import Aligned, Alignment, Snapshot, Stored, StoredPart
-from topo.task.staged_output import StagedOutput
-from topo.task.tracking_bolt_task import AnchoringTask
+from topo.task.guarantees.checkpointed_spout import CheckpointedSpoutTask
+from topo.task.guarantees.checkpointed_window import CheckpointedWindowTask
+from topo.task.runners import inputs as bolt_task
+from topo.task.runners.bolt import AnchoringTask
+from topo.task.runners.inputs import BoltTask
 from topo.wire.frames import Frame, barrier_frame, pack_words
 
 Plant = Callable[[pytest.MonkeyPatch], None]
@@ -100,7 +100,7 @@ def snapshot_after_the_barrier_went_on(patch: pytest.MonkeyPatch) -> None:
 def manifest_first(patch: pytest.MonkeyPatch) -> None:
     """Parts are reported before they are durable, so that the manifest may be there first."""
 
-    def write(self: TaskSnapshots, checkpoint: int, snapshot: Snapshot, stored: Stored) -> None:
+    def write(self: TaskSnapshots, checkpoint: int, snapshot: Snapshot, stored: StoredCallback) -> None:
         spec = self._plan.task(self._task)
         groups = {group: pack(data, self._types) for group, data in snapshot.keyed().items()}
         parallelism = self._plan.component(spec.component).parallelism
@@ -126,15 +126,15 @@ def _written(write: Callable[..., Any], *arguments: Any) -> None:
 
 def position_is_one_ahead(patch: pytest.MonkeyPatch) -> None:
     """A spout's snapshot names the position after the last that it has emitted."""
-    snapshot = Coverage.snapshot
+    snapshot = UncommittedMessages.snapshot
 
-    def ahead(self: Coverage, checkpoint: int) -> Covered:
+    def ahead(self: UncommittedMessages, checkpoint: int) -> Covered:
         covered = snapshot(self, checkpoint)
         if covered.get("position") is not None:
             covered["position"] += 1
         return covered
 
-    patch.setattr(Coverage, "snapshot", ahead)
+    patch.setattr(UncommittedMessages, "snapshot", ahead)
 
 
 def timers_are_left_out(patch: pytest.MonkeyPatch) -> None:

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
+from tests.simulator.external_world import FIELDS, ExternalWorld, PositionedSpout
+from tests.simulator.simulation import Simulation
 from topo.api.bolt import BasicBolt
 from topo.api.topology import Topology, TopologyBuilder
 from topo.master.outcome import OutcomeKind
-from topo.task.spout_task import SpoutTask
-from topo.testing.outside import FIELDS, Outside, PositionedSpout
-from topo.testing.simulation import Simulation
+from topo.task.runners.spout import SpoutTask
 from topo.wire.statistics import Counters
 
 MODES = ("at_least_once", "exactly_once")
@@ -73,7 +73,7 @@ class SlowRun:
     """
 
     def __init__(self, mode: str, total: int, *stages: Stage, **settings: Any) -> None:
-        self.outside = Outside()
+        self.outside = ExternalWorld()
         self.done: dict[str, int] = {}
         self.total, self.stages = total, stages
         self.settings = {"delivery": mode, **settings}

@@ -11,17 +11,17 @@ from typing import Any
 
 import pytest
 
+from tests.simulator import checkpointed_sources as sources
+from tests.simulator import checkpointed_stages as stages
+from tests.simulator.checkpoint_scenarios import SETTINGS, CheckpointRun, CheckpointScenario, Part
+from tests.simulator.checkpointed_sources import Source
+from tests.simulator.checkpointed_stages import Beyond, CheckpointedStage, Row, digest_of
+from tests.simulator.faults import Fault, FaultKind, Moment
+from tests.simulator.processes import CrashPoint
 from topo.api.bolt import BasicBolt, BasicCollector, StatefulBolt
 from topo.api.context import TaskContext
 from topo.api.tuples import Tuple
-from topo.task.bolt_task import BoltTask
-from topo.testing import checkpointed_sources as sources
-from topo.testing import checkpointed_stages as stages
-from topo.testing.checkpoint_scenarios import SETTINGS, CheckpointRun, CheckpointScenario, Part
-from topo.testing.checkpointed_sources import Source
-from topo.testing.checkpointed_stages import Beyond, CheckpointedStage, Row, digest_of
-from topo.testing.faults import Fault, FaultKind, Moment
-from topo.testing.processes import CrashPoint
+from topo.task.runners.inputs import BoltTask
 
 SEEDS = 60
 

@@ -1,6 +1,6 @@
 """Topologies with checkpoints under seeded faults: 500 seeds whose state and output are exactly those of a run without faults.
 
-A failing seed replays with `python -m topo.testing.simulation --exactly-once --seed N`, or with `--trace` as well.
+A failing seed replays with `python -m tests.simulator --exactly-once --seed N`, or with `--trace` as well.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests.simulation import planted_checkpoints as planted
-from topo.testing.checkpoint_scenarios import CheckpointRun, draw_checkpoint_scenario
+from tests.simulator.checkpoint_scenarios import CheckpointRun, draw_checkpoint_scenario
 
 SEEDS = 500
 CHUNK = 25
@@ -39,7 +39,7 @@ def judged(seed: int) -> CheckpointRun:
     run = draw_checkpoint_scenario(seed).run()
     if run.violations:
         told = "\n".join(f"  {violation}" for violation in run.violations)
-        replay = f"python -m topo.testing.simulation --exactly-once --seed {seed}"
+        replay = f"python -m tests.simulator --exactly-once --seed {seed}"
         pytest.fail(f"{told}\nreplay it with: {replay}", pytrace=False)
     return run
 
@@ -167,7 +167,7 @@ def test_a_seed_gives_the_same_run_again() -> None:
 @pytest.mark.parametrize("hash_seed", ["1", "2"])
 def test_a_run_does_not_depend_on_the_order_of_sets(hash_seed: str) -> None:
     found = subprocess.run(
-        [sys.executable, "-m", "topo.testing.simulation", "--exactly-once", "--seed", "4"],
+        [sys.executable, "-m", "tests.simulator", "--exactly-once", "--seed", "4"],
         env={**os.environ, "PYTHONHASHSEED": hash_seed},
         cwd=ROOT,
         capture_output=True,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.simulation import planted
-from topo.testing.history import History
-from topo.testing.random_scenarios import draw_scenario
+from tests.simulator.history import History
+from tests.simulator.random_scenarios import draw_scenario
 
 SEEDS = range(500)
 

@@ -7,10 +7,10 @@ from random import Random
 
 import pytest
 
-from topo.testing import stages
-from topo.testing.faults import Fault, FaultKind, draw_fault
-from topo.testing.outside import PositionedSpout, message_key
-from topo.testing.scenarios import Part, Run, Scenario, SpoutFacts
+from tests.simulator import stages
+from tests.simulator.external_world import PositionedSpout, message_key
+from tests.simulator.faults import Fault, FaultKind, draw_fault
+from tests.simulator.scenarios import Part, Run, Scenario, SpoutFacts
 
 PACKED_AND_SPREAD = pytest.mark.parametrize("workers", [1, None], ids=["packed", "spread"])
 

@@ -1,6 +1,6 @@
 """Whole topologies under seeded faults: 500 seeds, every oracle.
 
-A failing seed replays with `python -m topo.testing.simulation --seed N`, or with `--trace` as well, to see all that happened.
+A failing seed replays with `python -m tests.simulator --seed N`, or with `--trace` as well, to see all that happened.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from topo.testing.random_scenarios import draw_scenario
-from topo.testing.scenarios import Run
+from tests.simulator.random_scenarios import draw_scenario
+from tests.simulator.scenarios import Run
 
 SEEDS = 500
 CHUNK = 25
@@ -28,7 +28,7 @@ def judged(seed: int) -> Run:
     run = draw_scenario(seed).run()
     if run.violations:
         told = "\n".join(f"  {violation}" for violation in run.violations)
-        pytest.fail(f"{told}\nreplay it with: python -m topo.testing.simulation --seed {seed}", pytrace=False)
+        pytest.fail(f"{told}\nreplay it with: python -m tests.simulator --seed {seed}", pytrace=False)
     return run
 
 
@@ -123,7 +123,7 @@ def test_a_seed_gives_the_same_run_again() -> None:
 @pytest.mark.parametrize("hash_seed", ["1", "2"])
 def test_a_run_does_not_depend_on_the_order_of_sets(hash_seed: str) -> None:
     found = subprocess.run(
-        [sys.executable, "-m", "topo.testing.simulation", "--seed", "4"],
+        [sys.executable, "-m", "tests.simulator", "--seed", "4"],
         env={**os.environ, "PYTHONHASHSEED": hash_seed},
         cwd=ROOT,
         capture_output=True,

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.simulation.slow_runs import MODES, SlowRun, Stage, constant
+from tests.simulator.external_world import FIELDS, Sleep
 from topo.api.batch_bolt import BatchBolt, BatchCollector
 from topo.api.bolt import BasicBolt, Bolt, Collector
 from topo.api.context import TaskContext
@@ -23,7 +24,6 @@ from topo.api.windows import (
 )
 from topo.master.events import DrainAsked, SavepointAsked
 from topo.master.outcome import OutcomeKind
-from topo.testing.outside import FIELDS, Sleep
 
 
 class Calls(AsyncBolt):

@@ -9,7 +9,7 @@ from random import Random
 import pytest
 
 from tests.simulation.test_ends import draw_fault, scenario
-from topo.testing.faults import Fault, FaultKind
+from tests.simulator.faults import Fault, FaultKind
 
 SEEDS = 30
 

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from tests.simulator.faults import Fault, draw_faults
+from tests.simulator.simulation import Simulation
 from topo.api.bolt import BasicBolt
 from topo.api.operator_bolts import WindowBolt
 from topo.api.spout import RetryingSpout
@@ -21,8 +23,6 @@ from topo.api.windows import (
     SlidingEventTimeWindows,
     TumblingEventTimeWindows,
 )
-from topo.testing.faults import Fault, draw_faults
-from topo.testing.simulation import Simulation
 
 COUNT = 120
 STEP_MS = 10

@@ -14,8 +14,8 @@ from typing import Any
 
 from topo.api.context import TaskContext
 from topo.api.tuples import Origin
+from topo.emission.collectors import BoltCollector, TrackedTuple
 from topo.spark.spark_sink import SparkSink
-from topo.task.collectors import BoltCollector, TrackedTuple
 
 STEPS = ("open", "mkdir", "rename", "link", "unlink", "rmdir", "fsync")
 CRASHED = 42

@@ -85,7 +85,7 @@ class StandaloneCluster:
         for process in psutil.process_iter():
             with contextlib.suppress(psutil.Error):
                 words = process.cmdline()
-                if "topo.runtime.process" in words and words[-1].startswith(str(self.folder)):
+                if "topo.worker.process" in words and words[-1].startswith(str(self.folder)):
                     found.append(process)
         return found
 

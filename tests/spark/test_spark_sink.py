@@ -21,10 +21,10 @@ from topo import IterableSpout, Topology, TopologyBuilder
 from topo.api.context import TaskContext
 from topo.api.streams import SYSTEM_COMPONENT, TICK_STREAM
 from topo.api.tuples import Origin, Tuple
+from topo.emission.collectors import BoltCollector, TrackedTuple
 from topo.errors import ConfigError
 from topo.spark.parquet_commit import HIDDEN, ParquetCommits, Staged
 from topo.spark.spark_sink import SparkSink
-from topo.task.collectors import BoltCollector, TrackedTuple
 from topo.testing import END, TICK, TopologyTest, run_bolt
 
 TICK_TUPLE = Tuple((), Origin(SYSTEM_COMPONENT, 0, TICK_STREAM))

@@ -11,7 +11,7 @@ import pytest
 
 from tests.cli.drive import Result, call
 from topo.launch.cluster import RunningTopology
-from topo.runtime.state_folder import StateFolder
+from topo.storage.state_folder import StateFolder
 
 FLOW = """
 import itertools, time

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.drive import call
-from topo.runtime.state_folder import StateFolder
+from topo.storage.state_folder import StateFolder
 
 FLOW = """
 import pathlib, time

@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from tests.cli.drive import Result, piped
-from topo.runtime.state_folder import StateFolder, TopologyFolder
+from topo.storage.state_folder import StateFolder, TopologyFolder
 from topo.testing.fixtures import cluster_of_its_own, processes_of
 
 pytestmark = pytest.mark.integration

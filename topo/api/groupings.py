@@ -1,4 +1,4 @@
-"""Groupings: which task of the reading component gets which tuple. Declarations only; `topo.task.groupers` resolves them."""
+"""Groupings: which task of the reading component gets which tuple. Declarations only; `topo.emission.groupers` resolves them."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """Triggers: when a window's contents go to its function, and when they are dropped.
 
-The built-in ones are descriptions that `topo.operators.triggers` gives behaviour. A trigger of your own derives from `Trigger`.
+The built-in ones are descriptions that `topo.operators.windows.triggers` gives behaviour. A trigger of your own derives from
+`Trigger`.
 """
 
 from __future__ import annotations

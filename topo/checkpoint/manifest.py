@@ -59,7 +59,7 @@ class ComponentShape(msgspec.Struct, frozen=True, kw_only=True):
     state: str = ""
 
 
-class Figures(msgspec.Struct, frozen=True, kw_only=True):
+class ComponentFigures(msgspec.Struct, frozen=True, kw_only=True):
     """What a checkpoint cost: its bytes, how long it took in all, and the longest alignment and pause of a task, in ms."""
 
     bytes: int = 0
@@ -86,7 +86,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     checkpoint: int
     components: dict[str, ComponentShape]
     parts: tuple[Part, ...]
-    figures: Figures = Figures()
+    figures: ComponentFigures = ComponentFigures()
     created_ms: int = 0
     is_savepoint: bool = False
     topo: str = __version__

@@ -14,28 +14,28 @@ from typing import Any
 
 from topo.api.topology import Topology
 from topo.errors import EnvironmentFault, UserError
-from topo.launch.jobs import (
-    begin_anew,
+from topo.launch.launchers import launcher_of
+from topo.launch.rebalancing import Rebalancing, rebalancing_of, write_down
+from topo.launch.savepoints import SAVEPOINT_S, end_with_savepoint, take_savepoint
+from topo.launch.signals import ending_on_signals
+from topo.launch.spark.cluster import SparkCluster
+from topo.launch.submission import (
     checkpoints_of,
     cluster_of,
     end_leftovers,
     new_job,
     note_resumed,
     open_home,
+    reset_run,
     stored_job,
     working_folder,
 )
-from topo.launch.launchers import launcher_of
-from topo.launch.rebalancing import Rebalancing, rebalancing_of, write_down
-from topo.launch.savepoints import SAVEPOINT_S, end_with_savepoint, take_savepoint
-from topo.launch.signals import ending_on_signals
-from topo.launch.spark.cluster import SparkCluster
 from topo.master.commands import RecordError
 from topo.master.outcome import Outcome, OutcomeKind
-from topo.runtime.client import AnswerTimeout, Client, Unreachable
-from topo.runtime.master import MasterShell
-from topo.runtime.restoring import Start
-from topo.runtime.state_folder import TopologyFolder, TopologyIsRunning, read_json_lines
+from topo.master_process.client import AnswerTimeout, Client, Unreachable
+from topo.master_process.loop import MasterShell
+from topo.master_process.restore_point import Start
+from topo.storage.state_folder import TopologyFolder, TopologyIsRunning, read_json_lines
 
 _POLL_S = 0.02
 ANSWER_S = 2.0
@@ -184,7 +184,7 @@ def resume_background(name: str, home: Path | None = None, *, from_beginning: bo
         raise
     stored_job(folder)
     if from_beginning:
-        begin_anew(folder)
+        reset_run(folder)
     elif is_done(folder):
         return RunningTopology(folder)
     else:

@@ -6,8 +6,8 @@ import re
 import signal
 from pathlib import Path
 
-from topo.runtime.code_files import is_installed
-from topo.runtime.master import ENDED_WELL
+from topo.master_process.loop import ENDED_WELL
+from topo.user_code.files import is_installed
 
 _SHELL_SIGNAL = 128
 _TAIL_BYTES = 8192

@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator
 
-from topo.launch.jobs import cluster_of
 from topo.launch.local import LocalLauncher
-from topo.runtime.master import Job, Launcher
+from topo.launch.submission import cluster_of
+from topo.master_process.loop import Job, Launcher
 
 
 @contextlib.contextmanager

@@ -16,11 +16,11 @@ from topo.errors import EnvironmentFault
 from topo.ids import Incarnation, WorkerId
 from topo.launch.exits import count_oom_kills, describe_exit, tail_of
 from topo.launch.spares import Spares
-from topo.runtime.master import WorkerEnd, spec_path
-from topo.runtime.state_folder import TopologyFolder
-from topo.runtime.worker_spec import WorkerSpec
+from topo.master_process.loop import WorkerEnd, spec_path
+from topo.storage.state_folder import TopologyFolder
+from topo.worker.spec import WorkerSpec
 
-WORKER_MODULE = "topo.runtime.process"
+WORKER_MODULE = "topo.worker.process"
 WORKER_COMMAND = (sys.executable, "-P", "-m", WORKER_MODULE)
 """What a worker runs, before the path of its start file. `-P` keeps the working folder from shadowing installed packages."""
 

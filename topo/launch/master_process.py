@@ -14,14 +14,14 @@ from dataclasses import replace
 from pathlib import Path
 
 from topo.errors import TopoError
-from topo.launch.jobs import end_leftovers, stored_job
 from topo.launch.launchers import launcher_of
 from topo.launch.signals import ending_on_signals
+from topo.launch.submission import end_leftovers, stored_job
 from topo.master.outcome import Outcome, OutcomeKind
 from topo.master.status import never_ran
-from topo.runtime.master import MasterShell
-from topo.runtime.process import die_with
-from topo.runtime.state_folder import StateFolder, StateFolderLost, TopologyFolder, TopologyIsRunning, write_atomically
+from topo.master_process.loop import MasterShell
+from topo.storage.state_folder import StateFolder, StateFolderLost, TopologyFolder, TopologyIsRunning, write_atomically
+from topo.worker.process import die_with
 
 _LOG = logging.getLogger("topo.master")
 

@@ -10,12 +10,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from topo.errors import TopologyError, UserError
-from topo.launch.jobs import begin_anew, facts_of, job_of
+from topo.launch.submission import facts_of, job_of, reset_run
 from topo.plan.parallelism import Move, moves, unsplittable, with_parallelism
 from topo.plan.physical import PhysicalPlan
 from topo.plan.validation import problems_of
-from topo.runtime.code import load_topology
-from topo.runtime.state_folder import TopologyFolder
+from topo.storage.state_folder import TopologyFolder
+from topo.user_code.load import load_topology
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,4 +62,4 @@ def rebalancing_of(folder: TopologyFolder, parallelism: Mapping[str, int]) -> Re
 
 def write_down(folder: TopologyFolder, change: Rebalancing, savepoint: str) -> None:
     """Have the next master of a topology begin with other numbers of tasks from a savepoint."""
-    begin_anew(folder, parallelism=dict(change.parallelism), plan=change.plan, start_from=savepoint)
+    reset_run(folder, parallelism=dict(change.parallelism), plan=change.plan, start_from=savepoint)

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from topo.errors import EnvironmentFault
-from topo.runtime.client import AnswerTimeout, Client, Unreachable
-from topo.runtime.state_folder import TopologyFolder
+from topo.master_process.client import AnswerTimeout, Client, Unreachable
+from topo.storage.state_folder import TopologyFolder
 
 SAVEPOINT_S = 60.0
 """How long a savepoint may take unless the caller says otherwise."""

@@ -8,11 +8,11 @@ import threading
 from collections.abc import Iterator
 from types import FrameType
 
-from topo.master.events import DrainAsked, Event, KillAsked
+from topo.master.events import DrainAsked, KillAsked, MasterEvent
 
 
 @contextlib.contextmanager
-def ending_on_signals(drain_timeout_s: float) -> Iterator[list[Event]]:
+def ending_on_signals(drain_timeout_s: float) -> Iterator[list[MasterEvent]]:
     """Gather what signals ask of a master: the first one drains its topology, the second kills it.
 
     Entered before the master exists, so that a signal while it comes up ends what has been started. In another thread than the
@@ -21,7 +21,7 @@ def ending_on_signals(drain_timeout_s: float) -> Iterator[list[Event]]:
     Yields:
         The list that wishes are appended to; `MasterShell` takes it.
     """
-    asked: list[Event] = []
+    asked: list[MasterEvent] = []
     if threading.current_thread() is not threading.main_thread():
         yield asked
         return

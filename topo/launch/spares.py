@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from topo.runtime.worker_spec import STAND_BY
+from topo.worker.spec import STAND_BY
 
 SETTLED_S = 2.0
 """A spare is prepared when no worker has been started for so long: until then its imports would delay theirs."""

@@ -157,7 +157,7 @@ class Finished:
     outcome: Outcome
 
 
-Command = (
+MasterCommand = (
     Persist
     | StartWorker
     | StopWorker

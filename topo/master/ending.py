@@ -23,7 +23,7 @@ STOP_TIMEOUT_S = 5.0
 """Time that killed processes have to be reported gone."""
 
 
-class Stage(Enum):
+class EndingStage(Enum):
     """How far the end has come."""
 
     SERVING = "serving"
@@ -45,7 +45,7 @@ class Ending:
         self._closed: set[TaskId] = set()
         self.unclosed: set[TaskId] = set()
         """Tasks whose process is gone before they had closed."""
-        self.stage = Stage.SERVING
+        self.stage = EndingStage.SERVING
         self.is_draining = False
         self.outcome: Outcome | None = None
         """Known from the moment that decides it; the end of all input is judged last, by what was counted until then."""
@@ -58,7 +58,7 @@ class Ending:
 
     def close(self, outcome: Outcome | None, now: float) -> None:
         """Components are told to close."""
-        self.stage, self.outcome, self._deadline = Stage.CLOSING, outcome, now + self._close_timeout_s
+        self.stage, self.outcome, self._deadline = EndingStage.CLOSING, outcome, now + self._close_timeout_s
 
     def task_closed(self, task: TaskId) -> None:
         """A task has closed its component."""
@@ -74,12 +74,12 @@ class Ending:
 
     def stop(self, outcome: Outcome | None, now: float) -> None:
         """Processes are killed. None leaves the outcome as it is."""
-        self.stage, self._deadline = Stage.STOPPING, now + STOP_TIMEOUT_S
+        self.stage, self._deadline = EndingStage.STOPPING, now + STOP_TIMEOUT_S
         self.outcome = outcome or self.outcome
 
     def finish(self, outcome: Outcome) -> None:
         """All is over."""
-        self.stage, self.outcome, self._deadline = Stage.FINISHED, outcome, None
+        self.stage, self.outcome, self._deadline = EndingStage.FINISHED, outcome, None
 
     def is_out_of_time(self, now: float) -> bool:
         """Whether the drain, the closing or the stopping has taken longer than it may."""
@@ -92,6 +92,6 @@ class Ending:
     def validate(self) -> None:
         """Assert the invariants."""
         assert (self._deadline is not None) == (
-            self.stage in (Stage.CLOSING, Stage.STOPPING) or (self.stage is Stage.SERVING and self.is_draining)
+            self.stage in (EndingStage.CLOSING, EndingStage.STOPPING) or (self.stage is EndingStage.SERVING and self.is_draining)
         )
-        assert self.stage is not Stage.FINISHED or self.outcome is not None
+        assert self.stage is not EndingStage.FINISHED or self.outcome is not None

@@ -37,7 +37,7 @@ class LaunchFailed:
 
 
 @dataclass(frozen=True, slots=True)
-class InHand:
+class InFlightTuples:
     """What a dead worker had noted before it ran user code.
 
     Attributes:
@@ -61,11 +61,11 @@ class WorkerExited:
     worker: WorkerId
     incarnation: Incarnation
     description: str
-    in_hand: InHand | None = None
+    in_hand: InFlightTuples | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class FromWorker:
+class WorkerMessage:
     """A control message came in. Worker and incarnation are those of the connection, not what the message claims."""
 
     worker: WorkerId
@@ -162,13 +162,13 @@ class RestartAsked:
     worker: WorkerId
 
 
-Event = (
+MasterEvent = (
     Started
     | Tick
     | WorkerLaunched
     | LaunchFailed
     | WorkerExited
-    | FromWorker
+    | WorkerMessage
     | DeadLettersWritten
     | CheckpointStored
     | SavepointStored

@@ -22,13 +22,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from topo.checkpoint.coordinator import CheckpointCoordinator, Finding, Step, ToAll, ToSpouts
 from topo.checkpoint.manifest import Manifest
+from topo.dead_letters.registry import DeadLetters, Waiting
 from topo.ids import Incarnation, TaskId
 from topo.master import status
-from topo.master.checkpoints import CheckpointCoordinator, Finding, Step, ToAll, ToSpouts
 from topo.master.commands import (
-    Command,
     Finished,
+    MasterCommand,
     MasterRecord,
     Persist,
     RecordError,
@@ -37,8 +38,7 @@ from topo.master.commands import (
     StoreDeadLetters,
     StorePositions,
 )
-from topo.master.dead_letters import DeadLetters, Waiting
-from topo.master.ending import Ending, Stage
+from topo.master.ending import Ending, EndingStage
 from topo.master.epochs import EpochState
 from topo.master.events import (
     ActivateAsked,
@@ -47,10 +47,9 @@ from topo.master.events import (
     DeactivateAsked,
     DeadLettersWritten,
     DrainAsked,
-    Event,
-    FromWorker,
     KillAsked,
     LaunchFailed,
+    MasterEvent,
     MessagesLost,
     RestartAsked,
     SavepointAsked,
@@ -59,6 +58,7 @@ from topo.master.events import (
     Tick,
     WorkerExited,
     WorkerLaunched,
+    WorkerMessage,
 )
 from topo.master.membership import Slot, SlotState
 from topo.master.outcome import Outcome, OutcomeKind, outcome_of_end, problems_of_engine
@@ -139,7 +139,7 @@ class TopologyMaster:
         self.term = 1 if previous is None else previous.term + 1
         self.is_active = True if previous is None else previous.active
         self.started_at: float | None = None
-        self._commands: list[Command] = []
+        self._commands: list[MasterCommand] = []
         self.positions = Positions(codec or Codec(), progress or {})
         self.figures = TopologyStatistics(tasks)
         self.checkpoints: CheckpointCoordinator | None = None
@@ -162,7 +162,7 @@ class TopologyMaster:
         self._called_at = 0.0
         self._handlers: dict[type, Callable[[Any, float], None]] = {
             Tick: lambda _event, _now: None,
-            FromWorker: self._on_message,
+            WorkerMessage: self._on_message,
             Started: lambda _event, now: setattr(self, "started_at", now),
             WorkerLaunched: self._on_launched,
             LaunchFailed: self._on_launch_failed,
@@ -201,12 +201,12 @@ class TopologyMaster:
 
     # -- the only way in -------------------------------------------------------------------------------------------------
 
-    def handle(self, event: Event, now: float) -> list[Command]:
+    def handle(self, event: MasterEvent, now: float) -> list[MasterCommand]:
         """Take an event at `now` (monotonic seconds); return what is to be performed, in order.
 
         Nothing has an effect before Started or after Finished.
         """
-        if self.ending.stage is Stage.FINISHED or (self.started_at is None and not isinstance(event, Started)):
+        if self.ending.stage is EndingStage.FINISHED or (self.started_at is None and not isinstance(event, Started)):
             return []
         if self._deadline is not None and now - self._deadline > self._late_s:
             self.membership.forgive(now - self._called_at)
@@ -224,16 +224,16 @@ class TopologyMaster:
 
     def next_deadline(self) -> float | None:
         """When the master wants a Tick if nothing happens before, in monotonic seconds."""
-        if self.started_at is None or self.ending.stage is Stage.FINISHED:
+        if self.started_at is None or self.ending.stage is EndingStage.FINISHED:
             return None
         deadlines = [self.ending.next_deadline(), self.positions.next_deadline(), self.dead_letters.next_deadline()]
-        if self.ending.stage is Stage.SERVING:
+        if self.ending.stage is EndingStage.SERVING:
             deadlines.append(self.recovery.next_deadline())
             if self.checkpoints is not None:
                 deadlines.append(self.checkpoints.next_deadline())
             if self._may_probe:
                 deadlines.append(self.quiescence.next_deadline())
-        elif self.ending.stage is Stage.CLOSING:
+        elif self.ending.stage is EndingStage.CLOSING:
             deadlines.append(self.membership.next_deadline())
         return min((at for at in deadlines if at is not None), default=None)
 
@@ -243,7 +243,7 @@ class TopologyMaster:
             if part is not None:
                 part.validate()
         assert not self._commands, "commands were left behind"
-        if self.ending.stage is Stage.SERVING and self.recovery.epochs.state is not EpochState.FORMING:
+        if self.ending.stage is EndingStage.SERVING and self.recovery.epochs.state is not EpochState.FORMING:
             assert self.membership.is_complete, "an epoch goes on without all its workers"
 
     def statistics(self) -> MasterStatistics:
@@ -267,7 +267,7 @@ class TopologyMaster:
     # -- what time and circumstances ask for -----------------------------------------------------------------------------
 
     def _advance(self, now: float, *, all_is_heard: bool) -> None:
-        if self.ending.stage is Stage.SERVING:
+        if self.ending.stage is EndingStage.SERVING:
             self.recovery.serve(self._mode, now, all_is_heard=all_is_heard)
             self._checkpoint(now)
             self.quiescence.follow(self.recovery.epochs.epoch, self.recovery.epochs.breaks)
@@ -275,13 +275,13 @@ class TopologyMaster:
                 self._stop(Outcome(OutcomeKind.CRASHED, hopeless), now)
             elif self._may_probe:
                 self._probe(now)
-            if self.ending.stage is Stage.SERVING and self.ending.is_out_of_time(now):
+            if self.ending.stage is EndingStage.SERVING and self.ending.is_out_of_time(now):
                 self._cut_short(now)
         else:
             self._leave(now, all_is_heard=all_is_heard)
         for waiting, letter in self.dead_letters.overdue(now):
             self._commands.append(StoreDeadLetters(waiting.worker, waiting.incarnation, (letter,)))
-        if self.ending.stage in (Stage.CLOSING, Stage.STOPPING) and self.membership.is_gone:
+        if self.ending.stage in (EndingStage.CLOSING, EndingStage.STOPPING) and self.membership.is_gone:
             self._finish(now)
         elif due := self.positions.take_due(now):
             self._commands.append(StorePositions(due))
@@ -356,7 +356,7 @@ class TopologyMaster:
         return False
 
     def _with_checkpoints(self, do: Callable[[CheckpointCoordinator], object]) -> None:
-        if self.checkpoints is not None and self.ending.stage is Stage.SERVING:
+        if self.checkpoints is not None and self.ending.stage is EndingStage.SERVING:
             do(self.checkpoints)
 
     def _about_checkpoint(self, take: Callable[[CheckpointCoordinator, Any, float], None]) -> Callable[[Slot, Any, float], None]:
@@ -369,11 +369,11 @@ class TopologyMaster:
             self._with_checkpoints(lambda it: it.restore_failed(message, now))
 
     def _on_checkpoint_found(self, event: CheckpointFound, now: float) -> None:
-        if self.checkpoints is None or self.ending.stage is not Stage.SERVING:
+        if self.checkpoints is None or self.ending.stage is not EndingStage.SERVING:
             return
         finding, failed = self.checkpoints.found(event), self.checkpoints.unreadable
         if finding is Finding.EARLIER:
-            self.recovery.begin_anew()
+            self.recovery.reset_run()
         elif finding is Finding.WHOLE and failed is not None:
             why = f"{failed.why}; the master reads it well, so storage that the worker's host reaches differs"
             slot = self.membership.slots[self.plan.worker_of(failed.task)]
@@ -389,23 +389,23 @@ class TopologyMaster:
         self._on_exited(WorkerExited(event.worker, event.incarnation, f"could not be launched: {event.why}"), now)
 
     def _on_exited(self, event: WorkerExited, now: float) -> None:
-        if self.ending.stage is Stage.SERVING:
+        if self.ending.stage is EndingStage.SERVING:
             self.recovery.exited(event, now)
         elif self.membership.is_current(event.worker, event.incarnation):
             self._left(self.membership.slots[event.worker], event.description)
 
     def _on_restart(self, event: RestartAsked, now: float) -> None:
         slot = self.membership.slots.get(event.worker)
-        if slot is not None and self.ending.stage is Stage.SERVING:
+        if slot is not None and self.ending.stage is EndingStage.SERVING:
             self.recovery.restart(slot, now)
 
     def _on_messages_lost(self, event: MessagesLost, now: float) -> None:
-        if self.ending.stage is Stage.SERVING and self.membership.is_current(event.worker, event.incarnation):
+        if self.ending.stage is EndingStage.SERVING and self.membership.is_current(event.worker, event.incarnation):
             self.recovery.lose(self.membership.slots[event.worker], event.why, now, kill=True)
 
     # -- what workers say ------------------------------------------------------------------------------------------------
 
-    def _on_message(self, event: FromWorker, now: float) -> None:
+    def _on_message(self, event: WorkerMessage, now: float) -> None:
         message = event.message
         if not self.membership.is_current(event.worker, event.incarnation):
             self._fenced += 1
@@ -417,7 +417,7 @@ class TopologyMaster:
         task = getattr(message, "task", None)
         if task is not None and task not in slot.tasks:
             self._misdirected += 1
-        elif self.ending.stage is Stage.SERVING or not isinstance(message, _STARTS_SOMETHING):
+        elif self.ending.stage is EndingStage.SERVING or not isinstance(message, _STARTS_SOMETHING):
             self._message_handlers[type(message)](slot, message, now)
 
     def _on_heartbeat(self, slot: Slot, message: control.Heartbeat, now: float) -> None:
@@ -428,7 +428,7 @@ class TopologyMaster:
 
     def _on_closed(self, _slot: Slot, message: control.Closed, _now: float) -> None:
         # A worker that was asked to end by itself has closed its tasks, and another life of them follows.
-        if self.ending.stage is Stage.CLOSING:
+        if self.ending.stage is EndingStage.CLOSING:
             self.ending.task_closed(message.task)
 
     def _on_component_error(self, slot: Slot, message: control.ComponentError, _now: float) -> None:
@@ -471,13 +471,13 @@ class TopologyMaster:
     # -- what the operator asks for, and the end -------------------------------------------------------------------------
 
     def _set_active(self, active: bool) -> None:
-        if self.is_active == active or self.ending.is_draining or self.ending.stage is not Stage.SERVING:
+        if self.is_active == active or self.ending.is_draining or self.ending.stage is not EndingStage.SERVING:
             return
         self.is_active = active
         self._tell_spouts(control.Activate() if active else control.Deactivate())
 
     def _on_drain(self, event: DrainAsked, now: float) -> None:
-        if self.ending.stage is not Stage.SERVING:
+        if self.ending.stage is not EndingStage.SERVING:
             return
         if not self.recovery.epochs.has_run:
             self._close(Outcome(OutcomeKind.DRAINED, "ended before it began"), now)
@@ -511,7 +511,7 @@ class TopologyMaster:
 
     def _stop(self, outcome: Outcome | None, now: float) -> None:
         """Kill what is left. None: how the topology ended was decided before."""
-        if self.ending.stage is not Stage.STOPPING:
+        if self.ending.stage is not EndingStage.STOPPING:
             self.ending.stop(outcome, now)
             for slot in self.membership.slots.values():
                 self._dismiss(slot)
@@ -526,13 +526,13 @@ class TopologyMaster:
     def _leave(self, now: float, *, all_is_heard: bool) -> None:
         """Give up workers that take too long to go."""
         slots = self.membership.slots.values()
-        if self.ending.stage is Stage.CLOSING:
+        if self.ending.stage is EndingStage.CLOSING:
             for slot, why in self.membership.overdue(now) if all_is_heard else ():
                 self._dismiss(slot)
                 self._left(slot, why)
         if not self.ending.is_out_of_time(now):
             return
-        if self.ending.stage is Stage.CLOSING:
+        if self.ending.stage is EndingStage.CLOSING:
             for slot in slots:
                 if slot.incarnation is not None:
                     self.recovery.record("CloseTimeout", "its components did not close in time; it is killed", slot)
@@ -544,7 +544,7 @@ class TopologyMaster:
 
     def _left(self, slot: Slot, why: str) -> None:
         # One that had not come up had nothing to close, and was ended by us.
-        if self.ending.stage is Stage.CLOSING and slot.state is SlotState.LIVE and not self.ending.has_closed(slot.tasks):
+        if self.ending.stage is EndingStage.CLOSING and slot.state is SlotState.LIVE and not self.ending.has_closed(slot.tasks):
             self.recovery.record("WorkerLost", f"ended before its components had closed: {why}", slot)
             self.ending.never_closes(slot.tasks)
         self.figures.ended(slot.tasks)

@@ -2,7 +2,7 @@
 
 The latest report of a task's present life holds. It is taken as it comes and not compared with the one before: reports of one
 life arrive in order, those of earlier lives are fenced, and a source that does not emit in rising order commits, rightly, a
-lower position after a higher one (see `topo.acking.positions`).
+lower position after a higher one (see `topo.tracking.positions`).
 
 Stored at most once in STORE_INTERVAL_S, and at the end; but kills are stored at once, since another death may follow at once.
 
@@ -18,7 +18,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from topo.ids import TaskId
-from topo.master.events import InHand
+from topo.master.events import InFlightTuples
 from topo.wire.codec import Codec
 
 STORE_INTERVAL_S = 1.0
@@ -56,7 +56,7 @@ class Positions:
         before = self._progress.get(task, SpoutProgress())
         self._change(task, SpoutProgress(position or before.position, attempts), max(now, self._stored_at + STORE_INTERVAL_S))
 
-    def died_in_hand(self, in_hand: InHand, now: float) -> None:
+    def died_in_hand(self, in_hand: InFlightTuples, now: float) -> None:
         """Spouts have died together with the task that had messages of theirs in hand. What cannot be read is passed over."""
         alone = len(set(in_hand.roots)) <= 1 and len(in_hand.positions) == 1
         for task, position in in_hand.positions:

@@ -14,9 +14,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from topo.checkpoint.coordinator import CheckpointCoordinator
 from topo.ids import Epoch, Incarnation, TaskId, WorkerId
-from topo.master.checkpoints import CheckpointCoordinator
-from topo.master.commands import Command, MasterRecord, RecordError, SendTo, StartWorker, StopWorker
+from topo.master.commands import MasterCommand, MasterRecord, RecordError, SendTo, StartWorker, StopWorker
 from topo.master.edge_losses import EdgeLosses
 from topo.master.epochs import Epochs, EpochState
 from topo.master.events import WorkerExited
@@ -24,8 +24,8 @@ from topo.master.membership import Membership, Slot, SlotState
 from topo.master.positions import Positions
 from topo.master.routes import routes_for, routing_table
 from topo.master.statistics import TopologyStatistics
-from topo.master.suspects import Suspects
 from topo.plan.physical import PhysicalPlan
+from topo.tracking.suspects import Suspects
 from topo.wire import control
 
 GIVE_UP_AFTER = 3
@@ -74,7 +74,7 @@ class Recovery:
         previous: MasterRecord | None,
         positions: Positions,
         figures: TopologyStatistics,
-        commands: list[Command],
+        commands: list[MasterCommand],
         checkpoints: CheckpointCoordinator | None = None,
     ) -> None:
         self.membership = Membership(plan.workers, plan.config)
@@ -236,7 +236,7 @@ class Recovery:
             who = ", ".join(self._components(slot.tasks))
             self.given_up = f"worker {slot.worker} ({who}) could not be started, tried {GIVE_UP_AFTER} times: {why}"
 
-    def begin_anew(self) -> None:
+    def reset_run(self) -> None:
         """What the present epoch's tasks go on from cannot be used: another epoch is to follow."""
         self._break_epoch()
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from topo.checkpoint.assignment import ended_tasks, parts_to_read
+from topo.checkpoint.coordinator import CheckpointCoordinator
 from topo.ids import Epoch
-from topo.master.checkpoint_plan import ended_tasks, parts_to_read
-from topo.master.checkpoints import CheckpointCoordinator
 from topo.master.membership import Slot
 from topo.master.positions import Positions
-from topo.master.suspects import Accused
 from topo.plan.physical import PhysicalPlan
+from topo.tracking.suspects import Accused
 from topo.wire.control import Routes, TaskRoute
 
 

@@ -30,7 +30,7 @@ class UserFigures(msgspec.Struct, frozen=True):
     metrics: MetricsSnapshot = MetricsSnapshot()
 
 
-class Figures(msgspec.Struct, frozen=True):
+class TaskFigures(msgspec.Struct, frozen=True):
     """What one life of a task has counted: `topo.wire.statistics.TaskStatistics` as it arrives."""
 
     counters: dict[str, int | float] = {}
@@ -38,7 +38,7 @@ class Figures(msgspec.Struct, frozen=True):
     latencies: dict[str, HistogramSnapshot] = {}
     user: UserFigures = UserFigures()
 
-    def after(self, earlier: Figures) -> Figures:
+    def after(self, earlier: TaskFigures) -> TaskFigures:
         """Return the figures of an earlier life and this one together; levels are this one's, a gauge the last one set."""
         mine, theirs = self.user.metrics, earlier.user.metrics
         metrics = MetricsSnapshot(
@@ -46,23 +46,23 @@ class Figures(msgspec.Struct, frozen=True):
             {**theirs.gauges, **mine.gauges},
             _merged(theirs.histograms, mine.histograms),
         )
-        return Figures(
+        return TaskFigures(
             _added(earlier.counters, self.counters),
             self.levels,
             _merged(earlier.latencies, self.latencies),
             UserFigures(metrics),
         )
 
-    def beside(self, other: Figures) -> Figures:
+    def beside(self, other: TaskFigures) -> TaskFigures:
         """Return the figures of two tasks together; levels and gauges add up, too, but for those of event time."""
         metrics = self.user.metrics
         joined = self.after(other)
         gauges = _added(metrics.gauges, other.user.metrics.gauges)
         user = MetricsSnapshot(joined.user.metrics.counters, gauges, joined.user.metrics.histograms)
-        return Figures(joined.counters, _levels(other.levels, self.levels), joined.latencies, UserFigures(user))
+        return TaskFigures(joined.counters, _levels(other.levels, self.levels), joined.latencies, UserFigures(user))
 
 
-_NONE = Figures()
+_NONE = TaskFigures()
 _NOT_FINAL = ("finally_failed", "unaccounted")
 WAIT = "queue_s"
 """The level of how long tuples wait before a bolt."""
@@ -72,8 +72,8 @@ EVENT_TIME = ("watermark_ms", "watermark_lag_s", "held_back_by")
 
 @dataclass(slots=True)
 class _TaskBook:
-    lost: Figures = _NONE
-    live: Figures = _NONE
+    lost: TaskFigures = _NONE
+    live: TaskFigures = _NONE
     samples: deque[tuple[float, Mapping[str, int | float]]] = field(default_factory=deque)
 
 
@@ -92,7 +92,7 @@ class TopologyStatistics:
         """Take the figures of a heartbeat; the caller has seen to it that the tasks are the sender's."""
         for task, statistics in tasks.items():
             try:
-                live = msgspec.convert(statistics, Figures, from_attributes=True)
+                live = msgspec.convert(statistics, TaskFigures, from_attributes=True)
             except msgspec.ValidationError:
                 self.unreadable += 1
                 continue
@@ -121,12 +121,12 @@ class TopologyStatistics:
             book.lost, book.live = book.live.after(book.lost), _NONE
             book.samples.clear()
 
-    def of(self, task: TaskId) -> Figures:
+    def of(self, task: TaskId) -> TaskFigures:
         """Return the figures of a task over all its lives."""
         book = self._books[task]
         return book.live.after(book.lost)
 
-    def together(self, tasks: Iterable[TaskId]) -> Figures:
+    def together(self, tasks: Iterable[TaskId]) -> TaskFigures:
         """Return the figures of several tasks together."""
         total = _NONE
         for task in tasks:

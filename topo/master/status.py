@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 from topo.api.metrics import HistogramSnapshot
 from topo.api.topology import ComponentKind
 from topo.ids import TaskId
-from topo.master.ending import Stage
+from topo.master.ending import EndingStage
 from topo.master.epochs import EpochState
 from topo.master.membership import Slot, SlotState
 from topo.master.outcome import Outcome, OutcomeKind
-from topo.master.statistics import EVENT_TIME, Figures
-from topo.plan.logical import Component
+from topo.master.statistics import EVENT_TIME, TaskFigures
+from topo.plan.logical import PlannedComponent
 from topo.wire.statistics import Counters
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def describe(master: TopologyMaster, now: float) -> dict[str, Any]:
         "topology": plan.name,
         "status": word.value,
         "reason": reason,
-        "outcome": outcome.as_dict() if outcome is not None and master.ending.stage is Stage.FINISHED else None,
+        "outcome": outcome.as_dict() if outcome is not None and master.ending.stage is EndingStage.FINISHED else None,
         "term": master.term,
         "epoch": master.recovery.epochs.epoch,
         "uptime_s": 0.0 if master.started_at is None else now - master.started_at,
@@ -120,10 +120,10 @@ def never_ran(topology: str, outcome: Outcome) -> dict[str, Any]:
 def status_of(master: TopologyMaster, now: float) -> tuple[Status, str]:
     """Return the status and why it is so, in words; "" when there is nothing to explain."""
     ending = master.ending
-    if ending.stage is Stage.FINISHED and ending.outcome is not None:
+    if ending.stage is EndingStage.FINISHED and ending.outcome is not None:
         return _END[ending.outcome.kind], ending.outcome.reason
-    if ending.stage is not Stage.SERVING:
-        return Status.DRAINING, "closing" if ending.stage is Stage.CLOSING else "stopping"
+    if ending.stage is not EndingStage.SERVING:
+        return Status.DRAINING, "closing" if ending.stage is EndingStage.CLOSING else "stopping"
     if ending.is_draining:
         pending = master.quiescence.pending()
         return Status.DRAINING, f"{pending} messages pending" if pending else ""
@@ -229,7 +229,7 @@ def _figures(master: TopologyMaster, tasks: Iterable[TaskId]) -> dict[str, Any]:
     }
 
 
-def _levels_of(component: Component, delivery: str) -> tuple[str, ...]:
+def _levels_of(component: PlannedComponent, delivery: str) -> tuple[str, ...]:
     """Return the levels that the tasks of a component report once they are open."""
     checkpointed = delivery == "exactly_once"
     own: tuple[str, ...] = ()
@@ -248,7 +248,7 @@ def _levels_of(component: Component, delivery: str) -> tuple[str, ...]:
     return ("queue", "outbox", *own)
 
 
-def _capacity(master: TopologyMaster, task: TaskId, figures: Figures) -> float:
+def _capacity(master: TopologyMaster, task: TaskId, figures: TaskFigures) -> float:
     execute = figures.latencies.get("execute")
     if execute is None or not execute.count:
         return master.figures.rate(task, "busy_s")
@@ -269,7 +269,7 @@ def _event_time(master: TopologyMaster, levels: Mapping[str, float]) -> dict[str
     return {"watermark_ms": watermark, "lag_s": levels.get(lag_name), "held_back_by": by}
 
 
-def _user(figures: Figures) -> dict[str, Any]:
+def _user(figures: TaskFigures) -> dict[str, Any]:
     metrics = figures.user.metrics
     return {
         "counters": dict(metrics.counters),

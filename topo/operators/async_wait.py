@@ -20,8 +20,8 @@ from topo.api.async_io import AsyncMode, AsyncSettings, AsyncTimeout
 from topo.errors import UserError
 from topo.operators.async_queues import Entry, OrderedQueue, ResultQueue, UnorderedQueue
 from topo.operators.base import Operator, OperatorSnapshot
-from topo.operators.clock import ClockTimer
-from topo.operators.mailbox import RejectedExecution
+from topo.operators.mailbox.mailbox import RejectedExecution
+from topo.operators.time.clock import ClockTimer
 
 
 class AsyncFunction(ABC):

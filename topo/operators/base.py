@@ -23,12 +23,12 @@ from typing import Any, Protocol
 
 from topo.errors import ConfigError
 from topo.keys import KeyGroupRange
-from topo.operators.clock import ProcessingTimeService
-from topo.operators.independent import independent
-from topo.operators.mailbox import MailboxExecutor
-from topo.operators.state import KeyContext, KeyedState
-from topo.operators.timers import Brake, TimerServices
-from topo.operators.undo import UndoableTable, UndoLog
+from topo.operators.mailbox.mailbox import MailboxExecutor
+from topo.operators.state.deep_copy import independent
+from topo.operators.state.keyed_state import KeyContext, KeyedState
+from topo.operators.state.undo_log import UndoableTable, UndoLog
+from topo.operators.time.clock import ProcessingTimeService
+from topo.operators.time.timers import Brake, TimerServices
 
 
 class Output(Protocol):

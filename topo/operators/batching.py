@@ -19,7 +19,7 @@ from typing import Any, Protocol
 
 from topo.api.batch_bolt import BatchSettings
 from topo.operators.base import Operator
-from topo.operators.clock import ClockTimer
+from topo.operators.time.clock import ClockTimer
 
 MOST_HELD = 65_535
 """Elements that are held in open batches at most; beyond it the oldest batch is ready early."""

@@ -7,18 +7,18 @@ from typing import Any
 
 from topo.api.operator_bolts import AsyncBolt, WindowBolt
 from topo.api.tuples import Origin
-from topo.operators.assigners import Draw
 from topo.operators.async_wait import AsyncFunction, ResultHandle
-from topo.operators.window_builder import build_window_operator
-from topo.operators.window_rows import WindowRows, source_name
-from topo.operators.windowing import PaneObserver, WindowOperator
+from topo.operators.windows.assigners import Draw
+from topo.operators.windows.builder import build_window_operator
+from topo.operators.windows.operator import WindowObserver, WindowOperator
+from topo.operators.windows.rows import WindowRows, source_name
 
 RunAsync = Callable[[Coroutine[Any, Any, Any], Callable[[Any, BaseException | None], None]], object]
 """Runs a coroutine on an event loop; the function is called there with its result or its error."""
 
 
 def window_operator_of(
-    bolt: WindowBolt, inputs: Sequence[Origin], draw: Draw | None = None, observer: PaneObserver | None = None
+    bolt: WindowBolt, inputs: Sequence[Origin], draw: Draw | None = None, observer: WindowObserver | None = None
 ) -> WindowOperator:
     """Return the operator of a window bolt, which puts out rows: key fields, window start and end, result fields.
 

@@ -11,9 +11,9 @@ from typing import Any, Protocol
 from topo.api.operator_bolts import TimeDomain
 from topo.errors import UserError
 from topo.operators.base import KeyedOperator
-from topo.operators.clock import MAX_TIMESTAMP, MIN_TIMESTAMP
-from topo.operators.state import KeyedState
-from topo.operators.timers import TimerService
+from topo.operators.state.keyed_state import KeyedState
+from topo.operators.time.clock import MAX_TIMESTAMP, MIN_TIMESTAMP
+from topo.operators.time.timers import TimerService
 
 
 class ProcessCollector:

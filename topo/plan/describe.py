@@ -10,7 +10,7 @@ from topo.api.streams import DEFAULT_STREAM
 from topo.api.topology import ComponentKind
 from topo.config import TopologyConfig
 from topo.ids import WorkerId
-from topo.plan.logical import Component, Subscription
+from topo.plan.logical import PlannedComponent, PlannedSubscription
 from topo.plan.physical import PhysicalPlan
 
 Live = Mapping[str, Mapping[str, Any]]
@@ -102,7 +102,7 @@ def _count(number: int, what: str) -> str:
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
-def _code(component: Component) -> str:
+def _code(component: PlannedComponent) -> str:
     return f" ({component.code})" if component.code else ""
 
 
@@ -114,7 +114,7 @@ def _stream(name: str) -> str:
     return "" if name == DEFAULT_STREAM else f" {name}"
 
 
-def _grouping(subscription: Subscription) -> str:
+def _grouping(subscription: PlannedSubscription) -> str:
     detail = ", ".join(subscription.fields) or subscription.code
     return f"{subscription.grouping}({detail})" if detail else str(subscription.grouping)
 

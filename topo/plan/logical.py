@@ -16,7 +16,7 @@ from topo.keys import default_max_parallelism
 from topo.plan.state_kinds import state_kind
 
 
-class Component(Struct, frozen=True, kw_only=True):
+class PlannedComponent(Struct, frozen=True, kw_only=True):
     """One component.
 
     Attributes:
@@ -42,7 +42,7 @@ class Component(Struct, frozen=True, kw_only=True):
     state: str = ""
 
 
-class Subscription(Struct, frozen=True, kw_only=True):
+class PlannedSubscription(Struct, frozen=True, kw_only=True):
     """One stream of one component, read by another.
 
     Attributes:
@@ -70,8 +70,8 @@ class LogicalPlan(Struct, frozen=True, kw_only=True):
     """The graph of a valid topology, in the order of declaration."""
 
     name: str
-    components: tuple[Component, ...]
-    subscriptions: tuple[Subscription, ...]
+    components: tuple[PlannedComponent, ...]
+    subscriptions: tuple[PlannedSubscription, ...]
 
 
 def logical_plan(topology: Topology, config: TopologyConfig | None = None) -> LogicalPlan:
@@ -86,7 +86,7 @@ def logical_plan(topology: Topology, config: TopologyConfig | None = None) -> Lo
             keys = grouping.fields if isinstance(grouping, Fields | PartialKey) else ()
             fields = streams[declared.source, declared.stream].fields
             subscriptions.append(
-                Subscription(
+                PlannedSubscription(
                     source=declared.source,
                     stream=declared.stream,
                     target=spec.id,
@@ -100,10 +100,10 @@ def logical_plan(topology: Topology, config: TopologyConfig | None = None) -> Lo
     return LogicalPlan(name=topology.name, components=components, subscriptions=tuple(subscriptions))
 
 
-def _component(spec: ComponentSpec, config: TopologyConfig) -> Component:
+def _component(spec: ComponentSpec, config: TopologyConfig) -> PlannedComponent:
     own, _ = config.changed(spec.settings, per_component=True)
     read = own.settings()
-    return Component(
+    return PlannedComponent(
         id=spec.id,
         kind=spec.kind,
         code=spec.type.__qualname__,

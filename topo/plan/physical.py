@@ -18,11 +18,11 @@ from topo.config import TopologyConfig
 from topo.ids import TaskId, WorkerId
 from topo.keys import KeyGroupRange, default_max_parallelism, range_of
 from topo.plan.delivery import settled
-from topo.plan.logical import Component, Subscription, logical_plan
+from topo.plan.logical import PlannedComponent, PlannedSubscription, logical_plan
 from topo.plan.placement import placement
 
 
-class Task(Struct, frozen=True):
+class PlannedTask(Struct, frozen=True):
     """One task.
 
     Attributes:
@@ -50,26 +50,26 @@ class PhysicalPlan(Struct, frozen=True, kw_only=True, dict=True):
 
     name: str
     config: TopologyConfig
-    components: tuple[Component, ...]
-    subscriptions: tuple[Subscription, ...]
-    tasks: tuple[Task, ...]
+    components: tuple[PlannedComponent, ...]
+    subscriptions: tuple[PlannedSubscription, ...]
+    tasks: tuple[PlannedTask, ...]
     workers: tuple[tuple[TaskId, ...], ...]
 
-    def task(self, task_id: int) -> Task:
+    def task(self, task_id: int) -> PlannedTask:
         """Return the task of that id. Raises KeyError when there is none."""
         if not 0 < task_id <= len(self.tasks):
             raise KeyError(task_id)
         return self.tasks[task_id - 1]
 
     @cached_property
-    def _components(self) -> dict[str, Component]:
+    def _components(self) -> dict[str, PlannedComponent]:
         return {component.id: component for component in self.components}
 
-    def component(self, component_id: str) -> Component:
+    def component(self, component_id: str) -> PlannedComponent:
         """Return the component of that id. Raises KeyError when there is none."""
         return self._components[component_id]
 
-    def component_of(self, task_id: int) -> Component:
+    def component_of(self, task_id: int) -> PlannedComponent:
         """Return the component that a task belongs to."""
         return self._components[self.task(task_id).component]
 
@@ -100,11 +100,11 @@ class PhysicalPlan(Struct, frozen=True, kw_only=True, dict=True):
         """Ids of the tasks that draw roots and are told their fate by the ackers: all spouts, and window bolts."""
         return tuple(task.id for task in self.tasks if self._components[task.component].originates)
 
-    def subscriptions_on(self, component_id: str, stream: str | None = None) -> tuple[Subscription, ...]:
+    def subscriptions_on(self, component_id: str, stream: str | None = None) -> tuple[PlannedSubscription, ...]:
         """Return who reads a component, or one of its streams."""
         return tuple(s for s in self.subscriptions if s.source == component_id and stream in (None, s.stream))
 
-    def inputs_of(self, component_id: str) -> tuple[Subscription, ...]:
+    def inputs_of(self, component_id: str) -> tuple[PlannedSubscription, ...]:
         """Return what a component reads, in the order of declaration."""
         return tuple(s for s in self.subscriptions if s.target == component_id)
 
@@ -209,7 +209,7 @@ def physical_plan(topology: Topology, config: TopologyConfig | None = None) -> P
     logical = logical_plan(topology, config)
     components = logical.components
     if config.ackers:
-        acker = Component(
+        acker = PlannedComponent(
             id=ACKER_COMPONENT,
             kind=ComponentKind.ACKER,
             code="",
@@ -217,12 +217,12 @@ def physical_plan(topology: Topology, config: TopologyConfig | None = None) -> P
             max_parallelism=default_max_parallelism(config.ackers),
         )
         components += (acker,)
-    tasks: list[Task] = []
+    tasks: list[PlannedTask] = []
     ids: dict[str, list[TaskId]] = {}
     for component in components:
         first = len(tasks) + 1
         ids[component.id] = [TaskId(first + index) for index in range(component.parallelism)]
-        tasks += [Task(task_id, component.id, index) for index, task_id in enumerate(ids[component.id])]
+        tasks += [PlannedTask(task_id, component.id, index) for index, task_id in enumerate(ids[component.id])]
     ackers = ids.pop(ACKER_COMPONENT, [])
     return PhysicalPlan(
         name=topology.name,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from topo.runtime.transport.feed import FeedAddress, FeedSender
+from topo.transport.feed import FeedAddress, FeedSender
 
 _MOST_BYTES = 4 << 20
 """Of a chunk, about; a longer row is a chunk by itself."""

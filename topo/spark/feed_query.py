@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from topo.config import parse_duration
 from topo.errors import ConfigError, EnvironmentFault, UserError
-from topo.launch.jobs import open_home
-from topo.runtime.transport.feed import FeedAddress
+from topo.launch.submission import open_home
 from topo.spark.feed_push import Push
 from topo.spark.feed_spout import address_path, read_address
+from topo.transport.feed import FeedAddress
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

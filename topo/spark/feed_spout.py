@@ -13,9 +13,9 @@ import pyarrow as pa
 from topo.api.context import TaskContext
 from topo.api.spout import RetryingSpout, SpoutCollector
 from topo.errors import ConfigError, EnvironmentFault, UserError
-from topo.runtime.state_folder import write_atomically
-from topo.runtime.transport.feed import Chunk, FeedAddress, FeedListener, new_feed_address
 from topo.spark.row_values import named_values, rows_of, timestamps_ms_of
+from topo.storage.state_folder import write_atomically
+from topo.transport.feed import Chunk, FeedAddress, FeedListener, new_feed_address
 
 _MOST_ROWS = 256
 """Rows that one call of `next_tuple` emits, and so may overshoot `max_spout_pending` by."""

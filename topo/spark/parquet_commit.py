@@ -31,7 +31,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from topo.errors import EnvironmentFault
-from topo.runtime.state_folder import sync_folder
+from topo.storage.state_folder import sync_folder
 
 HIDDEN = "_topo"
 _RECORD = "commit"

@@ -15,13 +15,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from topo.errors import ConfigError, EnvironmentFault, NotFound
-from topo.runtime.state_folder import sync_folder
+from topo.storage.state_folder import sync_folder
 
 NAME = "snapshot.json"
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class SparkSnapshot:
     """The files of a source, in the order in which they are read.
 
     Attributes:
@@ -33,7 +33,7 @@ class Snapshot:
     files: tuple[tuple[str, int], ...]
 
 
-def list_parquet(paths: Sequence[str], source: str) -> Snapshot:
+def list_parquet(paths: Sequence[str], source: str) -> SparkSnapshot:
     """Return the parquet files below some paths: all files but those that Spark passes over, whose names begin with _ or a dot.
 
     Raises:
@@ -44,7 +44,7 @@ def list_parquet(paths: Sequence[str], source: str) -> Snapshot:
         if not os.path.exists(path):
             raise NotFound(f"SparkSpout: there is no file or folder {path!r}.")
         found += [(file, os.stat(file).st_size) for file in sorted(_files(os.path.abspath(path)))]
-    return Snapshot(source, tuple(found))
+    return SparkSnapshot(source, tuple(found))
 
 
 def has_partitions(path: str) -> bool:
@@ -70,7 +70,7 @@ def _is_hidden(name: str) -> bool:
     return name.startswith(("_", "."))
 
 
-def read_snapshot(folder: Path, source: str) -> Snapshot | None:
+def read_snapshot(folder: Path, source: str) -> SparkSnapshot | None:
     """Return the snapshot of a folder; None when there is none yet.
 
     Raises:
@@ -79,7 +79,7 @@ def read_snapshot(folder: Path, source: str) -> Snapshot | None:
     """
     try:
         found = json.loads((folder / NAME).read_bytes())
-        snapshot = Snapshot(found["source"], tuple((str(path), int(size)) for path, size in found["files"]))
+        snapshot = SparkSnapshot(found["source"], tuple((str(path), int(size)) for path, size in found["files"]))
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError) as error:
@@ -89,7 +89,7 @@ def read_snapshot(folder: Path, source: str) -> Snapshot | None:
     return snapshot
 
 
-def write_snapshot(folder: Path, snapshot: Snapshot) -> Snapshot:
+def write_snapshot(folder: Path, snapshot: SparkSnapshot) -> SparkSnapshot:
     """Write a snapshot durably unless there is one; return the one that is there then.
 
     Raises:

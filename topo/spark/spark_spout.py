@@ -15,7 +15,7 @@ from topo.errors import ConfigError
 from topo.spark.java import find_java
 from topo.spark.parquet_rows import ParquetRows, Position, columns_of
 from topo.spark.session import check_spark
-from topo.spark.snapshot import Snapshot, has_partitions, list_parquet, read_snapshot, write_snapshot
+from topo.spark.snapshot import SparkSnapshot, has_partitions, list_parquet, read_snapshot, write_snapshot
 from topo.spark.spark_source import Query, source_of
 from topo.spark.staging import Order, StagingFailed, StagingProcess
 
@@ -126,7 +126,7 @@ class SparkSpout(RetryingSpout):
                 find_java()
                 self._start()
 
-    def _list(self) -> Snapshot:
+    def _list(self) -> SparkSnapshot:
         listed = list_parquet(self._source.value, self._digest)
         return listed if self._folder is None else write_snapshot(self._folder, listed)
 

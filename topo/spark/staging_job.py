@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from topo.errors import TopoError
-from topo.spark.snapshot import Snapshot, list_parquet, read_snapshot, write_snapshot
+from topo.spark.snapshot import SparkSnapshot, list_parquet, read_snapshot, write_snapshot
 from topo.spark.staging import Order, StagingFailed, take_order, tell_failure
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ _ROW_GROUP_BYTES = 32 << 20
 _MOST_TEXT = 4000
 
 
-def stage(order: Order) -> Snapshot:
+def stage(order: Order) -> SparkSnapshot:
     """Run the job, unless its rows are there already; return the snapshot.
 
     Raises:
@@ -50,7 +50,7 @@ def stage(order: Order) -> Snapshot:
         files = tuple((os.path.relpath(path, order.folder), size) for path, size in found.files)
         for path, _ in found.files:
             _sync(path)
-        return write_snapshot(order.folder, Snapshot(order.digest, files))
+        return write_snapshot(order.folder, SparkSnapshot(order.digest, files))
 
 
 def _write(order: Order, rows: Path) -> int:
@@ -97,7 +97,7 @@ def _is_of_function(error: Exception, order: Order) -> bool:
     return order.source.kind == "query" and not isinstance(error, PySparkException)
 
 
-def _check_count(found: Snapshot, count: int, order: Order) -> None:
+def _check_count(found: SparkSnapshot, count: int, order: Order) -> None:
     import pyarrow.parquet as pq
 
     there = sum(pq.read_metadata(path).num_rows for path, _ in found.files)

@@ -7,14 +7,14 @@ from itertools import chain, pairwise, repeat
 from typing import Any, NamedTuple
 
 from topo.api.tuples import Origin
+from topo.emission.emitter import stays
 from topo.errors import ValueNotCarried
 from topo.ids import ID_BYTES
-from topo.task.emitter import stays
 from topo.wire.codec import Codec
 from topo.wire.frames import Anchoring, Frame, pack_words
 
 Row = tuple[Any, ...]
-Stamp = int | None
+EventTime = int | None
 
 
 class Batch:
@@ -39,7 +39,7 @@ class Batch:
         self._payload = None if frame.rows is not None else frame.payload
         """What the rows were decoded from; its rows are at the indices of `rows` unless some could not be decoded."""
         self.anchoring = frame.anchoring
-        self.stamps: list[Stamp] | None = frame.timestamp_list() if frame.timestamps else None
+        self.stamps: list[EventTime] | None = frame.timestamp_list() if frame.timestamps else None
         self._packed_roots = frame.roots
         self.roots: list[Any] = frame.root_list()
         self.edges: list[Any] = frame.edge_list()
@@ -50,7 +50,7 @@ class Batch:
             self.roots, self.edges = ([tuple(ids[a:b]) for a, b in pairwise(bounds)] for ids in (self.roots, self.edges))
 
     @property
-    def comes_again(self) -> bool:
+    def is_replay(self) -> bool:
         """Whether a tuple descends from a message that has failed before."""
         return not bytes(self._packed_roots[ID_BYTES - 1 :: ID_BYTES]).isascii()
 
@@ -66,7 +66,7 @@ class Batch:
             flat = self.roots if self.anchoring is Anchoring.SINGLE else chain.from_iterable(self.roots)
             self._packed_roots = pack_words(flat)
 
-    def inputs(self, first: int, last: int) -> Iterable[tuple[int, Row, Stamp]]:
+    def inputs(self, first: int, last: int) -> Iterable[tuple[int, Row, EventTime]]:
         """Return index, values and timestamp of the tuples of a slice, up to where it is cut short."""
         stamps = repeat(None) if self.stamps is None else self.stamps[first:last]
         return zip(range(first, last), self.to_cut(self.rows[first:last]), stamps)  # noqa: B905
@@ -90,7 +90,7 @@ class Batch:
         """
         self._slice.clear()
 
-    def stamps_of(self, first: int, last: int) -> list[Stamp] | None:
+    def stamps_of(self, first: int, last: int) -> list[EventTime] | None:
         """Return the timestamps of a slice; None when the frame has none."""
         return None if self.stamps is None else self.stamps[first:last]
 

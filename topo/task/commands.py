@@ -26,4 +26,4 @@ class TellMaster:
     message: FromTask
 
 
-Command = SendFrame | TellMaster
+TaskCommand = SendFrame | TellMaster

@@ -104,7 +104,7 @@ class Idle:
     """There is nothing to read and nothing to do: let out what is buffered before the worker sleeps."""
 
 
-Event = (
+TaskEvent = (
     FrameArrived
     | RoutesChanged
     | Go

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 
-from topo.operators.mailbox import MailboxExecutor, MailboxState, RejectedExecution, TaskMailbox
+from topo.operators.mailbox.mailbox import MailboxExecutor, MailboxState, RejectedExecution, TaskMailbox
 
 _PRIORITY = 0
 """Above the least, so that mails of the task itself and deferrable ones wait for the main loop when a call yields."""

@@ -12,10 +12,10 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from topo.errors import ValueNotCarried
 from topo.ids import ID_BYTES, TaskId
-from topo.task.commands import Command, SendFrame
+from topo.task.commands import SendFrame, TaskCommand
 from topo.task.events import Inbox
 from topo.task.flow_control import UNLIMITED_WINDOW, OutEdge
-from topo.task.user_errors import blame_place
+from topo.user_errors import blame_place
 from topo.wire.batcher import EdgeBuffer
 from topo.wire.codec import Codec
 from topo.wire.columns import pack_columns
@@ -26,7 +26,7 @@ from topo.wire.frames import (
     Frame,
     FrameKind,
     Row,
-    Stamp,
+    SenderStamp,
     columns_frame,
     data_frame,
     encode,
@@ -51,7 +51,7 @@ class Outbox:
     def __init__(
         self,
         codec: Codec,
-        commands: list[Command],
+        commands: list[TaskCommand],
         reject: RejectRow,
         fields_of: Callable[[int], Sequence[str]],
         *,
@@ -76,7 +76,7 @@ class Outbox:
         self._batch_bytes = batch_bytes
         self._limit = limit
         self._ids_at_once = {False: _id_bytes(max_frame), True: _id_bytes(max_control_frame)}
-        self._stamp = Stamp(0, 0, 0)
+        self._stamp = SenderStamp(0, 0, 0)
         self._now = 0.0
         self._oldest: float | None = None
         self._starved: set[TaskId] = set()
@@ -84,7 +84,7 @@ class Outbox:
         self._full: set[TaskId] = set()
         """Targets whose edge holds all the tuples that it should."""
 
-    def open(self, stamp: Stamp, edges: Iterable[OutEdge]) -> None:
+    def open(self, stamp: SenderStamp, edges: Iterable[OutEdge]) -> None:
         """Begin an epoch: forget what has not left, and send under a new stamp."""
         self._stamp = stamp
         self.edges = {edge.target: edge for edge in edges}
@@ -150,7 +150,7 @@ class Outbox:
             end = begin + step
             self._offer(edge, columns_frame(kind, self._stamp, target, edge.next_number, roots[begin:end], values[begin:end]))
 
-    def signal(self, target: TaskId, make: Callable[[Stamp, TaskId, int], Frame]) -> None:
+    def signal(self, target: TaskId, make: Callable[[SenderStamp, TaskId, int], Frame]) -> None:
         """Send a frame that must not overtake the rows before it."""
         self._flush_edge(target)
         edge = self.edges[target]

@@ -12,11 +12,11 @@ from topo.testing.bolt_run import TICK, BoltError, BoltRun, EmittedTuple, GivenT
 from topo.testing.clock import ManualClock
 from topo.testing.operator_harness import OperatorHarness
 from topo.testing.operator_output import Emitted, OnStream, Status, Watermark
+from topo.testing.recording import RefusedInput
 from topo.testing.script import ADVANCE, CRASH, END, FAIL_NEXT, PAUSE, Message, message
 from topo.testing.timer_harness import Fired, TimerHarness
 from topo.testing.topology_test import DeadLetter, TopologyTest
 from topo.testing.trigger_harness import Asked, TriggerHarness
-from topo.testing.watched import RefusedInput
 
 if TYPE_CHECKING:
     from topo.launch.cluster import LocalCluster

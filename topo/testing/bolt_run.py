@@ -19,18 +19,18 @@ from topo.api.streams import DEFAULT_STREAM, SYSTEM_COMPONENT, TICK_STREAM, decl
 from topo.api.topology import CarriedType
 from topo.api.tuples import Origin, Tuple
 from topo.config import TopologyConfig
+from topo.emission.collectors import BoltCollector, TrackedTuple, anchoring_collector
+from topo.emission.emitter import Emitter, StreamRows
 from topo.errors import UserError
 from topo.operators.base import OperatorContext
 from topo.operators.batching import BatchOperator
-from topo.operators.clock import ManualProcessingTime
-from topo.operators.mailbox import MailboxExecutor, TaskMailbox
-from topo.task.batch_calls import BatchCalls
-from topo.task.collectors import BoltCollector, TrackedTuple, anchoring_collector
-from topo.task.emitter import Emitter, StreamRows
-from topo.task.user_errors import call_for_effect, place_of
-from topo.testing.carried import Carrier, Row, codec_for
+from topo.operators.mailbox.mailbox import MailboxExecutor, TaskMailbox
+from topo.operators.time.clock import ManualProcessingTime
+from topo.task.runners.batch_calls import BatchCalls
 from topo.testing.operator_output import RecordedOutput
-from topo.testing.watched import CheckedBasicCollector, CheckedCollector
+from topo.testing.recording import CheckedBasicCollector, CheckedCollector
+from topo.testing.wire_roundtrip import Row, WireRoundtrip, codec_for
+from topo.user_errors import call_for_effect, place_of
 from topo.wire.codec import Codec
 
 TASK = 1
@@ -237,7 +237,7 @@ class _Driver(ABC):
         streams = declared_streams(bolt.outputs)
         self.run = BoltRun(bolt, emitted={stream.name: [] for stream in streams})
         self.context = context
-        self.carrier = Carrier(codec, context.component, streams)
+        self.carrier = WireRoundtrip(codec, context.component, streams)
         self._codec = codec
         self.collector = collector
         self._in_hand: int | None = None
@@ -262,7 +262,7 @@ class _Driver(ABC):
 
     def input(self, given: GivenTuple) -> None:
         """Give the bolt its next input."""
-        values = Carrier(self._codec, given.component, ()).carried(given.values, given.stream)
+        values = WireRoundtrip(self._codec, given.component, ()).carried(given.values, given.stream)
         origin = Origin(given.component, given.task, given.stream, given.fields)
         number = self._in_hand = self.run.inputs
         self.run.inputs += 1

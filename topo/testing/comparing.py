@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import zip_longest
 
-from topo.testing.carried import Row
+from topo.testing.wire_roundtrip import Row
 
 SHOWN = 10
 """Lines of a kind; more are counted."""

@@ -11,9 +11,9 @@ from topo.api.spout import BlockingSpout, RetryingSpout, Spout
 from topo.api.topology import ComponentSpec, Topology
 from topo.api.two_phase import TwoPhaseSink
 from topo.errors import UserError
-from topo.plan.physical import Task
-from topo.testing.watched import Watch, WatchedBasicBolt, WatchedBolt, WatchedStatefulBolt, WatchedTwoPhaseSink
-from topo.testing.watched_spouts import WatchedRetryingSpout, WatchedSpout
+from topo.plan.physical import PlannedTask
+from topo.testing.recording import Watch, WatchedBasicBolt, WatchedBolt, WatchedStatefulBolt, WatchedTwoPhaseSink
+from topo.testing.recording_spouts import WatchedRetryingSpout, WatchedSpout
 
 
 class Instances:
@@ -36,7 +36,7 @@ class Instances:
         """Return the topology that the next life is made of."""
         return self.topology if self._build is None else self._build()
 
-    def make(self, source: Topology, task: Task) -> Component:
+    def make(self, source: Topology, task: PlannedTask) -> Component:
         """Return the component of a task.
 
         Raises:

@@ -17,31 +17,40 @@ from typing import TYPE_CHECKING
 from topo.errors import FrameworkBug
 from topo.ids import Incarnation, TaskId, WorkerId
 from topo.master.commands import (
-    Command,
     Finished,
+    MasterCommand,
     RecordError,
     SendTo,
     StartWorker,
     StopWorker,
     StoreDeadLetters,
 )
-from topo.master.ending import Stage
+from topo.master.ending import EndingStage
 from topo.master.epochs import EpochState
-from topo.master.events import DeadLettersWritten, Event, FromWorker, InHand, Started, Tick, WorkerExited, WorkerLaunched
+from topo.master.events import (
+    DeadLettersWritten,
+    InFlightTuples,
+    MasterEvent,
+    Started,
+    Tick,
+    WorkerExited,
+    WorkerLaunched,
+    WorkerMessage,
+)
 from topo.master.master import TopologyMaster
 from topo.master.outcome import Outcome
 from topo.plan.physical import PhysicalPlan
-from topo.task.base import Task
 from topo.task.commands import SendFrame
 from topo.task.events import Inbox
-from topo.task.worker import EXIT_DONE, Exit, HandNote, Worker, busy_component
+from topo.task.task import Task
 from topo.testing.clock import ManualClock
 from topo.testing.memory_files import MemoryCheckpoints
+from topo.testing.recording_spouts import SpoutState
 from topo.testing.script import ScriptedSpout
-from topo.testing.watched_spouts import SpoutState
 from topo.wire import control
 from topo.wire.codec import Codec
 from topo.wire.frames import unpack_words
+from topo.worker.core import EXIT_DONE, Exit, InFlightTracker, Worker, busy_component
 
 if TYPE_CHECKING:
     from topo.testing.manual_loop import ManualLoop
@@ -63,11 +72,11 @@ class _Note:
     """What a worker has in hand."""
 
     def __init__(self) -> None:
-        self.in_hand: InHand | None = None
+        self.in_hand: InFlightTuples | None = None
 
     def write(self, task: TaskId, roots: bytes, positions: list[tuple[TaskId, bytes]]) -> None:
         """Note a batch."""
-        self.in_hand = InHand(tuple(unpack_words(roots)), tuple(positions))
+        self.in_hand = InFlightTuples(tuple(unpack_words(roots)), tuple(positions))
 
     def clear(self) -> None:
         """Nothing is in hand."""
@@ -81,7 +90,7 @@ class Host:
         self.id = worker
         self.incarnation = incarnation
         self.note = _Note()
-        self.hand = HandNote(self.note)
+        self.hand = InFlightTracker(self.note)
         self.from_master: deque[bytes] = deque()
         self.links: dict[Link, deque[bytes]] = {}
         self.peers: dict[TaskId, Incarnation] = {}
@@ -175,7 +184,7 @@ class InProcessCluster:
         self._digest = plan.digest()
         self.checkpoints = MemoryCheckpoints(plan, codec.registry)
         self.master = TopologyMaster(plan, self._digest, self._new_incarnation, codec=codec)
-        self._events: deque[Event] = deque([Started()])
+        self._events: deque[MasterEvent] = deque([Started()])
         self._waited_s = 0.0
         """Real seconds since a thread or a socket has brought anything."""
 
@@ -222,7 +231,7 @@ class InProcessCluster:
             return True
         if self._events or self.master.recovery.epochs.state is not EpochState.RUNNING or self.has_ended():
             return False
-        if self.master.ending.stage is not Stage.SERVING:
+        if self.master.ending.stage is not EndingStage.SERVING:
             return False
         return all(not host.has_mail() and host.is_at_rest() for host in self.hosts.values())
 
@@ -258,7 +267,7 @@ class InProcessCluster:
 
     # -- the master ------------------------------------------------------------------------------------------------------
 
-    def ask(self, event: Event) -> None:
+    def ask(self, event: MasterEvent) -> None:
         """Ask the master for something, as an operator does."""
         self._events.append(event)
 
@@ -274,11 +283,11 @@ class InProcessCluster:
             has_run = True
         return has_run
 
-    def _handle(self, event: Event, now: float) -> None:
+    def _handle(self, event: MasterEvent, now: float) -> None:
         for command in self.master.handle(event, now):
             self._perform(command, now)
 
-    def _perform(self, command: Command, now: float) -> None:
+    def _perform(self, command: MasterCommand, now: float) -> None:
         if isinstance(command, SendTo):
             host = self.hosts.get(command.worker)
             if host is not None and host.incarnation == command.incarnation:
@@ -319,7 +328,7 @@ class InProcessCluster:
 
     def _tell_master(self, host: Host, message: control.FromWorker) -> None:
         heard = control.decode_from_worker(control.encode(message), 16 * control.MAX_CONTROL)
-        self._events.append(FromWorker(host.id, host.incarnation, heard))
+        self._events.append(WorkerMessage(host.id, host.incarnation, heard))
 
     # -- workers ---------------------------------------------------------------------------------------------------------
 
@@ -369,7 +378,7 @@ class InProcessCluster:
     def _told(self, host: Host, message: control.FromMaster, now: float) -> None:
         if isinstance(message, control.Routes) and message.epoch > host.worker.epoch:
             host.peers = {route.task: route.incarnation for route in message.routes}
-        host.worker.hear([message], now)
+        host.worker.on_messages([message], now)
 
     def _send(self, host: Host) -> bool:
         commands = host.worker.take_commands()
@@ -392,7 +401,7 @@ class InProcessCluster:
         """Bring the figures of the master up to date."""
         for host in self.hosts.values():
             beat = host.worker.heartbeat("")
-            self._handle(FromWorker(host.id, host.incarnation, beat), self.clock())
+            self._handle(WorkerMessage(host.id, host.incarnation, beat), self.clock())
 
     def kill(self, task: TaskId) -> None:
         """Kill the worker of a task, if it lives, with all that is in flight from and to it."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from topo.master.commands import Command, CommitCheckpoint, CopyCheckpoint, DiscardCheckpoint, FindCheckpoint
-from topo.master.events import CheckpointFound, CheckpointStored, Event, SavepointStored
+from topo.checkpoint.alignment import SnapshotStore
+from topo.master.commands import CommitCheckpoint, CopyCheckpoint, DiscardCheckpoint, FindCheckpoint, MasterCommand
+from topo.master.events import CheckpointFound, CheckpointStored, MasterEvent, SavepointStored
 from topo.plan.physical import PhysicalPlan
-from topo.runtime.checkpoint_store import CheckpointStore
-from topo.runtime.snapshots import TaskSnapshots
-from topo.task.snapshots import SnapshotStore
+from topo.storage.checkpoint_store import CheckpointStore
+from topo.storage.snapshots import TaskSnapshots
 from topo.wire.serializers import SerializerRegistry
 
 
@@ -62,7 +62,7 @@ class MemoryCheckpoints:
 
         return TaskSnapshots(self._plan, self._plan.task(task).id, self.store, self._registry, at_once)
 
-    def perform(self, command: Command) -> Event | None:
+    def perform(self, command: MasterCommand) -> MasterEvent | None:
         """Do what the master asks for; return the answer, if the command is about checkpoints and has one."""
         if isinstance(command, CommitCheckpoint):
             self.store.commit(command.manifest)

@@ -8,13 +8,13 @@ from topo.api.batch_bolt import BatchBolt
 from topo.api.streams import declared_streams
 from topo.api.tuples import Origin
 from topo.config import TopologyConfig
+from topo.emission.collectors import BoltCollector, TrackedTuple
 from topo.errors import UserError
 from topo.operators.batching import BatchOperator
-from topo.task.batch_calls import BatchCalls
-from topo.task.collectors import BoltCollector, TrackedTuple
-from topo.testing.carried import Carrier, Row
+from topo.task.runners.batch_calls import BatchCalls
 from topo.testing.operator_output import RecordedOutput
-from topo.testing.watched import CheckedCollector
+from topo.testing.recording import CheckedCollector
+from topo.testing.wire_roundtrip import Row, WireRoundtrip
 from topo.wire.codec import Codec
 
 _EPOCH = 1
@@ -43,7 +43,9 @@ class BatchesUnderTest:
         self._output = output
         self._collector = BoltCollector("bolt", streams, lambda _error: None, codec)
         most = TopologyConfig().max_task_emit
-        self._calls = BatchCalls(bolt, self._collector, most, CheckedCollector(self._collector, Carrier(codec, "bolt", streams)))
+        self._calls = BatchCalls(
+            bolt, self._collector, most, CheckedCollector(self._collector, WireRoundtrip(codec, "bolt", streams))
+        )
 
     def input(self, row: Row, origin: Origin, timestamp: int | None) -> TrackedTuple:
         """Return an input of the bolt."""

@@ -7,9 +7,9 @@ from functools import partial
 from typing import Any
 
 from topo.operators.base import KeyedOperator, Operator
-from topo.operators.windowing import WindowOperator
-from topo.task.user_errors import call_for_effect
+from topo.operators.windows.operator import WindowOperator
 from topo.testing.operator_output import RecordedOutput
+from topo.user_errors import call_for_effect
 
 
 class OperatorCalls:

@@ -25,26 +25,26 @@ from topo.api.streams import DEFAULT_STREAM, declared_streams
 from topo.api.topology import CarriedType
 from topo.api.tuples import Tuple
 from topo.api.watermarks import WatermarkStrategy
+from topo.emission.collectors import BoltCollector
 from topo.errors import UserError
 from topo.keys import DEFAULT_MAX_PARALLELISM, KeyGroupRange, key_group, range_of
 from topo.operators.async_wait import AsyncWaitOperator
 from topo.operators.base import KeyedOperator, Operator, OperatorContext, OperatorSnapshot
 from topo.operators.bolt_operators import BoltCalls, window_operator_of
-from topo.operators.clock import MAX_TIMESTAMP, MIN_TIMESTAMP, ManualProcessingTime
-from topo.operators.mailbox import MIN_PRIORITY, MailboxExecutor, TaskMailbox
+from topo.operators.mailbox.mailbox import MIN_PRIORITY, MailboxExecutor, TaskMailbox
 from topo.operators.process import ProcessOperator
-from topo.operators.watermarks import InputStatus, WatermarkCombiner
-from topo.operators.window_rows import source_name
-from topo.operators.windowing import WindowOperator
-from topo.task.collectors import BoltCollector
-from topo.task.process_task import TimersApart
-from topo.testing.carried import Carrier, codec_for
+from topo.operators.time.clock import MAX_TIMESTAMP, MIN_TIMESTAMP, ManualProcessingTime
+from topo.operators.time.watermarks import InputStatus, WatermarkCombiner
+from topo.operators.windows.operator import WindowOperator
+from topo.operators.windows.rows import source_name
+from topo.task.runners.process import TimersApart
 from topo.testing.operator_batches import BatchesUnderTest
 from topo.testing.operator_calls import OperatorCalls
 from topo.testing.operator_output import Emitted, Event, OnStream, RecordedOutput, Watermark
 from topo.testing.operator_rows import Fields, InputRows
 from topo.testing.strategy_operator import StrategyOperator
 from topo.testing.timer_harness import Fired
+from topo.testing.wire_roundtrip import WireRoundtrip, codec_for
 
 if TYPE_CHECKING:
     from topo.testing.manual_loop import ManualLoop
@@ -537,7 +537,7 @@ class OperatorHarness:
         assert self.bolt is not None
         streams = declared_streams(self.bolt.outputs)
         collector = BoltCollector("bolt", streams, lambda _error: None)
-        carrier = Carrier(self._codec, "bolt", streams)
+        carrier = WireRoundtrip(self._codec, "bolt", streams)
 
         def check(stream: str | None, values: Any) -> Any:
             name = DEFAULT_STREAM if stream is None else stream

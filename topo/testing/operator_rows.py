@@ -8,7 +8,7 @@ from typing import Any
 from topo.api.streams import DEFAULT_STREAM
 from topo.api.tuples import Origin
 from topo.errors import UserError
-from topo.testing.carried import Carrier, Row
+from topo.testing.wire_roundtrip import Row, WireRoundtrip
 from topo.wire.codec import Codec
 
 SOURCE = "source"
@@ -45,7 +45,7 @@ class InputRows:
         numbered = enumerate(inputs.items(), _FIRST_TASK)
         self.origins = {component: Origin(component, task, DEFAULT_STREAM, tuple(names)) for task, (component, names) in numbered}
         self._key = tuple(key)
-        self._carrier = Carrier(codec, SOURCE, ())
+        self._carrier = WireRoundtrip(codec, SOURCE, ())
 
     def origin(self, component: str | None) -> Origin:
         """Return where an element comes from.

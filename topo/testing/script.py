@@ -16,8 +16,8 @@ from topo.api.spout import RetryingSpout, SpoutCollector
 from topo.api.streams import DEFAULT_STREAM, StreamDeclaration
 from topo.config import parse_duration
 from topo.errors import UserError
-from topo.testing.carried import Carrier, Row
 from topo.testing.clock import Duration, ManualClock
+from topo.testing.wire_roundtrip import Row, WireRoundtrip
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,7 +213,7 @@ class ScriptedSpout(RetryingSpout):
 
 
 def scripts_of(
-    component: str, items: Iterable[Any], streams: Sequence[StreamDeclaration], carrier: Carrier, tasks: int
+    component: str, items: Iterable[Any], streams: Sequence[StreamDeclaration], carrier: WireRoundtrip, tasks: int
 ) -> list[Script]:
     """Return the script of each task of a spout. Messages are dealt in turn, markers go with what follows them.
 

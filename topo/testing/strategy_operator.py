@@ -1,4 +1,4 @@
-"""A `WatermarkStrategy` as an operator under test: `EmissionTime`, which tasks run, asked at its interval."""
+"""A `WatermarkStrategy` as an operator under test: `OutputWatermarks`, which tasks run, asked at its interval."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from topo.api.watermarks import WatermarkStrategy
+from topo.emission.output_watermarks import OutputWatermarks
 from topo.operators.base import Operator
-from topo.operators.clock import MAX_TIMESTAMP
-from topo.operators.watermarks import InputStatus
-from topo.task.emission_time import EmissionTime
+from topo.operators.time.clock import MAX_TIMESTAMP
+from topo.operators.time.watermarks import InputStatus
 from topo.wire.frames import MAX_WATERMARK
 
 INTERVAL_MS = 200
@@ -34,7 +34,7 @@ class StrategyOperator(Operator):
     def open(self) -> None:
         """Make the generator, and arm the timer that asks it."""
         clock = self.context.clock
-        self._time = EmissionTime(self._strategy, self._fields, clock.now_ms, INTERVAL_MS / 1000, "test", _raise)
+        self._time = OutputWatermarks(self._strategy, self._fields, clock.now_ms, INTERVAL_MS / 1000, "test", _raise)
         self._time.reset(self._now_s, forget=False)
         self._arm()
 
@@ -72,7 +72,7 @@ class StrategyOperator(Operator):
         self._arm()
 
     def _tell(self) -> None:
-        for one in self._time.take_news():
+        for one in self._time.drain_updates():
             if not isinstance(one, InputStatus):
                 self.output.watermark(one)
             elif one is InputStatus.IDLE:

@@ -6,9 +6,9 @@ from collections.abc import Callable, Hashable
 from typing import Any, NamedTuple
 
 from topo.keys import DEFAULT_MAX_PARALLELISM, KeyGroupRange
-from topo.operators.clock import ManualProcessingTime
-from topo.operators.state import KeyContext
-from topo.operators.timers import TimerService, TimerServices
+from topo.operators.state.keyed_state import KeyContext
+from topo.operators.time.clock import ManualProcessingTime
+from topo.operators.time.timers import TimerService, TimerServices
 
 
 class Fired(NamedTuple):

@@ -23,19 +23,19 @@ from topo.master.events import DrainAsked
 from topo.master.outcome import Outcome, OutcomeKind
 from topo.plan.physical import physical_plan
 from topo.plan.validation import validate
-from topo.task.checkpointed_spout_task import CheckpointedSpoutTask
-from topo.task.setup import Ports, TaskSetup
-from topo.task.spout_task import SpoutTask
-from topo.task.wiring import custom_groupings, make_context, task_class
-from topo.testing.carried import Carrier, Row, as_row, codec_for
+from topo.task.environment import TaskEnvironment, TaskSpec
+from topo.task.factory import custom_groupings, make_context, task_class
+from topo.task.guarantees.checkpointed_spout import CheckpointedSpoutTask
+from topo.task.runners.spout import SpoutTask
 from topo.testing.clock import Duration, ManualClock
 from topo.testing.comparing import difference
 from topo.testing.components import Instances, watched
 from topo.testing.in_process import Host, InProcessCluster
+from topo.testing.recording import Record, Watch
+from topo.testing.recording_operators import watched_task
+from topo.testing.recording_spouts import WatchedRetryingSpout, WatchedSpout
 from topo.testing.script import Crash, Script, ScriptedSpout, Stage, scripts_of
-from topo.testing.watched import Record, Watch
-from topo.testing.watched_operators import watched_task
-from topo.testing.watched_spouts import WatchedRetryingSpout, WatchedSpout
+from topo.testing.wire_roundtrip import Row, WireRoundtrip, as_row, codec_for
 
 LONGEST_RUN = "10m"
 LAST_ROUNDS = 1_000
@@ -116,7 +116,7 @@ class TopologyTest:
                 tuple(get_close_matches(component, spouts, n=2)),
             )
         streams = self.plan.streams(component)
-        carrier = Carrier(self._codec, component, streams)
+        carrier = WireRoundtrip(self._codec, component, streams)
         for script in scripts_of(component, items, streams, carrier, len(self.plan.tasks_of(component))):
             self._scripts[component, script.task_index] = script
             for entry in script.entries:
@@ -128,31 +128,31 @@ class TopologyTest:
     def _build_task(self, task_id: TaskId, host: Host) -> None:
         plan, task = self.plan, self.plan.task(task_id)
         chance = self._cluster.chance
-        ports = Ports(IdSource(chance.randbytes(32)), self.clock, self._codec, host.hand, lambda: self.clock.now_ms)
+        ports = TaskEnvironment(IdSource(chance.randbytes(32)), self.clock, self._codec, host.hand, lambda: self.clock.now_ms)
         is_checkpointed = plan.config.delivery == "exactly_once"
         if is_checkpointed:
             ports.snapshots = self._cluster.checkpoints.of(task_id)
         config, context = plan.config_of(task.component), make_context(plan, task_id)
         if task_id in plan.ackers:
-            host.hosts(task_class(plan, task_id, None)(TaskSetup(task_id, plan, config, None, context), ports), None, None)
+            host.hosts(task_class(plan, task_id, None)(TaskSpec(task_id, plan, config, None, context), ports), None, None)
             return
         source = self._instances.source()
         script = self._scripts.get((task.component, task.index))
         component = self._instances.make(source, task) if script is None else ScriptedSpout(script, self._stage)
-        carrier = Carrier(self._codec, task.component, plan.streams(task.component))
+        carrier = WireRoundtrip(self._codec, task.component, plan.streams(task.component))
         watch = Watch(self._record, carrier, task.component, task.index, config.max_task_emit)
         runs = component if isinstance(component, OperatorBolt) else watched(component, watch)
         strategy = source.component(task.component).watermarks
         groupings = deepcopy(custom_groupings(source, task.component))
-        setup = TaskSetup(task_id, plan, config, runs, context, groupings, strategy, Hooks(source.hooks))
+        setup = TaskSpec(task_id, plan, config, runs, context, groupings, strategy, Hooks(source.hooks))
         self._lives[task.component, task.index] = component
         if isinstance(runs, WatchedSpout | WatchedRetryingSpout):
             spout_task = CheckpointedSpoutTask(setup, ports) if is_checkpointed else SpoutTask(setup, ports)
             # A retrying spout is not told of failures that are followed by a replay.
-            runs.is_open = spout_task.fates.is_open
-            spout_task.fates.ids.is_ordered = not isinstance(component, ScriptedSpout)
+            runs.is_open = spout_task.source_messages.is_open
+            spout_task.source_messages.ids.is_ordered = not isinstance(component, ScriptedSpout)
             spout_task.on_refusal = runs.refused
-            spout_task.fates.on_failure = self._record.failed.setdefault(task.component, []).append
+            spout_task.source_messages.on_failure = self._record.failed.setdefault(task.component, []).append
             host.hosts(spout_task, runs.state, component if isinstance(component, ScriptedSpout) else None)
         elif isinstance(runs, OperatorBolt):
             if isinstance(runs, AsyncBolt):
@@ -349,7 +349,7 @@ class TopologyTest:
             stream: one of its streams.
         """
         found = self.emitted(component, stream)
-        carrier = Carrier(self._codec, component, self.plan.streams(component))
+        carrier = WireRoundtrip(self._codec, component, self.plan.streams(component))
         wanted = [carrier.carried(as_row(item), stream) for item in expected]
         lines = difference(wanted, found, ordered=ordered)
         if lines:

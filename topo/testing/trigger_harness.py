@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 
 from topo.api.triggers import TriggerLike, TriggerResult
 from topo.api.windows import Window
-from topo.operators.clock import MIN_TIMESTAMP, ManualProcessingTime
-from topo.operators.state import KeyContext, KeyedState
-from topo.operators.timers import TimerServices
-from topo.operators.triggers import build_trigger
-from topo.operators.windowing import WindowTriggerContext
+from topo.operators.state.keyed_state import KeyContext, KeyedState
+from topo.operators.time.clock import MIN_TIMESTAMP, ManualProcessingTime
+from topo.operators.time.timers import TimerServices
+from topo.operators.windows.operator import WindowTriggerContext
+from topo.operators.windows.triggers import build_trigger
 
 
 class Asked(NamedTuple):

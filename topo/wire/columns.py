@@ -74,7 +74,7 @@ def _root_bounds(columns: Columns) -> list[int]:
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class RefusedTuple:
     """A tuple that cannot be carried: why, its values, and the roots that fail with it."""
 
     rejection: Rejection
@@ -82,7 +82,9 @@ class Refused:
     roots: list[int]
 
 
-def pack_columns(codec: Codec, columns: Columns, *, is_flat: bool = False) -> tuple[list[tuple[Columns, bytes]], list[Refused]]:
+def pack_columns(
+    codec: Codec, columns: Columns, *, is_flat: bool = False
+) -> tuple[list[tuple[Columns, bytes]], list[RefusedTuple]]:
     """Pack a piece for the wire.
 
     Args:
@@ -95,11 +97,11 @@ def pack_columns(codec: Codec, columns: Columns, *, is_flat: bool = False) -> tu
         What would be longer than MAX_SHARED is cut until it fits or holds a single row.
     """
     payload, kept, rejected = codec.pack_or_split(columns.rows, is_flat)
-    refused: list[Refused] = []
+    refused: list[RefusedTuple] = []
     if rejected:
         bounds, ids = _root_bounds(columns), unpack_words(columns.roots)
         refused = [
-            Refused(rejection, columns.rows[rejection.row], ids[bounds[rejection.row] : bounds[rejection.row + 1]])
+            RefusedTuple(rejection, columns.rows[rejection.row], ids[bounds[rejection.row] : bounds[rejection.row + 1]])
             for rejection in rejected
         ]
         if not kept:

@@ -473,7 +473,7 @@ def _without_surrogates(value: Any) -> Any:
     return [_without_surrogates(one) for one in value] if isinstance(value, list | tuple) else value
 
 
-def without_odd_metrics(beat: Heartbeat) -> tuple[Heartbeat, dict[TaskId, Exception]]:
+def without_unencodable_metrics(beat: Heartbeat) -> tuple[Heartbeat, dict[TaskId, Exception]]:
     """Leave out the metrics of users that cannot be encoded; return whose they are, and why."""
     tasks, errors = dict(beat.tasks), {}
     for task, figures in beat.tasks.items():

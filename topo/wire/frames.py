@@ -98,7 +98,7 @@ class SenderStatus(IntEnum):
     FINISHED = 2
 
 
-class Stamp(NamedTuple):
+class SenderStamp(NamedTuple):
     """Who sends, in which life: the part of the header that all frames of a task share within an epoch."""
 
     epoch: int
@@ -133,7 +133,7 @@ class Frame:
     def __init__(
         self,
         kind: FrameKind,
-        stamp: Stamp | tuple[int, int, int],
+        stamp: SenderStamp | tuple[int, int, int],
         target: int,
         number: int,
         stream: int = 0,
@@ -200,12 +200,14 @@ class Frame:
         return f"Frame({self.kind.name} {edge} #{self.number} epoch={self.epoch} stream={self.stream} count={self.count})"
 
 
-def open_frame(stamp: Stamp, target: int, status: SenderStatus, watermark: int = MIN_WATERMARK) -> Frame:
+def open_frame(stamp: SenderStamp, target: int, status: SenderStatus, watermark: int = MIN_WATERMARK) -> Frame:
     """Frame 0 of an edge."""
     return Frame(FrameKind.OPEN, stamp, target, 0, status=status, mark=watermark)
 
 
-def data_frame(stamp: Stamp, target: int, number: int, stream: int, columns: Columns, payload: bytes | None = None) -> Frame:
+def data_frame(
+    stamp: SenderStamp, target: int, number: int, stream: int, columns: Columns, payload: bytes | None = None
+) -> Frame:
     """Tuples of one stream: packed as `payload`, or without it the very rows, to a task of the same worker."""
     anchoring, rows, roots, edges, timestamps, counts = columns
     shared = rows if payload is None else None
@@ -214,28 +216,30 @@ def data_frame(stamp: Stamp, target: int, number: int, stream: int, columns: Col
     )  # fmt: skip
 
 
-def columns_frame(kind: FrameKind, stamp: Stamp, target: int, number: int, roots: Column, edges: Column = b"") -> Frame:
+def columns_frame(kind: FrameKind, stamp: SenderStamp, target: int, number: int, roots: Column, edges: Column = b"") -> Frame:
     """INIT and ACK with `edges` as the values; FAIL, RESET and the verdicts without."""
     return Frame(kind, stamp, target, number, 0, len(roots) >> 3, Anchoring.SINGLE, roots, edges)
 
 
-def watermark_frame(stamp: Stamp, target: int, number: int, watermark: int) -> Frame:
+def watermark_frame(stamp: SenderStamp, target: int, number: int, watermark: int) -> Frame:
     """Event time, in milliseconds since the epoch, up to which the sender is complete."""
     return Frame(FrameKind.WATERMARK, stamp, target, number, mark=watermark)
 
 
-def signal_frame(kind: FrameKind, stamp: Stamp, target: int, number: int) -> Frame:
+def signal_frame(kind: FrameKind, stamp: SenderStamp, target: int, number: int) -> Frame:
     """IDLE, ACTIVE or END."""
     return Frame(kind, stamp, target, number)
 
 
-def barrier_frame(stamp: Stamp, target: int, number: int, checkpoint: int, roots: Column = b"", edges: Column = b"") -> Frame:
+def barrier_frame(
+    stamp: SenderStamp, target: int, number: int, checkpoint: int, roots: Column = b"", edges: Column = b""
+) -> Frame:
     """Checkpoint `checkpoint` passes here; anchored on `roots`, each with its edge id."""
     anchoring = Anchoring.SINGLE if roots else Anchoring.NONE
     return Frame(FrameKind.BARRIER, stamp, target, number, 0, len(roots) >> 3, anchoring, roots, edges, mark=checkpoint)
 
 
-def confirm_frame(stamp: Stamp, target: int, number: int, allowance: int = 0) -> Frame:
+def confirm_frame(stamp: SenderStamp, target: int, number: int, allowance: int = 0) -> Frame:
     """Everything up to `number` of the edge from `target` to the sender of this frame is processed.
 
     Args:

@@ -31,28 +31,28 @@ from topo.errors import TopoError
 from topo.ids import Epoch, IdSource, Incarnation, TaskId
 from topo.keys import KeyGroupRange
 from topo.plan.physical import PhysicalPlan, physical_plan
-from topo.runtime.checkpoint_store import PartStore
-from topo.runtime.files import open_files
-from topo.runtime.snapshots import TaskSnapshots
-from topo.task.commands import Command, SendFrame
+from topo.storage.checkpoint_store import PartStore
+from topo.storage.files import open_files
+from topo.storage.snapshots import TaskSnapshots
+from topo.task.commands import SendFrame, TaskCommand
+from topo.task.environment import TaskEnvironment, TaskSpec
 from topo.task.events import (
     Activate,
     BeginCheckpoint,
     CheckpointComplete,
     Close,
     Deactivate,
-    Event,
     FrameArrived,
     Go,
     Idle,
     Inbox,
     Probe,
     RoutesChanged,
+    TaskEvent,
     Turn,
 )
 from topo.task.events import DeadLettersStored as LettersStored
-from topo.task.setup import Ports, TaskSetup
-from topo.task.wiring import make_context, task_class
+from topo.task.factory import make_context, task_class
 from topo.version import __version__
 from topo.wire import control
 from topo.wire.codec import Codec
@@ -235,7 +235,7 @@ class Rig:
         component: Any = None if self.id in self.plan.ackers else topology.component(self._component).make()
         strategy = None if component is None else topology.component(self._component).watermarks
         store = PartStore(open_files(str(self._folder)))
-        ports = Ports(
+        ports = TaskEnvironment(
             IdSource(b"process %d" % self._processes), lambda: self._now, self._codec, Hand(self.log), lambda: 1_700_000_000_000
         )
         if self.plan.config.delivery == "exactly_once":
@@ -243,7 +243,7 @@ class Rig:
             ports = replace(ports, snapshots=snapshots)
         ports.run_async = self.coroutines
         config = self.plan.config_of(self._component)
-        setup = TaskSetup(self.id, self.plan, config, component, make_context(self.plan, self.id), {}, strategy)
+        setup = TaskSpec(self.id, self.plan, config, component, make_context(self.plan, self.id), {}, strategy)
         self._task = task_class(self.plan, self.id, component)(setup, ports)
 
     # -- steps: the master
@@ -425,7 +425,7 @@ class Rig:
     def _deliver(self, frame: Frame, inbox: Inbox = Inbox.DATA) -> None:
         self._handle(FrameArrived(encode(frame), inbox))
 
-    def _handle(self, event: Event) -> None:
+    def _handle(self, event: TaskEvent) -> None:
         try:
             commands = self._task.handle(event, self._now)
         except TopoError as error:
@@ -459,7 +459,7 @@ class Rig:
 
     # -- what a command says
 
-    def _note(self, command: Command) -> None:
+    def _note(self, command: TaskCommand) -> None:
         if isinstance(command, SendFrame):
             frame = parse(command.frame) if isinstance(command.frame, bytes) else command.frame
             if frame.kind is not FrameKind.CONFIRM:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.components.drive import TICK, prepared, tracked
+from tests.unit.connectors.drive import TICK, prepared, tracked
 from topo import ConfigError, Tuple, TwoPhaseSink
 
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from topo.checkpoint.encoding import SCHEMA_VERSION
 from topo.checkpoint.manifest import (
+    ComponentFigures,
     ComponentShape,
-    Figures,
     Manifest,
     Part,
     decode_manifest,
@@ -44,7 +44,7 @@ def manifest(parallelism: int = 2, max_parallelism: int = 128) -> Manifest:
             Part(file=f"{task}.part", length=100, checksum="c0", component=component, task=TaskId(task), index=index)
             for task, (component, index) in enumerate(parts, start=1)
         ),
-        figures=Figures(bytes=300, duration_ms=12.5),
+        figures=ComponentFigures(bytes=300, duration_ms=12.5),
         created_ms=1_700_000_000_000,
     )
 
@@ -74,7 +74,7 @@ def test_a_changed_manifest_is_damaged(data: st.DataObject) -> None:
     except CheckpointDamaged as error:
         assert error.file == "manifest.json"
     else:
-        # Outside of what is checked there are a few bytes of JSON that may differ without a difference.
+        # ExternalWorld of what is checked there are a few bytes of JSON that may differ without a difference.
         assert found == manifest()
 
 

@@ -7,17 +7,17 @@ from collections.abc import Iterator
 import pytest
 
 from topo.ids import Incarnation, WorkerId
-from topo.launch.spark.crew import PATIENCE_S, CancelJob, Command, Crew, SubmitJob, Tell, WorkerGone
+from topo.launch.spark.agent_pool import PATIENCE_S, AgentPool, CancelJob, PoolCommand, SubmitJob, Tell, WorkerGone
 from topo.launch.spark.messages import End, Heard, Hello, Leave, Run, WorkerOver
-from topo.runtime.worker_spec import WorkerSpec
+from topo.worker.spec import WorkerSpec
 
 TIMEOUT_S = 5.0
 
 
 @pytest.fixture
-def crew() -> Iterator[Crew]:
+def crew() -> Iterator[AgentPool]:
     """Two slots for two workers, their jobs submitted at 0."""
-    made = Crew(slots=2, workers=2, timeout_s=TIMEOUT_S, fresh_s=2.0)
+    made = AgentPool(slots=2, workers=2, timeout_s=TIMEOUT_S, fresh_s=2.0)
     assert made.tick(0.0) == [SubmitJob(0, 1), SubmitJob(1, 1)]
     yield made
     made.validate()
@@ -39,12 +39,12 @@ def spec(worker: int, incarnation: int = 1) -> WorkerSpec:
     )
 
 
-def runs(commands: list[Command]) -> dict[int, bytes]:
+def runs(commands: list[PoolCommand]) -> dict[int, bytes]:
     """The agent that each worker is given to."""
     return {c.message.spec.worker: c.identity for c in commands if isinstance(c, Tell) and isinstance(c.message, Run)}
 
 
-def begin(crew: Crew, now: float = 1.0) -> None:
+def begin(crew: AgentPool, now: float = 1.0) -> None:
     """Both slots have agents, on hosts a and b, and each runs the worker of its number."""
     crew.hello(b"A", hello(0, host="a"), now)
     crew.hello(b"B", hello(1, host="b"), now)
@@ -52,7 +52,7 @@ def begin(crew: Crew, now: float = 1.0) -> None:
     assert runs(crew.start(spec(1), now)) == {1: b"B"}
 
 
-def test_workers_wait_for_agents_and_are_spread_over_their_hosts(crew: Crew) -> None:
+def test_workers_wait_for_agents_and_are_spread_over_their_hosts(crew: AgentPool) -> None:
     assert crew.start(spec(0), 0.0) + crew.start(spec(1), 0.0) == []
     first = crew.hello(b"A", hello(0, host="a"), 1.0)
     assert first[0] == Tell(b"A", Heard())
@@ -63,7 +63,7 @@ def test_workers_wait_for_agents_and_are_spread_over_their_hosts(crew: Crew) -> 
 
 
 def test_with_fewer_slots_than_workers_each_agent_takes_its_share() -> None:
-    crew = Crew(slots=2, workers=5, timeout_s=TIMEOUT_S, fresh_s=2.0)
+    crew = AgentPool(slots=2, workers=5, timeout_s=TIMEOUT_S, fresh_s=2.0)
     crew.tick(0.0)
     for number in range(5):
         crew.start(spec(number), 0.0)
@@ -73,7 +73,7 @@ def test_with_fewer_slots_than_workers_each_agent_takes_its_share() -> None:
 
 
 def test_of_agents_that_are_equally_busy_the_one_on_the_less_busy_host_is_taken() -> None:
-    crew = Crew(slots=3, workers=3, timeout_s=TIMEOUT_S, fresh_s=2.0)
+    crew = AgentPool(slots=3, workers=3, timeout_s=TIMEOUT_S, fresh_s=2.0)
     crew.tick(0.0)
     for identity, slot, host in ((b"A", 0, "a"), (b"B", 1, "a"), (b"C", 2, "c")):
         crew.hello(identity, hello(slot, host=host), 1.0)
@@ -81,14 +81,14 @@ def test_of_agents_that_are_equally_busy_the_one_on_the_less_busy_host_is_taken(
     assert runs(crew.start(spec(1), 1.0)) == {1: b"C"}
 
 
-def test_a_worker_that_ends_is_told_with_what_it_had_in_hand_and_starts_again_at_the_same_agent(crew: Crew) -> None:
+def test_a_worker_that_ends_is_told_with_what_it_had_in_hand_and_starts_again_at_the_same_agent(crew: AgentPool) -> None:
     begin(crew)
     over = WorkerOver(WorkerId(0), Incarnation(1), "exit code 3", b"note")
     assert crew.worker_over(b"A", over) == [WorkerGone(WorkerId(0), Incarnation(1), "exit code 3", b"note")]
     assert runs(crew.start(spec(0, 2), 2.0)) == {0: b"A"}
 
 
-def test_a_new_attempt_of_a_task_means_that_the_agent_and_its_worker_are_gone(crew: Crew) -> None:
+def test_a_new_attempt_of_a_task_means_that_the_agent_and_its_worker_are_gone(crew: AgentPool) -> None:
     begin(crew)
     commands = crew.hello(b"A2", hello(0, attempt=1), 2.0)
     assert commands[0] == WorkerGone(WorkerId(0), Incarnation(1), "its agent has ended")
@@ -96,14 +96,14 @@ def test_a_new_attempt_of_a_task_means_that_the_agent_and_its_worker_are_gone(cr
     assert runs(crew.start(spec(0, 2), 2.2)) == {0: b"A2"}
 
 
-def test_an_agent_of_an_older_attempt_or_submission_is_told_to_leave(crew: Crew) -> None:
+def test_an_agent_of_an_older_attempt_or_submission_is_told_to_leave(crew: AgentPool) -> None:
     begin(crew)
     crew.hello(b"A2", hello(0, attempt=1), 2.0)
     for late in (hello(0, attempt=0), hello(0, attempt=1), hello(0, submission=0, attempt=7), hello(9)):
         assert crew.hello(b"late", late, 2.5) == [Tell(b"late", Leave("another agent has its slot"))]
 
 
-def test_a_silent_agent_is_given_up_and_its_job_replaced(crew: Crew) -> None:
+def test_a_silent_agent_is_given_up_and_its_job_replaced(crew: AgentPool) -> None:
     begin(crew)
     crew.beat(b"B", 5.9)
     commands = crew.tick(6.0)
@@ -120,7 +120,7 @@ def test_a_silent_agent_is_given_up_and_its_job_replaced(crew: Crew) -> None:
     assert crew.hello(b"A2", hello(0, submission=2), 7.5)[0] == Tell(b"A2", Heard())
 
 
-def test_a_worker_is_not_given_to_an_agent_that_may_be_dead(crew: Crew) -> None:
+def test_a_worker_is_not_given_to_an_agent_that_may_be_dead(crew: AgentPool) -> None:
     begin(crew)
     crew.worker_over(b"A", WorkerOver(WorkerId(0), Incarnation(1), "killed"))
     crew.beat(b"B", 4.0)
@@ -129,7 +129,7 @@ def test_a_worker_is_not_given_to_an_agent_that_may_be_dead(crew: Crew) -> None:
     assert runs(crew.tick(4.5)) == {0: b"A"}
 
 
-def test_a_worker_that_has_waited_for_long_joins_another(crew: Crew) -> None:
+def test_a_worker_that_has_waited_for_long_joins_another(crew: AgentPool) -> None:
     begin(crew)
     for now in (5.0, 8.0, 11.0):
         crew.beat(b"B", now)
@@ -139,7 +139,7 @@ def test_a_worker_that_has_waited_for_long_joins_another(crew: Crew) -> None:
     assert runs(crew.tick(6.5 + PATIENCE_S)) == {0: b"B"}
 
 
-def test_a_job_that_ends_is_submitted_again_and_one_that_always_ends_ever_more_slowly(crew: Crew) -> None:
+def test_a_job_that_ends_is_submitted_again_and_one_that_always_ends_ever_more_slowly(crew: AgentPool) -> None:
     begin(crew)
     gone = WorkerGone(WorkerId(1), Incarnation(1), "its agent has ended: the executor is lost")
     assert crew.job_ended(1, 1, "the executor is lost", 60.0)[:1] == [gone]
@@ -153,14 +153,14 @@ def test_a_job_that_ends_is_submitted_again_and_one_that_always_ends_ever_more_s
     assert crew.missing()[-1] == (1, "no")
 
 
-def test_the_end_of_a_job_that_was_replaced_changes_nothing(crew: Crew) -> None:
+def test_the_end_of_a_job_that_was_replaced_changes_nothing(crew: AgentPool) -> None:
     begin(crew)
     crew.beat(b"B", 6.0)
     crew.tick(6.0)
     assert crew.job_ended(0, 1, "cancelled", 7.0) == []
 
 
-def test_a_worker_is_stopped_where_it_runs_or_not_started_at_all(crew: Crew) -> None:
+def test_a_worker_is_stopped_where_it_runs_or_not_started_at_all(crew: AgentPool) -> None:
     crew.start(spec(0), 0.0)
     assert crew.stop(WorkerId(0), Incarnation(7), kill=True) == []
     assert crew.stop(WorkerId(0), Incarnation(1), kill=True) == [
@@ -170,7 +170,7 @@ def test_a_worker_is_stopped_where_it_runs_or_not_started_at_all(crew: Crew) -> 
     assert crew.stop(WorkerId(1), Incarnation(1), kill=False) == [Tell(b"B", End(WorkerId(1), Incarnation(1), kill=False))]
 
 
-def test_the_replacement_of_a_worker_that_is_being_killed_waits_for_its_end(crew: Crew) -> None:
+def test_the_replacement_of_a_worker_that_is_being_killed_waits_for_its_end(crew: AgentPool) -> None:
     begin(crew)
     assert runs(crew.start(spec(0, 2), 2.0)) == {}
     crew.worker_over(b"A", WorkerOver(WorkerId(0), Incarnation(1), "killed"))

@@ -12,9 +12,9 @@ import pytest
 
 from topo import BasicBolt, IterableSpout, TopologyBuilder
 from topo.errors import UserError
-from topo.launch.going_on import go_on_from_positions, text_of_beginning
+from topo.launch.resuming import go_on_from_positions, text_of_beginning
 from topo.plan.physical import PhysicalPlan, physical_plan
-from topo.runtime.state_folder import StateFolder, TopologyFolder
+from topo.storage.state_folder import StateFolder, TopologyFolder
 
 
 class Pass(BasicBolt):

@@ -13,19 +13,19 @@ import cloudpickle
 import pytest
 
 from topo.errors import UserError
-from topo.launch.spark.probe import check_findings, explain, foreign_package
+from topo.launch.spark.agent_link import AgentLink
+from topo.launch.spark.host_checks import check_findings, explain, foreign_package
+from topo.launch.spark.host_probe import PACKAGES, HostFinding, probe_task
 from topo.launch.spark.shipping import topo_digest
-from topo.runtime.control_agents import AgentLink
-from topo.runtime.control_probe import PACKAGES, Finding, probe_task
-from topo.runtime.transport.zmq import new_key_pair
+from topo.transport.zmq import new_key_pair
 
 HERE = {"zmq": "27.1", "msgpack": "1.2", "msgspec": "0.20"}
-GOOD: Finding = {
+GOOD: HostFinding = {
     "host": "h1", "python": "3.11.2", "executable": "/py", "packages": HERE, "topo": "", "curve": True, "reaches": True,
 }  # fmt: skip
 
 
-def complaint(*found: Finding) -> str:
+def complaint(*found: HostFinding) -> str:
     with pytest.raises(UserError) as raised:
         check_findings(found, "tcp://10.0.0.9:4000", HERE)
     return str(raised.value)
@@ -86,7 +86,7 @@ def link() -> Iterator[AgentLink]:
 def test_the_probe_finds_this_machine_fit(link: AgentLink) -> None:
     keys = new_key_pair()
     link.allow_list.replace([keys.public])
-    found: list[Finding] = []
+    found: list[HostFinding] = []
     task = probe_task(link.endpoint, link.public_key, keys.public, keys.secret, timeout_s=20.0)
     thread = threading.Thread(target=lambda: found.extend(task(())))
     thread.start()

@@ -11,7 +11,7 @@ import pytest
 from topo.errors import UserError
 from topo.launch.spark.log_shipping import LogStore, LogTails
 from topo.launch.spark.shipping import importable_file, zip_code, zip_topo
-from topo.runtime.code_copy import copy_code, parse_reference
+from topo.user_code.copy import copy_code, parse_reference
 
 
 def names_in(path: Path | None) -> set[str]:
@@ -37,7 +37,7 @@ def test_installed_code_is_not_packed(tmp_path: Path) -> None:
 
 def test_topo_is_packed_as_it_is_imported(tmp_path: Path) -> None:
     packed = names_in(zip_topo(tmp_path))
-    assert {"topo/__init__.py", "topo/runtime/process.py", "topo/launch/spark/agent.py"} <= packed
+    assert {"topo/__init__.py", "topo/worker/process.py", "topo/launch/spark/agent.py"} <= packed
 
 
 def test_a_wheel_is_shipped_as_an_archive_that_python_imports_from(tmp_path: Path) -> None:

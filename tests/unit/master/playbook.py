@@ -9,8 +9,8 @@ from tests.unit.plan.parts import Lines, Sink
 from topo.api.topology import TopologyBuilder
 from topo.checkpoint.manifest import Manifest
 from topo.ids import Epoch, Incarnation, TaskId, WorkerId
-from topo.master.commands import Command, MasterRecord, Persist, SendTo, StartWorker
-from topo.master.events import Event, FromWorker, InHand, Started, Tick, WorkerExited
+from topo.master.commands import MasterCommand, MasterRecord, Persist, SendTo, StartWorker
+from topo.master.events import InFlightTuples, MasterEvent, Started, Tick, WorkerExited, WorkerMessage
 from topo.master.master import TopologyMaster
 from topo.master.positions import SpoutProgress
 from topo.plan.physical import PhysicalPlan, physical_plan
@@ -59,15 +59,15 @@ class Play:
         )
         self.now = 0.0
 
-    def do(self, event: Event) -> list[Command]:
+    def do(self, event: MasterEvent) -> list[MasterCommand]:
         """Let something happen now."""
         commands = self.master.handle(event, self.now)
         self.master.validate()
         return commands
 
-    def until(self, moment: float, *, silent: tuple[int, ...] = ()) -> list[Command]:
+    def until(self, moment: float, *, silent: tuple[int, ...] = ()) -> list[MasterCommand]:
         """Let time pass, with a Tick at every deadline and heartbeats of all live workers but the silent ones."""
-        commands: list[Command] = []
+        commands: list[MasterCommand] = []
         beat_at = self.now + 1.0
         while True:
             deadline = self.master.next_deadline()
@@ -91,26 +91,26 @@ class Play:
         assert incarnation is not None
         return incarnation
 
-    def says(self, worker: int, message: control.FromWorker) -> list[Command]:
+    def says(self, worker: int, message: control.FromWorker) -> list[MasterCommand]:
         """Let the worker's present life say something."""
-        return self.do(FromWorker(WorkerId(worker), self.life(worker), message))
+        return self.do(WorkerMessage(WorkerId(worker), self.life(worker), message))
 
-    def beat(self, worker: int, **counters: float) -> list[Command]:
+    def beat(self, worker: int, **counters: float) -> list[MasterCommand]:
         """Send a heartbeat, with counters for the worker's first task."""
         tasks = {self.plan.workers[worker][0]: {"counters": counters}} if counters else {}
         return self.says(worker, Heartbeat(WorkerId(worker), self.life(worker), 1, self.epoch, "", tasks))
 
-    def register(self, worker: int) -> list[Command]:
+    def register(self, worker: int) -> list[MasterCommand]:
         """Let the worker's present life register."""
         return self.says(worker, register_message(self.plan, worker, self.life(worker)))
 
-    def ready(self, task: int) -> list[Command]:
+    def ready(self, task: int) -> list[MasterCommand]:
         """Let a task report ready in the present epoch."""
         return self.says(self.plan.worker_of(task), TaskReady(TaskId(task), self.epoch))
 
-    def all_ready(self) -> list[Command]:
+    def all_ready(self) -> list[MasterCommand]:
         """Let all tasks report ready; return the last answer."""
-        commands: list[Command] = []
+        commands: list[MasterCommand] = []
         for task in self.plan.tasks:
             commands = self.ready(task.id)
         return commands
@@ -125,19 +125,19 @@ class Play:
         sent: int = 0,
         received: int = 0,
         pending: int = 0,
-    ) -> list[Command]:
+    ) -> list[MasterCommand]:
         """Let a task tell its Quiet facts in the present epoch."""
         facts = Quiet(TaskId(task), self.epoch, probe, ended, quiet, sent, received, pending, "" if quiet else "busy")
         return self.says(self.plan.worker_of(task), facts)
 
-    def answer_probe(self, probe: int, **facts: int) -> list[Command]:
+    def answer_probe(self, probe: int, **facts: int) -> list[MasterCommand]:
         """Let all tasks answer a round in the same way; return the last answer."""
-        commands: list[Command] = []
+        commands: list[MasterCommand] = []
         for task in self.plan.tasks:
             commands = self.quiet(task.id, probe, **facts)
         return commands
 
-    def exits(self, worker: int, why: str = "killed by SIGKILL", in_hand: InHand | None = None) -> list[Command]:
+    def exits(self, worker: int, why: str = "killed by SIGKILL", in_hand: InFlightTuples | None = None) -> list[MasterCommand]:
         """Let the worker's present process end."""
         return self.do(WorkerExited(WorkerId(worker), self.life(worker), why, in_hand))
 
@@ -146,7 +146,7 @@ class Play:
         """The master's present epoch."""
         return self.master.recovery.epochs.epoch
 
-    def replace(self, worker: int, in_hand: InHand | None = None) -> list[Command]:
+    def replace(self, worker: int, in_hand: InFlightTuples | None = None) -> list[MasterCommand]:
         """Let a worker die and its replacement register; return what the registration brings about."""
         self.exits(worker, in_hand=in_hand)
         self.until(self.master.membership.slots[WorkerId(worker)].start_at)
@@ -164,7 +164,7 @@ def running(plan: PhysicalPlan | None = None, **settings: object) -> Play:
     return play
 
 
-def routes_in(commands: list[Command]) -> dict[int, Routes]:
+def routes_in(commands: list[MasterCommand]) -> dict[int, Routes]:
     """Return the Routes among commands, by worker."""
     return {
         command.worker: command.message
@@ -173,12 +173,12 @@ def routes_in(commands: list[Command]) -> dict[int, Routes]:
     }
 
 
-def messages_in(commands: list[Command]) -> list[tuple[int, control.FromMaster]]:
+def messages_in(commands: list[MasterCommand]) -> list[tuple[int, control.FromMaster]]:
     """Return what is sent, and to which worker."""
     return [(command.worker, command.message) for command in commands if isinstance(command, SendTo)]
 
 
-def started_in(commands: list[Command]) -> list[int]:
+def started_in(commands: list[MasterCommand]) -> list[int]:
     """Return the workers that are started."""
     return [command.worker for command in commands if isinstance(command, StartWorker)]
 

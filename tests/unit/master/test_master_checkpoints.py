@@ -5,16 +5,16 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+from tests.unit.checkpoint.test_coordinator import LINES, SINK, manifest
 from tests.unit.master.playbook import Play, messages_in, record, routes_in, running, small_plan
-from tests.unit.master.test_checkpoints import LINES, SINK, manifest
 from topo.ids import Epoch, Incarnation, WorkerId
 from topo.master.commands import (
-    Command,
     CommitCheckpoint,
     CopyCheckpoint,
     DiscardCheckpoint,
     FindCheckpoint,
     Finished,
+    MasterCommand,
     MasterRecord,
     Persist,
     RecordError,
@@ -41,18 +41,18 @@ def plan(**settings: Any) -> PhysicalPlan:
     return small_plan(delivery="exactly_once", max_parallelism=8, **settings)
 
 
-def taken(play: Play, checkpoint: int) -> list[Command]:
+def taken(play: Play, checkpoint: int) -> list[MasterCommand]:
     """Let all be said that a checkpoint needs; return the answer to the last of it."""
     play.says(0, BarrierAcked(LINES, play.epoch, checkpoint))
     play.says(0, SnapshotTaken(LINES, play.epoch, checkpoint, f"{checkpoint}/1", 100, "c"))
     return play.says(1, SnapshotTaken(SINK, play.epoch, checkpoint, f"{checkpoint}/2", 100, "c"))
 
 
-def stored(play: Play, checkpoint: int) -> list[Command]:
+def stored(play: Play, checkpoint: int) -> list[MasterCommand]:
     return play.do(CheckpointStored(manifest(checkpoint)))
 
 
-def published(play: Play, checkpoint: int) -> list[Command]:
+def published(play: Play, checkpoint: int) -> list[MasterCommand]:
     play.says(0, CheckpointPublished(LINES, play.epoch, checkpoint))
     return play.says(1, CheckpointPublished(SINK, play.epoch, checkpoint))
 
@@ -130,7 +130,7 @@ def test_a_lost_worker_ends_the_checkpoint_under_way() -> None:
     assert taken_late(play) == []
 
 
-def taken_late(play: Play) -> list[Command]:
+def taken_late(play: Play) -> list[MasterCommand]:
     return play.says(0, SnapshotTaken(LINES, play.epoch, 1, "1/1", 100, "c"))
 
 
@@ -255,7 +255,7 @@ def test_a_topology_without_a_checkpoint_that_can_be_restored_ends() -> None:
 # -- the end -----------------------------------------------------------------------------------------------------------------
 
 
-def still(play: Play) -> list[Command]:
+def still(play: Play) -> list[MasterCommand]:
     """Let every task end and two probe rounds agree; return what follows."""
     for task in play.plan.tasks:
         play.quiet(task.id)

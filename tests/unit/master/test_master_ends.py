@@ -6,10 +6,11 @@ import msgspec
 import pytest
 
 from tests.unit.master.playbook import ACKER, LINES, SINK, Play, messages_in, running, small_plan
+from topo.dead_letters.registry import CAUSES, DeadLetters
 from topo.ids import Epoch, Incarnation, WorkerId
 from topo.master.commands import (
-    Command,
     Finished,
+    MasterCommand,
     RecordError,
     SendTo,
     StartWorker,
@@ -17,7 +18,6 @@ from topo.master.commands import (
     StoreDeadLetters,
     StorePositions,
 )
-from topo.master.dead_letters import CAUSES, DeadLetters
 from topo.master.events import DeadLettersWritten, DrainAsked, KillAsked, Started
 from topo.master.outcome import Outcome, OutcomeKind
 from topo.master.positions import SpoutProgress
@@ -28,17 +28,17 @@ pack = Codec().pack_value
 LETTER = DeadLetter(LINES, 1, pack(17), pack(("x",)), ["boom"], 3)
 
 
-def all_end(play: Play) -> list[Command]:
+def all_end(play: Play) -> list[MasterCommand]:
     """Let every task tell that it has ended and is quiet; return the last answer."""
-    commands: list[Command] = []
+    commands: list[MasterCommand] = []
     for task in play.plan.tasks:
         commands = play.quiet(task.id, sent=5, received=5)
     return commands
 
 
-def close(play: Play) -> list[Command]:
+def close(play: Play) -> list[MasterCommand]:
     """Let every task close and every worker exit; return the last answer."""
-    commands: list[Command] = []
+    commands: list[MasterCommand] = []
     for worker, tasks in enumerate(play.plan.workers):
         for task in tasks:
             play.says(worker, Closed(task))
@@ -46,11 +46,11 @@ def close(play: Play) -> list[Command]:
     return commands
 
 
-def probe(number: int, epoch: int = 1) -> list[Command]:
+def probe(number: int, epoch: int = 1) -> list[MasterCommand]:
     return [SendTo(WorkerId(worker), Incarnation(101 + worker), Probe(number, Epoch(epoch))) for worker in (0, 1, 2)]
 
 
-def closing(drain: bool = False) -> list[Command]:
+def closing(drain: bool = False) -> list[MasterCommand]:
     return [SendTo(WorkerId(worker), Incarnation(101 + worker), Close(Epoch(1), drain)) for worker in (0, 1, 2)]
 
 

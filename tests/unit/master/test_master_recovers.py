@@ -22,11 +22,11 @@ from topo.master.commands import RecordError, SendTo, StartWorker, StopWorker, S
 from topo.master.events import (
     ActivateAsked,
     DeactivateAsked,
-    FromWorker,
-    InHand,
+    InFlightTuples,
     RestartAsked,
     Tick,
     WorkerExited,
+    WorkerMessage,
 )
 from topo.master.positions import SpoutProgress
 from topo.master.recovery import STOP_S
@@ -89,7 +89,7 @@ def test_a_silent_worker_is_killed_and_replaced_and_fenced_when_it_wakes() -> No
         StopWorker(WorkerId(1), Incarnation(102), kill=True),
         RecordError("WorkerLost", "was silent for 5.0 s; it is started again in 0.2 s", "sink", None, WorkerId(1)),
     ]
-    awake = FromWorker(WorkerId(1), Incarnation(102), control.TaskReady(SINK, Epoch(1)))
+    awake = WorkerMessage(WorkerId(1), Incarnation(102), control.TaskReady(SINK, Epoch(1)))
     assert [type(message) for _, message in messages_in(play.do(awake))] == [control.Stop]
 
 
@@ -183,7 +183,7 @@ def test_an_operators_restart_waits_for_nothing_and_accuses_nobody() -> None:
         StopWorker(WorkerId(1), Incarnation(102), kill=False),
         StartWorker(WorkerId(1), Incarnation(104)),
     ]
-    play.do(WorkerExited(WorkerId(1), Incarnation(102), "exited with 0", InHand((7,))))
+    play.do(WorkerExited(WorkerId(1), Incarnation(102), "exited with 0", InFlightTuples((7,))))
     assert routes_in(play.register(1))[0].suspects == []
     assert play.master.statistics().losses == 0
 
@@ -200,7 +200,7 @@ def test_a_worker_that_does_not_end_when_it_is_asked_to_for_a_restart_is_killed(
     if ends:
         play.do(WorkerExited(WorkerId(1), Incarnation(102), "exited with 0", None))
     assert play.until(begun + STOP_S + 1.0).count(old) == (0 if ends else 1)
-    play.do(WorkerExited(WorkerId(1), Incarnation(102), "killed by SIGKILL", InHand((7,))))
+    play.do(WorkerExited(WorkerId(1), Incarnation(102), "killed by SIGKILL", InFlightTuples((7,))))
     assert play.master.statistics().losses == 0
     assert old not in play.until(begun + 3 * STOP_S)
 
@@ -247,7 +247,7 @@ def test_an_edge_that_dies_in_epoch_after_epoch_costs_its_sender_the_worker() ->
 
 def test_what_a_dead_worker_had_in_hand_goes_out_with_the_next_routes_once() -> None:
     play = running()
-    sent = routes_in(play.replace(1, InHand((7, 8))))
+    sent = routes_in(play.replace(1, InFlightTuples((7, 8))))
     assert [(found.suspects, found.alone) for found in sent.values()] == [([7, 8], False)] * 3
     play.all_ready()
     sent = routes_in(play.replace(2))
@@ -257,7 +257,7 @@ def test_what_a_dead_worker_had_in_hand_goes_out_with_the_next_routes_once() -> 
 def test_the_note_of_a_stuck_worker_counts_when_its_process_is_gone() -> None:
     play = running()
     play.says(1, Stuck(WorkerId(1), SINK, "sink", 30.0, ""))
-    play.do(WorkerExited(WorkerId(1), Incarnation(102), "killed by SIGKILL", InHand((7,))))
+    play.do(WorkerExited(WorkerId(1), Incarnation(102), "killed by SIGKILL", InFlightTuples((7,))))
     play.until(1.2)
     sent = routes_in(play.register(1))
     assert (sent[0].suspects, sent[0].alone) == ([7], True)
@@ -268,7 +268,7 @@ def test_a_message_whose_spout_died_with_it_is_put_on_record_before_anything_els
     play = running(small_plan(workers=1))
     play.says(0, PositionReport(LINES, Epoch(1), pack(41), b""))
     play.until(1.5)
-    commands = play.exits(0, in_hand=InHand((7,), ((LINES, pack(42)),)))
+    commands = play.exits(0, in_hand=InFlightTuples((7,), ((LINES, pack(42)),)))
     kept = SpoutProgress(pack(41), pack([(42, 1)]))
     assert commands[-1] == StorePositions({LINES: kept})
     play.until(1.8)
@@ -290,7 +290,7 @@ def test_a_fenced_life_commits_nothing() -> None:
     play = running()
     play.replace(0)
     late = PositionReport(LINES, Epoch(1), pack(99), b"")
-    play.do(FromWorker(WorkerId(0), Incarnation(101), late))
+    play.do(WorkerMessage(WorkerId(0), Incarnation(101), late))
     assert play.master.positions.of(LINES) is None
 
 
@@ -313,7 +313,7 @@ def test_pausing_is_remembered_and_holds_for_replacements() -> None:
 
 def test_the_exit_of_a_life_that_nobody_knows_changes_nothing() -> None:
     play = running()
-    assert play.do(WorkerExited(WorkerId(1), Incarnation(999), "exited with 1", InHand((7,)))) == []
+    assert play.do(WorkerExited(WorkerId(1), Incarnation(999), "exited with 1", InFlightTuples((7,)))) == []
     assert play.do(WorkerExited(WorkerId(9), Incarnation(999), "exited with 1")) == []
 
 

@@ -18,7 +18,7 @@ from tests.unit.master.playbook import (
 )
 from topo.ids import Epoch, Incarnation, TaskId, WorkerId
 from topo.master.commands import Finished, MasterRecord, RecordError, SendTo, StartWorker, StopWorker
-from topo.master.events import FromWorker, LaunchFailed, Started, Tick, WorkerLaunched
+from topo.master.events import LaunchFailed, Started, Tick, WorkerLaunched, WorkerMessage
 from topo.master.outcome import Outcome, OutcomeKind
 from topo.master.positions import SpoutProgress
 from topo.wire.control import Deactivate, Go, Heartbeat, Stop, TaskReady
@@ -162,7 +162,7 @@ def test_a_new_master_takes_the_next_term_and_epoch_and_adopts_no_worker() -> No
     progress = {LINES: SpoutProgress(b"\x2a", b"")}
     play = Play(previous=before, progress=progress)
     assert play.do(Started())[0] == record(7, 101, 102, 103, term=4, active=False, has_run=False)
-    zombie = FromWorker(WorkerId(1), Incarnation(2), Heartbeat(WorkerId(1), Incarnation(2), 3, Epoch(7)))
+    zombie = WorkerMessage(WorkerId(1), Incarnation(2), Heartbeat(WorkerId(1), Incarnation(2), 3, Epoch(7)))
     assert play.do(zombie) == [
         SendTo(WorkerId(1), Incarnation(2), Stop("another worker has taken this one's place")),
     ]
@@ -179,7 +179,7 @@ def test_a_new_master_takes_the_next_term_and_epoch_and_adopts_no_worker() -> No
 
 def test_what_a_stranger_says_is_fenced() -> None:
     play = running()
-    stranger = FromWorker(WorkerId(9), Incarnation(5), TaskReady(TaskId(1), Epoch(1)))
+    stranger = WorkerMessage(WorkerId(9), Incarnation(5), TaskReady(TaskId(1), Epoch(1)))
     assert [type(message) for _, message in messages_in(play.do(stranger))] == [Stop]
     assert play.master.statistics().fenced == 1
 

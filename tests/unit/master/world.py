@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 from tests.unit.master.playbook import DIGEST
 from topo.ids import Epoch, Incarnation, TaskId, WorkerId
 from topo.master.commands import (
-    Command,
     CommitCheckpoint,
     DiscardCheckpoint,
     Finished,
+    MasterCommand,
     MasterRecord,
     Persist,
     SendTo,
@@ -26,14 +26,14 @@ from topo.master.commands import (
 )
 from topo.master.events import (
     CheckpointStored,
-    Event,
-    FromWorker,
-    InHand,
+    InFlightTuples,
     LaunchFailed,
+    MasterEvent,
     Started,
     Tick,
     WorkerExited,
     WorkerLaunched,
+    WorkerMessage,
 )
 from topo.master.master import TopologyMaster
 from topo.master.outcome import Outcome
@@ -85,7 +85,7 @@ class World:
         self.births: list[StartWorker] = []
         self.processes: dict[Incarnation, Process] = {}
         self.exits: list[WorkerExited] = []
-        self.late: deque[FromWorker] = deque()
+        self.late: deque[WorkerMessage] = deque()
         self.laziness = self.random.choice((0.0, 0.0, 0.9))
         self.edges: dict[tuple[TaskId, TaskId], deque[tuple[int, Token]]] = {}
         self.dead_edges: set[tuple[TaskId, TaskId]] = set()
@@ -109,14 +109,14 @@ class World:
 
     # -- the master ------------------------------------------------------------------------------------------------------
 
-    def feed(self, event: Event) -> None:
+    def feed(self, event: MasterEvent) -> None:
         commands = self.master.handle(event, self.now)
         self.master.validate()
         self._check(commands)
         for command in commands:
             self._perform(command)
 
-    def _check(self, commands: list[Command]) -> None:
+    def _check(self, commands: list[MasterCommand]) -> None:
         for command in commands:
             if isinstance(command, Persist):
                 assert self.durable is None or command.record.term >= self.durable.term
@@ -175,7 +175,7 @@ class World:
                 assert not task.pending, "closed while a message was pending"
                 assert task.has_ended or self.master.ending.is_draining, "closed before a task had ended"
 
-    def _perform(self, command: Command) -> None:
+    def _perform(self, command: MasterCommand) -> None:
         if isinstance(command, StartWorker):
             self.births.append(command)
         elif isinstance(command, StopWorker):
@@ -271,7 +271,7 @@ class World:
 
     def _hear(self) -> None:
         process = self.random.choice([process for process in self.processes.values() if process.outbox])
-        self.feed(FromWorker(process.worker, process.life, process.outbox.popleft()))
+        self.feed(WorkerMessage(process.worker, process.life, process.outbox.popleft()))
 
     def _read(self) -> None:
         waiting = [process for process in self.processes.values() if process.inbox and process.paused_until <= self.now]
@@ -296,11 +296,11 @@ class World:
         elif isinstance(message, control.Probe):
             for task in process.tasks.values():
                 if task.epoch == message.epoch:
-                    self._tell_quiet(process, task, message.number)
+                    self._report_quiet(process, task, message.number)
         elif isinstance(message, control.Close):
             process.outbox.extend(control.Closed(task) for task in process.tasks)
             while process.outbox:
-                self.feed(FromWorker(process.worker, process.life, process.outbox.popleft()))
+                self.feed(WorkerMessage(process.worker, process.life, process.outbox.popleft()))
             self.kill(process)
         elif isinstance(message, control.Stop):
             self.seen.add("zombie stopped")
@@ -337,8 +337,8 @@ class World:
             if edge[1] in process.tasks and self._host(edge[1]) is None:
                 queue.clear()
         heard = self.random.randint(0, len(process.outbox))
-        self.late += [FromWorker(process.worker, process.life, message) for message in list(process.outbox)[:heard]]
-        in_hand = InHand((self.random.getrandbits(64),)) if self.random.random() < 0.5 else None
+        self.late += [WorkerMessage(process.worker, process.life, message) for message in list(process.outbox)[:heard]]
+        in_hand = InFlightTuples((self.random.getrandbits(64),)) if self.random.random() < 0.5 else None
         self.exits.append(WorkerExited(process.worker, process.life, "killed", in_hand))
 
     # -- tasks -----------------------------------------------------------------------------------------------------------
@@ -443,9 +443,9 @@ class World:
     def _watch(self, process: Process, task: FakeTask) -> None:
         facts = (task.has_ended, not task.pending)
         if facts != task.told and (facts == (True, True) or task.told[1]):
-            self._tell_quiet(process, task, 0)
+            self._report_quiet(process, task, 0)
 
-    def _tell_quiet(self, process: Process, task: FakeTask, probe: int) -> None:
+    def _report_quiet(self, process: Process, task: FakeTask, probe: int) -> None:
         task.told = (task.has_ended, not task.pending)
         quiet = control.Quiet(
             task.id, Epoch(task.epoch), probe, task.has_ended, not task.pending, task.sent, task.received, len(task.pending)

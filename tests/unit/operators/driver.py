@@ -7,9 +7,9 @@ from typing import Any
 
 from topo.keys import KeyGroupRange
 from topo.operators.base import Operator, OperatorContext, OperatorSnapshot
-from topo.operators.clock import ManualProcessingTime
-from topo.operators.mailbox import TaskMailbox
-from topo.operators.mailbox_processor import MailboxProcessor
+from topo.operators.mailbox.mailbox import TaskMailbox
+from topo.operators.mailbox.processor import MailboxProcessor
+from topo.operators.time.clock import ManualProcessingTime
 
 ALL_GROUPS = KeyGroupRange(0, 127)
 

@@ -9,8 +9,8 @@ import msgpack
 
 from topo.keys import KeyGroupRange
 from topo.operators.base import Operator, OperatorContext, OperatorSnapshot
-from topo.operators.clock import ManualProcessingTime
-from topo.operators.mailbox import MailboxExecutor, TaskMailbox
+from topo.operators.mailbox.mailbox import MailboxExecutor, TaskMailbox
+from topo.operators.time.clock import ManualProcessingTime
 
 END = 2**63 - 1
 ALL_GROUPS = KeyGroupRange(0, 127)

@@ -24,8 +24,8 @@ from topo.api.windows import (
     WindowStagger,
 )
 from topo.errors import UserError
-from topo.operators.assigners import build_assigner, merge_time_windows, window_start
-from topo.operators.clock import MAX_TIMESTAMP, MIN_TIMESTAMP
+from topo.operators.time.clock import MAX_TIMESTAMP, MIN_TIMESTAMP
+from topo.operators.windows.assigners import build_assigner, merge_time_windows, window_start
 
 
 def at(now_ms: int) -> Callable[[], int]:

@@ -21,7 +21,7 @@ from topo.api.async_io import (
 from topo.errors import UserError
 from topo.operators.async_wait import AsyncFunction, AsyncWaitOperator, ResultHandle, joined_inputs
 from topo.operators.base import OperatorSnapshot
-from topo.operators.mailbox import MailFailed
+from topo.operators.mailbox.mailbox import MailFailed
 
 ORDERED, UNORDERED = AsyncMode.ORDERED, AsyncMode.UNORDERED
 

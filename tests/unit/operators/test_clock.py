@@ -7,9 +7,9 @@ from collections.abc import Callable
 import pytest
 
 from topo.errors import UserError
-from topo.operators.clock import ManualProcessingTime, PausableClock, ProcessingTimeService, TaskProcessingTime
-from topo.operators.mailbox import TaskMailbox
-from topo.operators.mailbox_processor import MailboxProcessor
+from topo.operators.mailbox.mailbox import TaskMailbox
+from topo.operators.mailbox.processor import MailboxProcessor
+from topo.operators.time.clock import ManualProcessingTime, PausableClock, ProcessingTimeService, TaskProcessingTime
 
 
 class RealClock:

@@ -28,10 +28,10 @@ from topo.api.windows import (
     TumblingProcessingTimeWindows,
 )
 from topo.keys import KeyGroupRange
-from topo.operators.assigners import window_start
-from topo.operators.mailbox import MAX_PRIORITY, MIN_PRIORITY, Mail, TaskMailbox
-from topo.operators.mailbox_processor import MailboxProcessor
-from topo.operators.watermarks import BoundedOutOfOrderness, InputStatus, WatermarkCombiner
+from topo.operators.mailbox.mailbox import MAX_PRIORITY, MIN_PRIORITY, Mail, TaskMailbox
+from topo.operators.mailbox.processor import MailboxProcessor
+from topo.operators.time.watermarks import BoundedOutOfOrderness, InputStatus, WatermarkCombiner
+from topo.operators.windows.assigners import window_start
 from topo.testing import Emitted, OperatorHarness, TimerHarness, Watermark
 from topo.wire.codec import Codec
 

@@ -6,7 +6,7 @@ import pytest
 
 from topo.api.evictors import CountEvictor, DeltaEvictor, Evictor, EvictorLike, TimeEvictor, TimestampedValue
 from topo.errors import UserError
-from topo.operators.evictors import build_evictor
+from topo.operators.windows.evictors import build_evictor
 
 
 def evict(declared: EvictorLike, elements: list[tuple[object, int | None]]) -> tuple[list[object], list[object]]:

@@ -9,9 +9,9 @@ import pytest
 from topo import ProcessBolt, WindowBolt, aggregates, windows
 from topo.api.windows import ContinuousEventTimeTrigger, ContinuousProcessingTimeTrigger, GlobalWindows, TimeWindow
 from topo.errors import UserError
-from topo.operators.clock import MAX_TIMESTAMP, MIN_TIMESTAMP
-from topo.operators.timers import MOST_AFTER_END
-from topo.operators.triggers import MOST_MISSED
+from topo.operators.time.clock import MAX_TIMESTAMP, MIN_TIMESTAMP
+from topo.operators.time.timers import MOST_AFTER_END
+from topo.operators.windows.triggers import MOST_MISSED
 from topo.testing import OperatorHarness, TriggerHarness
 
 FAR = -(10**15)

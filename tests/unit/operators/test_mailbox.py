@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from topo.operators.mailbox import (
+from topo.operators.mailbox.mailbox import (
     MAX_PRIORITY,
     MIN_PRIORITY,
     IllegalCall,

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from topo.operators.mailbox import (
+from topo.operators.mailbox.mailbox import (
     IllegalCall,
     Mail,
     MailboxClosed,
@@ -17,7 +17,7 @@ from topo.operators.mailbox import (
     RejectedExecution,
     TaskMailbox,
 )
-from topo.operators.mailbox_processor import MailboxProcessor, Stopwatch, Suspension
+from topo.operators.mailbox.processor import MailboxProcessor, Stopwatch, Suspension
 
 
 def elsewhere(action: Callable[[], Any]) -> None:

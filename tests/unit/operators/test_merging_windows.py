@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from topo.api.windows import TimeWindow, merge_time_windows
 from topo.errors import FrameworkBug
-from topo.operators.merging_windows import Merge, MergingWindowSet, restored_pairs
-from topo.operators.state import KeyContext, KeyedState
+from topo.operators.state.keyed_state import KeyContext, KeyedState
+from topo.operators.windows.merging import Merge, MergingWindowSet, restored_pairs
 
 W = TimeWindow
 

@@ -11,8 +11,8 @@ from tests.unit.operators.driver import Driver
 from topo.errors import UserError
 from topo.keys import KeyGroupRange, key_group
 from topo.operators.base import OperatorSnapshot
-from topo.operators.clock import MAX_TIMESTAMP, MIN_TIMESTAMP
 from topo.operators.process import ProcessCollector, ProcessContext, ProcessOperator
+from topo.operators.time.clock import MAX_TIMESTAMP, MIN_TIMESTAMP
 
 
 class Function:

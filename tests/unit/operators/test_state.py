@@ -8,7 +8,7 @@ import pytest
 
 from topo.api.aggregates import AggregateFunction
 from topo.errors import UserError
-from topo.operators.state import KeyContext, KeyedState
+from topo.operators.state.keyed_state import KeyContext, KeyedState
 
 
 class Mean(AggregateFunction):

@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
-from topo.operators import independent, state_table, undo
-from topo.operators.state import KeyContext, KeyedState
-from topo.operators.undo import UndoableTable, UndoLog
+from topo.operators.state import deep_copy as independent
+from topo.operators.state import table as state_table
+from topo.operators.state import undo_log as undo
+from topo.operators.state.keyed_state import KeyContext, KeyedState
+from topo.operators.state.undo_log import UndoableTable, UndoLog
 
 MANY = 1_000
 

@@ -8,9 +8,9 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from topo.operators.independent import independent_rows
-from topo.operators.state import KeyContext, KeyedState
-from topo.operators.state_table import MemoryTable
+from topo.operators.state.deep_copy import independent_rows
+from topo.operators.state.keyed_state import KeyContext, KeyedState
+from topo.operators.state.table import MemoryTable
 
 KEYS = ("a", "b", "c")
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from topo.keys import KeyGroupRange, key_group
-from topo.operators.clock import MAX_TIMESTAMP, MIN_TIMESTAMP, ManualProcessingTime
-from topo.operators.state import KeyContext
-from topo.operators.timers import TimerQueue, TimerServices
+from topo.operators.state.keyed_state import KeyContext
+from topo.operators.time.clock import MAX_TIMESTAMP, MIN_TIMESTAMP, ManualProcessingTime
+from topo.operators.time.timers import TimerQueue, TimerServices
 
 
 class Handler:

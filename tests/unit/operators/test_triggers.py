@@ -23,11 +23,11 @@ from topo.api.triggers import (
 )
 from topo.api.windows import GlobalWindow, TimeWindow
 from topo.errors import UserError
-from topo.operators.clock import MAX_TIMESTAMP, MIN_TIMESTAMP, ManualProcessingTime
-from topo.operators.state import KeyContext, KeyedState
-from topo.operators.timers import TimerServices
-from topo.operators.triggers import build_trigger
-from topo.operators.windowing import WindowTriggerContext
+from topo.operators.state.keyed_state import KeyContext, KeyedState
+from topo.operators.time.clock import MAX_TIMESTAMP, MIN_TIMESTAMP, ManualProcessingTime
+from topo.operators.time.timers import TimerServices
+from topo.operators.windows.operator import WindowTriggerContext
+from topo.operators.windows.triggers import build_trigger
 
 CONTINUE, FIRE, PURGE, FIRE_AND_PURGE = TriggerResult
 W = TimeWindow(0, 20)

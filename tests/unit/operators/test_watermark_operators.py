@@ -6,9 +6,9 @@ import pytest
 
 from tests.unit.operators.driver import Driver, RecordingOutput
 from topo.errors import UserError
-from topo.operators.clock import MAX_TIMESTAMP, MIN_TIMESTAMP
-from topo.operators.watermark_operators import IngestionTime, SourceOutput, TimestampsAndWatermarks
-from topo.operators.watermarks import (
+from topo.operators.time.clock import MAX_TIMESTAMP, MIN_TIMESTAMP
+from topo.operators.time.watermark_operators import IngestionTime, SourceOutput, TimestampsAndWatermarks
+from topo.operators.time.watermarks import (
     BoundedOutOfOrderness,
     MonotonousTimestamps,
     PunctuatedWatermarks,

@@ -6,8 +6,8 @@ import pytest
 
 from tests.unit.operators.driver import RecordingOutput
 from topo.errors import UserError
-from topo.operators.clock import MAX_TIMESTAMP, MIN_TIMESTAMP
-from topo.operators.watermarks import (
+from topo.operators.time.clock import MAX_TIMESTAMP, MIN_TIMESTAMP
+from topo.operators.time.watermarks import (
     BoundedOutOfOrderness,
     CombinedInputs,
     InputStatus,

@@ -44,10 +44,10 @@ from topo.api.windows import (
 )
 from topo.errors import UserError
 from topo.keys import KeyGroupRange
-from topo.operators.clock import MAX_TIMESTAMP, MIN_TIMESTAMP
-from topo.operators.direct_windowing import DirectWindowOperator
-from topo.operators.window_builder import build_window_operator
-from topo.operators.windowing import WindowOperator
+from topo.operators.time.clock import MAX_TIMESTAMP, MIN_TIMESTAMP
+from topo.operators.windows.builder import build_window_operator
+from topo.operators.windows.operator import WindowOperator
+from topo.operators.windows.tumbling_fast_path import TumblingFastPath
 
 TEN = TumblingWindows(10, 0, TumblingEventTimeWindows.of("1s").stagger, is_event_time=True)
 GAP_3S = EventTimeSessionWindows.with_gap("3s")
@@ -894,7 +894,7 @@ class Held:
         for position in positions:
             self.held(position, keys[position], window)
 
-    def moved(self, key: Any, target: Any, sources: Sequence[Any]) -> None:
+    def merge(self, key: Any, target: Any, sources: Sequence[Any]) -> None:
         self.log.append(("moved", key, tuple(target), [tuple(source) for source in sources]))
 
     def firing(self, key: Any, window: Any) -> None:
@@ -906,7 +906,7 @@ class Held:
     def fired(self) -> None:
         """Not of interest here."""
 
-    def broken(self, key: Any, window: Any) -> None:
+    def abandon(self, key: Any, window: Any) -> None:
         raise AssertionError("no call raises")
 
     def missed(self, position: int) -> None:
@@ -981,7 +981,7 @@ def test_a_late_element_is_held_by_nothing() -> None:
 
 def test_the_direct_way_is_taken_where_it_applies_and_nowhere_else() -> None:
     def is_direct(window: Any, **options: Any) -> bool:
-        return isinstance(build_window_operator(window, **options), DirectWindowOperator)
+        return isinstance(build_window_operator(window, **options), TumblingFastPath)
 
     count = aggregates.Count()
     assert is_direct(TEN, aggregate=count)

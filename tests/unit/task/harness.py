@@ -12,14 +12,14 @@ from topo.api.context import TaskContext
 from topo.api.groupings import Custom
 from topo.api.spout import RetryingSpout, Spout
 from topo.api.topology import Topology, TopologyBuilder
+from topo.checkpoint.alignment import Snapshot, StoredPart
 from topo.ids import Epoch, IdSource, Incarnation, TaskId
 from topo.plan.physical import PhysicalPlan, physical_plan
-from topo.task.base import Task
-from topo.task.commands import Command, SendFrame, TellMaster
-from topo.task.events import Event, FrameArrived, Go, Idle, Inbox, RoutesChanged, Turn
-from topo.task.setup import Ports, TaskSetup
-from topo.task.snapshots import Snapshot, StoredPart
-from topo.task.wiring import task_class
+from topo.task.commands import SendFrame, TaskCommand, TellMaster
+from topo.task.environment import TaskEnvironment, TaskSpec
+from topo.task.events import FrameArrived, Go, Idle, Inbox, RoutesChanged, TaskEvent, Turn
+from topo.task.factory import task_class
+from topo.task.task import Task
 from topo.wire.codec import Codec
 from topo.wire.control import ComponentError, FromTask, Quiet, Routes, TaskReady, TaskRoute
 from topo.wire.frames import (
@@ -277,8 +277,10 @@ def make_task(
         if declared.source == spec.component and isinstance(declared.grouping, Custom)
     }
     watermarks = None if task in plan.ackers else topology.component(spec.component).watermarks
-    setup = TaskSetup(task, plan, config, component, context, customs, watermarks)
-    ports = Ports(IdSource(seed + bytes([task])), clock, CODEC, hand, lambda: 1_700_000_000_000, run_async=calls, wait=wait)
+    setup = TaskSpec(task, plan, config, component, context, customs, watermarks)
+    ports = TaskEnvironment(
+        IdSource(seed + bytes([task])), clock, CODEC, hand, lambda: 1_700_000_000_000, run_async=calls, wait=wait
+    )
     return task_class(plan, task, component)(setup, ports)
 
 
@@ -331,7 +333,7 @@ class Solo:
         self.local = frozenset(map(TaskId, local))
         self.epoch = Epoch(0)
         self.numbers: Counter[int] = Counter()
-        self.out: list[Command] = []
+        self.out: list[TaskCommand] = []
         self._roots = 1_000
         if is_open:
             self.adopt(1, committed=committed, attempts=attempts)
@@ -341,7 +343,7 @@ class Solo:
 
     # -- events
 
-    def handle(self, event: Event) -> list[Command]:
+    def handle(self, event: TaskEvent) -> list[TaskCommand]:
         """Give the task an event; what it asks for is returned and kept."""
         try:
             commands = self.task.handle(event, self.clock.now)
@@ -358,7 +360,7 @@ class Solo:
         committed: bytes | None = None,
         attempts: bytes | None = None,
         **more: Any,
-    ) -> list[Command]:
+    ) -> list[TaskCommand]:
         self.epoch = Epoch(epoch)
         self.numbers.clear()
         event = RoutesChanged(routes(self.plan, epoch, incarnations, **more), self.local, committed, attempts)
@@ -377,7 +379,7 @@ class Solo:
     def stamp(self, sender: int, *, epoch: int | None = None, incarnation: int = INCARNATION) -> tuple[int, int, int]:
         return (self.epoch if epoch is None else epoch, sender, incarnation)
 
-    def deliver(self, frame: Frame, inbox: Inbox = Inbox.DATA) -> list[Command]:
+    def deliver(self, frame: Frame, inbox: Inbox = Inbox.DATA) -> list[TaskCommand]:
         """Deliver a frame as bytes."""
         return self.handle(FrameArrived(encode(frame), inbox))
 
@@ -595,7 +597,7 @@ class Ring:
             self.handle(task, Go(Epoch(epoch)))
         return self
 
-    def handle(self, task: TaskId, event: Event) -> None:
+    def handle(self, task: TaskId, event: TaskEvent) -> None:
         for command in self.tasks[task].handle(event, self.clock.now):
             if isinstance(command, TellMaster):
                 self.told.append(command.message)

@@ -8,9 +8,9 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from topo.checkpoint.alignment import Alignment
 from topo.ids import TaskId
 from topo.task.flow_control import InEdge
-from topo.task.snapshots import Alignment
 from topo.wire.frames import Frame, FrameKind, barrier_frame, pack_words
 
 ROOTS = (11, 12)

@@ -9,7 +9,7 @@ import pytest
 from tests.unit.task.harness import Manual, Plain, Replaying, Scripted, Sink, Solo
 from topo.api.topology import Topology, TopologyBuilder
 from topo.api.watermarks import WatermarkStrategy
-from topo.components.iterable_spout import IterableSpout
+from topo.connectors.iterable_spout import IterableSpout
 from topo.errors import EmitError
 from topo.testing import TopologyTest
 from topo.wire.frames import FrameKind

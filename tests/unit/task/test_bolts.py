@@ -10,9 +10,9 @@ from tests.unit.task.harness import CODEC, Ids, Manual, Plain, Scripted, Sink, S
 from topo.api.topology import Topology, TopologyBuilder
 from topo.ids import Epoch, TaskId
 from topo.nesting import MAX_DEPTH
-from topo.task.causes import MAX_ROOTS, MAX_TEXT, Causes
 from topo.task.commands import TellMaster
 from topo.task.events import Close, Go
+from topo.tracking.failure_causes import MAX_ROOTS, MAX_TEXT, FailureCauses
 from topo.wire.control import Cause, Closed, ComponentError, TuplesFailed
 from topo.wire.frames import Anchoring, FrameKind, SenderStatus
 
@@ -354,7 +354,7 @@ def test_the_master_is_told_why_roots_have_failed(kind: Any) -> None:
 
 
 def test_causes_are_bounded() -> None:
-    causes = Causes(TaskId(1), "b")
+    causes = FailureCauses(TaskId(1), "b")
     for root in range(1, 3 * MAX_ROOTS):
         causes.note((root,), ValueError("x" * 10_000))
     told = causes.take()

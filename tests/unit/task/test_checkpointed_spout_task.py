@@ -10,9 +10,9 @@ import pytest
 
 from tests.unit.task.harness import CODEC, Replaying, Scripted, Sink, Solo, Storing, chain
 from topo.api.topology import TopologyBuilder
+from topo.checkpoint.alignment import Snapshot
 from topo.ids import Epoch
 from topo.task.events import BeginCheckpoint, CheckpointComplete, Close, Go, Turn
-from topo.task.snapshots import Snapshot
 from topo.wire.control import DeadLetter, PartToRead
 from topo.wire.frames import FrameKind
 
@@ -203,9 +203,9 @@ def test_what_waits_to_be_told_becomes_less_however_fast_the_spout_emits(source:
     kept = []
     for number in turns(solo, 300):
         if number % 50 == 0:
-            assert task.coverage.untold == 0, "all are told before the next checkpoint covers as many"
+            assert task.uncommitted.untold == 0, "all are told before the next checkpoint covers as many"
             covered(solo, number)
-            kept.append(task.coverage.untold)
+            kept.append(task.uncommitted.untold)
     assert task.counters.emitted > 100_000
     assert max(kept) < 60_000
 
@@ -216,7 +216,7 @@ def test_a_queue_gives_no_more_while_as_many_as_may_be_pending_wait_to_be_told_o
     for number in turns(solo, 100):
         if number % 10 == 0:
             covered(solo, number)
-        assert task.coverage.uncovered + task.coverage.untold < 4_000 + task.config.batch_size
+        assert task.uncommitted.uncovered + task.uncommitted.untold < 4_000 + task.config.batch_size
 
 
 def test_a_source_with_positions_is_told_of_what_is_done_before_it_is_opened_again() -> None:

@@ -11,7 +11,17 @@ from topo.task.flow_control import OutEdge
 from topo.task.outbox import Outbox
 from topo.wire.codec import Codec
 from topo.wire.control import EdgeLost, Quiet, TaskReady
-from topo.wire.frames import FrameKind, SenderStatus, Stamp, columns_frame, confirm_frame, encode, open_frame, pack_words, parse
+from topo.wire.frames import (
+    FrameKind,
+    SenderStamp,
+    SenderStatus,
+    columns_frame,
+    confirm_frame,
+    encode,
+    open_frame,
+    pack_words,
+    parse,
+)
 
 
 def relay(**settings: object) -> Solo:
@@ -284,7 +294,7 @@ def test_ids_that_are_too_many_for_one_frame_of_control_are_sent_in_several() ->
     box = Outbox(
         Codec(), sent, lambda *_: None, lambda _: (), batch_size=1, batch_bytes=1, limit=1, max_frame=4096, max_control_frame=1024
     )
-    box.open(Stamp(1, 2, 3), [OutEdge(TaskId(1), 16, local=False, inbox_is_control=True)])
+    box.open(SenderStamp(1, 2, 3), [OutEdge(TaskId(1), 16, local=False, inbox_is_control=True)])
     roots = list(range(1, 200))
     box.put_ids(FrameKind.ACKED, TaskId(1), pack_words(roots))
     frames = [parse(command.frame, 1024) for command in sent]

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from tests.unit.task.harness import Manual, Plain, Replaying, Scripted, Sink, Solo, chain
-from tests.unit.task.test_worker import Hosted
+from tests.unit.worker.test_core import Hosted
 from topo.api.streams import declared_streams
 from topo.api.topology import TopologyBuilder
+from topo.emission.collectors import BoltCollector, OneFieldCollector, anchoring_collector
+from topo.emission.message_collectors import MessageCollector
 from topo.errors import EmitError
-from topo.task.collectors import BoltCollector, OneFieldCollector, anchoring_collector
-from topo.task.message_collectors import MessageCollector
 from topo.wire.control import ComponentError
 from topo.wire.frames import FrameKind
 

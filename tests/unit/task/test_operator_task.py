@@ -24,7 +24,7 @@ from topo.api.windows import (
     TumblingEventTimeWindows,
     TumblingProcessingTimeWindows,
 )
-from topo.ids import COMES_AGAIN
+from topo.ids import REPLAYED_BIT
 from topo.task.events import CheckpointComplete
 from topo.wire.control import ComponentError, DeadLetter, TuplesFailed
 from topo.wire.frames import FrameKind
@@ -522,8 +522,8 @@ def test_a_tracked_firing_is_tried_as_often_as_attempts_allow() -> None:
 def again(solo: Solo, rows: Sequence[tuple[Any, ...]], stamps: Sequence[int | None]) -> Ids:
     """Deliver rows of messages that have failed before."""
     ids = solo.fresh(len(rows))
-    put(solo, rows, stamps, ids=Ids([root | COMES_AGAIN for root in ids.roots], ids.edges))
-    return Ids([root | COMES_AGAIN for root in ids.roots], ids.edges)
+    put(solo, rows, stamps, ids=Ids([root | REPLAYED_BIT for root in ids.roots], ids.edges))
+    return Ids([root | REPLAYED_BIT for root in ids.roots], ids.edges)
 
 
 @pytest.mark.parametrize("window", [TumblingEventTimeWindows.of("10ms"), EventTimeSessionWindows.with_gap("9ms")])
@@ -541,8 +541,8 @@ def test_a_message_that_comes_again_too_late_for_its_window_fails(window: Any) -
 def test_of_several_messages_of_one_tuple_all_fail_when_it_comes_again_too_late() -> None:
     solo = alone(sums())
     time(solo, 50)
-    put(solo, [("k", 1)], [5], ids=Ids([(7, 8 | COMES_AGAIN)], [(70, 80)]))
-    assert solo.roots(FrameKind.FAIL) == [7, 8 | COMES_AGAIN]
+    put(solo, [("k", 1)], [5], ids=Ids([(7, 8 | REPLAYED_BIT)], [(70, 80)]))
+    assert solo.roots(FrameKind.FAIL) == [7, 8 | REPLAYED_BIT]
 
 
 def test_a_message_that_comes_again_too_late_for_one_of_its_windows_fails_though_another_takes_it() -> None:
@@ -574,7 +574,7 @@ def test_what_a_window_gives_comes_again_when_one_of_its_inputs_does(window: Any
     again(solo, [("k", 2)], [4])
     time(solo, 10)
     assert {row[0]: row[3] for row in solo.rows()} == {"k": 3, "other": 1}
-    assert sum(bool(root & COMES_AGAIN) for root in solo.roots(FrameKind.INIT)) == 1
+    assert sum(bool(root & REPLAYED_BIT) for root in solo.roots(FrameKind.INIT)) == 1
 
 
 def test_a_new_epoch_forgets_the_windows_since_all_their_inputs_come_again() -> None:

@@ -11,7 +11,7 @@ import pytest
 from tests.unit.task.harness import Manual, Plain, Replaying, Scripted, Sink, Solo, chain
 from topo.api.operator_bolts import ProcessBolt
 from topo.errors import EmitError, ValueNotCarried
-from topo.operators.mailbox import RejectedExecution
+from topo.operators.mailbox.mailbox import RejectedExecution
 from topo.task.events import Close
 from topo.wire.frames import FrameKind
 

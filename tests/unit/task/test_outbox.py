@@ -4,20 +4,20 @@ from typing import Any
 
 from tests.unit.task.harness import CODEC
 from topo.ids import TaskId
-from topo.task.commands import Command, SendFrame
+from topo.task.commands import SendFrame, TaskCommand
 from topo.task.events import Inbox
 from topo.task.flow_control import UNLIMITED_WINDOW, OutEdge
 from topo.task.outbox import Outbox
-from topo.wire.frames import Anchoring, Columns, Frame, FrameKind, Stamp, open_frame, pack_words, parse, signal_frame
+from topo.wire.frames import Anchoring, Columns, Frame, FrameKind, SenderStamp, open_frame, pack_words, parse, signal_frame
 
-STAMP = Stamp(1, 9, 77)
+STAMP = SenderStamp(1, 9, 77)
 
 
 class Box:
     """An outbox with edges to tasks 2 and 3, and one to a spout's control inbox."""
 
     def __init__(self, window: int = 2, limit: int = 4, batch_size: int = 4, *, local: bool = False, **limits: int) -> None:
-        self.commands: list[Command] = []
+        self.commands: list[TaskCommand] = []
         self.rejected: list[tuple[int, Any, list[int], str]] = []
         self.outbox = Outbox(
             CODEC,
@@ -191,7 +191,7 @@ def test_a_new_epoch_forgets_rows_frames_and_numbers() -> None:
     box = Box(window=1, batch_size=1)
     box.put(1, 2, 3)
     box.take()
-    box.outbox.open(Stamp(2, 9, 77), [OutEdge(TaskId(2), 1, local=False)])
+    box.outbox.open(SenderStamp(2, 9, 77), [OutEdge(TaskId(2), 1, local=False)])
     assert (box.outbox.waiting, box.outbox.is_quiet, box.outbox.sent) == (0, True, 0)
     box.outbox.signal(TaskId(2), lambda stamp, to, _: open_frame(stamp, to, 0))  # type: ignore[arg-type]
     assert box.take() == ["OPEN 2#0 []"]
@@ -203,7 +203,7 @@ def test_a_starved_edge_of_the_old_epoch_is_not_starved_in_the_new_one() -> None
     box.outbox.flush()
     box.put(2)
     box.outbox.flush()
-    box.outbox.open(Stamp(2, 9, 77), [OutEdge(TaskId(2), 1, local=False)])
+    box.outbox.open(SenderStamp(2, 9, 77), [OutEdge(TaskId(2), 1, local=False)])
     assert box.outbox.is_quiet
 
 

@@ -3,11 +3,11 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from topo.task.pace import Pace
+from topo.task.slice_size import AdaptiveSliceSize
 
 
 def test_short_slices_double_up_to_the_most() -> None:
-    pace = Pace(0.005, 100)
+    pace = AdaptiveSliceSize(0.005, 100)
     sizes = []
     for _ in range(6):
         sizes.append(pace.size)
@@ -16,7 +16,7 @@ def test_short_slices_double_up_to_the_most() -> None:
 
 
 def test_a_long_slice_halves_the_next_one_down_to_a_single_tuple() -> None:
-    pace = Pace(0.005, 100)
+    pace = AdaptiveSliceSize(0.005, 100)
     sizes = []
     for _ in range(5):
         sizes.append(pace.size)
@@ -25,27 +25,27 @@ def test_a_long_slice_halves_the_next_one_down_to_a_single_tuple() -> None:
 
 
 def test_a_long_slice_of_few_tuples_says_how_few_are_enough() -> None:
-    pace = Pace(0.005, 100)
+    pace = AdaptiveSliceSize(0.005, 100)
     pace.note(2, 0.1)
     assert pace.size == 1
 
 
 def test_a_slice_that_was_not_full_says_nothing_about_larger_ones() -> None:
-    pace = Pace(0.005, 100)
+    pace = AdaptiveSliceSize(0.005, 100)
     pace.note(3, 0.0001)
     assert pace.size == 8
 
 
 def test_a_slice_near_its_target_leaves_the_size_alone() -> None:
-    pace = Pace(0.005, 100)
+    pace = AdaptiveSliceSize(0.005, 100)
     pace.note(8, 0.004)
     assert pace.size == 8
 
 
 def test_a_size_of_one_grows_again() -> None:
-    pace = Pace(0.005, 1)
+    pace = AdaptiveSliceSize(0.005, 1)
     assert pace.size == 1
-    pace = Pace(0.005, 100)
+    pace = AdaptiveSliceSize(0.005, 100)
     for _ in range(5):
         pace.note(1, 1.0)
     pace.note(1, 0.001)
@@ -54,7 +54,7 @@ def test_a_size_of_one_grows_again() -> None:
 
 @given(cost=st.floats(0.000_001, 0.1))
 def test_the_size_settles_where_a_slice_lasts_no_longer_than_it_should(cost: float) -> None:
-    pace = Pace(0.005, 512)
+    pace = AdaptiveSliceSize(0.005, 512)
     for _ in range(30):
         pace.note(pace.size, pace.size * cost)
     longest = max(pace.size * cost for _ in range(4) if not pace.note(pace.size, pace.size * cost))

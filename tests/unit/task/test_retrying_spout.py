@@ -10,7 +10,7 @@ import pytest
 from tests.unit.task.harness import CODEC, Replaying, Sink, Solo, chain, root_of, several, verdict
 from topo.api.streams import direct
 from topo.api.topology import TopologyBuilder
-from topo.ids import COMES_AGAIN, Epoch
+from topo.ids import REPLAYED_BIT, Epoch
 from topo.task.events import Close, Deactivate, DeadLettersStored, Go
 from topo.wire.codec import MAX_ELEMENTS
 from topo.wire.control import DeadLetter, PositionReport
@@ -76,13 +76,13 @@ def test_each_replay_has_a_root_of_its_own() -> None:
 def test_roots_say_which_messages_have_failed_before_and_a_lost_one_has_not() -> None:
     _, task = replaying("x", "y", "z", attempts=9)
     task.run()
-    assert not any(root_of(task, message) & COMES_AGAIN for message in "xyz")
+    assert not any(root_of(task, message) & REPLAYED_BIT for message in "xyz")
     verdict(task, FrameKind.FAILED, "x")
     task.wait(1.0)
-    assert root_of(task, "x") & COMES_AGAIN
+    assert root_of(task, "x") & REPLAYED_BIT
     recover(task, 2)
     task.run()
-    assert [bool(root_of(task, message) & COMES_AGAIN) for message in "xyz"] == [True, False, False]
+    assert [bool(root_of(task, message) & REPLAYED_BIT) for message in "xyz"] == [True, False, False]
 
 
 def test_a_message_whose_verdict_took_too_long_has_failed_before() -> None:
@@ -91,7 +91,7 @@ def test_a_message_whose_verdict_took_too_long_has_failed_before() -> None:
     task.confirm_all()
     task.wait(11.0)
     task.wait(1.0)
-    assert root_of(task, "x") & COMES_AGAIN
+    assert root_of(task, "x") & REPLAYED_BIT
 
 
 def test_a_replay_that_goes_through_is_acked() -> None:

@@ -12,11 +12,11 @@ from tests.unit.task.harness import Solo
 from topo.api.bolt import StatefulBolt
 from topo.api.topology import TopologyBuilder
 from topo.api.two_phase import TwoPhaseSink
-from topo.components.iterable_spout import IterableSpout
+from topo.checkpoint.alignment import Snapshot, StoredPart
+from topo.connectors.iterable_spout import IterableSpout
 from topo.errors import CheckpointDamaged, CheckpointRefused, EnvironmentFault, UserError
 from topo.task.commands import TellMaster
 from topo.task.events import Close
-from topo.task.snapshots import Snapshot, StoredPart
 from topo.wire.control import PartToRead, RestoreFailed, TaskReady
 
 

@@ -11,10 +11,10 @@ import pytest
 
 from tests.unit.task.harness import Manual, Plain, Replaying, Scripted, Sink, Solo, chain
 from topo.api.spout import BlockingSpout
-from topo.operators.mailbox import MailFailed, RejectedExecution
-from topo.runtime.blocking import BlockingSpoutRunner
+from topo.operators.mailbox.mailbox import MailFailed, RejectedExecution
 from topo.task.events import Close
 from topo.wire.frames import FrameKind
+from topo.worker.blocking import BlockingSpoutRunner
 
 
 def test_an_action_runs_on_the_tasks_thread_between_slices_and_may_emit() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 from topo import BasicBolt, CustomGrouping, IterableSpout, TopologyBuilder
 from topo.ids import TaskId
 from topo.plan.physical import physical_plan
-from topo.task.wiring import custom_groupings, make_context
+from topo.task.factory import custom_groupings, make_context
 
 
 class First(CustomGrouping):

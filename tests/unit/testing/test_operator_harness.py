@@ -38,7 +38,7 @@ from topo.api.windows import (
 from topo.errors import EmitError, ValueNotCarried
 from topo.keys import KeyGroupRange
 from topo.operators.base import OperatorSnapshot
-from topo.operators.watermark_operators import IngestionTime
+from topo.operators.time.watermark_operators import IngestionTime
 from topo.testing import Emitted, OnStream, OperatorHarness, Status, TimerHarness, Watermark
 
 FIELDS = ("key", "value")

@@ -14,7 +14,7 @@ from topo import AsyncBolt, AsyncMode, AsyncTimeout, ExponentialBackoffRetry, Fi
 from topo.api.async_io import AsyncSettings
 from topo.errors import EmitError
 from topo.operators.async_wait import AsyncFunction, AsyncWaitOperator, ResultHandle
-from topo.operators.mailbox import MailFailed
+from topo.operators.mailbox.mailbox import MailFailed
 from topo.testing import Emitted, OperatorHarness, Watermark
 
 END = 2**63 - 1

@@ -7,13 +7,13 @@ import pytest
 from topo import UserError, ValueNotCarried
 from topo.api.streams import StreamDeclaration
 from topo.testing import ADVANCE, CRASH, END, FAIL_NEXT, PAUSE, message
-from topo.testing.carried import Carrier, codec_for
 from topo.testing.script import Message, Script, scripts_of
+from topo.testing.wire_roundtrip import WireRoundtrip, codec_for
 
 
 def read(items: list[Any], *fields: str, tasks: int = 1) -> list[Script]:
     streams = (StreamDeclaration("default", fields), StreamDeclaration("odd", ("number",)))
-    return scripts_of("lines", items, streams, Carrier(codec_for(()), "lines", streams), tasks)
+    return scripts_of("lines", items, streams, WireRoundtrip(codec_for(()), "lines", streams), tasks)
 
 
 def messages(script: Script) -> list[tuple[Any, Any]]:

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from topo import BasicBolt, IterableSpout, Topology, TopologyBuilder
+from topo.checkpoint.source_progress import Covered, UncommittedMessages
 from topo.master.outcome import OutcomeKind
-from topo.task.coverage import Coverage, Covered
-from topo.task.fates import Fates
 from topo.testing import END, TopologyTest
+from topo.tracking.source_messages import SourceMessages
 
 
 class Sink(BasicBolt):
@@ -51,29 +51,29 @@ def is_well(test: TopologyTest) -> bool:
 @pytest.mark.parametrize("is_drained", [False, True])
 @pytest.mark.parametrize("delivery", ["at_most_once", "at_least_once"])
 def test_a_message_that_is_forgotten_is_told(delivery: str, is_drained: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    completed = Fates._completed
+    completed = SourceMessages._completed
     forgotten: list[Any] = []
 
-    def forget(self: Fates, complete: list[Any], now: float) -> None:
+    def forget(self: SourceMessages, complete: list[Any], now: float) -> None:
         if complete and not forgotten:
             forgotten.append(complete.pop(0))
             self._book.done([forgotten[0][0]])
         completed(self, complete, now)
 
     assert is_well(run(delivery, is_drained=is_drained))
-    monkeypatch.setattr(Fates, "_completed", forget)
+    monkeypatch.setattr(SourceMessages, "_completed", forget)
     is_noticed(run(delivery, is_drained=is_drained))
 
 
 @pytest.mark.parametrize("is_drained", [False, True])
 def test_a_message_that_no_checkpoint_covers_is_told(is_drained: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    snapshot = Coverage.snapshot
+    snapshot = UncommittedMessages.snapshot
 
-    def uncovered(self: Coverage, checkpoint: int) -> Covered:
+    def uncovered(self: UncommittedMessages, checkpoint: int) -> Covered:
         covered = snapshot(self, checkpoint)
         self._marks[-1] = (checkpoint, self.emitted - 1)
         return covered
 
     assert is_well(run("exactly_once", is_drained=is_drained))
-    monkeypatch.setattr(Coverage, "snapshot", uncovered)
+    monkeypatch.setattr(UncommittedMessages, "snapshot", uncovered)
     is_noticed(run("exactly_once", is_drained=is_drained))

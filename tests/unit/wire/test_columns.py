@@ -8,7 +8,7 @@ from topo.wire.frames import (
     MAX_ROOTS_PER_TUPLE,
     Anchoring,
     Columns,
-    Stamp,
+    SenderStamp,
     data_frame,
     encode,
     pack_counts,
@@ -40,7 +40,7 @@ def columns(anchoring, rows):
 
 def by_row(piece):
     """Return (values, roots, edges, timestamp) of each tuple of a piece, read from the frame it makes."""
-    frame = parse(encode(data_frame(Stamp(1, 1, 1), 2, 0, 0, piece, Codec().pack_rows(piece.rows))))
+    frame = parse(encode(data_frame(SenderStamp(1, 1, 1), 2, 0, 0, piece, Codec().pack_rows(piece.rows))))
     counts = frame.count_list() or [int(frame.anchoring)] * frame.count
     roots, edges = iter(frame.root_list()), iter(frame.edge_list())
     return [
@@ -115,7 +115,7 @@ def test_tuples_with_very_many_roots_leave_in_several_frames_within_the_frame_li
     roots = pack_words(range(1, 40 * MAX_ROOTS_PER_TUPLE + 1))
     whole = Columns(Anchoring.MULTI, [(n,) for n in range(40)], roots, roots, counts=pack_counts([MAX_ROOTS_PER_TUPLE] * 40))
     packed, _ = pack_columns(Codec(), whole)
-    frames = [parse(encode(data_frame(Stamp(1, 1, 1), 2, 0, 0, piece, payload))) for piece, payload in packed]
+    frames = [parse(encode(data_frame(SenderStamp(1, 1, 1), 2, 0, 0, piece, payload))) for piece, payload in packed]
     assert b"".join(frame.roots for frame in frames) == roots
     assert len(frames) == 40
 

@@ -14,8 +14,8 @@ from topo.wire.frames import (
     Columns,
     Frame,
     FrameKind,
+    SenderStamp,
     SenderStatus,
-    Stamp,
     barrier_frame,
     columns_frame,
     confirm_frame,
@@ -30,7 +30,7 @@ from topo.wire.frames import (
     watermark_frame,
 )
 
-STAMP = Stamp(epoch=3, sender=7, incarnation=(1 << 63) - 1)
+STAMP = SenderStamp(epoch=3, sender=7, incarnation=(1 << 63) - 1)
 ROWS = [("a", 1), ("b", 2), ("c", 3)]
 BIGGEST = (1 << 64) - 1
 

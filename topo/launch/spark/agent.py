@@ -24,6 +24,7 @@ import msgspec
 
 from topo.errors import EnvironmentFault
 from topo.launch.local import LocalLauncher
+from topo.launch.spark.agent_spec import AgentSpec, address_towards, host_and_port
 from topo.launch.spark.log_shipping import LogTails
 from topo.launch.spark.messages import (
     Beat,
@@ -39,13 +40,12 @@ from topo.launch.spark.messages import (
     decode_from_driver,
     encode,
 )
-from topo.launch.spark.order import AgentOrder, address_towards, host_and_port
-from topo.runtime.crash_notes import written_bytes
-from topo.runtime.master import WorkerEnd, note_path, spec_path
-from topo.runtime.state_folder import StateFolder, TopologyFolder, write_atomically
-from topo.runtime.transport.security import AllowList, KeyPair
-from topo.runtime.transport.zmq import TcpPlace, ZmqTransport
-from topo.runtime.worker_spec import WorkerSpec
+from topo.master_process.loop import WorkerEnd, note_path, spec_path
+from topo.storage.state_folder import StateFolder, TopologyFolder, write_atomically
+from topo.transport.security import AllowList, KeyPair
+from topo.transport.zmq import TcpPlace, ZmqTransport
+from topo.worker.crash_marker import written_bytes
+from topo.worker.spec import WorkerSpec
 
 _LOG = logging.getLogger(__name__)
 _LINK = "driver"
@@ -58,7 +58,7 @@ _MOST_UNSENT = 16
 _SPARKS_OWN = ("PYTHON_WORKER_FACTORY_SECRET", "PYTHON_WORKER_FACTORY_SOCK_PATH", "PYTHON_WORKER_FACTORY_SOCK_DIR")
 
 
-def run_agent(order: AgentOrder, attempt: int, files: Path) -> str:
+def run_agent(order: AgentSpec, attempt: int, files: Path) -> str:
     """Run workers until it is over, and return why it is.
 
     Args:
@@ -77,7 +77,7 @@ def run_agent(order: AgentOrder, attempt: int, files: Path) -> str:
         shutil.rmtree(place, ignore_errors=True)
 
 
-def prepare(order: AgentOrder, place: Path, files: Path) -> TopologyFolder:
+def prepare(order: AgentSpec, place: Path, files: Path) -> TopologyFolder:
     """Lay out the private folder of an agent, with the user's code in it; make its workers import what it imports itself."""
     folder = StateFolder(place).create(order.topology)
     if order.code:
@@ -116,7 +116,7 @@ class Agent:
         folder: private, laid out by `prepare`.
     """
 
-    def __init__(self, order: AgentOrder, attempt: int, folder: TopologyFolder) -> None:
+    def __init__(self, order: AgentSpec, attempt: int, folder: TopologyFolder) -> None:
         self._order = order
         self._attempt = attempt
         self._folder = folder

@@ -16,8 +16,8 @@ from typing import Any
 from topo.config import parse_duration
 from topo.errors import EnvironmentFault, UserError
 from topo.extras import EXTRAS, pip_install
+from topo.launch.spark.agent_spec import address_towards, host_and_port
 from topo.launch.spark.cluster import SlotWatch, SparkCluster, check_conf
-from topo.launch.spark.order import address_towards, host_and_port
 
 _LOG = logging.getLogger(__name__)
 _CONNECT_S = 3.0

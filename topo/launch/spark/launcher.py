@@ -20,19 +20,19 @@ from typing import Any
 
 from topo.errors import EnvironmentFault, FrameError, UserError
 from topo.ids import Incarnation, WorkerId
+from topo.launch.spark.agent_link import AgentLink
+from topo.launch.spark.agent_pool import AgentPool, CancelJob, PoolCommand, SubmitJob, Tell, WorkerGone
+from topo.launch.spark.agent_spec import AgentSpec
 from topo.launch.spark.cluster import SparkCluster, spark_settings
 from topo.launch.spark.context import is_stopped, reason_of, spark_application, wait_for_slots
-from topo.launch.spark.crew import CancelJob, Command, Crew, SubmitJob, Tell, WorkerGone
+from topo.launch.spark.host_checks import check_findings, explain, foreign_package
+from topo.launch.spark.host_probe import PACKAGES, HostFinding, probe_task
 from topo.launch.spark.log_shipping import LogStore
 from topo.launch.spark.messages import Beat, Hello, Leave, LogData, WorkerOver, decode_from_agent, encode
-from topo.launch.spark.order import AgentOrder
-from topo.launch.spark.probe import check_findings, explain, foreign_package
 from topo.launch.spark.shipping import importable_file, topo_digest, zip_code, zip_topo
-from topo.runtime.control_agents import AgentLink
-from topo.runtime.control_probe import PACKAGES, Finding, probe_task
-from topo.runtime.master import Job, WorkerEnd, note_path
-from topo.runtime.transport.zmq import new_key_pair
-from topo.runtime.worker_spec import WorkerSpec
+from topo.master_process.loop import Job, WorkerEnd, note_path
+from topo.transport.zmq import new_key_pair
+from topo.worker.spec import WorkerSpec
 
 _LOG = logging.getLogger(__name__)
 
@@ -90,7 +90,7 @@ def open_spark(job: Job, cluster: SparkCluster, is_asked: Callable[[], bool]) ->
         yield launcher
 
 
-def probe(context: Any, link: AgentLink, slots: int, is_asked: Callable[[], bool]) -> list[Finding]:
+def probe(context: Any, link: AgentLink, slots: int, is_asked: Callable[[], bool]) -> list[HostFinding]:
     """Run the probe in every slot, and return what it has found; nothing when somebody asks for the end meanwhile.
 
     It is a barrier job: the first task that fails ends it, with its reason, whereas an agent's job is tried again for as long as
@@ -102,7 +102,7 @@ def probe(context: Any, link: AgentLink, slots: int, is_asked: Callable[[], bool
     keys = new_key_pair()
     link.allow_list.replace([keys.public])
     task = probe_task(link.endpoint, link.public_key, keys.public, keys.secret, REACH_S)
-    answer: queue.SimpleQueue[list[Finding] | Exception] = queue.SimpleQueue()
+    answer: queue.SimpleQueue[list[HostFinding] | Exception] = queue.SimpleQueue()
 
     def run() -> None:
         try:
@@ -146,7 +146,7 @@ class SparkLauncher:
         self._link = link
         self._slots = slots
         self._code = code
-        self._crew = Crew(slots, len(job.plan.workers), config.worker_timeout_s, _FRESH_BEATS * config.heartbeat_s)
+        self._crew = AgentPool(slots, len(job.plan.workers), config.worker_timeout_s, _FRESH_BEATS * config.heartbeat_s)
         self._logs = LogStore(job.folder.logs)
         self._keys: dict[int, list[str]] = {}
         self._over: queue.SimpleQueue[tuple[int, int, str]] = queue.SimpleQueue()
@@ -234,7 +234,7 @@ class SparkLauncher:
 
     # -- what arrives ----------------------------------------------------------------------------------------------------
 
-    def _heard(self, identity: bytes, data: bytes, now: float) -> list[Command]:
+    def _heard(self, identity: bytes, data: bytes, now: float) -> list[PoolCommand]:
         try:
             message = decode_from_agent(data)
         except FrameError as error:
@@ -256,7 +256,7 @@ class SparkLauncher:
 
     # -- what is to be done ----------------------------------------------------------------------------------------------
 
-    def _perform(self, commands: list[Command]) -> None:
+    def _perform(self, commands: list[PoolCommand]) -> None:
         for command in commands:
             match command:
                 case Tell(identity, message):
@@ -278,7 +278,7 @@ class SparkLauncher:
         # The former agent may still have something to say, and is to be told to leave.
         self._keys[slot] = [*self._keys.get(slot, [])[-1:], keys.public]
         self._link.allow_list.replace(key for pair in self._keys.values() for key in pair)
-        order = AgentOrder(
+        order = AgentSpec(
             topology=self._job.folder.name,
             slot=slot,
             submission=submission,

@@ -8,7 +8,7 @@ import msgspec
 
 from topo.errors import FrameError
 from topo.ids import Incarnation, WorkerId
-from topo.runtime.worker_spec import WorkerSpec
+from topo.worker.spec import WorkerSpec
 
 T = TypeVar("T")
 

@@ -7,7 +7,7 @@ import zipfile
 from collections.abc import Iterable
 from pathlib import Path
 
-from topo.runtime.code_copy import check_importable, parse_reference
+from topo.user_code.copy import check_importable, parse_reference
 
 
 def zip_code(reference: str, code: Path, into: Path) -> Path | None:

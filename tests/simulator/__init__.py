@@ -1,0 +1,1 @@
+"""Whole topologies in virtual time: `python -m tests.simulator --seed 7`."""

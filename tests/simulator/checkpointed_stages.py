@@ -1,0 +1,389 @@
+"""Components for simulated topologies with checkpoints, each with a model: what becomes of its input, whatever its order.
+
+A row is known by its id, to which every component appends. Which rows a topology makes, and what state it ends with, follows from
+the rows of its spouts alone: timestamps are such that nothing is late by chance, and whatever is emitted depends on no order.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from operator import xor
+from typing import Any, NamedTuple
+from zlib import crc32
+
+from tests.simulator.external_world import ExternalWorld, Sleep, chosen
+from tests.simulator.stages import Trouble
+from topo.api.async_io import AsyncMode
+from topo.api.bolt import BasicBolt, BasicCollector, Bolt, Collector, StatefulBolt
+from topo.api.component import Component
+from topo.api.context import TaskContext
+from topo.api.operator_bolts import AsyncBolt
+from topo.api.tuples import Tuple
+from topo.api.two_phase import TwoPhaseSink
+
+FIELDS = ("key", "id", "n", "root")
+KEYS = 5
+
+Token = tuple[str, int, int]
+"""What a sink has staged: its name, the index of its task, a number."""
+
+
+class Row(NamedTuple):
+    """One tuple of the model. `at` is its event time; None where that depends on the order of things."""
+
+    key: str
+    id: str
+    n: int
+    root: str
+    at: int | None
+
+    @property
+    def values(self) -> tuple[Any, ...]:
+        """What is emitted."""
+        return self[:4]
+
+
+def row_of(values: Sequence[Any]) -> Row:
+    """Return the row of which the values arrived."""
+    key, row_id, n, root = values
+    return Row(key, row_id, n, root, None)
+
+
+@dataclass(slots=True)
+class Beyond(ExternalWorld):
+    """What is outside of all processes of a topology with checkpoints.
+
+    Attributes:
+        now: virtual seconds.
+        quiet_until: by (spout, index): until when it has nothing to emit.
+        staged: by token: ids of rows that are durable and not visible.
+        published: by token: ids of rows that are visible.
+    """
+
+    now: Callable[[], float] = lambda: 0.0
+    quiet_until: dict[tuple[str, int], float] = field(default_factory=dict)
+    staged: dict[Token, list[str]] = field(default_factory=dict)
+    published: dict[Token, list[str]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Mishaps:
+    """What user code does wrong, each to one in so many rows; 0 for none.
+
+    Attributes:
+        fails: raises, the first time.
+        hopeless: raises always.
+        kills: takes its process down, the first time.
+    """
+
+    fails: int = 0
+    hopeless: int = 0
+    kills: int = 0
+
+
+def digest_of(ids: Iterable[str]) -> int:
+    """Return a number for a multiset of ids, in whatever order they come."""
+    found = 0
+    for one in ids:
+        found ^= crc32(one.encode())
+    return found
+
+
+def key_of(name: str) -> str:
+    """Return the key of a row that is made of nothing else."""
+    return f"k{crc32(name.encode()) % KEYS}"
+
+
+class CheckpointedStage(Component):
+    """What the components share. A subclass is a bolt of some kind, too.
+
+    Attributes:
+        keeps_time: its output has the event time of its input.
+        grouped_by: the field that its input has to be grouped by; "" for none.
+    """
+
+    outputs: Any = FIELDS
+    keeps_time = True
+    grouped_by = ""
+
+    def __init__(self, outside: Beyond, name: str, work_s: float = 0.0, mishaps: Mishaps | None = None) -> None:
+        self.outside, self.name, self.work_s = outside, name, work_s
+        self.mishaps = mishaps or Mishaps()
+
+    @abstractmethod
+    def model(self, inputs: Mapping[str, Sequence[Row]]) -> list[Row]:
+        """Return what it emits, given what it gets from each source. Pure."""
+
+    def is_hopeless(self, row_id: str) -> bool:
+        """Whether the row always fails."""
+        return chosen(row_id, self.mishaps.hopeless, f"{self.name} hopeless")
+
+    def survivors(self, inputs: Mapping[str, Sequence[Row]]) -> list[Row]:
+        """Return the input that is not given up."""
+        return [row for rows in inputs.values() for row in rows if not self.is_hopeless(row.id)]
+
+    def letters(self, inputs: Mapping[str, Sequence[Row]]) -> list[Row]:
+        """Return the input that is given up."""
+        return [row for rows in inputs.values() for row in rows if self.is_hopeless(row.id)]
+
+    def meet(self, row_id: str) -> None:
+        """Work on a row, and go wrong if that is its fate."""
+        self.outside.work(self.work_s)
+        if chosen(row_id, self.mishaps.kills, f"{self.name} kills") and not self.outside.tried(f"{self.name} kills", row_id):
+            self.outside.kill()
+        if self.is_hopeless(row_id):
+            raise Trouble(f"{row_id} is hopeless")
+        if chosen(row_id, self.mishaps.fails, f"{self.name} fails") and not self.outside.tried(f"{self.name} fails", row_id):
+            raise Trouble(f"{row_id} fails once")
+
+    def renamed(self, row: Row, more: str = "") -> Row:
+        """Return the row as it leaves."""
+        return row._replace(id=f"{row.id}>{self.name}{more}")
+
+
+# -- bolts without state -----------------------------------------------------------------------------------------------
+
+
+class Relay(CheckpointedStage, BasicBolt):
+    """One row for each; it raises after it has emitted."""
+
+    def made_of(self, row: Row) -> list[Row]:
+        """What becomes of one row."""
+        return [self.renamed(row)]
+
+    def model(self, inputs: Mapping[str, Sequence[Row]]) -> list[Row]:
+        return [made for row in self.survivors(inputs) for made in self.made_of(row)]
+
+    def execute(self, tup: Tuple, collector: BasicCollector) -> None:
+        for made in self.made_of(row_of(tup.values)):
+            collector.emit(made.values)
+        self.meet(tup["id"])
+
+
+class Double(Relay):
+    """Two rows for each."""
+
+    def made_of(self, row: Row) -> list[Row]:
+        return [self.renamed(row, ".0"), self.renamed(row, ".1")]
+
+
+class Sieve(Relay):
+    """Two of three rows."""
+
+    def made_of(self, row: Row) -> list[Row]:
+        return [] if chosen(row.id, 3, self.name) else [self.renamed(row)]
+
+
+class Hand(CheckpointedStage, Bolt):
+    """Anchors and acks by itself; what is hopeless it fails."""
+
+    def prepare(self, context: TaskContext, collector: Collector) -> None:
+        self.collector = collector
+
+    def model(self, inputs: Mapping[str, Sequence[Row]]) -> list[Row]:
+        return [self.renamed(row) for row in self.survivors(inputs)]
+
+    def execute(self, tup: Tuple) -> None:
+        if self.is_hopeless(tup["id"]):
+            self.collector.fail(tup)
+            return
+        self.collector.emit(self.renamed(row_of(tup.values)).values, tup)
+        self.meet(tup["id"])
+        self.collector.ack(tup)
+
+
+class Call(CheckpointedStage, AsyncBolt):
+    """Asynchronous calls that take different times."""
+
+    def __init__(
+        self, outside: Beyond, name: str, work_s: float = 0.0, mishaps: Mishaps | None = None, *, is_ordered: bool, capacity: int
+    ) -> None:
+        CheckpointedStage.__init__(self, outside, name, work_s, mishaps)
+        AsyncBolt.__init__(self, AsyncMode.ORDERED if is_ordered else AsyncMode.UNORDERED, capacity)
+
+    def model(self, inputs: Mapping[str, Sequence[Row]]) -> list[Row]:
+        return [self.renamed(row) for row in self.survivors(inputs)]
+
+    async def call(self, tup: Tuple) -> Any:
+        await Sleep(crc32(tup["id"].encode()) % 20 * 0.001)
+        if self.is_hopeless(tup["id"]):
+            raise Trouble(f"{tup['id']} is hopeless")
+        return self.renamed(row_of(tup.values)).values
+
+
+# -- bolts with state --------------------------------------------------------------------------------------------------
+
+
+class Stateful(CheckpointedStage):
+    """A bolt whose state after the last checkpoint is known."""
+
+    @abstractmethod
+    def final(self, inputs: Mapping[str, Sequence[Row]]) -> Any:
+        """Return its state, of all tasks together, after all its input. Pure."""
+
+    @staticmethod
+    @abstractmethod
+    def together(states: Sequence[Any]) -> Any:
+        """Return the states of its tasks, as `snapshot` gave them, in the form of `final`."""
+
+
+class Tally(Stateful, StatefulBolt):
+    """For each key: how many rows, the sum of their numbers, a digest of their ids. It lets them through."""
+
+    key = "key"
+    grouped_by = "key"
+
+    def prepare(self, context: TaskContext) -> None:
+        self.state: dict[str, list[int]] = {}
+
+    def execute(self, tup: Tuple, collector: BasicCollector) -> None:
+        collector.emit(self.renamed(row_of(tup.values)).values)
+        self.meet(tup["id"])
+        found = self.state.setdefault(tup["key"], [0, 0, 0])
+        found[:] = [found[0] + 1, found[1] + tup["n"], found[2] ^ crc32(tup["id"].encode())]
+
+    def snapshot(self) -> Any:
+        return self.state
+
+    def restore(self, state: Any) -> None:
+        self.state = {key: list(found) for key, found in (state or {}).items()}
+
+    def model(self, inputs: Mapping[str, Sequence[Row]]) -> list[Row]:
+        return [self.renamed(row) for row in self.survivors(inputs)]
+
+    def final(self, inputs: Mapping[str, Sequence[Row]]) -> Any:
+        rows: dict[str, list[Row]] = {}
+        for row in self.survivors(inputs):
+            rows.setdefault(row.key, []).append(row)
+        return {key: (len(of), sum(one.n for one in of), digest_of(one.id for one in of)) for key, of in rows.items()}
+
+    @staticmethod
+    def together(states: Sequence[Any]) -> Any:
+        return {key: tuple(found) for state in states for key, found in state.items()}
+
+
+class Whole(Stateful, StatefulBolt):
+    """As `Tally`, over all rows of a task."""
+
+    def prepare(self, context: TaskContext) -> None:
+        self.state = (0, 0, 0)
+
+    def execute(self, tup: Tuple, collector: BasicCollector) -> None:
+        self.meet(tup["id"])
+        count, total, digest = self.state
+        self.state = (count + 1, total + tup["n"], digest ^ crc32(tup["id"].encode()))
+        collector.emit(self.renamed(row_of(tup.values)).values)
+
+    def snapshot(self) -> Any:
+        return self.state
+
+    def restore(self, state: Any) -> None:
+        self.state = tuple(state or (0, 0, 0))
+
+    def model(self, inputs: Mapping[str, Sequence[Row]]) -> list[Row]:
+        return [self.renamed(row) for row in self.survivors(inputs)]
+
+    def final(self, inputs: Mapping[str, Sequence[Row]]) -> Any:
+        rows = self.survivors(inputs)
+        return (len(rows), sum(row.n for row in rows), digest_of(row.id for row in rows))
+
+    @staticmethod
+    def together(states: Sequence[Any]) -> Any:
+        counts, totals, digests = zip(*states, strict=True)
+        found = 0
+        for digest in digests:
+            found = xor(found, digest)
+        return (sum(counts), sum(totals), found)
+
+
+class Log(Stateful, StatefulBolt):
+    """A sink that remembers every row."""
+
+    outputs: Any = ()
+    key = "key"
+    grouped_by = "key"
+
+    def prepare(self, context: TaskContext) -> None:
+        self.state: dict[str, list[str]] = {}
+
+    def execute(self, tup: Tuple, collector: BasicCollector) -> None:
+        self.meet(tup["id"])
+        self.outside.effects[self.name, tup["id"]] = self.outside.effects.get((self.name, tup["id"]), 0) + 1
+        self.state.setdefault(tup["key"], []).append(tup["id"])
+
+    def snapshot(self) -> Any:
+        return self.state
+
+    def restore(self, state: Any) -> None:
+        self.state = {key: list(ids) for key, ids in (state or {}).items()}
+
+    def model(self, inputs: Mapping[str, Sequence[Row]]) -> list[Row]:
+        return []
+
+    def final(self, inputs: Mapping[str, Sequence[Row]]) -> Any:
+        return sorted((row.key, row.id) for row in self.survivors(inputs))
+
+    @staticmethod
+    def together(states: Sequence[Any]) -> Any:
+        return sorted((key, one) for state in states for key, ids in state.items() for one in ids)
+
+
+class Ledger(CheckpointedStage, TwoPhaseSink):
+    """A sink whose rows are published when their checkpoint is complete. Publishing goes wrong half way, now and then."""
+
+    outputs: Any = ()
+
+    def open(self, context: TaskContext) -> None:
+        self.index, self.parallelism = context.task_index, context.parallelism
+        self.rows: list[str] = []
+
+    def begin(self) -> None:
+        self.rows = []
+
+    def write(self, tup: Tuple) -> None:
+        self.meet(tup["id"])
+        self.outside.effects[self.name, tup["id"]] = self.outside.effects.get((self.name, tup["id"]), 0) + 1
+        self.rows.append(tup["id"])
+
+    def pre_commit(self) -> Any:
+        if not self.rows:
+            return None
+        number = self.outside.tried(f"{self.name} tokens", "")
+        self.stumble(f"stage {number}")
+        token = (self.name, self.index, number)
+        self.outside.staged[token] = self.rows
+        return token
+
+    def commit(self, token: Any) -> None:
+        rows = self.outside.staged.get(token)
+        if rows is None:
+            return
+        published = self.outside.published.setdefault(token, [])
+        published[:] = rows[: len(rows) // 2]
+        self.stumble(f"publish {token}")
+        published[:] = rows
+        del self.outside.staged[token]
+
+    def stumble(self, what: str) -> None:
+        """Go wrong, now and then."""
+        if chosen(what, self.mishaps.kills and 4, f"{self.name} kills") and not self.outside.tried(f"{self.name} kills", what):
+            self.outside.kill()
+        if chosen(what, self.mishaps.fails and 4, f"{self.name} fails") and not self.outside.tried(f"{self.name} fails", what):
+            raise Trouble(f"cannot {what}")
+
+    def abort(self, token: Any) -> None:
+        if token is None:
+            self.rows = []
+        else:
+            self.outside.staged.pop(token, None)
+
+    def recover(self, tokens: Sequence[Any]) -> None:
+        super().recover(tokens)
+        for token in list(self.outside.staged):
+            if token[0] == self.name and token[1] % self.parallelism == self.index:
+                del self.outside.staged[token]
+
+    def model(self, inputs: Mapping[str, Sequence[Row]]) -> list[Row]:
+        return []

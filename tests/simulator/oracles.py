@@ -1,0 +1,205 @@
+"""What has to be true of every run, whatever went wrong in it.
+
+| number | oracle |
+| ------ | ------ |
+| 0 | the engine's own invariants hold, and nothing raises where no user code runs |
+| 1 | no loss: when a spout is told `ack`, every effect of the message is there; at the end every message is acked or given up |
+| 2 | one verdict for each emission: acked, failed, timed out in time, or reset with its epoch |
+| 3 | no early ack: when an acker completes a tree, user code has acked each of its edges |
+| 4 | commit prefix: everything up to a stored position is done |
+| 5 | bounded: queues, outboxes, pending messages, trees in ackers |
+| 6 | order: the frames of an edge are processed in order without a gap, in their epoch, and a gap is counted |
+| 9 | single owner: no life of a worker works under the name of another |
+| 10 | liveness: when the faults are over, so is the topology, soon |
+| 11 | no silence: every fault leaves a row or a counter, and no row is without a cause |
+| 12 | sometimes: over many seeds each situation of interest occurs; asserted over the set by who runs it |
+
+The history checks 2, 3, 5, 6 and 9 as things happen, the simulation 10. The numbers are those of the project's list of checks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from tests.simulator.external_world import ExternalWorld, message_key
+from tests.simulator.faults import FaultKind
+from tests.simulator.simulation import Simulation
+from topo.ids import TaskId
+from topo.master.outcome import OutcomeKind
+from topo.master.positions import SpoutProgress
+from topo.task.runners.acker import AckerTask
+from topo.task.runners.async_calls import AsyncTask
+from topo.task.runners.spout import SpoutTask
+from topo.wire import control
+from topo.wire.codec import Codec
+
+if TYPE_CHECKING:
+    from tests.simulator.scenarios import Scenario
+
+
+class Oracles:
+    """The oracles that know what the topology is to do."""
+
+    def __init__(self, scenario: Scenario, outside: ExternalWorld) -> None:
+        self._scenario = scenario
+        self._outside = outside
+        self._leaves = scenario.leaves()
+        self._expected = max(1, sum(map(len, self._leaves.values())))
+        self._codec = Codec()
+        self._letters: set[str] = set()
+        self._checked: dict[TaskId, int] = {}
+        self._simulation: Simulation
+        outside.on_ack = self._acked
+
+    def attach(self, simulation: Simulation) -> None:
+        """Begin to watch a run."""
+        self._simulation = simulation
+        simulation.history.on_positions = self._stored_positions
+        simulation.history.on_letters = self._stored_letters
+
+    def progress(self) -> float:
+        """Return the share of the expected effects that has been seen."""
+        return len(self._outside.effects) / self._expected
+
+    # -- as it happens ---------------------------------------------------------------------------------------------------
+
+    def _missing(self, key: str) -> list[tuple[str, str]]:
+        return sorted(leaf for leaf in self._leaves[key] if leaf not in self._outside.effects)
+
+    def _acked(self, key: str) -> None:
+        if missing := self._missing(key):
+            self._simulation.history.violated(1, f"message {key} was acked; missing are {missing[:3]}")
+
+    def _stored_positions(self, progress: Mapping[TaskId, SpoutProgress]) -> None:
+        plan = self._simulation.plan
+        for task, stored in progress.items():
+            if not stored.position:
+                continue
+            position = self._codec.unpack_value(stored.position)
+            spec = plan.task(task)
+            for number in range(self._checked.get(task, 0), position + 1):
+                key = message_key(spec.component, spec.index, number)
+                if self._missing(key) and key not in self._letters:
+                    self._simulation.history.violated(4, f"position {position} of task {task} is stored; {key} is not done")
+                    return
+            self._checked[task] = position + 1
+
+    def _stored_letters(self, letters: Iterable[control.DeadLetter]) -> None:
+        for letter in letters:
+            spec = self._simulation.plan.task(letter.task)
+            self._letters.add(message_key(spec.component, spec.index, self._codec.unpack_value(letter.position)))
+
+    # -- in the end ------------------------------------------------------------------------------------------------------
+
+    def judge(self) -> None:
+        """Judge a run that has ended."""
+        self._judge_outcome()
+        self._judge_messages()
+        self._judge_silence()
+        self._gather()
+
+    def _judge_messages(self) -> None:
+        history, outside, scenario = self._simulation.history, self._outside, self._scenario
+        has_positions = {spout.name: spout.has_positions for spout in scenario.spouts}
+        doomed = {*scenario.hopeless, *scenario.poison}
+        for key in self._leaves:
+            is_positioned = has_positions[key.partition(".")[0]]
+            given_up = key in (self._letters if is_positioned else outside.given_up)
+            if given_up and key not in doomed:
+                history.violated(1, f"message {key} was given up without a reason")
+            elif not given_up and key in doomed:
+                history.violated(1, f"message {key} always fails, and was not given up")
+            elif not given_up and self._missing(key):
+                history.violated(1, f"message {key} is neither acked nor given up; missing are {self._missing(key)[:3]}")
+            elif not is_positioned and not given_up and key not in outside.acked:
+                history.violated(2, f"the spout of message {key} was never told of its fate")
+
+    def _judge_outcome(self) -> None:
+        simulation, scenario = self._simulation, self._scenario
+        outcome = simulation.master.outcome
+        assert outcome is not None
+        if outcome.kind is OutcomeKind.CRASHED:
+            simulation.history.violated(10, f"the topology was given up: {outcome.reason}")
+            return
+        positioned = {spout.name for spout in scenario.spouts if spout.has_positions}
+        doomed = {*scenario.hopeless, *scenario.poison}
+        allowed = {OutcomeKind.DONE}
+        if any(key.partition(".")[0] in positioned for key in doomed):
+            allowed = {OutcomeKind.DEAD_LETTERS}
+        if any(key.partition(".")[0] not in positioned for key in doomed):
+            # What a spout without positions has given up is forgotten with its process.
+            is_whole = len(simulation.all_processes) == len(simulation.plan.workers)
+            allowed = {OutcomeKind.FINALLY_FAILED} if is_whole else {*allowed, OutcomeKind.FINALLY_FAILED}
+        if simulation.master.master is not None and simulation.master.master.ending.unclosed:
+            allowed |= {OutcomeKind.RESULTS_LOST}
+        if outcome.kind not in allowed:
+            names = " or ".join(sorted(kind.value for kind in allowed))
+            simulation.history.violated(1, f"the outcome is {outcome.kind.value} ({outcome.reason}), not {names}")
+
+    def _judge_silence(self) -> None:
+        simulation = self._simulation
+        history = simulation.history
+        rows = [row.kind for _, row in simulation.master.store.errors]
+        kinds = [fault.kind for _, fault, _ in simulation.strikes.struck]
+        deaths = kinds.count(FaultKind.CRASH)
+        masters = kinds.count(FaultKind.MASTER)
+        # Who restarts a worker that has just died does not hear of its death.
+        if deaths and not masters and FaultKind.RESTART not in kinds and "WorkerLost" not in rows:
+            history.violated(11, f"{deaths} processes died, and no row says so")
+        if simulation.network.counts.repeated and not masters and not deaths:
+            seen = sum(task.counters.duplicate_frames + task.counters.stale_frames + task.counters.fenced_frames
+                       for process in simulation.all_processes for task in process.tasks)  # fmt: skip
+            lost = sum(simulation.network.counts.lost.values())
+            if not seen and not lost:
+                history.violated(11, f"{simulation.network.counts.repeated} frames were repeated, and no counter says so")
+        last_epoch = max(process.worker.epoch for process in simulation.all_processes)
+        for (epoch, sender, target), count in simulation.network.counts.lost.items():
+            if epoch == last_epoch and not self._is_over(sender, target):
+                history.violated(11, f"{count} frames {sender}->{target} of the last epoch were lost, and nobody noticed")
+        if "TupleStateError" in rows and not self._scenario.forgets:
+            history.violated(11, "no bolt forgets an input, and a row says that one does")
+        harmless = {FaultKind.SLOW_LINK, FaultKind.SLOW_WORKER, FaultKind.PAUSE, FaultKind.REPEAT}
+        if set(kinds) <= harmless and not self._scenario.poison and ("EdgeLost" in rows or "WorkerLost" in rows):
+            history.violated(11, f"nothing was lost, and the rows say {sorted(set(rows))}")
+
+    def _is_over(self, sender: int, target: int) -> bool:
+        """Whether an edge's end had left in order, so that what was on its way to it meant nothing any more."""
+        over = {task.id for process in self._simulation.all_processes for task in process.tasks if task.is_closed}
+        return sender in over or target in over
+
+    def _gather(self) -> None:
+        """Count what occurred, for the oracle that looks at many seeds."""
+        simulation = self._simulation
+        history = simulation.history
+        for process in simulation.all_processes:
+            for task in process.tasks:
+                for name in ("stale_frames", "fenced_frames", "duplicate_frames", "gaps", "stale_tuples", "replayed", "reset"):
+                    history.count(name, getattr(task.counters, name))
+                if isinstance(task, SpoutTask):
+                    history.count("late acks", task.counters.late_acks)
+                    history.count("timed out", task.counters.timed_out)
+                elif isinstance(task, AckerTask):
+                    history.count("trees expired", task.counters.expired_trees)
+            exit_ = process.worker.exit
+            if exit_ is not None:
+                history.count(f"exit: {exit_.why.partition(':')[0]}")
+            if not process.is_alive and exit_ is None:
+                for task in process.tasks:
+                    kind = "a spout" if isinstance(task, SpoutTask) else "an acker" if isinstance(task, AckerTask) else "a bolt"
+                    history.count(f"death of {kind}")
+                    if isinstance(task, AsyncTask) and task.statistics().levels.get("async_in_flight"):
+                        history.count("death with calls in flight")
+        history.count("dead letters", len(self._letters))
+        history.count("given up by a spout", len(self._outside.given_up))
+        for _, row in simulation.master.store.errors:
+            history.count("row: " + row.kind)
+        for _, fault, _ in simulation.strikes.struck:
+            history.count("fault: " + fault.kind.name)
+        for _, fault, _ in simulation.strikes.struck:
+            if fault.kind is FaultKind.CRASH:
+                history.count("crash " + fault.point.value)
+        if any(process.worker.epoch > 1 for process in simulation.all_processes):
+            history.count("recovery")
+        if simulation.master.term > 1:
+            history.count("another master")

@@ -1,0 +1,281 @@
+"""The store of checkpoints in virtual time: the real `CheckpointStore` on files in memory, written by threads that take time.
+
+A write can be slow, fail with nothing written, fail although everything was written, or be torn; and so can one that is under way
+when its process dies. What was stored can be damaged or lost. Between two processes files are shared, as in a folder.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from enum import Enum
+from itertools import chain, repeat
+from random import Random
+from typing import TYPE_CHECKING
+
+from topo.checkpoint.manifest import Manifest
+from topo.errors import EnvironmentFault
+from topo.master.commands import CommitCheckpoint, FindCheckpoint
+from topo.master.ending import EndingStage
+from topo.master_process.checkpoint_thread import RETRY_S, CheckpointAnswer, CheckpointWriterThread, StoreCommand
+from topo.storage.checkpoint_store import CheckpointStore
+
+if TYPE_CHECKING:
+    from tests.simulator.simulation import Simulation
+
+SLOWER = 100
+"""How many times as long a slow disk takes."""
+
+
+class WriteEnding(Enum):
+    """What a write has come to that did not go well."""
+
+    NOTHING = "nothing was written"
+    TORN = "a part was written"
+    WHOLE = "everything was written, and nobody was told"
+
+
+class VirtualFiles:
+    """Files in memory; `Files` of `topo.storage.files`.
+
+    Attributes:
+        content: by name.
+        fails: tells of each write how it ends; None: well.
+        is_unreadable: asked before each read.
+    """
+
+    url = "memory"
+
+    def __init__(self) -> None:
+        self.content: dict[str, bytes] = {}
+        self.fails: Callable[[], WriteEnding | None] | None = None
+        self.is_unreadable: Callable[[], bool] = lambda: False
+
+    def write(self, name: str, chunks: Iterable[bytes]) -> None:
+        """Write a file."""
+        data = b"".join(chunks)
+        ending = self.fails() if self.fails is not None else None
+        if ending is WriteEnding.TORN:
+            self.content[name] = data[: len(data) // 2]
+        elif ending is not WriteEnding.NOTHING:
+            self.content[name] = data
+        if ending is not None:
+            raise EnvironmentFault(f"cannot write {name}: {ending.value}")
+
+    def read(self, name: str, start: int = 0, length: int | None = None) -> bytes:
+        """Return bytes of a file."""
+        if self.is_unreadable():
+            raise EnvironmentFault(f"cannot read {name}: Input/output error")
+        if name not in self.content:
+            raise FileNotFoundError(name)
+        return self.content[name][start : None if length is None else start + length]
+
+    def names(self, folder: str = "") -> list[str]:
+        """Return the names in a folder."""
+        start = f"{folder}/" if folder else ""
+        return list(dict.fromkeys(name[len(start) :].partition("/")[0] for name in self.content if name.startswith(start)))
+
+    def remove(self, name: str) -> None:
+        """Remove a file."""
+        ending = self.fails() if self.fails is not None else None
+        if ending is not WriteEnding.NOTHING:
+            self.content.pop(name, None)
+        if ending is not None:
+            raise EnvironmentFault(f"cannot remove {name}: {ending.value}")
+
+    def remove_folder(self, name: str) -> None:
+        """Remove a folder."""
+        for one in [one for one in self.content if one.startswith(f"{name}/")]:
+            del self.content[one]
+
+
+class Disk:
+    """What all processes of a run write to.
+
+    Attributes:
+        slow_until, failing_until, unreadable_until: in virtual seconds.
+        torn_next: the next write is torn.
+    """
+
+    def __init__(self, simulation: Simulation, random: Random) -> None:
+        self._simulation = simulation
+        self._random = random
+        self._base_s = random.choice((0.0002, 0.001, 0.004))
+        self.files = VirtualFiles()
+        self.files.is_unreadable = self._is_unreadable
+        self.slow_until = self.failing_until = self.unreadable_until = 0.0
+        self.torn_next = False
+
+    def store(self) -> CheckpointStore:
+        """Return the store of the run's topology."""
+        plan = self._simulation.plan
+        return CheckpointStore(self.files, plan.name, plan.config.checkpoint_keep)
+
+    def verify(self, manifest: Manifest) -> None:
+        """Raise unless all parts of a checkpoint are whole, as one sees it who can read them at any time."""
+        unreadable_until, self.unreadable_until = self.unreadable_until, 0.0
+        try:
+            self.store().verify(manifest)
+        finally:
+            self.unreadable_until = unreadable_until
+
+    def takes_s(self, now: float) -> float:
+        """Draw how long a write takes."""
+        return self._base_s * self._random.uniform(0.5, 3) * (SLOWER if now < self.slow_until else 1)
+
+    def perform(self, work: Callable[[], None], *, is_dying: bool = False) -> None:
+        """Do what a thread does with the disk, as well as the disk is. It may raise what the work does."""
+        now = self._simulation.now
+        if is_dying:
+            ending = self._random.choice(list(WriteEnding))
+            self._simulation.history.count(f"death in a write: {ending.value}")
+            endings: Iterator[WriteEnding | None] = chain([ending], repeat(WriteEnding.NOTHING))
+            self.files.fails = lambda: next(endings)
+        elif self.torn_next:
+            self.torn_next = False
+            endings = chain([self._failed(WriteEnding.TORN)], repeat(None))
+            self.files.fails = lambda: next(endings)
+        elif now < self.failing_until:
+            self.files.fails = lambda: self._failed(self._random.choice(list(WriteEnding)))
+        try:
+            work()
+        finally:
+            self.files.fails = None
+
+    def _is_unreadable(self) -> bool:
+        is_so = self._simulation.now < self.unreadable_until
+        if is_so:
+            self._simulation.history.count("read failed")
+        return is_so
+
+    def _failed(self, ending: WriteEnding) -> WriteEnding:
+        self._simulation.history.count(f"write failed: {ending.value}")
+        return ending
+
+    def damage(self, pick: float) -> str | None:
+        """Spoil a file of the last complete checkpoint; return which.
+
+        None: there is none, nothing to fall back on, or nobody will read it, since everything is over.
+        """
+        master = self._simulation.master.master
+        if master is None or master.ending.stage is not EndingStage.SERVING or master.quiescence.is_still:
+            return None
+        complete = [stored for stored in self.store().checkpoints() if stored.manifest is not None]
+        if len(complete) < 2 or complete[-1].manifest is None:
+            return None
+        parts = complete[-1].manifest.parts
+        file = parts[int(pick * len(parts))].file
+        if file not in self.files.content:
+            return None
+        way = self._random.choice(("cut short", "flipped", "lost"))
+        data = self.files.content[file]
+        if way == "lost":
+            del self.files.content[file]
+        else:
+            place = self._random.randrange(len(data))
+            self.files.content[file] = data[:place] if way == "cut short" else _flipped(data, place)
+        self._simulation.history.count(f"part {way}")
+        return f"{file} is {way}"
+
+
+def _flipped(data: bytes, place: int) -> bytes:
+    return data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :]
+
+
+class VirtualThread:
+    """A thread beside a process's own, which does one thing after another.
+
+    Args:
+        is_alive: whether its process is.
+        is_stopped: whether its process stands still.
+    """
+
+    def __init__(self, simulation: Simulation, is_alive: Callable[[], bool], is_stopped: Callable[[], bool]) -> None:
+        self._simulation = simulation
+        self._is_alive = is_alive
+        self._is_stopped = is_stopped
+        self._waiting: deque[Callable[[], None]] = deque()
+        self._pause_s = 0.0
+
+    def submit(self, work: Callable[[], None]) -> None:
+        """Have something done after what came before."""
+        self._waiting.append(work)
+        if len(self._waiting) == 1:
+            self._next()
+
+    def again(self, after_s: float) -> None:
+        """Called by the work at hand: it is done again a while later."""
+        self._waiting.appendleft(self._waiting[0])
+        self._pause_s = after_s
+
+    def _next(self) -> None:
+        simulation = self._simulation
+        assert simulation.disk is not None
+        takes_s = simulation.disk.takes_s(simulation.now) + self._pause_s
+        self._pause_s = 0.0
+        simulation.at(simulation.now + takes_s, self._do)
+
+    def _do(self) -> None:
+        simulation = self._simulation
+        assert simulation.disk is not None
+        if self._is_alive() and self._is_stopped():
+            simulation.at(simulation.now + 0.01, self._do)
+            return
+        work = self._waiting[0]
+        simulation.disk.perform(work, is_dying=not self._is_alive())
+        if not self._is_alive():
+            self._waiting.clear()
+            return
+        self._waiting.popleft()
+        if self._waiting:
+            self._next()
+
+
+class _Again(Exception):
+    """The storage has failed; what was asked for is tried again."""
+
+
+class VirtualKeeper(CheckpointWriterThread):
+    """The master's hand on the store, which does what the real one does, in virtual time.
+
+    Args:
+        is_alive: whether its master is.
+        answer: takes answers.
+    """
+
+    def __init__(self, simulation: Simulation, is_alive: Callable[[], bool], answer: Callable[[CheckpointAnswer], None]) -> None:
+        assert simulation.disk is not None
+        self._store = simulation.disk.store()
+        self._topology = simulation.plan.name
+        self._wall_ms = simulation.wall_ms
+        self._simulation = simulation
+        self._is_alive = is_alive
+        self._answer = answer
+        self._on_thread = VirtualThread(simulation, is_alive, lambda: False)
+
+    def do(self, command: StoreCommand) -> None:
+        """Have a command performed, after those before it."""
+        self._on_thread.submit(lambda: self._work_on(command))
+
+    def _work_on(self, command: StoreCommand) -> None:
+        simulation = self._simulation
+        try:
+            answer = self._perform(command)
+        except (_Again, EnvironmentFault):
+            self._on_thread.again(RETRY_S / 10)
+            return
+        simulation.trace("store", type(command).__name__, getattr(command, "checkpoint", ""))
+        if answer is None or not self._is_alive():
+            return
+        if isinstance(command, CommitCheckpoint):
+            simulation.history.committed(command.manifest.checkpoint, getattr(answer, "problem", ""))
+        elif isinstance(command, FindCheckpoint):
+            simulation.history.count("an earlier checkpoint was looked for")
+        self._answer(answer)
+
+    def _until_done(self, do: Callable[[], None]) -> bool:
+        try:
+            do()
+        except EnvironmentFault as error:
+            raise _Again from error
+        return True

@@ -1,0 +1,121 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.unit.connectors.drive import drain, opened
+from topo import IterableSpout
+from topo.api.context import TaskContext
+from topo.api.streams import declared_streams
+from topo.emission.message_collectors import MessageCollector
+
+
+def test_items_are_values_of_the_one_field_and_their_index_is_the_position() -> None:
+    collector = opened(spout := IterableSpout(["a", ("b", "c")]))
+    assert drain(spout, collector) == [(("a",), 0), ((("b", "c"),), 1)]
+    assert collector.ended
+
+
+def test_with_several_fields_an_item_has_a_value_for_each() -> None:
+    spout = IterableSpout([("a", 1), ["b", 2]], fields=("name", "number"))
+    assert drain(spout, opened(spout)) == [(("a", 1), 0), (("b", 2), 1)]
+    assert spout.outputs == ("name", "number")
+
+
+@pytest.mark.parametrize("tasks", [1, 2, 3, 7])
+def test_tasks_share_the_items(tasks: int) -> None:
+    emitted = []
+    for index in range(tasks):
+        spout = IterableSpout(range(10))
+        emitted += drain(spout, opened(spout, index=index, parallelism=tasks))
+    assert sorted(emitted) == [((number,), number) for number in range(10)]
+
+
+@pytest.mark.parametrize("tasks", [1, 3])
+@pytest.mark.parametrize("done", range(10))
+def test_it_continues_after_the_committed_position(tasks: int, done: int) -> None:
+    spout = IterableSpout(range(10))
+    again = drain(spout, opened(spout, index=done % tasks, parallelism=tasks, committed=done))
+    assert [position for _, position in again] == list(range(done + tasks, 10, tasks))
+
+
+def test_a_function_makes_the_items_anew() -> None:
+    def items() -> Iterator[int]:
+        yield from range(3)
+
+    spout = IterableSpout(items)
+    assert drain(spout, opened(spout)) == drain(spout, opened(spout))
+
+
+def test_one_call_emits_one_item_so_that_an_endless_source_can_be_paused() -> None:
+    def endless() -> Iterator[int]:
+        number = 0
+        while True:
+            yield number
+            number += 1
+
+    spout = IterableSpout(endless)
+    collector = opened(spout)
+    for _ in range(5):
+        spout.next_tuple()
+    assert collector.streams[0].rows == [(0,), (1,), (2,), (3,), (4,)]
+
+
+def test_a_source_that_raises_has_not_ended() -> None:
+    def broken() -> Iterator[Any]:
+        yield 1
+        raise OSError("disk on fire")
+
+    spout = IterableSpout(broken)
+    collector = opened(spout)
+    spout.next_tuple()
+    for _ in range(3):
+        with pytest.raises(OSError, match="disk on fire"):
+            spout.next_tuple()
+    assert not collector.ended
+
+
+def test_skipping_to_the_position_is_cut_and_reported_as_progress() -> None:
+    seconds = iter(range(1_000_000))
+    reports: list[str] = []
+
+    def report(text: str) -> bool:
+        reports.append(text)
+        # Every third look finds that the call has lasted long.
+        return next(seconds) % 3 == 2
+
+    spout = IterableSpout(range(500))
+    collector = MessageCollector("part", declared_streams(spout.outputs), lambda error: None)
+    spout.open(TaskContext("test", "part", 1, committed_position=449, report_progress=report), collector)
+
+    calls = 0
+    while not collector.count():
+        spout.next_tuple()
+        calls += 1
+
+    assert calls > 3
+    assert [collector.streams[0].rows, collector.messages[0]] == [[(450,)], [450]]
+    shown = [text for text in reports if text]
+    assert len(shown) == calls - 1
+    assert shown[0].startswith("skipping to item 450, where it left off; at ")
+
+
+def test_iterable_that_has_become_shorter_than_the_position_ends() -> None:
+    spout = IterableSpout(range(5))
+    collector = opened(spout, committed=9)
+    assert drain(spout, collector) == []
+
+
+def test_error_while_skipping_is_raised_again_and_is_no_end() -> None:
+    def items() -> Iterator[int]:
+        yield 1
+        raise OSError("the disk is away")
+
+    spout = IterableSpout(items)
+    collector = opened(spout, committed=5)
+    for _ in range(2):
+        with pytest.raises(OSError, match="the disk is away"):
+            spout.next_tuple()
+    assert not collector.ended

@@ -1,0 +1,150 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.unit.connectors.drive import Emitted, drain, opened
+from topo import ConfigError, NotFound, TextFileSpout
+from topo.errors import EnvironmentFault
+
+
+def emitted_by_all(path: Path, tasks: int, **options: object) -> Emitted:
+    found: Emitted = []
+    for index in range(tasks):
+        spout = TextFileSpout(path, **options)  # type: ignore[arg-type]
+        found += drain(spout, opened(spout, index=index, parallelism=tasks))
+    return found
+
+
+def lines(emitted: Emitted) -> list[str]:
+    return [values[0] for values, _ in emitted]
+
+
+def test_lines_come_without_their_ends_and_with_the_offset_after_them(tmp_path: Path) -> None:
+    path = tmp_path / "text"
+    path.write_bytes("one\n\nthrée\r\nlast".encode())
+    spout = TextFileSpout(path)
+    assert drain(spout, opened(spout)) == [
+        (("one",), (0, 4)),
+        (("",), (0, 5)),
+        (("thrée",), (0, 13)),
+        (("last",), (0, 17)),
+    ]
+
+
+def test_an_empty_file_has_no_line(tmp_path: Path) -> None:
+    (tmp_path / "text").touch()
+    assert emitted_by_all(tmp_path / "text", 2) == []
+
+
+def test_a_folder_is_read_in_the_order_of_names_with_its_subfolders(tmp_path: Path) -> None:
+    (tmp_path / "sub").mkdir()
+    for name in ("b.txt", "a.txt", "sub/c.txt", "skip.log"):
+        (tmp_path / name).write_text(f"{name}\n")
+    assert lines(emitted_by_all(tmp_path, 1, pattern="*.txt")) == ["a.txt", "b.txt", "sub/c.txt"]
+
+
+def test_subfolders_can_be_left_out(tmp_path: Path) -> None:
+    for folder in ("kept", "left/deep", "kept/left"):
+        (tmp_path / folder).mkdir(parents=True)
+        (tmp_path / folder / "text").write_text(f"{folder}\n")
+    assert lines(emitted_by_all(tmp_path, 1, exclude=("left",))) == ["kept"]
+
+
+def test_everything_can_be_emitted_several_times_under_positions_that_rise(tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("a\nb\n")
+    emitted = emitted_by_all(tmp_path / "text", 1, repeat=3)
+    assert lines(emitted) == ["a", "b"] * 3
+    positions = [position for _, position in emitted]
+    assert positions == sorted(set(positions))
+
+
+def test_bytes_that_are_no_text_are_replaced(tmp_path: Path) -> None:
+    (tmp_path / "text").write_bytes(b"caf\xe9\n")
+    assert lines(emitted_by_all(tmp_path / "text", 1)) == ["caf�"]
+    assert lines(emitted_by_all(tmp_path / "text", 1, encoding="latin-1")) == ["café"]
+
+
+def test_strict_text_stops_at_the_bad_line_and_does_not_pass_it_over(tmp_path: Path) -> None:
+    (tmp_path / "text").write_bytes(b"good\nb\xffd\nafter\n")
+    spout = TextFileSpout(tmp_path / "text", errors="strict")
+    collector = opened(spout)
+    spout.next_tuple()
+    for _ in range(2):
+        with pytest.raises(UnicodeDecodeError):
+            spout.next_tuple()
+    assert collector.streams[0].rows == [("good",)]
+    assert not collector.ended
+
+
+def test_a_huge_line_comes_in_pieces_and_loses_nothing(tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("x" * 25 + "\n" + "short\n" + "y" * 20 + "\n")
+    assert lines(emitted_by_all(tmp_path / "text", 1, max_line="10B")) == [
+        "x" * 10,
+        "x" * 10,
+        "x" * 5,
+        "short",
+        "y" * 10,
+        "y" * 10,
+    ]
+
+
+TEXTS = st.lists(st.text("ab", max_size=12), max_size=20).map("\n".join)
+
+
+@given(text=TEXTS, tasks=st.integers(1, 6), limit=st.integers(1, 20))
+def test_tasks_share_a_file_so_that_each_line_comes_once(
+    tmp_path_factory: pytest.TempPathFactory, text: str, tasks: int, limit: int
+) -> None:
+    path = tmp_path_factory.mktemp("share") / "text"
+    path.write_text(text)
+    alone = emitted_by_all(path, 1, max_line=limit)
+    assert "".join(lines(alone)) == text.replace("\n", "")
+    assert sorted(emitted_by_all(path, tasks, max_line=limit)) == sorted(alone)
+
+
+@given(text=TEXTS, tasks=st.integers(1, 3), limit=st.integers(1, 20), repeat=st.integers(1, 2))
+def test_it_continues_exactly_after_any_committed_position(
+    tmp_path_factory: pytest.TempPathFactory, text: str, tasks: int, limit: int, repeat: int
+) -> None:
+    folder = tmp_path_factory.mktemp("resume")
+    (folder / "1").write_text(text)
+    (folder / "2").write_text(text[::-1])
+    for index in range(tasks):
+        whole = TextFileSpout(folder, max_line=limit, repeat=repeat)
+        emitted = drain(whole, opened(whole, index=index, parallelism=tasks))
+        for done in range(len(emitted)):
+            spout = TextFileSpout(folder, max_line=limit, repeat=repeat)
+            rest = drain(spout, opened(spout, index=index, parallelism=tasks, committed=emitted[done][1]))
+            assert rest == emitted[done + 1 :]
+
+
+def test_the_end_of_the_last_file_is_a_position_behind_which_nothing_comes(tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("a\n")
+    spout = TextFileSpout(tmp_path / "text")
+    assert drain(spout, opened(spout, committed=(0, 2))) == []
+
+
+@pytest.mark.parametrize("tasks", [1, 2])
+def test_a_position_that_the_files_no_longer_have_is_refused_and_not_taken_for_the_end(tmp_path: Path, tasks: int) -> None:
+    (tmp_path / "text").write_text("a\n")
+    with pytest.raises(EnvironmentFault, match=r"no longer has position \(0, 3\): .*text has 2 bytes"):
+        opened(TextFileSpout(tmp_path / "text"), parallelism=tasks, committed=(0, 3))
+    with pytest.raises(EnvironmentFault, match=r"no longer has position \(5, 0\): it is 1 file, read 2 times"):
+        opened(TextFileSpout(tmp_path / "text", repeat=2), parallelism=tasks, committed=(5, 0))
+
+
+def test_what_cannot_be_read_is_said_with_its_path(tmp_path: Path) -> None:
+    with pytest.raises(NotFound, match=r"no file or folder .*missing"):
+        opened(TextFileSpout(tmp_path / "missing"))
+    with pytest.raises(NotFound, match=r"no file that matches '\*.txt'"):
+        opened(TextFileSpout(tmp_path, pattern="*.txt"))
+
+
+@pytest.mark.parametrize("options", [{"encoding": "utf-16"}, {"repeat": 0}, {"max_line": 0}])
+def test_options_that_cannot_work_are_refused_at_once(options: dict[str, object]) -> None:
+    with pytest.raises(ConfigError):
+        TextFileSpout("text", **options)  # type: ignore[arg-type]

@@ -1,0 +1,207 @@
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import resource
+import signal
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from topo.errors import ConfigError, EnvironmentFault, NotFound
+from topo.storage.state_folder import (
+    StateFolder,
+    TopologyIsRunning,
+    append_lines,
+    home_folder,
+    make_socket_folder,
+    read_json_lines,
+    remove_socket_folder,
+    rotate,
+    write_atomically,
+)
+
+
+@contextlib.contextmanager
+def full_disk() -> Iterator[None]:
+    """No file may grow over 4 KiB: writes fail as on a full disk. Only for as long as the block: pytest writes files, too."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        signal.signal(signal.SIGXFSZ, ignored)
+
+
+def test_the_home_is_topo_home_or_the_xdg_state_folder(tmp_path: Path) -> None:
+    assert home_folder({"TOPO_HOME": str(tmp_path)}) == tmp_path
+    assert home_folder({"XDG_STATE_HOME": "/state"}) == Path("/state/topo")
+    assert home_folder({}) == Path.home() / ".local/state/topo"
+
+
+def test_everything_that_is_made_is_private(tmp_path: Path) -> None:
+    folder = StateFolder(tmp_path / "home").create("words")
+    write_atomically(folder.topology, b"{}")
+    append_lines(folder.errors, [b"{}"])
+    folder.lock().release()
+    for path in (tmp_path / "home").rglob("*"):
+        assert stat.S_IMODE(path.stat().st_mode) & 0o077 == 0, path
+
+
+def test_a_home_that_others_can_look_into_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "topologies").mkdir()
+    (tmp_path / "topologies").chmod(0o755)
+    with pytest.raises(ConfigError, match="chmod 700"):
+        StateFolder(tmp_path)
+
+
+def test_a_home_that_cannot_be_made_is_the_environments_fault(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(EnvironmentFault, match="TOPO_HOME"):
+        StateFolder(tmp_path / "file" / "home")
+
+
+@pytest.mark.parametrize("name", ["", "Words", "a_b", "../evil", "a" * 64, "a/b", "words\n", "."])
+def test_names_are_checked(tmp_path: Path, name: str) -> None:
+    with pytest.raises(ConfigError, match="is not allowed; use 1 to 63 of a-z, 0-9"):
+        StateFolder(tmp_path).create(name)
+    with pytest.raises(NotFound):
+        StateFolder(tmp_path).find(name)
+
+
+def test_an_unknown_name_brings_near_misses(tmp_path: Path) -> None:
+    state = StateFolder(tmp_path)
+    state.create("word-count")
+    state.create("top-words")
+    assert state.names() == ["top-words", "word-count"]
+    with pytest.raises(NotFound, match="Did you mean 'word-count'") as caught:
+        state.find("wordcount")
+    assert caught.value.suggestions[0] == "word-count"
+    state.find("word-count").remove()
+    assert state.names() == ["top-words"]
+
+
+def test_a_full_disk_leaves_the_old_file_and_no_litter(tmp_path: Path) -> None:
+    path = tmp_path / "master.json"
+    write_atomically(path, b"old")
+    with full_disk(), pytest.raises(EnvironmentFault, match="as it was before"):
+        write_atomically(path, bytes(10_000))
+    assert path.read_bytes() == b"old"
+    assert os.listdir(tmp_path) == ["master.json"]
+
+
+def test_a_full_disk_appends_all_lines_or_none(tmp_path: Path) -> None:
+    path = tmp_path / "dead_letters.jsonl"
+    append_lines(path, [b'{"n":1}'])
+    with full_disk(), pytest.raises(EnvironmentFault, match="cannot append"):
+        append_lines(path, [b'{"n":2}', b'{"x":"' + b"x" * 5000 + b'"}'])
+    append_lines(path, [b'{"n":3}'])
+    assert read_json_lines(path) == [{"n": 1}, {"n": 3}]
+
+
+def test_a_file_is_durable_with_the_first_lines_that_are_appended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[tuple[Path, int]] = []
+    path = tmp_path / "dead_letters.jsonl"
+    monkeypatch.setattr("topo.storage.state_folder.sync_folder", lambda folder: synced.append((folder, path.stat().st_size)))
+    append_lines(path, [b'{"n":1}'])
+    append_lines(path, [b'{"n":2}'])
+    assert synced == [(tmp_path, 8)]
+
+
+def test_a_file_is_on_disk_before_it_takes_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, steps = tmp_path / "master.json", []
+    sync, replace = os.fsync, os.replace
+
+    def noted_sync(descriptor: int) -> None:
+        synced = Path(os.readlink(f"/proc/self/fd/{descriptor}"))
+        steps.append(("synced", synced == tmp_path, path.exists(), synced.stat().st_size if synced.is_file() else 0))
+        sync(descriptor)
+
+    def noted_replace(source: Path, target: Path) -> None:
+        steps.append(("named", target == path))
+        replace(source, target)
+
+    monkeypatch.setattr(os, "fsync", noted_sync)
+    monkeypatch.setattr(os, "replace", noted_replace)
+    write_atomically(path, b"record")
+    assert steps == [("synced", False, False, 6), ("named", True), ("synced", True, True, 0)]
+
+
+def test_a_torn_line_spoils_only_itself(tmp_path: Path) -> None:
+    path = tmp_path / "errors.jsonl"
+    assert read_json_lines(path) == []
+    path.write_bytes(b'{"n":1}\n{"n":')
+    append_lines(path, [json.dumps({"n": 2}).encode()])
+    assert read_json_lines(path) == [{"n": 1}, {"n": 2}]
+
+
+def test_errors_are_rotated_one_older_file_is_kept_and_both_are_read_in_order(tmp_path: Path) -> None:
+    folder = StateFolder(tmp_path).create("words")
+    for number in range(50):
+        append_lines(folder.errors, [json.dumps({"n": number}).encode()])
+        rotate(folder.errors, 90)
+    numbers = [row["n"] for row in folder.all_errors()]
+    assert numbers == list(range(numbers[0], 50))
+    assert 10 <= len(numbers) <= 20
+    assert folder.errors.stat().st_size < 90 and folder.older_errors.stat().st_size < 100
+
+
+def test_there_is_one_master_and_the_second_is_told_which(tmp_path: Path) -> None:
+    folder = StateFolder(tmp_path).create("words")
+    assert not folder.is_running()
+    with folder.lock():
+        assert folder.is_running()
+        with pytest.raises(TopologyIsRunning, match=f"process {os.getpid()}"):
+            folder.lock()
+    assert not folder.is_running()
+    folder.lock().release()
+
+
+def test_the_lock_ends_with_its_process(tmp_path: Path) -> None:
+    folder = StateFolder(tmp_path).create("words")
+    program = (
+        "import sys, os\nfrom pathlib import Path\nfrom topo.storage.state_folder import TopologyFolder\n"
+        "lock = TopologyFolder(Path(sys.argv[1])).lock()\nprint('held', flush=True)\nsys.stdin.read()\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    with subprocess.Popen(
+        [sys.executable, "-c", program, str(folder.path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment
+    ) as child:
+        assert child.stdout is not None and child.stdout.readline() == b"held\n"
+        assert folder.is_running()
+        child.kill()
+        child.wait()
+    assert not folder.is_running()
+
+
+def test_a_socket_folder_is_private_short_and_goes_away(tmp_path: Path) -> None:
+    folder = make_socket_folder({"TMPDIR": str(tmp_path), "XDG_RUNTIME_DIR": "/nowhere"})
+    assert folder.parent == tmp_path
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    (folder / "socket").touch()
+    remove_socket_folder(folder)
+    remove_socket_folder(folder)
+    assert list(tmp_path.iterdir()) == []
+    elsewhere = make_socket_folder({"TMPDIR": "/nowhere"})
+    assert len(str(elsewhere)) < 60
+    remove_socket_folder(elsewhere)
+
+
+def test_remains_of_a_removed_topology_are_removed_and_another_topology_is_left_alone(tmp_path: Path) -> None:
+    folder = StateFolder(tmp_path).create("counts")
+    with folder.lock():
+        folder.remove_remains()
+    assert folder.path.is_dir(), "another master has begun"
+    folder.remove_remains()
+    assert not folder.path.exists()
+    folder.remove_remains()
+    StateFolder(tmp_path).create("counts").topology.write_text("{}")
+    folder.remove_remains()
+    assert folder.topology.exists()

@@ -1,0 +1,121 @@
+"""What a task remembers at a checkpoint, and the barriers that say when.
+
+A barrier comes on every data edge, behind the tuples that its checkpoint covers. When it has come on all of them the task has
+processed exactly those tuples: it takes its snapshot, passes the barrier on, and goes on at once. Frames that follow a barrier
+wait until then, within their edge's window.
+
+A barrier is a message of a spout like any other: it has a root, and an edge id on every edge. A task anchors the barriers that it
+passes on upon all that it got, and acks these when its snapshot is stored. So the ackers know when a checkpoint is through.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Protocol
+
+from topo.ids import IdSource, TaskId
+from topo.task.flow_control import InEdge
+from topo.task.outbox import Outbox
+from topo.wire.control import PartToRead
+from topo.wire.frames import Frame, barrier_frame, pack_words
+
+
+@dataclass(slots=True)
+class Snapshot:
+    """What a task has to remember, as plain data.
+
+    Attributes:
+        keyed: makes what belongs to keys, by key group: once, at any later time, on any thread. What it makes stays as it is
+            only while `keyed` is kept.
+        values: what belongs to no key, by name.
+    """
+
+    keyed: Callable[[], Mapping[int, Any]] = dict
+    values: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredPart:
+    """Where a snapshot lies: file in the folder of checkpoints, its length in bytes, its checksum."""
+
+    file: str
+    length: int
+    checksum: str
+
+
+StoredCallback = Callable[[StoredPart | None, Exception | None], None]
+
+
+class SnapshotStore(Protocol):
+    """Where a task's snapshots go. In the simulator it is virtual."""
+
+    def pack(self, value: Any) -> bytes:
+        """Return a value as it is stored. Raises ValueNotCarried for what a tuple could not carry, either."""
+
+    def unpack(self, packed: bytes) -> Any:
+        """Return what `pack` packed; sequences are tuples."""
+
+    def write(self, checkpoint: int, snapshot: Snapshot, stored: StoredCallback) -> None:
+        """Encode and store a snapshot in the background; call back, on any thread, when it is durable or has failed.
+
+        One whose turn has not come when the next is written may be dropped, unanswered: its checkpoint has been given up.
+        """
+
+    def read(self, folder: str, checkpoint: int, parts: Sequence[PartToRead]) -> list[Snapshot]:
+        """Return what the task takes from each part. Blocks. Raises TopoError when a part cannot be used."""
+
+
+@dataclass(slots=True)
+class Aligned:
+    """A barrier that has come on all edges.
+
+    Attributes:
+        roots: of the barriers, each with the XOR of the edge ids that it came with.
+        waited_s: from the first barrier to the last.
+    """
+
+    checkpoint: int
+    roots: dict[int, int]
+    waited_s: float
+
+
+class Alignment:
+    """Which edges the barrier at hand has come on."""
+
+    def __init__(self) -> None:
+        self.checkpoint = 0
+        """The last one whose barrier has come at all."""
+        self._roots: dict[int, int] = {}
+        self._began = 0.0
+
+    def reset(self) -> None:
+        """A new epoch: no barrier is under way."""
+        self._roots.clear()
+
+    def arrived(self, edge: InEdge, frame: Frame, edges: Iterable[InEdge], now: float) -> Aligned | None:
+        """A barrier has come on one of the data edges; what follows on it waits. Returns it when that was the last edge."""
+        if not self._roots:
+            self.checkpoint, self._began = frame.mark, now
+        for root, value in zip(frame.root_list(), frame.edge_list(), strict=True):
+            self._roots[root] = self._roots.get(root, 0) ^ value
+        edge.is_behind_barrier = True
+        edges = list(edges)
+        if not all(one.is_behind_barrier for one in edges):
+            return None
+        for one in edges:
+            one.is_behind_barrier = False
+        roots, self._roots = self._roots, {}
+        return Aligned(frame.mark, roots, now - self._began)
+
+
+def pass_on(outbox: Outbox, consumers: Sequence[TaskId], ids: IdSource, checkpoint: int, roots: Sequence[int]) -> int:
+    """Send a barrier to the consumers, behind the rows before it, anchored on `roots`. Returns the XOR that each root owes."""
+    out = 0
+    packed = pack_words(roots)
+    for target in consumers:
+        edge = ids.roots(1)[0]
+        out ^= edge
+        outbox.signal(target, partial(barrier_frame, checkpoint=checkpoint, roots=packed, edges=pack_words([edge] * len(roots))))
+    return out

@@ -1,0 +1,457 @@
+"""When checkpoints are taken, when one is complete, and what happens when one is not.
+
+What it knows: the tasks of the plan, the checkpoint under way, the last complete one. What it must not know: workers, sockets,
+files; whoever drives it performs its steps and answers them.
+
+| phase      | meaning                                                                   | left when                             |
+| ---------- | ------------------------------------------------------------------------- | ------------------------------------- |
+| IDLE       | nothing is under way                                                      | one is due while the epoch runs       |
+| UNDER_WAY  | spouts were told to emit barriers; parts are being stored                 | every barrier tree is acked and every |
+|            |                                                                           | part durable: COMMITTING; time is up, |
+|            |                                                                           | a part failed, epoch broken: IDLE     |
+| COMMITTING | the manifest is being written; whether it is there is not known           | the store answers: IDLE               |
+| SEARCHING  | the last complete checkpoint cannot be read; an earlier one is looked for | the store answers: IDLE               |
+
+- One checkpoint at a time. A number is never used twice: it is in the master's record before the barrier is out.
+- While COMMITTING or SEARCHING no epoch begins (`holds_epoch`): its routes have to say which checkpoint is restored, and once
+  tasks have gone on from one, a later one of an older epoch must not become complete.
+- `completed` is what tasks restore, and what their sinks may publish. It is told when it is stored, and again by every Routes.
+- The final checkpoint begins after the topology is still, and the topology may close when every task has published it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from topo.checkpoint.assignment import manifest_of, stateful_tasks
+from topo.checkpoint.manifest import Manifest
+from topo.checkpoint.pace import CheckpointPace
+from topo.ids import Epoch, TaskId
+from topo.master.commands import CommitCheckpoint, CopyCheckpoint, DiscardCheckpoint, FindCheckpoint, RecordError
+from topo.master.events import CheckpointFound, CheckpointStored, SavepointStored
+from topo.plan.physical import PhysicalPlan
+from topo.wire import control
+
+_REMEMBERED = 20
+_BREATH = 4
+"""While everything has ended, checkpoints leave so many times the duration of the last one between them: barriers move, and that
+nothing moves any more is not seen in less time."""
+TELL_AGAIN_S = 1.0
+"""How often tasks that have not done what a complete checkpoint allows are told of it: a sink may have failed to publish."""
+
+
+class Finding(Enum):
+    """What comes of the look for a checkpoint that a task could not read."""
+
+    NOTHING = "nobody has asked, or there is none"
+    WHOLE = "it is whole: the task's worker cannot read it"
+    EARLIER = "it is damaged, and an earlier one takes its place"
+
+
+class Phase(Enum):
+    """Where the checkpoint at hand stands."""
+
+    IDLE = "idle"
+    UNDER_WAY = "under way"
+    COMMITTING = "committing"
+    SEARCHING = "searching"
+
+
+@dataclass(frozen=True, slots=True)
+class ToSpouts:
+    """Tell every worker that hosts spouts."""
+
+    message: control.BeginCheckpoint
+
+
+@dataclass(frozen=True, slots=True)
+class ToAll:
+    """Tell every worker."""
+
+    message: control.CheckpointComplete | control.CheckpointAborted
+
+
+Step = ToSpouts | ToAll | CommitCheckpoint | CopyCheckpoint | DiscardCheckpoint | FindCheckpoint | RecordError
+
+
+@dataclass(slots=True)
+class _Attempt:
+    number: int
+    epoch: Epoch
+    began_at: float
+    deadline: float
+    is_final: bool
+    was_wanted: bool
+    savepoints: list[str]
+    acked: set[TaskId] = field(default_factory=set)
+    taken: dict[TaskId, control.SnapshotTaken] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What became of a checkpoint. `state` is "complete", "failed" or "aborted" (by a recovery)."""
+
+    checkpoint: int
+    state: str
+    duration_s: float
+    bytes: int = 0
+    alignment_ms: float = 0.0
+    pause_ms: float = 0.0
+    why: str = ""
+
+
+@dataclass(slots=True)
+class Savepoint:
+    """A savepoint that was asked for. `state` is "waiting", "copying", "written" or "failed"."""
+
+    folder: str
+    state: str = "waiting"
+    checkpoint: int = 0
+    why: str = ""
+
+
+class CheckpointCoordinator:
+    """Checkpoints of one run.
+
+    Args:
+        plan: the topology, with its settings.
+        last: the highest number that may have been used.
+        completed: the checkpoint to go on from; None: from the beginning.
+        folder: where its parts are, if not with this topology's checkpoints.
+
+    Attributes:
+        last: the highest number used.
+        completed: the last complete checkpoint.
+        folder: where the parts of `completed` are; empty: with this topology's checkpoints.
+        lost: why the topology cannot go on: no checkpoint can be restored any more; "" while it can.
+        unreadable: what the last task has said that could not read its part.
+        restores: epochs that went on from a checkpoint.
+        savepoints: those asked for, by folder.
+    """
+
+    def __init__(self, plan: PhysicalPlan, last: int = 0, completed: Manifest | None = None, folder: str = "") -> None:
+        config = plan.config
+        self._plan = plan
+        self._spouts = frozenset(plan.spouts)
+        self._tasks = stateful_tasks(plan)
+        self._pace = CheckpointPace(config.checkpoint_interval_s, config.checkpoint_pause_s)
+        self._timeout_s = config.checkpoint_timeout_s
+        self.last = last
+        self.completed = completed
+        self.folder = folder
+        self.lost = ""
+        self.unreadable: control.RestoreFailed | None = None
+        self.restores = 0
+        self.savepoints: dict[str, Savepoint] = {}
+        self._at_end: set[str] = set()
+        self.phase = Phase.IDLE
+        self._attempt: _Attempt | None = None
+        self._epoch: Epoch | None = None
+        """The epoch that runs; None while none does."""
+        self._completed_at: float | None = None
+        self._is_wanted = self._is_final_wanted = self._is_final_done = False
+        self._is_ending = False
+        self._unpublished: set[TaskId] = set()
+        self._tell_again_at = 0.0
+        self._steps: list[Step] = []
+        self._rows: deque[Row] = deque(maxlen=_REMEMBERED)
+        self._complete = self._failed = self._aborted = 0
+
+    # -- what happens ----------------------------------------------------------------------------------------------------
+
+    def epoch_runs(self, epoch: Epoch, now: float) -> None:
+        """Every task of the epoch is ready and spouts emit. Said again, it changes nothing."""
+        if self._epoch != epoch:
+            self._epoch = epoch
+            self._tell_again_at = now + TELL_AGAIN_S
+            self._pace.epoch_runs(now)
+
+    def epoch_broken(self, now: float) -> None:
+        """The epoch is over; every task goes on from the last complete checkpoint. Said again, it changes nothing."""
+        self._epoch = None
+        self._pace.epoch_broken(now)
+        self._is_final_wanted = self._is_final_done = False
+        if self.phase is Phase.UNDER_WAY:
+            self._give_up("a recovery began", now, state="aborted")
+            # Else workers that die faster than the interval passes would keep any from being taken.
+            self._is_wanted = True
+
+    def restored(self) -> None:
+        """Routes that name the last complete checkpoint go out: each task is to publish it again."""
+        self.restores += self.completed is not None
+        self._unpublished = set(self._tasks) if self.completed is not None else set()
+
+    def advance(self, now: float) -> None:
+        """Do what is due."""
+        attempt = self._attempt
+        if attempt is not None and self.phase is Phase.UNDER_WAY and now >= attempt.deadline:
+            self._give_up(f"not complete after {self._timeout_s:g} s: {self._waiting_for(attempt)}", now, state="failed")
+        due_at = self._due_at()
+        if due_at is not None and now >= due_at:
+            self._begin(now)
+        if self._may_tell_again and now >= self._tell_again_at and self.completed is not None:
+            self._tell_again_at = now + TELL_AGAIN_S
+            self._steps.append(ToAll(control.CheckpointComplete(self.completed.checkpoint)))
+
+    def next_deadline(self) -> float | None:
+        """When `advance` has something to do, unless something happens."""
+        deadline = self._due_at()
+        if self._attempt is not None:
+            deadline = self._attempt.deadline if self.phase is Phase.UNDER_WAY else None
+        again = self._tell_again_at if self._may_tell_again else None
+        return min((at for at in (deadline, again) if at is not None), default=None)
+
+    def barrier_acked(self, message: control.BarrierAcked, now: float) -> None:
+        """The barrier of a spout has gone through."""
+        if (attempt := self._matching(message)) is not None and message.task in self._spouts:
+            attempt.acked.add(message.task)
+            self._look(attempt, now)
+
+    def snapshot_taken(self, message: control.SnapshotTaken, now: float) -> None:
+        """A part is durable."""
+        if (attempt := self._matching(message)) is not None and message.task in self._tasks:
+            attempt.taken[message.task] = message
+            self._look(attempt, now)
+
+    def snapshot_failed(self, message: control.SnapshotFailed, now: float) -> None:
+        """A part could not be made or stored: there is no point in waiting for the others."""
+        if self._matching(message) is not None:
+            component = self._plan.task(message.task).component
+            self._give_up(f"task {message.task} ({component}): {message.why}", now, state="failed")
+
+    def wanted(self, message: control.CheckpointWanted) -> None:
+        """A spout cannot go on for long without one: the next begins as soon as it may."""
+        if message.epoch == self._epoch:
+            self._is_wanted = True
+
+    def published(self, message: control.CheckpointPublished) -> None:
+        """A task has done what the last complete checkpoint allows."""
+        if self.completed is not None and message.checkpoint == self.completed.checkpoint:
+            self._unpublished.discard(message.task)
+
+    def ending(self, is_ending: bool) -> None:
+        """Every input has ended, so that a checkpoint is only the next best to the final one; or not any more."""
+        self._is_ending = is_ending
+
+    def want_final(self) -> None:
+        """Nothing moves any more: a last checkpoint is to hold all of it. Said again, it changes nothing."""
+        self._is_final_wanted = True
+
+    def want_savepoint(self, folder: str, *, at_end: bool = False) -> None:
+        """The next checkpoint, or the final one, is to be copied there. Asked again meanwhile, it changes nothing.
+
+        But one that was asked for before, and is not written, does not stand for that of the end.
+        """
+        known = self.savepoints.get(folder)
+        is_another = at_end and folder not in self._at_end
+        if known is None or known.state in ("written", "failed") or is_another:
+            self.savepoints[folder] = Savepoint(folder)
+        if at_end:
+            # What goes on from an earlier one would publish again what the final one does.
+            self._at_end.add(folder)
+
+    @property
+    def may_close(self) -> bool:
+        """Whether everything that the final checkpoint covers is published, and every savepoint settled."""
+        pending = any(savepoint.state in ("waiting", "copying") for savepoint in self.savepoints.values())
+        return self._is_final_done and not self._unpublished and not pending
+
+    @property
+    def holds_epoch(self) -> bool:
+        """Whether no epoch may begin, since it is open which checkpoint it would go on from."""
+        return self.phase in (Phase.COMMITTING, Phase.SEARCHING) or bool(self.lost)
+
+    @property
+    def problem(self) -> str:
+        """Why the latest checkpoint failed, in words; "" when it did not."""
+        row = self._rows[-1] if self._rows else None
+        return f"checkpoint {row.checkpoint} failed: {row.why}" if row is not None and row.state == "failed" else ""
+
+    # -- what the store answers ------------------------------------------------------------------------------------------
+
+    def stored(self, event: CheckpointStored, now: float) -> None:
+        """The manifest is there, or certainly not."""
+        attempt = self._attempt
+        if attempt is None or self.phase is not Phase.COMMITTING or event.manifest.checkpoint != attempt.number:
+            return
+        if event.problem:
+            self._give_up(f"it could not be committed: {event.problem}", now, state="failed")
+            return
+        self._settle(now)
+        self._pace.complete(now)
+        self.completed, self.folder, self._completed_at = event.manifest, "", now
+        self._complete += 1
+        figures = event.manifest.figures
+        duration_s = now - attempt.began_at
+        row = Row(attempt.number, "complete", duration_s, figures.bytes, figures.alignment_ms, figures.pause_ms)
+        self._rows.append(row)
+        self._unpublished, self._tell_again_at = set(self._tasks), now + TELL_AGAIN_S
+        # A recovery that began meanwhile has taken the stillness with it.
+        self._is_final_done = attempt.is_final and self._epoch == attempt.epoch
+        self._steps.append(ToAll(control.CheckpointComplete(attempt.number)))
+        for folder in attempt.savepoints:
+            if folder in self._at_end and not attempt.is_final:
+                continue
+            savepoint = self.savepoints[folder]
+            savepoint.state, savepoint.checkpoint = "copying", attempt.number
+            self._steps.append(CopyCheckpoint(attempt.number, folder))
+
+    def savepoint_stored(self, event: SavepointStored) -> None:
+        """A savepoint has been copied, or cannot be."""
+        savepoint = self.savepoints.get(event.folder)
+        if savepoint is not None and savepoint.state == "copying":
+            savepoint.state, savepoint.why = ("failed", event.problem) if event.problem else ("written", "")
+            if event.problem:
+                self._record("SavepointFailed", f"the savepoint in {event.folder} was not written: {event.problem}")
+
+    def restore_failed(self, message: control.RestoreFailed, now: float) -> None:
+        """A task cannot read its part of the last complete checkpoint: it is damaged, or out of the worker's reach."""
+        if self.completed is None or message.checkpoint != self.completed.checkpoint or self.holds_epoch:
+            return
+        if self.phase is Phase.UNDER_WAY:
+            self._give_up("a recovery began", now, state="aborted")
+        self.unreadable, self.phase = message, Phase.SEARCHING
+        self._steps.append(FindCheckpoint(message.checkpoint, self.folder))
+
+    def found(self, event: CheckpointFound) -> Finding:
+        """The store was searched for the last whole checkpoint, that of `unreadable` or one before it."""
+        failed = self.unreadable
+        if self.phase is not Phase.SEARCHING or failed is None:
+            return Finding.NOTHING
+        self.phase = Phase.IDLE
+        if event.manifest is not None and event.manifest.checkpoint == failed.checkpoint:
+            return Finding.WHOLE
+        self._record("CheckpointDamaged", f"checkpoint {failed.checkpoint} cannot be restored: {failed.why}")
+        if event.manifest is None:
+            self.lost = event.problem or "no checkpoint can be restored"
+            return Finding.NOTHING
+        self.completed, self.folder = event.manifest, ""
+        self._record("CheckpointDamaged", f"going on from checkpoint {event.manifest.checkpoint}, an earlier one")
+        return Finding.EARLIER
+
+    # -- for whoever drives it -------------------------------------------------------------------------------------------
+
+    def take_steps(self) -> list[Step]:
+        """Return what is to be done, in order; it then counts as done."""
+        steps = self._steps[:]
+        self._steps.clear()
+        return steps
+
+    def describe(self, now: float) -> dict[str, Any]:
+        """Return what `topo status` and `topo checkpoints` show, as plain values."""
+        attempt = self._attempt
+        return {
+            "phase": self.phase.value,
+            "last_complete": 0 if self.completed is None else self.completed.checkpoint,
+            "age_s": None if self._completed_at is None else now - self._completed_at,
+            "complete": self._complete,
+            "failed": self._failed,
+            "aborted": self._aborted,
+            "restores": self.restores,
+            "under_way": attempt
+            and {
+                "checkpoint": attempt.number,
+                "since_s": now - attempt.began_at,
+                "waiting_for": self._waiting_for(attempt) if self.phase is Phase.UNDER_WAY else "the store",
+            },
+            "latest": [{name: getattr(row, name) for name in Row.__slots__} for row in self._rows],
+            "savepoints": [{name: getattr(one, name) for name in Savepoint.__slots__} for one in self.savepoints.values()],
+        }
+
+    def validate(self) -> None:
+        """Assert the invariants."""
+        assert (self._attempt is not None) == (self.phase in (Phase.UNDER_WAY, Phase.COMMITTING)), self.phase
+        assert self.completed is None or self.folder or self.completed.checkpoint <= self.last
+        if self._attempt is not None:
+            assert self._attempt.number == self.last
+            assert self.phase is Phase.COMMITTING or self._attempt.epoch == self._epoch
+        assert not self._unpublished or self.completed is not None
+
+    # -- inside ----------------------------------------------------------------------------------------------------------
+
+    @property
+    def _may_tell_again(self) -> bool:
+        return bool(self._unpublished) and self._epoch is not None and self.phase is not Phase.SEARCHING
+
+    def _due_at(self) -> float | None:
+        pace = self._pace
+        if self.phase is not Phase.IDLE or self._epoch is None or pace.began_at is None or self.lost:
+            return None
+        earliest = pace.earliest()
+        if self._waiting(is_final=self._is_final_wanted) or (self._is_final_wanted and not self._is_final_done):
+            # What failed is not tried again at once; what went well need not be waited for.
+            return earliest if self._rows and self._rows[-1].state != "complete" else pace.began_at
+        if self._is_final_done:
+            return None
+        due = earliest if self._is_wanted else pace.due()
+        if self._is_ending and self._rows and pace.ended_at is not None:
+            return max(due, pace.ended_at + _BREATH * self._rows[-1].duration_s)
+        return due
+
+    def _begin(self, now: float) -> None:
+        assert self._epoch is not None
+        self.last += 1
+        self.phase = Phase.UNDER_WAY
+        was_wanted = self._is_wanted
+        self._is_wanted = False
+        self._pace.began(now)
+        self._attempt = _Attempt(
+            number=self.last,
+            epoch=self._epoch,
+            began_at=now,
+            deadline=now + self._timeout_s,
+            is_final=self._is_final_wanted,
+            was_wanted=was_wanted,
+            savepoints=self._waiting(is_final=self._is_final_wanted),
+        )
+        self._steps.append(ToSpouts(control.BeginCheckpoint(self._epoch, self.last)))
+
+    def _waiting(self, *, is_final: bool) -> list[str]:
+        """Return the savepoints that a checkpoint serves."""
+        waiting = [savepoint.folder for savepoint in self.savepoints.values() if savepoint.state == "waiting"]
+        return [folder for folder in waiting if is_final or folder not in self._at_end]
+
+    def _matching(self, message: control.BarrierAcked | control.SnapshotTaken | control.SnapshotFailed) -> _Attempt | None:
+        """Return the attempt that a message is about, if it is still under way."""
+        attempt = self._attempt
+        if attempt is None or self.phase is not Phase.UNDER_WAY:
+            return None
+        return attempt if (message.checkpoint, message.epoch) == (attempt.number, attempt.epoch) else None
+
+    def _look(self, attempt: _Attempt, now: float) -> None:
+        if attempt.acked == self._spouts and attempt.taken.keys() == self._tasks:
+            self.phase = Phase.COMMITTING
+            self._steps.append(CommitCheckpoint(manifest_of(self._plan, attempt.number, attempt.taken, now - attempt.began_at)))
+
+    def _give_up(self, why: str, now: float, *, state: str) -> None:
+        attempt = self._attempt
+        assert attempt is not None
+        self._settle(now)
+        # A spout asks once.
+        self._is_wanted |= attempt.was_wanted
+        self._rows.append(Row(attempt.number, state, now - attempt.began_at, why=why))
+        if state == "failed":
+            self._failed += 1
+            self._pace.failed()
+            self._record("CheckpointFailed", f"checkpoint {attempt.number} was given up: {why}; the one before still holds")
+        else:
+            self._aborted += 1
+        self._steps += [ToAll(control.CheckpointAborted(attempt.number)), DiscardCheckpoint(attempt.number)]
+
+    def _settle(self, now: float) -> None:
+        self.phase, self._attempt = Phase.IDLE, None
+        self._pace.ended(now)
+
+    def _waiting_for(self, attempt: _Attempt) -> str:
+        """Return, in words, whose part or barrier is missing."""
+        missing = sorted(self._tasks - attempt.taken.keys())
+        what = "the parts of" if missing else "the barriers of"
+        names = [f"{task} ({self._plan.task(task).component})" for task in missing or sorted(self._spouts - attempt.acked)]
+        more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+        return f"{what} tasks {', '.join(names[:5])}{more}"
+
+    def _record(self, kind: str, message: str) -> None:
+        self._steps.append(RecordError(kind, message))

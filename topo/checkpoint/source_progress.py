@@ -1,0 +1,180 @@
+"""What becomes of a spout's messages when checkpoints cover them, not ackers.
+
+A message is done when the first checkpoint after it is complete. Two kinds of source:
+
+    with positions    after a recovery the spout is opened again at the position of the checkpoint, and reads on from there
+    without           what is not covered is failed, and the spout emits it again. What was covered and not acked any more when
+                      the process died, the source delivers again: its ids are in the checkpoint, and it is acked, not sent
+
+An id alone does not identify a message: a counter begins anew in each process. So a checkpoint keeps a digest of the
+values with each id. A message whose id is known with other values is reported: it is neither sent nor taken for the covered one.
+
+A spout is told of what is covered in parts. Until it has been, the source may deliver it again: it stays in the checkpoints.
+
+Messages of one spout task are covered in the order of emission.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from itertools import repeat
+from typing import Any, NamedTuple
+
+REMEMBERED = 100_000
+"""Ids that were covered before a recovery are recognised for so long as there are no more of them than this."""
+
+Covered = dict[str, Any]
+"""What a snapshot says of a spout: `position`, the last one emitted, or the `ids` that the source may deliver again, each with
+one of the `digests`."""
+ANY_VALUES = 0
+"""The digest of values that are not known."""
+
+
+class Accepted(NamedTuple):
+    """Places of messages that are to be sent, and of those whose id a covered message with other values has."""
+
+    sent: list[int]
+    changed: list[int]
+
+
+class UncommittedMessages:
+    """The messages of one spout task.
+
+    Args:
+        has_positions: message ids are positions in the source.
+        keeps_ids: whether anybody wants to know which messages a checkpoint covers; always so without positions.
+        digest: of the values of a message, the same in every process.
+    """
+
+    def __init__(
+        self, *, has_positions: bool, keeps_ids: bool, digest: Callable[[Any], int] = lambda _values: ANY_VALUES
+    ) -> None:
+        self._digest = digest
+        self._has_positions = has_positions
+        self._keeps_ids = keeps_ids or not has_positions
+        self.position: Any = None
+        self._open: deque[tuple[int, Any, Any]] = deque()
+        """Messages that are not covered: the last checkpoint before them, the id, and the values where there are no positions."""
+        self._untold: deque[tuple[Any, Any]] = deque()
+        """Messages that are covered and of which the spout has not been told, with values."""
+        self._known: dict[Hashable, list[int]] = {}
+        """Ids that a checkpoint covers from which an epoch went on: the digests of the messages that have not come again."""
+        self._snapshotted = 0
+        self.emitted = 0
+        self.covered = 0
+        self._marks: deque[tuple[int, int]] = deque()
+        """For each snapshot since the last complete one: its checkpoint, and how many messages there were."""
+
+    @property
+    def uncovered(self) -> int:
+        """Messages whose ids are kept until a checkpoint covers them."""
+        return len(self._open)
+
+    @property
+    def untold(self) -> int:
+        """Messages that are covered and of which the spout has not been told."""
+        return len(self._untold)
+
+    @property
+    def has_known(self) -> bool:
+        """Whether the source may deliver messages again that a checkpoint covers."""
+        return bool(self._known)
+
+    def accept(self, messages: Sequence[Any], values: Sequence[Any]) -> Accepted | None:
+        """Take over messages that the spout emits, with the values of each.
+
+        Returns:
+            Which of them were not covered before; None for all.
+        """
+        accepted: Accepted | None = None
+        if self._known and not self._known.keys().isdisjoint(messages):
+            accepted = Accepted([], [])
+            for place, message in enumerate(messages):
+                if message not in self._known:
+                    accepted.sent.append(place)
+                elif self._recognise(message, self._digest(values[place])):
+                    self._untold.append((message, values[place]))
+                else:
+                    accepted.changed.append(place)
+        kept: Sequence[Any] = [None] * len(messages) if self._has_positions else values
+        if accepted is not None:
+            places = sorted((*accepted.sent, *accepted.changed))
+            messages, kept = [messages[place] for place in places], [kept[place] for place in places]
+        self.emitted += len(messages)
+        if self._keeps_ids:
+            self._open.extend(zip(repeat(self._snapshotted), messages, kept, strict=False))
+        return accepted
+
+    def reach(self, position: Any) -> None:
+        """Take over the position of the last message that the spout has emitted, over all its streams."""
+        self.position = position
+
+    def snapshot(self, checkpoint: int) -> Covered:
+        """Return what has to be remembered at a checkpoint."""
+        covered: Covered = {"position": self.position}
+        if not self._has_positions:
+            known = [(message, digest) for message, digests in self._known.items() for digest in digests]
+            before = [*self._untold, *((message, values) for _, message, values in self._open)]
+            known += [(message, self._digest(values)) for message, values in before]
+            covered = {"ids": [message for message, _ in known], "digests": [digest for _, digest in known]}
+        self._snapshotted = checkpoint
+        self._marks.append((checkpoint, self.emitted))
+        return covered
+
+    def _recognise(self, message: Any, digest: int) -> bool:
+        """Whether a message is among the known ones; it then counts as having come again."""
+        digests = self._known.get(message, [])
+        found = next((one for one in digests if one in (digest, ANY_VALUES) or digest == ANY_VALUES), None)
+        if found is None:
+            return False
+        digests.remove(found)
+        if not digests:
+            del self._known[message]
+        return True
+
+    def restore(self, states: Iterable[Covered], checkpoint: int) -> list[Any]:
+        """Begin a new epoch from what a checkpoint has; without one (0), from the beginning.
+
+        Its completion may be told again, and covers nothing that is emitted from here on.
+
+        Returns:
+            Messages that it does not cover, which a source without positions has to emit again.
+        """
+        before = [(message, values) for _, message, values in self._open]
+        if not self._has_positions:
+            # An earlier checkpoint may take the place of a damaged one, and not cover what that did.
+            before = [*self._untold, *before]
+            self._untold.clear()
+        self._open.clear()
+        self._marks.clear()
+        self._known = {}
+        self.position = None
+        self._snapshotted = checkpoint
+        self.emitted = self.covered
+        for state in states:
+            self.position = state.get("position")
+            ids = state.get("ids", ())
+            for message, digest in zip(ids, state.get("digests") or repeat(ANY_VALUES, len(ids)), strict=True):
+                self._known.setdefault(message, []).append(digest)
+        lost = []
+        for message, values in before:
+            if self._recognise(message, self._digest(values)):
+                self._untold.append((message, values))
+            else:
+                lost.append(message)
+        for message in list(self._known)[: max(0, len(self._known) - REMEMBERED)]:
+            del self._known[message]
+        return lost
+
+    def complete(self, checkpoint: int) -> None:
+        """A checkpoint is complete: the spout is to be told of what it covers, of the ids that are kept."""
+        while self._open and self._open[0][0] < checkpoint:
+            self._untold.append(self._open.popleft()[1:])
+        while self._marks and self._marks[0][0] <= checkpoint:
+            self.covered = max(self.covered, self._marks.popleft()[1])
+
+    def tell(self, most: int) -> Iterator[Any]:
+        """Yield covered messages, at most so many, in order; each counts as told when it is taken."""
+        for _ in range(min(most, len(self._untold))):
+            yield self._untold.popleft()[0]

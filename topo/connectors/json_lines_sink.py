@@ -1,0 +1,201 @@
+"""A sink that writes tuples as lines of JSON."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from topo.api.context import TaskContext
+from topo.api.tuples import Tuple
+from topo.api.two_phase import TwoPhaseSink
+from topo.connectors.line_files import mend, move_lines, remove_staged, size_of, sync_folder, write_at
+from topo.connectors.spilling import Spilling
+from topo.errors import SinkStuck, StagedRowsLost, UserError
+
+_SPILL_LINES = 1000
+"""Lines of a transaction that wait in memory before they go to its file."""
+_STAGED = re.compile(r"(?P<task>\d+)(\.(?P<writer>.+))?\.[0-9a-f]{12}\.\d+(\.at\.\d+)?")
+"""What follows `.NAME.staged.`; earlier versions have named no writer."""
+
+
+def _plain(value: Any) -> Any:
+    """Return a numpy value as Python's own: an array as a list, a scalar as a number, moments as texts.
+
+    Raises:
+        TypeError: the value is of another type that msgspec does not encode.
+    """
+    if type(value).__module__ != "numpy":
+        raise TypeError(f"values of type {type(value).__qualname__} are not supported")
+    return (value.astype(str) if value.dtype.kind == "M" else value).tolist()
+
+
+class JsonLinesSink(TwoPhaseSink):
+    """Appends one line of JSON for each tuple, an object of its fields.
+
+    Decimals, UUIDs, moments and durations become texts, bytes base64, sets and numpy's arrays lists, enums their value,
+    dataclasses objects, and floats that are no number `null`. A tuple with any other value fails; the error names the field.
+
+    One task writes to `path`; of several, task n writes to `path.n`.
+
+    With `exactly_once` lines are staged in hidden files beside it, `.NAME.staged.TASK.TOPOLOGY.COMPONENT.PROCESS.NUMBER`, and
+    appended when their checkpoint is complete: the file has each line once, and none that may be taken back. The folder must be
+    one that every worker sees. With the other modes lines are appended in batches, and acked after `fsync`: nothing that was
+    acked is lost, whatever is killed, and after a recovery lines may repeat.
+    """
+
+    def __init__(
+        self, path: str | os.PathLike[str], *, max_batch: int = 1000, flush_interval: str | timedelta | float = "100ms"
+    ) -> None:
+        """Keep where to write.
+
+        Args:
+            path: the file; its folder is made if need be.
+            max_batch: tuples that are written and synced together, but with `exactly_once`.
+            flush_interval: the longest that a tuple waits for others, but with `exactly_once`. Must be well below
+                `message_timeout`.
+        """
+        super().__init__(max_batch=max_batch, flush_interval=flush_interval)
+        self._path = Path(path)
+        self._encode = msgspec.json.Encoder(decimal_format="string", enc_hook=_plain).encode
+
+    def open(self, context: TaskContext) -> None:
+        """Make the file; take away a line that a killed process has left half written."""
+        path = self._path.absolute()
+        self._task, self._tasks = context.task_index, context.parallelism
+        self._output = path.with_name(f"{path.name}.{self._task}") if self._tasks > 1 else path
+        self._staged_names = f".{path.name}.staged."
+        self._writer = f"{context.topology}.{context.component}"
+        # A replacement must never name a file as its predecessor did, which may be alive still.
+        self._process = os.urandom(6).hex()
+        self._number = 0
+        self._spilling = Spilling(path, _SPILL_LINES, lambda error: self._collector.report_error(error))
+        self._staged: int | None = None
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._file = os.open(self._output, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
+        self._size = mend(self._file)
+        sync_folder(path.parent)
+
+    def begin(self) -> None:
+        """Start with no lines."""
+        self._lines: list[bytes] = []
+        self._staged_size = 0
+        self._spilling.done()
+
+    def write(self, tup: Tuple) -> None:
+        """Add a line. Raises UserError for a value that JSON cannot represent, and SinkStuck."""
+        try:
+            line = self._encode(tup.as_dict())
+        except TypeError:
+            raise self._unwritable(tup) from None
+        if self._is_staged and len(self._lines) >= self._spilling.at:
+            try:
+                self._spill()
+            except OSError as error:
+                self._spilling.refused(error, len(self._lines))
+        self._lines.append(line)
+
+    def _unwritable(self, tup: Tuple) -> UserError:
+        """Return the error that names the field whose value JSON cannot represent."""
+        for field, value in tup.as_dict().items():
+            try:
+                self._encode(value)
+            except TypeError as error:
+                fix = "emit a str, number, list or dict with keys of these instead"
+                return UserError(f"field {field!r} of a tuple from {tup.component!r} has no form in JSON: {error}; {fix}")
+        raise AssertionError("each field can be encoded alone, and all of them together cannot")
+
+    def pre_commit(self) -> Any:
+        """Sync the staged file. The token: it, its length, the output, and the least size that the output has with it."""
+        self._spill()
+        if self._staged is None:
+            return None
+        try:
+            os.fsync(self._staged)
+        except OSError as error:
+            # What a failed sync has dropped, a second one does not report.
+            raise SinkStuck(f"cannot sync {self._staged_path}: {error}; all goes back to the last checkpoint") from error
+        path = self._staged_path
+        sync_folder(path.parent)
+        # All that may raise comes before the file is let go: it is asked for again then.
+        least = size_of(self._output) + self._staged_size
+        os.close(self._staged)
+        self._staged = None
+        self._number += 1
+        return [str(path), self._staged_size, str(self._output), least]
+
+    def commit(self, token: Any) -> None:
+        """Append the staged file to its output, once."""
+        staged, length, output, least = Path(token[0]), token[1], Path(token[2]), token[3]
+        if not move_lines(staged, length, output):
+            size = size_of(output)
+            if size < least:
+                self._collector.report_error(
+                    StagedRowsLost(
+                        f"{output} has {size} bytes, and had at least {least} with the lines of {staged.name}. Either somebody "
+                        "has changed it, or the folder is not the one that an earlier worker has written to."
+                    )
+                )
+
+    def abort(self, token: Any) -> None:
+        """Remove what is staged."""
+        if token is not None:
+            remove_staged(Path(token[0]))
+            return
+        if self._staged is not None:
+            os.close(self._staged)
+            self._staged = None
+            self._staged_path.unlink(missing_ok=True)
+            self._number += 1
+
+    def recover(self, tokens: Sequence[Any]) -> None:
+        """Append what counts; remove the other files that this task, or one that is no more, has staged."""
+        if not self._is_staged:
+            return
+        self._size = mend(self._file)
+        super().recover(tokens)
+        for name in os.listdir(self._output.parent):
+            if name.startswith(self._staged_names):
+                found = _STAGED.fullmatch(name.removeprefix(self._staged_names))
+                if found and found["writer"] in (self._writer, None) and int(found["task"]) % self._tasks == self._task:
+                    self._output.with_name(name).unlink(missing_ok=True)
+
+    def publish(self) -> None:
+        """Append the lines and sync them."""
+        batch = b"\n".join(self._lines) + b"\n"
+        try:
+            write_at(self._file, batch)
+            os.fsync(self._file)
+        except OSError:
+            # Half a batch must not stay before the lines of the next one.
+            os.ftruncate(self._file, self._size)
+            raise
+        self._size += len(batch)
+
+    def close(self) -> None:
+        """Close the files."""
+        os.close(self._file)
+        if self._staged is not None:
+            os.close(self._staged)
+            self._staged = None
+
+    @property
+    def _staged_path(self) -> Path:
+        return self._output.with_name(f"{self._staged_names}{self._task}.{self._writer}.{self._process}.{self._number}")
+
+    def _spill(self) -> None:
+        """Move the lines from memory to the staged file. If it fails they stay, and a repetition writes over the rest."""
+        if not self._lines:
+            return
+        if self._staged is None:
+            self._staged = os.open(self._staged_path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+        data = b"\n".join(self._lines) + b"\n"
+        write_at(self._staged, data, self._staged_size)
+        self._staged_size += len(data)
+        self._lines = []
+        self._spilling.done()

@@ -1,0 +1,77 @@
+"""Dead letters as rows of JSON. What cannot be shown is said to be so, since a letter that is not stored is told without end."""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from typing import Any
+
+import msgspec
+
+from topo.dead_letters.registry import REMEMBERED, DeadLetters
+from topo.wire.codec import Codec
+from topo.wire.control import DeadLetter
+
+
+def letter_row(letter: DeadLetter, component: str, codec: Codec, at_ms: int, told: Callable[[str], str] = str) -> bytes:
+    """Return the row of a letter, whatever its values are.
+
+    Args:
+        component: of the task that has given it up.
+        codec: knows the types of the topology.
+        at_ms: the time, by the wall clock.
+        told: how a text about the user's code is to be told.
+    """
+    cause = None if letter.cause is None else msgspec.structs.asdict(letter.cause)
+    if cause is not None:
+        cause = {name: told(text) if isinstance(text, str) else text for name, text in cause.items()}
+    row = {
+        "at_ms": json.dumps(at_ms),
+        "component": json.dumps(component),
+        "task": json.dumps(letter.task),
+        "message": _shown(letter.position, codec),
+        "values": _shown(letter.values, codec),
+        "identity": json.dumps(f"{letter.identity:016x}" if letter.identity else None),
+        "attempts": json.dumps(letter.attempts),
+        "errors": json.dumps([told(error) for error in letter.errors]),
+        "cause": json.dumps(cause),
+    }
+    return "{{{}}}".format(", ".join(f'"{name}": {text}' for name, text in row.items())).encode()
+
+
+def known_letters(rows: Iterable[Mapping[str, Any]]) -> DeadLetters:
+    """Return what a master has to know of the letters that are on disk."""
+    count = 0
+    identities: deque[int] = deque(maxlen=REMEMBERED)
+    for row in rows:
+        count += 1
+        # Not all letters have one.
+        with suppress(KeyError, TypeError, ValueError):
+            identities.append(int(row["identity"], 16))
+    return DeadLetters(count, identities)
+
+
+def _shown(packed: bytes, codec: Codec) -> str:
+    """Return a packed value as JSON. Does not raise."""
+    try:
+        value = codec.unpack_value(packed)
+    except Exception as error:
+        return json.dumps(f"cannot be shown: {len(packed)} bytes ({error})")
+    for shape in (lambda: value, lambda: _with_texts_as_keys(value), lambda: repr(value)):
+        with suppress(Exception):
+            return json.dumps(shape(), default=repr)
+    return json.dumps(f"cannot be shown: {len(packed)} bytes")
+
+
+def _with_texts_as_keys(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {_as_key(key): _with_texts_as_keys(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_with_texts_as_keys(one) for one in value]
+    return value
+
+
+def _as_key(key: Any) -> Any:
+    return key if isinstance(key, str | int | float | None) else repr(key)

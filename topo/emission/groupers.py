@@ -1,0 +1,197 @@
+"""Groupers: resolved groupings. Which row of a batch goes to which of the subscriber's tasks.
+
+A grouping is what a user declares (`topo.api.groupings`); a grouper is made from it for one subscription of one sending task. It
+sees whole batches: `split(rows)` returns `(position, selection)` pairs, where `position` counts the subscriber's tasks and
+`selection` is a slice or a list of row indexes. A grouper that `partitions` gives each row to exactly one task.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from operator import index as as_index
+from operator import itemgetter
+from typing import Any, Generic, Protocol, TypeVar
+
+from topo.errors import EmitError
+from topo.keys import route_of, second_hash
+
+R = TypeVar("R")
+Rows = Sequence[tuple[Any, ...]]
+Selection = slice | list[int]
+TargetShare = tuple[int, Selection]
+
+EVERY_ROW = slice(None)
+REMEMBERED_KEYS = 65_536
+"""Routes of keys kept before the memory is dropped and filled again: bounded, whatever the number of keys."""
+
+
+class Grouper(Protocol):
+    """Splits a batch among `n` target tasks."""
+
+    partitions: bool
+
+    def split(self, rows: Rows) -> list[TargetShare]:
+        """Return the share of each target that gets any row. Raises EmitError when a row cannot be routed."""
+        ...
+
+
+class OneTarget:
+    """Everything to one task: global grouping, or any grouping with a single target."""
+
+    partitions = True
+
+    def __init__(self, position: int = 0) -> None:
+        self._shares: list[TargetShare] = [(position, EVERY_ROW)]
+
+    def split(self, rows: Rows) -> list[TargetShare]:
+        """Give every row to the one target."""
+        return self._shares
+
+
+class EveryTarget:
+    """All grouping: each task gets each row."""
+
+    partitions = False
+
+    def __init__(self, targets: int) -> None:
+        self._shares: list[TargetShare] = [(position, EVERY_ROW) for position in range(targets)]
+
+    def split(self, rows: Rows) -> list[TargetShare]:
+        """Give every row to every target."""
+        return self._shares
+
+
+class ShuffleGrouper:
+    """Even shares in contiguous runs, to targets whose edge has room while any has."""
+
+    partitions = True
+
+    def __init__(self, positions: Sequence[int], has_room: Callable[[int], bool]) -> None:
+        self._positions = list(positions)
+        self._has_room = has_room
+        self._next = 0
+
+    def split(self, rows: Rows) -> list[TargetShare]:
+        """Cut the batch into runs that differ by at most one row, starting after the target that was served last."""
+        open_positions = [position for position in self._positions if self._has_room(position)] or self._positions
+        count, targets = len(rows), len(open_positions)
+        first = self._next % targets
+        self._next = first + count
+        if count < targets:
+            return [(open_positions[(first + i) % targets], slice(i, i + 1)) for i in range(count)]
+        bounds = [count * i // targets for i in range(targets + 1)]
+        return [(open_positions[(first + i) % targets], slice(bounds[i], bounds[i + 1])) for i in range(targets)]
+
+
+def key_reader(indexes: Sequence[int]) -> Callable[[Rows], list[Any]]:
+    """Return a function that reads the keys of a batch: the value itself for one field, a tuple for several."""
+    read = itemgetter(*indexes)
+    return lambda rows: list(map(read, rows))
+
+
+class KeyGrouper(ABC, Generic[R]):
+    """Rows go by their key; what is known of a key is computed once and remembered."""
+
+    partitions = True
+
+    def __init__(self, indexes: Sequence[int], targets: int, max_parallelism: int) -> None:
+        self._keys = key_reader(indexes)
+        self._targets = targets
+        self._max_parallelism = max_parallelism
+        self._routes: dict[Any, R] = {}
+
+    @abstractmethod
+    def _route(self, key: Any) -> R:
+        """Return what is to be remembered of a key."""
+
+    def _owner(self, key: Any) -> int:
+        return route_of(key, self._max_parallelism, self._targets)
+
+    def _routes_of(self, rows: Rows) -> list[R]:
+        keys = self._keys(rows)
+        try:
+            return list(map(self._routes.__getitem__, keys))
+        except Exception:
+            return [self._look_up(key) for key in keys]
+
+    def _look_up(self, key: Any) -> R:
+        try:
+            route = self._routes.get(key)
+            if route is None:
+                route = self._route(key)
+                if len(self._routes) >= REMEMBERED_KEYS:
+                    self._routes.clear()
+                self._routes[key] = route
+            return route
+        except Exception as error:
+            raise EmitError(f"a fields grouping cannot use the key {key!r}: {error}") from None
+
+
+class FieldsGrouper(KeyGrouper[int]):
+    """Equal keys to the same task, by key group, so that keyed state can move when the parallelism changes."""
+
+    def _route(self, key: Any) -> int:
+        return self._owner(key)
+
+    def split(self, rows: Rows) -> list[TargetShare]:
+        """Group the rows by the task that owns their key."""
+        shares: list[list[int]] = [[] for _ in range(self._targets)]
+        for index, position in enumerate(self._routes_of(rows)):
+            shares[position].append(index)
+        return [(position, share) for position, share in enumerate(shares) if share]
+
+
+class PartialKeyGrouper(KeyGrouper[tuple[int, int]]):
+    """Each key has two candidate tasks; a row goes to the one this sender has sent less to (power of two choices)."""
+
+    def __init__(self, indexes: Sequence[int], targets: int, max_parallelism: int) -> None:
+        super().__init__(indexes, targets, max_parallelism)
+        self._sent = [0] * targets
+
+    def _route(self, key: Any) -> tuple[int, int]:
+        first = self._owner(key)
+        second = second_hash(key) % (self._targets - 1)
+        return first, second + (second >= first)
+
+    def split(self, rows: Rows) -> list[TargetShare]:
+        """Send each row to the less used of its key's two candidates."""
+        sent = self._sent
+        shares: list[list[int]] = [[] for _ in sent]
+        for index, (first, second) in enumerate(self._routes_of(rows)):
+            chosen = second if sent[second] < sent[first] else first
+            sent[chosen] += 1
+            shares[chosen].append(index)
+        return [(position, share) for position, share in enumerate(shares) if share]
+
+
+class CustomGrouper:
+    """A user's grouping: `choose(values)` names one or several positions for each row."""
+
+    partitions = False
+
+    def __init__(self, choose: Callable[[tuple[Any, ...]], Sequence[int]], targets: int) -> None:
+        self._choose = choose
+        self._targets = targets
+
+    def split(self, rows: Rows) -> list[TargetShare]:
+        """Ask the user's function for each row. Raises EmitError when it raises, or names a task that does not exist."""
+        shares: list[list[int]] = [[] for _ in range(self._targets)]
+        for index, row in enumerate(rows):
+            for position in self._positions(row):
+                shares[position].append(index)
+        return [(position, share) for position, share in enumerate(shares) if share]
+
+    def _positions(self, row: tuple[Any, ...]) -> list[int]:
+        try:
+            answer = self._choose(row)
+        except Exception as error:
+            raise EmitError(f"a custom grouping raised {type(error).__name__}: {error}") from error
+        try:
+            positions = list(dict.fromkeys(map(as_index, answer)))
+        except TypeError:
+            raise EmitError(f"a custom grouping returned {answer!r}; return a sequence of task indexes") from None
+        for position in positions:
+            if not 0 <= position < self._targets:
+                raise EmitError(f"a custom grouping chose task {position}; the subscriber's tasks are 0 to {self._targets - 1}")
+        return positions

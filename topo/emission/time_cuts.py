@@ -1,0 +1,65 @@
+"""Where a change of event time stands among the rows of a batch: rows before it leave before it, rows behind it leave behind it.
+
+So what a reader takes for late does not depend on how many rows leave at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from topo.api.streams import DEFAULT_STREAM
+from topo.emission.message_collectors import MessageCollector
+from topo.emission.output_watermarks import OutputWatermarks
+from topo.operators.time.watermarks import InputStatus
+
+
+def send_in_pieces(
+    collector: MessageCollector, time: OutputWatermarks, send_rows: Callable[[], None], tell_time: Callable[[], None]
+) -> None:
+    """Send what a spout has emitted and said, cut where event time changes. Leaves the collector to be cleared.
+
+    Args:
+        collector: what was emitted and said; holds the rows of one piece when `send_rows` is called.
+        time: takes what was said, and is shown the rows of the main stream.
+        send_rows: sends the rows that the collector holds.
+        tell_time: sends what is new of event time.
+    """
+    streams, said = collector.streams, list(collector.said)
+    main = next((stream for stream in streams if stream.declaration.name == DEFAULT_STREAM), None)
+    stamps = None if main is None else main.stamp_list()
+    if not said and not time.cuts and not time.is_idle:
+        time.show(() if main is None else main.rows, stamps)
+        send_rows()
+        return
+    contents, ids = [stream.contents() for stream in streams], [messages[:] for messages in collector.messages]
+    totals = [len(rows) for rows, _, _ in contents]
+    sent = [0] * len(streams)
+
+    def send_up_to(counts: list[int]) -> None:
+        if counts != sent:
+            if time.is_idle and not time.is_used:
+                time.mark_active()
+                tell_time()
+            for stream, messages, first, last in zip(streams, collector.messages, sent, counts, strict=True):
+                stream.hold(contents[stream.index], first, last)
+                messages[:] = ids[stream.index][first:last]
+            send_rows()
+            sent[:] = counts
+        tell_time()
+
+    for counts, one in (*said, (totals, None)):
+        if main is not None and time.is_used:
+            first, last, cut = sent[main.index], counts[main.index], [*counts]
+
+            def changed(shown: int, main: int = main.index, first: int = first, cut: list[int] = cut) -> None:
+                cut[main] = first + shown
+                send_up_to(cut)
+
+            rows, _, _ = contents[main.index]
+            time.show(rows[first:last], None if stamps is None else stamps[first:last], changed)
+        send_up_to(counts)
+        if isinstance(one, InputStatus):
+            time.mark_idle()
+        elif one is not None:
+            time.watermark(one)
+        tell_time()

@@ -1,0 +1,120 @@
+"""What the last run under a name has left, and whether another one may go on from it.
+
+Positions belong to tasks by number, so they move to the numbers that the same tasks have in the new plan. Checkpoints are checked
+by their manifests.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from topo.api.topology import Topology
+from topo.errors import CheckpointRefused, TopoError, UserError
+from topo.ids import TaskId
+from topo.master_process.loop import Job
+from topo.master_process.restore_point import checkpoint_to_restore, moment
+from topo.plan.parallelism import unsplittable
+from topo.plan.physical import PhysicalPlan
+from topo.storage.checkpoint_store import open_store
+from topo.storage.state_folder import TopologyFolder, write_atomically
+
+Rows = dict[int, tuple[bytes, bytes]]
+
+FIRST = "begins at the beginning"
+NOTHING_STORED = "begins at the beginning: the last run has stored nothing to go on from"
+
+
+def last_run(folder: TopologyFolder) -> dict[str, Any] | None:
+    """Return what was written down of the last run; None when there was none, or it cannot be read."""
+    try:
+        facts: dict[str, Any] = json.loads(folder.topology.read_bytes())
+        return facts
+    except (OSError, ValueError):
+        return None
+
+
+def text_of_beginning(folder: TopologyFolder, checkpoints: str) -> str:
+    """Return how a run says that it begins anew: what becomes of the last run's state, and how it could be gone on from.
+
+    Args:
+        folder: as the last run has left it.
+        checkpoints: the last run's own folder of checkpoints, which is kept; "" when it took none.
+    """
+    if last_run(folder) is None:
+        return FIRST
+    if checkpoints:
+        try:
+            manifest = open_store(checkpoints, folder.name).latest().manifest
+        except TopoError:
+            manifest = None
+        if manifest is not None:
+            what = f"checkpoint {manifest.checkpoint} of {moment(manifest.created_ms)}"
+            return f"begins anew; `--from {checkpoints}` goes on from the last run's {what} instead"
+    elif any(position for position, _ in _positions(folder).values()):
+        when = moment(int(folder.positions.stat().st_mtime * 1000))
+        return f"begins anew; the last run's positions of {when} are discarded (`--resume-or-start` goes on from them)"
+    return "begins anew; the last run has left nothing to go on from"
+
+
+def check_restore(job: Job, topology: Topology, *, goes_on: bool) -> None:
+    """Check that a job can begin where it is told to, before anything is forgotten.
+
+    Args:
+        job: names the savepoint that it begins from, if any.
+        topology: as it was loaded for the job.
+        goes_on: whether it goes on from the last run's checkpoints, if that has any.
+
+    Raises:
+        UserError: the job takes no checkpoints.
+        CheckpointRefused: the state does not fit.
+    """
+    if not job.checkpoints:
+        if job.start_from:
+            raise UserError(f"{job.plan.name} takes no checkpoints, so it cannot go on from one; set delivery=exactly_once")
+        return
+    if not job.start_from and not goes_on:
+        return
+    store = open_store(job.checkpoints, job.plan.name)
+    manifest = checkpoint_to_restore(store, job.plan, start_from=job.start_from, drop=job.drop_state).manifest
+    before = {} if manifest is None else {name: shape.parallelism for name, shape in manifest.components.items()}
+    now = {component.id: component.parallelism for component in job.plan.components}
+    if problems := unsplittable(topology, {name: tasks for name, tasks in before.items() if now.get(name, tasks) != tasks}):
+        raise CheckpointRefused("; ".join(problems))
+
+
+def go_on_from_positions(folder: TopologyFolder, before: Mapping[str, Any], plan: PhysicalPlan) -> None:
+    """Give the positions that the last run has stored to the tasks of another plan.
+
+    Raises:
+        UserError: they belong to other tasks than the plan has, or the run had another mode of delivery.
+    """
+    last = msgspec.convert(before["plan"], PhysicalPlan)
+    anew = "submitted without --resume-or-start it begins anew"
+    if last.config.delivery != plan.config.delivery:
+        modes = f"with delivery={last.config.delivery} and cannot go on with delivery={plan.config.delivery}"
+        raise UserError(f"{folder.name} ran {modes}; {anew}")
+    rows = _positions(folder)
+    moved: Rows = {}
+    for number, row in rows.items():
+        task = last.task(TaskId(number))
+        tasks = plan.tasks_of(task.component) if any(task.component == known.id for known in plan.components) else ()
+        if len(tasks) != len(last.tasks_of(task.component)):
+            raise UserError(
+                f"spout {task.component!r} had {len(last.tasks_of(task.component))} tasks with a position each, and now has "
+                f"{len(tasks)}: it cannot go on; {anew}"
+            )
+        moved[tasks[task.index]] = row
+    if moved != rows:
+        write_atomically(folder.positions, msgspec.msgpack.encode(moved))
+
+
+def _positions(folder: TopologyFolder) -> Rows:
+    try:
+        return msgspec.msgpack.decode(folder.positions.read_bytes(), type=Rows)
+    except (OSError, msgspec.MsgspecError):
+        # The master says what is wrong with it.
+        return {}

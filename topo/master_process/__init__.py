@@ -1,0 +1,1 @@
+"""The process of the topology master: its loop, its connections, its checkpoints' thread."""

@@ -1,0 +1,176 @@
+"""The master's side of its talk: one socket for workers, one for clients, and whatever else its loop has to wait for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import zmq
+
+from topo.errors import EnvironmentFault
+from topo.transport import descriptors
+from topo.transport.base import MAX_LINK_MESSAGE
+from topo.transport.ipc import listen_again
+from topo.transport.security import AllowList, KeyPair, check_ipc_path
+from topo.transport.zap import Socket, ZapHandler
+
+_READ_AT_ONCE = 256
+
+
+class ControlLink:
+    """Where workers and clients reach the master.
+
+    Args:
+        folder: private folder for the ipc sockets.
+        keys: with them workers come over TCP, encrypted; without them over ipc.
+        host: the address for TCP.
+
+    Attributes:
+        worker_endpoint: for workers.
+        client_endpoint: for clients of this machine, always ipc.
+        allow_list: the workers' keys that may connect over TCP.
+    """
+
+    def __init__(self, folder: Path, keys: KeyPair | None = None, host: str = "127.0.0.1") -> None:
+        self._context: zmq.Context[Socket] = zmq.Context()
+        self.allow_list = AllowList()
+        self._zap = ZapHandler(self._context, self.allow_list) if keys is not None else None
+        self._keys = keys
+        self._workers = self._router()
+        self._clients = self._router()
+        if keys is not None and self._zap is not None:
+            self._zap.guard(self._workers, keys.secret)
+            self.worker_endpoint = self._bind(self._workers, f"tcp://{host}:*")
+        else:
+            self.worker_endpoint = self._bind(self._workers, f"ipc://{folder}/master")
+        self.client_endpoint = self._bind(self._clients, f"ipc://{folder}/clients")
+        self._poller = zmq.Poller()
+        self._poller.register(self._workers, zmq.POLLIN)
+        self._poller.register(self._clients, zmq.POLLIN)
+        self._watched: set[int] = set()
+
+    def listener(self, host: str, longest: int, queued: int) -> tuple[Socket, str]:
+        """Open another TCP socket for workers, under the same keys and allow-list, and return it with its endpoint.
+
+        It is for one thread, which need not be this one. The caller closes it before this link.
+
+        Args:
+            longest: a longer message, in bytes, is dropped together with the connection that brought it.
+            queued: how many messages wait on a connection, each way, before its sender has to, or an answer is dropped.
+        """
+        assert self._zap is not None and self._keys is not None, "workers of this link do not come over TCP"
+        socket = self._context.socket(zmq.ROUTER)
+        socket.maxmsgsize = longest
+        socket.sndhwm = socket.rcvhwm = queued
+        socket.linger = 0
+        self._zap.guard(socket, self._keys.secret)
+        return socket, self._bind(socket, f"tcp://{host}:*")
+
+    def listen_again(self) -> bool:
+        """Make the ipc sockets anew that were removed from the file system. Returns whether any were.
+
+        Raises:
+            EnvironmentFault: they cannot be made, so no worker and no client can connect any more.
+        """
+        bound = ((self._workers, self.worker_endpoint), (self._clients, self.client_endpoint))
+        return sum(listen_again(socket, endpoint) for socket, endpoint in bound) > 0
+
+    def wait(self, timeout_s: float | None, descriptors: Iterable[int] = ()) -> None:
+        """Sleep until somebody talks, a descriptor is readable, or the time is up."""
+        wanted = set(descriptors)
+        for gone in self._watched - wanted:
+            self._poller.unregister(gone)
+        for new in wanted - self._watched:
+            self._poller.register(new, zmq.POLLIN)
+        self._watched = wanted
+        self._poller.poll(None if timeout_s is None else max(0, int(timeout_s * 1000 + 0.999)))
+
+    def from_workers(self) -> list[tuple[bytes, bytes]]:
+        """Return (identity, message) of what workers have said."""
+        return self._read(self._workers)
+
+    def from_clients(self) -> list[tuple[bytes, bytes]]:
+        """Return (identity, request) of what clients ask."""
+        return self._read(self._clients)
+
+    def to_worker(self, identity: bytes, message: bytes) -> bool:
+        """Send to a connection; False when it is not there."""
+        return self._send(self._workers, identity, message)
+
+    def to_client(self, identity: bytes, reply: bytes) -> bool:
+        """Answer a client; False when it is gone."""
+        return self._send(self._clients, identity, reply)
+
+    def close(self, linger_s: float = 0.2) -> None:
+        """Close both sockets, giving the last messages a moment."""
+        if self._zap is not None:
+            self._workers.disable_monitor()
+        for socket in (self._workers, self._clients):
+            socket.close(linger=int(linger_s * 1000))
+        if self._zap is not None:
+            self._zap.close()
+        self._context.term()
+
+    def _router(self) -> Socket:
+        socket = self._context.socket(zmq.ROUTER)
+        socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
+        socket.maxmsgsize = MAX_LINK_MESSAGE
+        socket.sndhwm = socket.rcvhwm = 0
+        socket.linger = 0
+        return socket
+
+    def _bind(self, socket: Socket, endpoint: str) -> str:
+        if endpoint.startswith("ipc://"):
+            check_ipc_path(endpoint.removeprefix("ipc://"))
+        try:
+            socket.bind(endpoint)
+        except zmq.ZMQError as error:
+            raise EnvironmentFault(f"the master cannot listen on {endpoint}: {error}") from error
+        return socket.getsockopt_string(zmq.LAST_ENDPOINT).rstrip("\0")
+
+    def _read(self, socket: Socket) -> list[tuple[bytes, bytes]]:
+        found: list[tuple[bytes, bytes]] = []
+        try:
+            while len(found) < _READ_AT_ONCE:
+                parts = socket.recv_multipart(zmq.NOBLOCK)
+                if len(parts) == 2:
+                    found.append((parts[0], parts[1]))
+        except zmq.Again:
+            pass
+        return found
+
+    def _send(self, socket: Socket, identity: bytes, message: bytes) -> bool:
+        try:
+            socket.send_multipart([identity, message], zmq.NOBLOCK)
+        except zmq.ZMQError:
+            return False
+        return True
+
+
+class ControlClient:
+    """A client's side: one request at a time to the master at `endpoint`.
+
+    Raises:
+        EnvironmentFault: the process may not open the files that a connection takes.
+    """
+
+    def __init__(self, endpoint: str) -> None:
+        descriptors.ensure(descriptors.CLIENT, "asking the master")
+        self._context: zmq.Context[Socket] = zmq.Context()
+        self._socket = self._context.socket(zmq.DEALER)
+        self._socket.linger = 0
+        self._socket.maxmsgsize = MAX_LINK_MESSAGE
+        self._socket.connect(endpoint)
+
+    def ask(self, request: bytes) -> None:
+        """Send a request."""
+        self._socket.send(request)
+
+    def answer(self, timeout_s: float) -> bytes | None:
+        """Return the answer, None when none came in time."""
+        return self._socket.recv() if self._socket.poll(int(timeout_s * 1000)) else None
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._socket.close()
+        self._context.term()

@@ -1,0 +1,110 @@
+"""Which checkpoint a run goes on from, when its master starts."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from topo.checkpoint.assignment import shapes_of
+from topo.checkpoint.manifest import Manifest, misfits, reopened, without
+from topo.errors import CheckpointMissing, CheckpointRefused
+from topo.plan.physical import PhysicalPlan
+from topo.storage.checkpoint_store import CheckpointStore, locate, open_store
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """What a run goes on from.
+
+    Attributes:
+        manifest: None: it begins at the beginning.
+        folder: where the parts are, if not in the topology's own store; else "".
+        problems: what was wrong with later checkpoints, to be said loudly.
+        passed_over: the numbers of those of the run's own; to be abandoned before the run goes on.
+    """
+
+    manifest: Manifest | None
+    folder: str = ""
+    problems: tuple[str, ...] = ()
+    passed_over: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Where a run starts.
+
+    Attributes:
+        goes_on: whether from state that an earlier run has stored.
+        text: the predicate of a sentence about the topology: "goes on at checkpoint 41 of 10:32:07".
+    """
+
+    goes_on: bool
+    text: str
+
+
+def start_of(restored: Restored, start_from: str, positions_ms: int | None, otherwise: str) -> Start:
+    """Return where a run starts.
+
+    Args:
+        restored: the checkpoint that it goes on from, if any.
+        start_from: the savepoint that it was told to begin from, "" for none.
+        positions_ms: when the positions that its spouts go on from were stored; None without any.
+        otherwise: the text for a run that has nothing to go on from.
+    """
+    if restored.manifest is not None:
+        checkpoint = f"checkpoint {restored.manifest.checkpoint} of {moment(restored.manifest.created_ms)}"
+        where = f"from {start_from}, {checkpoint}" if restored.folder else f"at {checkpoint}"
+        return Start(True, f"goes on {where}{', since later ones are damaged' if restored.problems else ''}")
+    if positions_ms is not None:
+        return Start(True, f"goes on from the positions of {moment(positions_ms)}")
+    return Start(False, otherwise)
+
+
+def moment(at_ms: int) -> str:
+    """Return a moment as a user reads it: the time of day, with the date unless that is today's."""
+    at = time.localtime(at_ms / 1000)
+    is_today = at[:3] == time.localtime()[:3]
+    return time.strftime("%H:%M:%S" if is_today else "%Y-%m-%d %H:%M:%S", at)
+
+
+def checkpoint_to_restore(
+    store: CheckpointStore, plan: PhysicalPlan, *, expected: int = 0, start_from: str = "", drop: Iterable[str] = ()
+) -> Restored:
+    """Return the last complete checkpoint of the run, else the one that it was started from.
+
+    Args:
+        store: the run's own.
+        plan: what it is restored into; its parallelism may be another one.
+        expected: a checkpoint that is known to have been complete; 0: none is.
+        start_from: a savepoint, or a folder of checkpoints; "" for none.
+        drop: components of `start_from` whose state nobody is to take.
+
+    Raises:
+        CheckpointMissing: there is nothing where something was expected.
+        CheckpointDamaged: the one that was named is damaged.
+        CheckpointRefused: it does not fit the plan, or belongs to another topology or a newer topo.
+        EnvironmentFault: the storage fails.
+    """
+    found = store.latest(expected=expected)
+    restored = Restored(found.manifest, "", found.problems, found.passed_over)
+    if found.manifest is None and start_from:
+        named = _named(start_from, plan.name)
+        restored = replace(named, manifest=named.manifest and reopened(without(named.manifest, drop)))
+    manifest = restored.manifest
+    if manifest is not None and (wrong := misfits(manifest, plan.name, shapes_of(plan))):
+        raise CheckpointRefused("; ".join(wrong))
+    return restored
+
+
+def _named(url: str, topology: str) -> Restored:
+    root, number = locate(url)
+    source = open_store(root, topology)
+    if number is None:
+        found = source.latest()
+        if found.manifest is None:
+            raise CheckpointMissing(f"there is no checkpoint to go on from in {url}")
+        return Restored(found.manifest, source.url, found.problems)
+    manifest = source.load(number)
+    source.verify(manifest)
+    return Restored(manifest, source.url)

@@ -1,0 +1,1 @@
+"""The mailbox of a task: posting from any thread, running on one."""

@@ -1,0 +1,1 @@
+"""Keyed state: handles, tables, and how changes are taken back."""

@@ -1,0 +1,164 @@
+"""Taking back what a call of user code has changed in keyed state and timers before it raised, so that it can be repeated.
+
+A log holds what the call at hand has touched: for each cell what it was before, for each timer its opposite. It costs something
+for each cell touched, so only operators have one whose calls are repeated in place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Hashable
+from enum import Enum
+from typing import Any
+
+from topo.operators.state.deep_copy import ATOMS, independent
+from topo.operators.state.table import MemoryTable
+
+
+class UndoLog:
+    """What the call at hand has changed."""
+
+    __slots__ = ("_steps", "_touched")
+
+    def __init__(self) -> None:
+        self._steps: list[Callable[[], object]] = []
+        self._touched: set[Hashable] = set()
+
+    def begin(self) -> None:
+        """A call begins: what was changed before stays."""
+        if self._steps:
+            self._steps.clear()
+            self._touched.clear()
+
+    def note(self, step: Callable[[], object]) -> None:
+        """Remember what takes a change back."""
+        self._steps.append(step)
+
+    def touches(self, address: Hashable) -> bool:
+        """Whether this is the first change at an address in the call at hand."""
+        if address in self._touched:
+            return False
+        self._touched.add(address)
+        return True
+
+    def undo(self) -> None:
+        """Take everything back that was changed since `begin`, the last change first."""
+        while self._steps:
+            self._steps.pop()()
+        self._touched.clear()
+
+
+class UndoableTable(MemoryTable):
+    """A table in memory whose changes are noted in a log; those made through `rows` are not.
+
+    What may be changed in place is copied before it is given away, whole. Appending to a list and setting an entry of a map note
+    only what they change, and cost the same however much is there.
+    """
+
+    __slots__ = ("_log",)
+
+    def __init__(self, log: UndoLog) -> None:
+        super().__init__()
+        self._log = log
+
+    def get(self, namespace: Hashable, key: Hashable) -> Any:
+        cell = self._own(namespace, key)
+        # Whoever gets it may change it in place, and put it back then.
+        if type(cell) not in ATOMS and self._log.touches((id(self), namespace, key)):
+            self._note(namespace, key, independent(cell))
+        return cell
+
+    def put(self, namespace: Hashable, key: Hashable, cell: Any) -> None:
+        self._note_as_it_is(namespace, key)
+        self.load(namespace, key, cell)
+
+    def delete(self, namespace: Hashable, key: Hashable) -> None:
+        self._note_as_it_is(namespace, key)
+        self._drop(namespace, key)
+
+    def extend(self, namespace: Hashable, key: Hashable, elements: Collection[Any]) -> None:
+        cell = self.peek(namespace, key)
+        if cell is None:
+            self._note_as_it_is(namespace, key)
+        elif self._log.touches((id(self), namespace, key, _LENGTH)):
+            length = len(cell)
+            self._log.note(lambda: self._shorten(namespace, key, length))
+        super().extend(namespace, key, elements)
+
+    def splice(self, namespace: Hashable, key: Hashable, start: int, stop: int, elements: Collection[Any]) -> None:
+        before, end = (self.peek(namespace, key) or [])[start:stop], start + len(elements)
+        self._log.note(lambda: MemoryTable.splice(self, namespace, key, start, end, before))
+        super().splice(namespace, key, start, stop, elements)
+
+    def entry(self, namespace: Hashable, key: Hashable, entry: Hashable, default: Any) -> Any:
+        value = super().entry(namespace, key, entry, default)
+        if type(value) not in ATOMS and value is not default:
+            self._note_entry(namespace, key, entry)
+        return value
+
+    def put_entry(self, namespace: Hashable, key: Hashable, entry: Hashable, value: Any) -> None:
+        if self.peek(namespace, key) is None:
+            self._note_as_it_is(namespace, key)
+        else:
+            self._note_entry(namespace, key, entry)
+        super().put_entry(namespace, key, entry, value)
+
+    def remove_entry(self, namespace: Hashable, key: Hashable, entry: Hashable) -> None:
+        cell = self.peek(namespace, key)
+        if cell is None or entry not in cell:
+            return
+        if len(cell) == 1:
+            self.delete(namespace, key)
+            return
+        self._note_entry(namespace, key, entry)
+        # The entry goes back to its place; its value, if it was set in this call, is taken back after that. The places that are
+        # told without looking at all entries are those of queues and stacks.
+        value, order = cell[entry], None
+        is_first = next(iter(cell)) == entry
+        if not is_first and next(reversed(cell)) != entry:
+            order = list(cell)
+        self._log.note(lambda: self._put_back(namespace, key, entry, value, is_first, order))
+        self.forget(namespace, key, entry)
+
+    def _note_as_it_is(self, namespace: Hashable, key: Hashable) -> None:
+        """Note a cell that leaves the table, so that nobody changes it, or that there is none."""
+        if self._log.touches((id(self), namespace, key)):
+            self._note(namespace, key, self.peek(namespace, key))
+
+    def _note(self, namespace: Hashable, key: Hashable, before: Any) -> None:
+        if before is None:
+            self._log.note(lambda: self._drop(namespace, key))
+        else:
+            self._log.note(lambda: self.load(namespace, key, before))
+
+    def _note_entry(self, namespace: Hashable, key: Hashable, entry: Hashable) -> None:
+        if self._log.touches((id(self), namespace, key, _ENTRY, entry)):
+            before = independent((self.peek(namespace, key) or {}).get(entry, _ABSENT))
+            if before is _ABSENT:
+                self._log.note(lambda: self.forget(namespace, key, entry))
+            else:
+                self._log.note(lambda: MemoryTable.put_entry(self, namespace, key, entry, before))
+
+    def _shorten(self, namespace: Hashable, key: Hashable, length: int) -> None:
+        cell = self._own(namespace, key)
+        if cell is not None:
+            del cell[length:]
+
+    def _put_back(
+        self, namespace: Hashable, key: Hashable, entry: Hashable, value: Any, is_first: bool, order: list[Any] | None
+    ) -> None:
+        cell = self._own(namespace, key) or {}
+        if is_first:
+            cell = {entry: value, **cell}
+        else:
+            cell[entry] = value
+            if order is not None:
+                cell = {one: cell[one] for one in order if one in cell}
+        self.load(namespace, key, cell)
+
+
+class _Absent(Enum):
+    ABSENT = 0
+
+
+_ABSENT = _Absent.ABSENT
+_LENGTH, _ENTRY = object(), object()

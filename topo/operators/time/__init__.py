@@ -1,0 +1,1 @@
+"""Clocks, timers and watermarks."""

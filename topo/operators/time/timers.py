@@ -1,0 +1,460 @@
+"""The timer service: what is to happen for a key and a namespace when event time or processing time reaches a timestamp.
+
+A timer is (key, namespace, timestamp) in one of the two time domains; registering it twice is registering it once. Each service
+keeps one queue for each domain and has at most one timer of the clock armed, for the head of its processing-time queue.
+
+The queue is a heap of distinct timestamps over a dict of buckets. Most buckets hold one timer and are that timer's (key,
+namespace) itself; windows put thousands of keys on one timestamp, which then cost one heap entry. Deleting the last timer of a
+bucket leaves its timestamp in the heap, to be skipped; the head of the heap is never such a leftover. A heap that has doubled
+since it was last looked at is rebuilt if half of it is leftovers, so deleting never has to look.
+
+Among timers of equal timestamp no order is promised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from heapq import heapify, heappop, heappush
+from typing import Any, Protocol
+
+from topo.errors import UserError
+from topo.operators.state.keyed_state import KeyContext
+from topo.operators.state.undo_log import UndoLog
+from topo.operators.time.clock import MAX_TIMESTAMP, MIN_TIMESTAMP, ClockTimer, ProcessingTimeService
+
+_SLACK = 64
+
+
+class Brake:
+    """Has timers that are due fire later; any thread may pull it. A watermark can make a thousand slow calls due at once.
+
+    Attributes:
+        is_on: whether no further timer is to fire now.
+    """
+
+    __slots__ = ("is_on",)
+
+    def __init__(self) -> None:
+        self.is_on = False
+
+
+MOST_AFTER_END = 10_000
+"""Timers that one key may register while the timers of the end of the input fire. All of them are due: event time goes no
+further, so a timer that registers the next one each time would never end."""
+
+
+class _Draining(dict[tuple[Any, Any], None]):
+    """A bucket from which timers are being taken: in reverse, because a dict gives up its last entry cheaply."""
+
+
+_Bucket = tuple[Any, Any] | dict[tuple[Any, Any], None]
+
+
+class TimerQueue:
+    """A set of (timestamp, key, namespace), ordered by timestamp alone.
+
+    Invariant: heap[0] is a timestamp of `buckets`; no bucket is empty. `more` counts the timers but for the first of each bucket.
+    """
+
+    __slots__ = ("_heap", "_look_at", "buckets", "more")
+
+    def __init__(self) -> None:
+        self._heap: list[int] = []
+        self.buckets: dict[int, _Bucket] = {}
+        self.more = 0
+        self._look_at = _SLACK
+        """The length at which the heap is looked at for leftovers."""
+
+    def __len__(self) -> int:
+        return len(self.buckets) + self.more
+
+    def __iter__(self) -> Iterator[tuple[int, Any, Any]]:
+        """Yield (timestamp, key, namespace) in no order."""
+        for timestamp, bucket in self.buckets.items():
+            if type(bucket) is tuple:
+                yield timestamp, *bucket
+            else:
+                for key, namespace in bucket:
+                    yield timestamp, key, namespace
+
+    def copied(self) -> dict[int, _Bucket]:
+        """Return a copy of the timers: by timestamp, one (key, namespace) or several."""
+        return {timestamp: bucket if type(bucket) is tuple else dict(bucket) for timestamp, bucket in self.buckets.items()}
+
+    @property
+    def head(self) -> int | None:
+        """The earliest timestamp; None when empty."""
+        return self._heap[0] if self._heap else None
+
+    def add(self, timestamp: int, key: Hashable, namespace: Hashable) -> bool:
+        """Put a timer in unless it is there; return whether there is a new earliest timestamp."""
+        entry = (key, namespace)
+        buckets = self.buckets
+        bucket = buckets.get(timestamp)
+        if bucket is None:
+            buckets[timestamp] = entry
+            heap = self._heap
+            # A timestamp that is still in the heap as a leftover gets a second place there; the later one is skipped.
+            is_head = not heap or timestamp < heap[0]
+            heappush(heap, timestamp)
+            if len(heap) > self._look_at:
+                self._tidy()
+            return is_head
+        if type(bucket) is tuple:
+            if bucket != entry:
+                buckets[timestamp] = {bucket: None, entry: None}
+                self.more += 1
+        elif entry not in bucket:
+            bucket[entry] = None  # type: ignore[index]
+            self.more += 1
+        return False
+
+    def _tidy(self) -> None:
+        if len(self._heap) > 2 * len(self.buckets):
+            self._heap[:] = self.buckets
+            heapify(self._heap)
+        self._look_at = 2 * len(self._heap) + _SLACK
+
+    def has(self, timestamp: int, key: Hashable, namespace: Hashable) -> bool:
+        """Whether a timer is there."""
+        bucket = self.buckets.get(timestamp)
+        return bucket is not None and (bucket == (key, namespace) if type(bucket) is tuple else (key, namespace) in bucket)
+
+    def remove(self, timestamp: int, key: Hashable, namespace: Hashable) -> bool:
+        """Take a timer out if it is there; return whether the earliest timestamp went with it."""
+        buckets = self.buckets
+        bucket = buckets.get(timestamp)
+        if bucket is None:
+            return False
+        if type(bucket) is tuple:
+            if bucket != (key, namespace):
+                return False
+        else:
+            try:
+                del bucket[key, namespace]  # type: ignore[union-attr]
+            except KeyError:
+                return False
+            if bucket:
+                self.more -= 1
+                return False
+        del buckets[timestamp]
+        if self._heap[0] == timestamp:
+            self._drop_leftovers()
+            return True
+        return False
+
+    def take(self, last: int) -> tuple[int, Any, Any] | None:
+        """Take out one timer of the earliest timestamp if that is <= `last`."""
+        heap = self._heap
+        if not heap or (timestamp := heap[0]) > last:
+            return None
+        bucket = self.buckets[timestamp]
+        if type(bucket) is tuple:
+            del self.buckets[timestamp]
+            self._drop_leftovers()
+            return timestamp, *bucket
+        if type(bucket) is dict:
+            bucket = self.buckets[timestamp] = _Draining(reversed(bucket.items()))
+        (key, namespace), _ = bucket.popitem()  # type: ignore[union-attr]
+        if bucket:
+            self.more -= 1
+        else:
+            del self.buckets[timestamp]
+            self._drop_leftovers()
+        return timestamp, key, namespace
+
+    def _drop_leftovers(self) -> None:
+        heap, buckets = self._heap, self.buckets
+        while heap and heap[0] not in buckets:
+            heappop(heap)
+
+
+_ABSENT = object()
+
+
+class TimerHandler(Protocol):
+    """Called for each timer that is due, with the key set as the current one."""
+
+    def on_event_time(self, key: Any, namespace: Any, timestamp: int) -> None:
+        """The watermark has reached `timestamp`."""
+
+    def on_processing_time(self, key: Any, namespace: Any, timestamp: int) -> None:
+        """The clock has reached `timestamp`."""
+
+
+class TimerService:
+    """The timers of one operator under one name. Made by `TimerServices.get`.
+
+    Registering and deleting go by the current key; nobody can delete the timer of another key.
+
+    Attributes:
+        current_watermark: the last one given to `advance_watermark`; MIN_TIMESTAMP before the first.
+        takes_clock_timers: whether processing-time timers are registered; `end_clock` ends that.
+    """
+
+    def __init__(
+        self,
+        keys: KeyContext,
+        clock: ProcessingTimeService,
+        handler: TimerHandler,
+        undo_log: UndoLog | None = None,
+        brake: Brake | None = None,
+    ) -> None:
+        self.current_watermark = MIN_TIMESTAMP
+        self._brake = brake or Brake()
+        self._keys = keys
+        self._clock = clock
+        self._handler = handler
+        self._event = TimerQueue()
+        self._processing = TimerQueue()
+        self._armed: ClockTimer | None = None
+        self._undo_log = undo_log
+        self.takes_clock_timers = True
+        self._after_end: dict[Hashable, int] | None = None
+        """By key: how many timers it has registered since those of the end of the input fire; None before."""
+
+    @property
+    def current_processing_time(self) -> int:
+        """The clock, in milliseconds."""
+        return self._clock.now_ms()
+
+    @property
+    def event_timers(self) -> int:
+        """How many event-time timers are registered."""
+        return len(self._event)
+
+    @property
+    def processing_timers(self) -> int:
+        """How many processing-time timers are registered."""
+        return len(self._processing)
+
+    def register_event_timer(self, namespace: Hashable, timestamp: int) -> None:
+        """Have `on_event_time` called when the watermark reaches `timestamp`; at the *next* watermark if it is there already.
+
+        Raises:
+            UserError: the input has ended, and the current key registers without end.
+        """
+        if self._after_end is not None:
+            self._count_after_end(self._after_end)
+        if self._undo_log is not None:
+            self._note_added(self._undo_log, self._event, timestamp, namespace)
+        self._event.add(timestamp, self._keys.key, namespace)
+
+    def _count_after_end(self, registered: dict[Hashable, int]) -> None:
+        key = self._keys.key
+        registered[key] = registered.get(key, 0) + 1
+        if registered[key] > MOST_AFTER_END:
+            raise UserError(
+                f"key {key!r} has registered {MOST_AFTER_END:,} event-time timers since the input ended, each of which fires at "
+                f"once; register none when current_watermark is {MAX_TIMESTAMP} (the end of the input)"
+            )
+
+    def delete_event_timer(self, namespace: Hashable, timestamp: int) -> None:
+        """Undo a registration of the current key; nothing happens when there is none."""
+        if self._undo_log is not None:
+            self._note_removed(self._undo_log, self._event, timestamp, namespace)
+        event = self._event
+        bucket = event.buckets.get(timestamp)
+        # One of many of a moment, as windows have them, needs no further call.
+        if type(bucket) is dict and len(bucket) > 1:
+            if bucket.pop((self._keys.key, namespace), _ABSENT) is not _ABSENT:
+                event.more -= 1
+        else:
+            event.remove(timestamp, self._keys.key, namespace)
+
+    def register_processing_timer(self, namespace: Hashable, timestamp: int) -> None:
+        """Have `on_processing_time` called when the clock reaches `timestamp`; nothing happens after `end_clock`."""
+        if not self.takes_clock_timers:
+            return
+        if self._undo_log is not None:
+            self._note_added(self._undo_log, self._processing, timestamp, namespace)
+        if self._processing.add(timestamp, self._keys.key, namespace):
+            self._arm(timestamp)
+
+    def delete_processing_timer(self, namespace: Hashable, timestamp: int) -> None:
+        """Undo a registration of the current key. The armed clock timer stays: it will find nothing due and arm the next."""
+        if self._undo_log is not None:
+            self._note_removed(self._undo_log, self._processing, timestamp, namespace)
+        self._processing.remove(timestamp, self._keys.key, namespace)
+
+    def _note_added(self, log: UndoLog, queue: TimerQueue, timestamp: int, namespace: Hashable) -> None:
+        """Note the opposite of a registration, before it is made, unless the timer is there."""
+        key = self._keys.key
+        if not queue.has(timestamp, key, namespace):
+            log.note(lambda: queue.remove(timestamp, key, namespace))
+
+    def _note_removed(self, log: UndoLog, queue: TimerQueue, timestamp: int, namespace: Hashable) -> None:
+        """Note the opposite of a deletion, before it is made, if the timer is there."""
+        key = self._keys.key
+        if not queue.has(timestamp, key, namespace):
+            return
+        if queue is self._event:
+            log.note(lambda: queue.add(timestamp, key, namespace))
+        else:
+            log.note(lambda: self.load([], [(key, namespace, timestamp)]))
+
+    def advance_watermark(self, timestamp: int) -> bool:
+        """Set the watermark, then fire every event-time timer with a timestamp <= it, earliest first.
+
+        A callback may register timers, which fire in the same advance if they are due, and delete timers, which then do not.
+        That watermarks never fall is up to the caller.
+
+        Returns:
+            Whether all have fired; False when the brake was pulled before: to be called again with the same timestamp.
+        """
+        self.current_watermark = timestamp
+        if timestamp < MAX_TIMESTAMP:
+            self._after_end = None
+        elif self._after_end is None:
+            self._after_end = {}
+        take, keys, on_event_time, brake = self._event.take, self._keys, self._handler.on_event_time, self._brake
+        while not brake.is_on and (timer := take(timestamp)) is not None:
+            due, keys.key, namespace = timer
+            on_event_time(keys.key, namespace, due)
+        head = self._event.head
+        return head is None or head > timestamp
+
+    def end_clock(self) -> bool:
+        """Fire every processing-time timer now, earliest first, since nothing that comes could change what it finds.
+
+        What callbacks register from now on is dropped, so that periodic ones end. After an exception call it again.
+
+        Returns:
+            Whether all have fired; False when the brake was pulled before: to be called again.
+        """
+        self.takes_clock_timers = False
+        self._fire_clock(MAX_TIMESTAMP)
+        return self._processing.head is None
+
+    def for_each_event_timer(self, visit: Callable[[Any, int], None]) -> None:
+        """Call `visit(namespace, timestamp)` for every event-time timer, its key being the current one; in no order."""
+        self._visit(self._event, visit)
+
+    def for_each_processing_timer(self, visit: Callable[[Any, int], None]) -> None:
+        """Call `visit(namespace, timestamp)` for every processing-time timer, its key being the current one; in no order."""
+        self._visit(self._processing, visit)
+
+    def _visit(self, queue: TimerQueue, visit: Callable[[Any, int], None]) -> None:
+        for timestamp, self._keys.key, namespace in list(queue):
+            visit(namespace, timestamp)
+
+    def _on_clock(self, timestamp: int) -> None:
+        # Forget the armed timer first: a callback that registers a new head then arms one for it.
+        self._armed = None
+        try:
+            self._fire_clock(timestamp)
+        finally:
+            # After a callback that has raised, and after a pulled brake, too: the other timers are still wanted.
+            head = self._processing.head
+            if head is not None and self._armed is None:
+                self._arm(head)
+
+    def _fire_clock(self, timestamp: int) -> None:
+        take, keys, on_processing_time = self._processing.take, self._keys, self._handler.on_processing_time
+        brake = self._brake
+        while not brake.is_on and (timer := take(timestamp)) is not None:
+            due, keys.key, namespace = timer
+            on_processing_time(keys.key, namespace, due)
+
+    def _arm(self, timestamp: int) -> None:
+        if self._armed is not None:
+            self._armed.cancel()
+        self._armed = self._clock.register(timestamp, self._on_clock)
+
+    def queues(self) -> tuple[TimerQueue, TimerQueue]:
+        """Return the event-time and the processing-time queue, for snapshots."""
+        return self._event, self._processing
+
+    def load(self, event: list[tuple[Any, Any, int]], processing: list[tuple[Any, Any, int]]) -> None:
+        """Add timers of a snapshot, as (key, namespace, timestamp), and have the clock timer armed for the new head."""
+        for key, namespace, timestamp in event:
+            self._event.add(timestamp, key, namespace)
+        has_new_head = [self._processing.add(timestamp, key, namespace) for key, namespace, timestamp in processing]
+        if any(has_new_head) and (head := self._processing.head) is not None:
+            self._arm(head)
+
+
+_GroupTimers = dict[str, tuple[list[tuple[Any, Any, int]], list[tuple[Any, Any, int]]]]
+"""By service name: event-time and processing-time timers as (key, namespace, timestamp)."""
+
+
+class TimerServices:
+    """All timer services of one operator, by name.
+
+    Args:
+        keys: holds the current key.
+        clock: the processing time.
+        undo_log: where changes are noted; None: nowhere.
+        brake: has timers fire later; None: nothing does.
+    """
+
+    def __init__(
+        self, keys: KeyContext, clock: ProcessingTimeService, undo_log: UndoLog | None = None, brake: Brake | None = None
+    ) -> None:
+        self._keys = keys
+        self._clock = clock
+        self._undo_log = undo_log
+        self._brake = brake
+        self._services: dict[str, TimerService] = {}
+        self._unclaimed: dict[int, _GroupTimers] = {}
+
+    def get(self, name: str, handler: TimerHandler) -> TimerService:
+        """Return the service of that name, made at the first request with that request's handler."""
+        service = self._services.get(name)
+        if service is None:
+            service = self._services[name] = TimerService(self._keys, self._clock, handler, self._undo_log, self._brake)
+            for timers in self._unclaimed.values():
+                if name in timers:
+                    service.load(*timers.pop(name))
+        return service
+
+    def advance_watermark(self, timestamp: int) -> bool:
+        """Advance every service; return whether all have fired what is due, so that the caller may forward the watermark."""
+        done = [service.advance_watermark(timestamp) for service in list(self._services.values())]
+        return all(done)
+
+    def queues(self) -> list[tuple[TimerQueue, TimerQueue]]:
+        """Return the event-time and the processing-time queue of each service."""
+        return [service.queues() for service in self._services.values()]
+
+    @property
+    def pending(self) -> int:
+        """How many timers are registered, over all services and both domains."""
+        return sum(service.event_timers + service.processing_timers for service in self._services.values())
+
+    def snapshot(self) -> dict[int, _GroupTimers]:
+        """Return all timers by key group. What was restored for a service that nobody asked for goes on being remembered."""
+        return self.freeze()()
+
+    def freeze(self) -> Callable[[], dict[int, _GroupTimers]]:
+        """Copy all timers, as fast as that can be done; what is returned makes the snapshot of it, later and on any thread."""
+        groups: dict[int, _GroupTimers] = {group: dict(timers) for group, timers in self._unclaimed.items() if timers}
+        group_of = self._keys.group_of
+        copied = [(name, [queue.copied() for queue in service.queues()]) for name, service in self._services.items()]
+
+        def sort() -> dict[int, _GroupTimers]:
+            for name, domains in copied:
+                for domain, buckets in enumerate(domains):
+                    found: dict[int, list[tuple[Any, Any, int]]] = {}
+                    for timestamp, bucket in buckets.items():
+                        for key, namespace in (bucket,) if type(bucket) is tuple else bucket:
+                            found.setdefault(group_of[key], []).append((key, namespace, timestamp))
+                    for group, timers in found.items():
+                        groups.setdefault(group, {}).setdefault(name, ([], []))[domain].extend(timers)
+            return groups
+
+        return sort
+
+    def restore(
+        self, groups: Mapping[int, Mapping[str, Any]], decode_namespace: Callable[[Any], Any] = lambda encoded: encoded
+    ) -> None:
+        """Add the timers of a snapshot; those of a service not asked for yet wait until it is."""
+        for group, timers in groups.items():
+            for name, domains in timers.items():
+                event, processing = (
+                    [(key, decode_namespace(namespace), timestamp) for key, namespace, timestamp in domain] for domain in domains
+                )
+                if name in self._services:
+                    self._services[name].load(event, processing)
+                else:
+                    self._unclaimed.setdefault(group, {})[name] = (event, processing)

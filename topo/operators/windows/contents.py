@@ -1,0 +1,204 @@
+"""What a window keeps of its elements, and what its function sees of that when it fires.
+
+Three shapes: one accumulator (reduce, aggregate), the elements (process), or the elements with their timestamps (an evictor). All
+live in keyed state, under the current key and the window's namespace.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from topo.api.aggregates import AggregateFunction
+from topo.api.evictors import Evictor, TimestampedValue
+from topo.operators.state.keyed_state import AggregatingState, KeyedState, ListState, ReducingState
+
+CONTENTS_STATE = "__window-contents"
+
+Apply = Callable[[Sequence[Any]], None]
+Reduce = Callable[[Any, Any], Any]
+Summarise = Callable[[Sequence[Any]], Sequence[Any]]
+Evicted = Callable[[Sequence[int]], None]
+"""Called with the positions, in order of arrival, of the elements that left the buffer."""
+
+
+class WindowContents(ABC):
+    """The contents of all windows of one operator. Goes by the current key; `namespace` is the window that holds the contents."""
+
+    @abstractmethod
+    def open(self, state: KeyedState) -> None:
+        """Take hold of the state."""
+
+    @abstractmethod
+    def add(self, namespace: Any, value: Any, timestamp: int | None) -> None:
+        """Add one element."""
+
+    @abstractmethod
+    def read(self, namespace: Any) -> Sequence[Any] | None:
+        """Return what the function is to see, or None when there is nothing."""
+
+    @abstractmethod
+    def clear(self, namespace: Any) -> None:
+        """Drop everything."""
+
+    @abstractmethod
+    def merge(self, target: Any, sources: Sequence[Any]) -> None:
+        """Move the contents of `sources` to `target`."""
+
+    def fire(self, namespace: Any, window: Any, apply: Apply, evicted: Evicted) -> None:
+        """Call `apply` with what is there, if anything is; `evicted` with what left the buffer, if anything did."""
+        elements = self.read(namespace)
+        if elements is not None:
+            apply(elements)
+
+
+class _InState(WindowContents):
+    """Shared by the shapes whose state knows by itself how to merge."""
+
+    handle: ReducingState | AggregatingState | ListState
+
+    def add(self, namespace: Any, value: Any, timestamp: int | None) -> None:
+        self.handle.namespace = namespace
+        self.handle.add(value)
+
+    def clear(self, namespace: Any) -> None:
+        self.handle.namespace = namespace
+        self.handle.clear()
+
+    def merge(self, target: Any, sources: Sequence[Any]) -> None:
+        self.handle.merge_namespaces(target, sources)
+
+
+class Accumulated(_InState):
+    """One value for each window, changed by each element.
+
+    Attributes:
+        first: makes what is kept from the first element.
+        more: makes what is kept from a further element and what was kept.
+        result: makes what the function sees from what is kept.
+        is_atomic: a call of `more` that raises has not changed what is kept.
+    """
+
+    first: Callable[[Any], Any]
+    more: Callable[[Any, Any], Any]
+    result: Callable[[Any], Any]
+    handle: ReducingState | AggregatingState
+    is_atomic = False
+
+    def read(self, namespace: Any) -> Sequence[Any] | None:
+        self.handle.namespace = namespace
+        value = self.handle.get()
+        return None if value is None else (value,)
+
+
+class Reduced(Accumulated):
+    """Elements reduced in order of arrival."""
+
+    def __init__(self, reduce: Reduce) -> None:
+        self._reduce = reduce
+        self.first = self.result = lambda value: value
+        self.more = lambda value, kept: reduce(kept, value)
+
+    def open(self, state: KeyedState) -> None:
+        self.handle = state.reducing(CONTENTS_STATE, self._reduce)
+
+
+class Aggregated(Accumulated):
+    """Elements added to an accumulator."""
+
+    def __init__(self, aggregate: AggregateFunction) -> None:
+        self._aggregate = aggregate
+        self.is_atomic = aggregate.is_atomic
+        self.first = lambda value: aggregate.add(value, aggregate.create_accumulator())
+        self.more = aggregate.add
+        self.result = aggregate.get_result
+
+    def open(self, state: KeyedState) -> None:
+        self.handle = state.aggregating(CONTENTS_STATE, self._aggregate)
+
+
+class Elements(_InState):
+    """All elements, in order of arrival."""
+
+    def open(self, state: KeyedState) -> None:
+        self.handle = state.list(CONTENTS_STATE)
+
+    def read(self, namespace: Any) -> Sequence[Any] | None:
+        self.handle.namespace = namespace
+        return self.handle.get() or None
+
+
+class Evicting(_InState):
+    """All elements with their timestamps; after each firing only what the evictor left.
+
+    Args:
+        evictor: what evicts.
+        summarise: turns the values that remain into what the function sees.
+        times: gives the watermark and the clock.
+        by_arrival: whether an element without a timestamp has that of its arrival by the clock.
+    """
+
+    handle: ListState
+
+    def __init__(
+        self, evictor: Evictor, summarise: Summarise, times: Callable[[], tuple[int, int]], by_arrival: bool = False
+    ) -> None:
+        self._by_arrival = by_arrival
+        self._evictor = evictor
+        self._summarise = summarise
+        self._times = times
+
+    def open(self, state: KeyedState) -> None:
+        self.handle = state.list(CONTENTS_STATE)
+
+    def add(self, namespace: Any, value: Any, timestamp: int | None) -> None:
+        if timestamp is None and self._by_arrival:
+            _, timestamp = self._times()
+        self.handle.namespace = namespace
+        self.handle.add((value, timestamp))
+
+    def read(self, namespace: Any) -> Sequence[TimestampedValue] | None:
+        self.handle.namespace = namespace
+        return [TimestampedValue(value, timestamp) for value, timestamp in self.handle.get()] or None
+
+    def fire(self, namespace: Any, window: Any, apply: Apply, evicted: Evicted) -> None:
+        there = self.read(namespace)
+        if there is None:
+            return
+        rest = list(there)
+        self._evictor.evict_before(rest, window, *self._times())
+        apply(self._summarise([element.value for element in rest]))
+        self._evictor.evict_after(rest, window, *self._times())
+        self.handle.namespace = namespace
+        self.handle.replace([(element.value, element.timestamp) for element in rest])
+        if len(rest) < len(there):
+            # Equal elements are told apart by identity, for the evictor may have taken the one and left the other.
+            left = {id(element) for element in rest}
+            evicted([position for position, element in enumerate(there) if id(element) not in left])
+
+
+def reduced_at_fire(reduce: Reduce) -> Summarise:
+    """Return a function that reduces a list to at most one value, in order."""
+
+    def summarise(values: Sequence[Any]) -> Sequence[Any]:
+        rest = iter(values)
+        for result in rest:
+            for value in rest:
+                result = reduce(result, value)
+            return (result,)
+        return ()
+
+    return summarise
+
+
+def aggregated_at_fire(aggregate: AggregateFunction) -> Summarise:
+    """Return a function that aggregates a list to one value, also an empty one."""
+
+    def summarise(values: Sequence[Any]) -> Sequence[Any]:
+        accumulator = aggregate.create_accumulator()
+        for value in values:
+            accumulator = aggregate.add(value, accumulator)
+        return (aggregate.get_result(accumulator),)
+
+    return summarise

@@ -1,0 +1,188 @@
+"""What a firing window gives: the result as it is, or what a user's function makes of the contents."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from topo.api.streams import DEFAULT_STREAM
+from topo.api.tuples import Tuple
+from topo.api.windows import ProcessWindowFunction
+from topo.errors import UserError
+from topo.operators.state.keyed_state import KeyedState
+from topo.operators.windows.rows import WindowRows, difference
+
+if TYPE_CHECKING:
+    from topo.api.aggregates import AggregateFunction
+    from topo.operators.state.keyed_state import AggregatingState, ListState, MapState, ReducingState, ValueState
+    from topo.operators.windows.operator import WindowOperator
+
+PREVIOUS_STATE = "__previous-firing"
+ResultOf = Callable[[Any, Any, Any], Any]
+"""From key, window and result to what is put out."""
+
+
+class WindowFunction(ABC):
+    """Puts out what a window gives, always with the last timestamp of the window."""
+
+    def open(self, operator: WindowOperator) -> None:
+        """Called once, before the first element."""
+        self.output = operator.output
+
+    @abstractmethod
+    def apply(self, key: Any, window: Any, elements: Sequence[Any]) -> None:
+        """Called for each firing with contents; `elements` is one value where the contents are accumulated."""
+
+    def clear(self, key: Any, window: Any) -> None:  # noqa: B027
+        """Called when the window is cleaned up."""
+
+    def close(self) -> None:  # noqa: B027
+        """Called once, after the last element."""
+
+
+class EmitResult(WindowFunction):
+    """Puts out each value, as `result_of` shapes it."""
+
+    def __init__(self, result_of: ResultOf) -> None:
+        self.result_of = result_of
+
+    def apply(self, key: Any, window: Any, elements: Sequence[Any]) -> None:
+        for value in elements:
+            self.output.emit(self.result_of(key, window, value), window.max_timestamp)
+
+
+class CallUser(WindowFunction):
+    """Calls a `ProcessWindowFunction`.
+
+    Args:
+        function: the user's.
+        rows: reads the elements.
+        shows_key: False where the key is the operator's own, and the user's is None.
+    """
+
+    def __init__(self, function: ProcessWindowFunction, rows: WindowRows, shows_key: bool = True) -> None:
+        self._function = function
+        self._rows = rows
+        self._shows_key = shows_key
+
+    def open(self, operator: WindowOperator) -> None:
+        super().open(operator)
+        keeps = self._function.keeps_previous
+        previous = None if keeps is None else operator.state.value(PREVIOUS_STATE, ttl=keeps)
+        self._context = _Context(operator, self._rows, previous)
+        self._function.open()
+
+    def apply(self, key: Any, window: Any, elements: Sequence[Any]) -> None:
+        context = self._context
+        context.window, context.elements = window, elements
+        value = self._function.process(key if self._shows_key else None, self._rows.plain(elements), context, context)
+        if value is not None:
+            raise UserError(
+                f"{type(self._function).__name__}.process returned {value!r:.80} ({type(value).__name__}), which nothing takes; "
+                "use collector.emit(...) and return None"
+            )
+        if context.previous is not None:
+            context.previous.set(list(elements))
+
+    def clear(self, key: Any, window: Any) -> None:
+        self._context.window = window
+        self._function.clear(self._context)
+
+    def close(self) -> None:
+        self._function.close()
+
+
+class _Context:
+    """Context and collector of the user's function; one object for all, pointed at the window at hand before each call."""
+
+    def __init__(self, operator: WindowOperator, rows: WindowRows, previous: ValueState | None) -> None:
+        self.window: Any = None
+        self.elements: Sequence[Any] = ()
+        self.previous = previous
+        """The elements of the last firing for this key."""
+        self._rows = rows
+        self._operator = operator
+        self._output = operator.output
+        self._timers = operator.timer_service
+
+    @property
+    def current_watermark(self) -> int:
+        return self._timers.current_watermark
+
+    @property
+    def current_processing_time(self) -> int:
+        return self._timers.current_processing_time
+
+    @property
+    def window_state(self) -> NamespacedState:
+        if self._operator.assigner.is_merging:
+            raise UserError("windows that merge have no state of their own; keep it per key (global_state)")
+        return NamespacedState(self._operator.state, self.window)
+
+    @property
+    def global_state(self) -> NamespacedState:
+        return NamespacedState(self._operator.state, None)
+
+    @property
+    def rows(self) -> list[Tuple]:
+        return self._rows.tuples(self.elements)
+
+    @property
+    def new(self) -> list[Tuple]:
+        return self._rows.tuples(difference(self.elements, self._last()))
+
+    @property
+    def expired(self) -> list[Tuple]:
+        return self._rows.tuples(difference(self._last(), self.elements))
+
+    def _last(self) -> Sequence[Any]:
+        if self.previous is None:
+            raise UserError('new and expired need the last firing: set keeps_previous in the class, such as "1h"')
+        return self.previous.get() or ()
+
+    def emit(self, values: Any, stream: str = DEFAULT_STREAM) -> None:
+        if stream == DEFAULT_STREAM:
+            self._output.emit(values, self.window.max_timestamp)
+        elif stream:
+            self._output.side(stream, values, self.window.max_timestamp)
+        else:
+            raise UserError("a side output needs the name of a stream")
+
+
+class NamespacedState:
+    """The keyed state of one namespace: handles as `KeyedState` gives them, pointed at the namespace."""
+
+    def __init__(self, state: KeyedState, namespace: Any) -> None:
+        self._state = state
+        self._namespace = namespace
+
+    def value(self, name: str, **options: Any) -> ValueState:
+        """One value."""
+        handle = self._state.value(name, **options)
+        handle.namespace = self._namespace
+        return handle
+
+    def list(self, name: str, **options: Any) -> ListState:
+        """Elements in order."""
+        handle = self._state.list(name, **options)
+        handle.namespace = self._namespace
+        return handle
+
+    def map(self, name: str, **options: Any) -> MapState:
+        """Values by entry."""
+        handle = self._state.map(name, **options)
+        handle.namespace = self._namespace
+        return handle
+
+    def reducing(self, name: str, reduce: Callable[[Any, Any], Any], **options: Any) -> ReducingState:
+        """One value, reduced."""
+        handle = self._state.reducing(name, reduce, **options)
+        handle.namespace = self._namespace
+        return handle
+
+    def aggregating(self, name: str, aggregate: AggregateFunction, **options: Any) -> AggregatingState:
+        """An accumulator."""
+        handle = self._state.aggregating(name, aggregate, **options)
+        handle.namespace = self._namespace
+        return handle

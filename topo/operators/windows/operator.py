@@ -1,0 +1,476 @@
+"""The window operator: assigner x trigger x contents x function x lateness.
+
+Theory. An element goes into each of its windows that is not late; the trigger is asked after each element and each timer and
+decides when the contents go to the function (fire) and when they are dropped (purge). A window ends at its clean-up time,
+whatever the trigger did: the last millisecond of the window plus, in event time, the allowed lateness. One timer stands for that
+moment; it may be the trigger's own as well.
+
+What belongs to (key, window): the trigger's values and timers, the clean-up timer, the function's per-window state. Contents
+lie under the same window, except with merging assigners: there they lie under a *state window*, and `MergingWindowSet` says
+which. What was merged away may still have timers, so a timer of a window that is not in flight is ignored.
+
+Lateness is looked at twice. Whether a *window* is late decides about processing; whether the *element* is late only decides about
+where an element goes that no window took.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Protocol
+
+from topo.api.triggers import Trigger, TriggerResult
+from topo.api.windows import GlobalWindow, TimeWindow, WindowAssigner
+from topo.errors import UserError
+from topo.operators.base import KeyedOperator, OperatorContext, OperatorSnapshot
+from topo.operators.state.keyed_state import MapState, SortedState
+from topo.operators.time.clock import MAX_TIMESTAMP, MIN_TIMESTAMP
+from topo.operators.time.timers import TimerService
+from topo.operators.windows.assigners import TumblingAssigner
+from topo.operators.windows.contents import CONTENTS_STATE, WindowContents
+from topo.operators.windows.functions import WindowFunction
+from topo.operators.windows.merging import MergingWindowSet, restored_pairs
+
+TIMERS: Final = "window-timers"
+_TRIGGER_STATE: Final = "__window-trigger"
+_MERGING_STATE: Final = "__merging-window-set"
+
+MOST_TOLD: Final = 1_000
+"""Elements of a window that are told when it is given up."""
+
+_FIRES: Final = frozenset({TriggerResult.FIRE, TriggerResult.FIRE_AND_PURGE})
+_PURGES: Final = frozenset({TriggerResult.PURGE, TriggerResult.FIRE_AND_PURGE})
+
+
+class WindowObserver(Protocol):
+    """Follows which inputs which windows hold, for tracking. A pane is a key with the window its contents lie under."""
+
+    def held(self, position: int, key: Any, window: Any) -> None:
+        """An element went into a pane.
+
+        Args:
+            position: of the element in the batch at hand; 0 with `process_element`.
+            key: the pane's key.
+            window: the pane's window.
+        """
+
+    def held_run(self, positions: Sequence[int], keys: Sequence[Any], window: Any) -> None:
+        """Elements went into panes of one window, and each into no other.
+
+        Args:
+            positions: of the elements in the batch at hand.
+            keys: of all elements of the batch.
+            window: the panes' window.
+        """
+
+    def missed(self, position: int) -> None:
+        """An element of the batch at hand was too late for one of its windows, which is over."""
+
+    def merge(self, key: Any, target: Any, sources: Sequence[Any]) -> None:
+        """What the panes `sources` held is held by `target` now, behind what it held before."""
+
+    def firing(self, key: Any, window: Any) -> None:
+        """What is put out next, until `fired`, comes from this pane."""
+
+    def raised(self, error: Exception) -> bool:
+        """What makes the result of the pane that fires has raised; return whether to call it again."""
+
+    def fired(self) -> None:
+        """The pane has put out everything. Not called when it has raised for good."""
+
+    def abandon(self, key: Any, window: Any) -> None:
+        """The pane is over, and a call for it has raised before it could fire; it is released next."""
+
+    def evicted(self, key: Any, window: Any, positions: Sequence[int]) -> None:
+        """The elements at these places of the pane, counted in the order in which it holds them, have left it."""
+
+    def released(self, key: Any, window: Any) -> None:
+        """The pane holds nothing any more."""
+
+
+class WindowOperator(KeyedOperator):
+    """Windows in general; made by `build_window_operator`.
+
+    Args:
+        assigner: which windows.
+        trigger: when they fire and purge.
+        contents: what they keep.
+        function: what they give.
+        lateness_ms: how long after its end an event-time window is kept for late elements.
+        late_stream: where elements go that are too late; None: they are dropped and counted.
+        keyed: False gives all elements the key None.
+        observer: follows the panes, if anything does.
+
+    Attributes:
+        late_elements: elements too late for all their windows, whether dropped or put out.
+        late_dropped: those that were dropped.
+        position: of the element at hand in its batch, -1 before the first. After `process_batch` it is that of the last one
+            taken. After an exception it says whose it was: the elements before that one were taken, those after it were not.
+        due: where calls can be undone, the timer at hand: key, window, timestamp, whether it is of event time. After an
+            exception in a timer's call it says whose it was.
+    """
+
+    def __init__(
+        self,
+        assigner: WindowAssigner,
+        trigger: Trigger,
+        contents: WindowContents,
+        function: WindowFunction,
+        *,
+        lateness_ms: int,
+        late_stream: str | None,
+        keyed: bool,
+        observer: WindowObserver | None,
+    ) -> None:
+        self.assigner = assigner
+        self.late_elements = 0
+        self.late_dropped = 0
+        self._trigger = trigger
+        self._contents = contents
+        self._function = function
+        self._lateness_ms = lateness_ms
+        self._late_stream = late_stream
+        self._keyed = keyed
+        self._observer = observer
+        self.position = 0
+        self.due: tuple[Any, Any, int, bool] | None = None
+
+    def setup(self, context: OperatorContext) -> None:
+        """Take hold of state and timers."""
+        super().setup(context)
+        self._now_ms = context.clock.now_ms
+        self._timers: TimerService = self.timers.get(TIMERS, self)
+        self._contents.open(self.state)
+        self._trigger_context = WindowTriggerContext(self._timers, self.state.map(_TRIGGER_STATE))
+        self._merging_state: SortedState = self.state.sorted(_MERGING_STATE)
+        self._merging = None
+        if self.assigner.is_merging:
+            has_own_rule = type(self.assigner).merge is not WindowAssigner.merge
+            self._merging = MergingWindowSet(self._merging_state, self.assigner.merge if has_own_rule else None)
+
+    def open(self) -> None:
+        """Open the function."""
+        self._function.open(self)
+
+    def close(self) -> None:
+        """Close the function."""
+        self._function.close()
+
+    @property
+    def timer_service(self) -> TimerService:
+        """The timers of all windows; the namespace of each is its window."""
+        return self._timers
+
+    @property
+    def open_panes(self) -> int:
+        """How many windows, over all keys, have contents."""
+        return self.state.entries_of(CONTENTS_STATE)
+
+    def process_element(self, key: Any, value: Any, timestamp: int | None) -> None:
+        """Put an element into its windows and ask the trigger about each.
+
+        Raises:
+            UserError: an event-time assigner met an element without timestamp, or merging gave a window that is over.
+        """
+        self.position = 0
+        self._take(key if self._keyed else None, value, timestamp)
+
+    def process_batch(self, keys: Sequence[Any], values: Sequence[Any], timestamps: Sequence[int | None]) -> None:
+        """Take several elements; `position` says which is at hand. It ends early when the list `values` is emptied meanwhile."""
+        self.position = -1
+        for self.position, (key, value, timestamp) in enumerate(zip(keys, values, timestamps)):  # noqa: B905
+            self._take(key if self._keyed else None, value, timestamp)
+
+    def on_event_time(self, key: Any, namespace: Any, timestamp: int) -> None:
+        """A timer of the window `namespace` is due by the watermark."""
+        self._begin_timer(key, namespace, timestamp, is_event_time=True)
+        self._on_timer(key, namespace, timestamp, self._trigger.on_event_time, is_event_time=True)
+
+    def on_processing_time(self, key: Any, namespace: Any, timestamp: int) -> None:
+        """A timer of the window `namespace` is due by the clock."""
+        self._begin_timer(key, namespace, timestamp, is_event_time=False)
+        self._on_timer(key, namespace, timestamp, self._trigger.on_processing_time, is_event_time=False)
+
+    def end_of_input(self) -> None:
+        """Fire the windows that wait for the clock: waiting for it would add no element. After an exception call it again.
+
+        Called again behind replays, it fires what waits for the last watermark, too: that does not come again.
+        """
+        while not (self._timers.advance_watermark(self._timers.current_watermark) and self._timers.end_clock()):
+            self.context.brake.is_on = False
+
+    def end_clock(self) -> None:
+        """Fire the windows that wait for the clock, before `end_of_input` does; call it again while the operator `is_behind`."""
+        self.is_behind = not self._timers.end_clock()
+
+    def goes_on(self) -> None:
+        """A message comes again behind the end of the input, which is to be told again after it."""
+        self._timers.takes_clock_timers = True
+
+    def repeat_due(self) -> None:
+        """Call for the timer at hand once more; it has been undone."""
+        assert self.due is not None
+        self.keys.key, window, timestamp, is_event_time = self.due
+        on_time = self.on_event_time if is_event_time else self.on_processing_time
+        on_time(self.keys.key, window, timestamp)
+
+    def contents_due(self) -> tuple[Any, ...]:
+        """Return what the timer at hand is about: key, start and end of its window, and what that holds, as far as known."""
+        assert self.due is not None
+        self.keys.key, window, _, _ = self.due
+        namespace = self._namespace(window)
+        try:
+            held = self._contents.read(namespace) or ()
+        except Exception:  # the aggregate's own result is what raises
+            held = ()
+        bounds = (window.start, window.end) if isinstance(window, TimeWindow) else (None, None)
+        return (self.keys.key, *bounds, tuple(held[:MOST_TOLD]))
+
+    def clear_due(self) -> None:
+        """Go on without the timer at hand: a window that is over by it is cleared, whatever it holds."""
+        assert self.due is not None
+        self.keys.key, window, timestamp, is_event_time = self.due
+        self._on_timer(self.keys.key, window, timestamp, _go_on, is_event_time=is_event_time)
+
+    def own(self) -> list[Any]:
+        """The assigner's stagger, which belongs to no key."""
+        if isinstance(self.assigner, TumblingAssigner) and self.assigner.is_staggered:
+            return [{"stagger": self.assigner.shift_ms}]
+        return []
+
+    def restore(self, snapshot: OperatorSnapshot) -> None:
+        """Go on from a snapshot; the watermark starts at MIN_TIMESTAMP."""
+        super().restore(snapshot)
+        self._merging_state.decode(restored_pairs)
+        if isinstance(self.assigner, TumblingAssigner) and self.assigner.is_staggered and snapshot.own:
+            self.assigner.shift_ms = snapshot.own[0]["stagger"]
+
+    def decode_namespace(self, encoded: Any) -> Any:
+        """Return the window, or None for what belongs to the key alone."""
+        if encoded is None:
+            return None
+        return TimeWindow(*encoded) if len(encoded) else GlobalWindow()
+
+    def cleanup_time(self, window: Any) -> int:
+        """Return the moment after which nothing of the window is kept; MAX_TIMESTAMP for never."""
+        last: int = window.max_timestamp
+        return min(last + self._lateness_ms, MAX_TIMESTAMP) if self.assigner.is_event_time else last
+
+    def _begin_timer(self, key: Any, window: Any, timestamp: int, *, is_event_time: bool) -> None:
+        if self.undo_log is not None:
+            self.due = (key, window, timestamp, is_event_time)
+            self.begin_call()
+
+    def _take(self, key: Any, value: Any, timestamp: int | None) -> None:
+        self.begin_call()
+        self.keys.key = key
+        time = MIN_TIMESTAMP if timestamp is None else timestamp
+        merging = self._merging
+        skipped = True
+        for window in self.assigner.assign(value, time, self._now_ms):
+            if merging is None:
+                namespace = window
+                if self._is_late(window):
+                    self._miss()
+                    continue
+            else:
+                if not isinstance(window, TimeWindow):
+                    raise UserError(f"a merging assigner has to give time windows; it gave {window!r}")
+                window, namespace = merging.add(window, self._on_merge)
+                if self._is_late(window):
+                    merging.retire(window)
+                    self._miss()
+                    continue
+            skipped = False
+            try:
+                self._contents.add(namespace, value, timestamp)
+                if self._observer is not None:
+                    self._observer.held(self.position, key, namespace)
+                self._trigger_context.window = window
+                self._act(self._trigger.on_element(value, time, window, self._trigger_context), key, window, namespace)
+            except Exception:
+                # The call fails, and what it merged stays merged: without its timer, what the window holds would never end.
+                self._register_cleanup(window)
+                raise
+            self._register_cleanup(window)
+        if skipped and self._is_element_late(time):
+            self._too_late(value, timestamp)
+
+    def _is_late(self, window: Any) -> bool:
+        return self.assigner.is_event_time and self.cleanup_time(window) <= self._timers.current_watermark
+
+    def _is_element_late(self, time: int) -> bool:
+        return self.assigner.is_event_time and min(time + self._lateness_ms, MAX_TIMESTAMP) <= self._timers.current_watermark
+
+    def _miss(self) -> None:
+        if self._observer is not None:
+            self._observer.missed(self.position)
+
+    def _too_late(self, value: Any, timestamp: int | None) -> None:
+        self.late_elements += 1
+        if self._late_stream is None:
+            self.late_dropped += 1
+        else:
+            self.output.side(self._late_stream, value, timestamp)
+
+    def _on_timer(
+        self, key: Any, window: Any, timestamp: int, callback: Callable[[int, Any, Any], TriggerResult], *, is_event_time: bool
+    ) -> None:
+        namespace = self._namespace(window)
+        if namespace is None:
+            return
+        self._trigger_context.window = window
+        is_over = is_event_time is self.assigner.is_event_time and timestamp == self.cleanup_time(window)
+        try:
+            self._act(callback(timestamp, window, self._trigger_context), key, window, namespace)
+        except Exception:
+            if is_over and self._observer is not None:
+                self._observer.abandon(key, namespace)
+            raise
+        finally:
+            # The moment of the clean-up does not come again, not even for a window whose function has raised.
+            if is_over:
+                self._clear_all(key, window, namespace)
+
+    def _act(self, result: TriggerResult, key: Any, window: Any, namespace: Any) -> None:
+        if result in _FIRES:
+            self._fire(key, window, namespace)
+        if result in _PURGES:
+            self._clear_contents(key, namespace)
+
+    def _fire(self, key: Any, window: Any, namespace: Any) -> None:
+        def evicted(positions: Sequence[int]) -> None:
+            if self._observer is not None:
+                self._observer.evicted(key, namespace, positions)
+
+        def apply(elements: Sequence[Any]) -> None:
+            self._function.apply(key, window, elements)
+
+        self._observed(key, namespace, lambda: self._contents.fire(namespace, window, apply, evicted))
+
+    def _observed(self, key: Any, namespace: Any, put_out: Callable[[], None]) -> None:
+        """Put out what a pane gives, as often as the observer wants it when it raises."""
+        observer = self._observer
+        if observer is None:
+            put_out()
+            return
+        observer.firing(key, namespace)
+        while True:
+            try:
+                put_out()
+                break
+            except Exception as error:
+                if not observer.raised(error):
+                    raise
+        observer.fired()
+
+    def _clear_contents(self, key: Any, namespace: Any) -> None:
+        self._contents.clear(namespace)
+        if self._observer is not None:
+            self._observer.released(key, namespace)
+
+    def _clear_all(self, key: Any, window: Any, namespace: Any) -> None:
+        self._clear_contents(key, namespace)
+        self._trigger_context.window = window
+        try:
+            self._trigger.clear(window, self._trigger_context)
+            self._function.clear(key, window)
+        finally:
+            if self._merging is not None:
+                self._merging.retire(window)
+
+    def _register_cleanup(self, window: Any) -> None:
+        time = self.cleanup_time(window)
+        if time == MAX_TIMESTAMP:
+            return
+        if self.assigner.is_event_time:
+            self._timers.register_event_timer(window, time)
+        else:
+            self._timers.register_processing_timer(window, time)
+
+    def _delete_cleanup(self, window: Any) -> None:
+        if self.assigner.is_event_time:
+            self._timers.delete_event_timer(window, self.cleanup_time(window))
+        else:
+            self._timers.delete_processing_timer(window, self.cleanup_time(window))
+
+    def _namespace(self, window: Any) -> Any:
+        """Return where the contents of a window are; None when it is not in flight any more."""
+        return window if self._merging is None else self._merging.state_window(window)
+
+    def _on_merge(
+        self, result: TimeWindow, members: list[TimeWindow], state_window: TimeWindow, merged_state_windows: list[TimeWindow]
+    ) -> None:
+        is_over = self._is_late(result) if self.assigner.is_event_time else result.max_timestamp <= self._now_ms()
+        if is_over:
+            raise UserError(f"merging gave {result}, which is over already: windows must not end earlier by being merged")
+        context = self._trigger_context
+        context.window, context.merged = result, members
+        self._trigger.on_merge(result, context)
+        context.merged = ()
+        for member in members:
+            context.window = member
+            self._trigger.clear(member, context)
+            self._delete_cleanup(member)
+        if not merged_state_windows:
+            return
+        self._contents.merge(state_window, merged_state_windows)
+        if self._observer is not None:
+            self._observer.merge(self.keys.key, state_window, merged_state_windows)
+
+
+def _go_on(_timestamp: int, _window: Any, _context: Any) -> TriggerResult:
+    return TriggerResult.CONTINUE
+
+
+class WindowTriggerContext:
+    """What triggers see; one object for all, pointed at the window at hand before each call."""
+
+    def __init__(self, timers: TimerService, values: MapState) -> None:
+        self.window: Any = None
+        self.merged: Sequence[Any] = ()
+        self._timers = timers
+        self._values = values
+
+    @property
+    def current_watermark(self) -> int:
+        return self._timers.current_watermark
+
+    @property
+    def current_processing_time(self) -> int:
+        return self._timers.current_processing_time
+
+    def register_event_time_timer(self, timestamp: int) -> None:
+        self._timers.register_event_timer(self.window, timestamp)
+
+    def register_processing_time_timer(self, timestamp: int) -> None:
+        self._timers.register_processing_timer(self.window, timestamp)
+
+    def delete_event_time_timer(self, timestamp: int) -> None:
+        self._timers.delete_event_timer(self.window, timestamp)
+
+    def delete_processing_time_timer(self, timestamp: int) -> None:
+        self._timers.delete_processing_timer(self.window, timestamp)
+
+    def get(self, name: str, default: Any = None) -> Any:
+        self._values.namespace = self.window
+        return self._values.get(name, default)
+
+    def put(self, name: str, value: Any) -> None:
+        self._values.namespace = self.window
+        self._values.put(name, value)
+
+    def forget(self, name: str) -> None:
+        self._values.namespace = self.window
+        self._values.remove(name)
+
+    def merge(self, name: str, combine: Callable[[Any, Any], Any]) -> Any:
+        values, merged = self._values, None
+        for window in dict.fromkeys((self.window, *self.merged)):
+            values.namespace = window
+            value = values.get(name)
+            if value is not None:
+                values.remove(name)
+                merged = value if merged is None else combine(merged, value)
+        if merged is not None:
+            self.put(name, merged)
+        return merged

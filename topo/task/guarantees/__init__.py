@@ -1,0 +1,1 @@
+"""What delivery means: tracked, checkpointed."""

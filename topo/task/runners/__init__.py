@@ -1,0 +1,1 @@
+"""What each kind of component does with its input."""

@@ -1,0 +1,92 @@
+"""A call of a batching bolt: what it emits with, and which inputs of its batch are acked; the same in a task and in a test."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from topo.api.batch_bolt import BatchBolt
+from topo.api.bolt import Anchors, Collector
+from topo.api.streams import DEFAULT_STREAM
+from topo.api.tuples import Tuple
+from topo.emission.collectors import BoltCollector, TrackedTuple, TupleState
+from topo.errors import UserError
+
+
+class TaskBatchCollector:
+    """What a batching bolt emits with: the collector of a `Bolt` without acks, which keeps why inputs were failed."""
+
+    def __init__(self, inner: Collector) -> None:
+        self._inner = inner
+        self.errors: dict[int, BaseException] = {}
+        """Why inputs were failed in the call at hand, by identity."""
+
+    def emit(self, values: Sequence[Any], anchors: Anchors, stream: str = DEFAULT_STREAM, timestamp: int | None = None) -> None:
+        """Emit one tuple, anchored on inputs of the batch."""
+        self._inner.emit(values, anchors, stream, timestamp)
+
+    def emit_direct(
+        self,
+        task: int,
+        values: Sequence[Any],
+        anchors: Anchors,
+        stream: str = DEFAULT_STREAM,
+        timestamp: int | None = None,
+    ) -> None:
+        """Emit one tuple of a direct stream to the task with that id."""
+        self._inner.emit_direct(task, values, anchors, stream, timestamp)
+
+    def fail(self, tup: Tuple, error: BaseException | None = None) -> None:
+        """Fail one input of the batch."""
+        self._inner.fail(tup)
+        if error is not None:
+            self.errors[id(tup)] = error
+
+    def report_error(self, error: BaseException) -> None:
+        """Show an error; nothing fails by it."""
+        self._inner.report_error(error)
+
+
+class BatchCalls:
+    """Calls one batching bolt.
+
+    Args:
+        bolt: the user's.
+        collector: takes what a call emits, acks and fails.
+        most: rows that one call may emit.
+        given: what the bolt emits with, if it is not the collector itself.
+
+    Attributes:
+        collector: what the bolt is given.
+    """
+
+    def __init__(self, bolt: BatchBolt, collector: BoltCollector, most: int, given: Collector | None = None) -> None:
+        self.collector = TaskBatchCollector(given if given is not None else collector)
+        self._bolt = bolt
+        self._inner = collector
+        self._most = most
+
+    def call(self, values: Sequence[TrackedTuple]) -> None:
+        """Call the user for a batch, and ack what the call has not failed. What is raised leaves no trace."""
+        inner = self._inner
+        mark = inner.mark()
+        self.collector.errors.clear()
+        try:
+            returned: object = self._bolt.execute_batch(values, self.collector)
+            if returned is not None:
+                kind, what = type(self._bolt).__name__, type(returned).__name__
+                raise UserError(
+                    f"execute_batch of {kind} returned a {what}, which goes nowhere; emit each row with "
+                    "collector.emit(values, tup)"
+                )
+            inner.check_emitted(inner.count() - mark.emitted, self._most)
+        except Exception:
+            inner.rewind(mark)
+            raise
+        for tup in values:
+            if tup.state == TupleState.OPEN:
+                inner.ack(tup)
+
+    def error_of(self, tup: TrackedTuple) -> BaseException | None:
+        """Return why the last call has failed an input, as far as it said so."""
+        return self.collector.errors.get(id(tup))

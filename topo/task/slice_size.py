@@ -1,0 +1,26 @@
+"""How much to do in one turn, so that a turn lasts less than a batch may wait: few tuples of a slow bolt, many of a fast one."""
+
+from __future__ import annotations
+
+
+class AdaptiveSliceSize:
+    """A slice size that doubles while slices are short and halves when one was long.
+
+    Args:
+        target_s: how long a slice should last at most, in seconds.
+        most: the largest slice.
+    """
+
+    __slots__ = ("_most", "_target_s", "size")
+
+    def __init__(self, target_s: float, most: int) -> None:
+        self._target_s = target_s
+        self._most = most
+        self.size = min(8, most)
+
+    def note(self, done: int, seconds: float) -> None:
+        """Learn from a slice of `done` tuples that took `seconds`."""
+        if seconds > self._target_s:
+            self.size = max(1, min(self.size, done) // 2)
+        elif done >= self.size and seconds < self._target_s / 2:
+            self.size = min(self._most, self.size * 2)

@@ -1,0 +1,182 @@
+"""Spouts under observation: what they emit is checked and written down, and so is what becomes of their messages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any
+
+from topo.api.context import TaskContext
+from topo.api.spout import RetryingSpout, Spout, SpoutCollector
+from topo.api.streams import DEFAULT_STREAM
+from topo.testing.recording import Checked, Watch
+
+PATIENCE = 10
+"""Calls of `next_tuple` in a row that emit nothing after which a spout counts as one that has nothing to emit."""
+
+
+class SpoutState:
+    """What a test must know of a spout to see whether anything is still to come.
+
+    Attributes:
+        pending: messages that were emitted and are not settled.
+        fresh: those that the present call has emitted.
+        has_ended: whether the spout has said that its input has ended.
+        empty_calls: how often in a row `next_tuple` has emitted nothing.
+    """
+
+    def __init__(self) -> None:
+        self.pending: dict[Any, None] = {}
+        self.fresh: list[Any] = []
+        self.has_ended = False
+        self.empty_calls = 0
+
+    def restart(self) -> None:
+        """The spout begins anew."""
+        self.pending.clear()
+        self.fresh.clear()
+        self.has_ended = False
+        self.empty_calls = 0
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether it has nothing to emit and nothing in flight."""
+        return not self.pending and (self.has_ended or self.empty_calls >= PATIENCE)
+
+
+class CheckedSpoutCollector(Checked):
+    """A `SpoutCollector` that refuses what cannot be carried, and knows the messages."""
+
+    def __init__(self, inner: SpoutCollector, watch: Watch, state: SpoutState) -> None:
+        super().__init__(watch.carrier, watch.note)
+        self._inner = inner
+        self._state = state
+        self._messages = watch.record.messages.setdefault(watch.component, {})
+
+    def emit(
+        self, values: Sequence[Any], message_id: Any = None, stream: str = DEFAULT_STREAM, timestamp: int | None = None
+    ) -> None:
+        """As `SpoutCollector.emit`. Raises ValueNotCarried."""
+        carried = self.check(values, stream)
+        self._inner.emit(values, message_id, stream, timestamp)
+        self.note(carried, stream)
+        self._emitted(message_id)
+
+    def emit_direct(
+        self,
+        task: int,
+        values: Sequence[Any],
+        message_id: Any = None,
+        stream: str = DEFAULT_STREAM,
+        timestamp: int | None = None,
+    ) -> None:
+        """As `SpoutCollector.emit_direct`. Raises ValueNotCarried."""
+        carried = self.check(values, stream)
+        self._inner.emit_direct(task, values, message_id, stream, timestamp)
+        self.note(carried, stream)
+        self._emitted(message_id)
+
+    def emit_watermark(self, timestamp: int) -> None:
+        """As `SpoutCollector.emit_watermark`."""
+        self._inner.emit_watermark(timestamp)
+
+    def mark_idle(self) -> None:
+        """As `SpoutCollector.mark_idle`."""
+        self._inner.mark_idle()
+
+    def end_of_input(self) -> None:
+        """As `SpoutCollector.end_of_input`."""
+        self._inner.end_of_input()
+        self._state.has_ended = True
+
+    def report_error(self, error: BaseException) -> None:
+        """As `SpoutCollector.report_error`."""
+        self._inner.report_error(error)
+
+    def _emitted(self, message_id: Any) -> None:
+        # An id that is not hashable is for the engine to refuse.
+        if message_id is not None:
+            with suppress(TypeError):
+                self._messages[message_id] = self._state.pending[message_id] = None
+                self._state.fresh.append(message_id)
+
+
+class _SpoutWatch(Spout):
+    """What both kinds of watched spout share."""
+
+    def __init__(self, inner: Spout, watch: Watch) -> None:
+        self.state = SpoutState()
+        self._inner = inner
+        self._watch = watch
+        self._acked = watch.record.acked.setdefault(watch.component, [])
+        self.is_open: Callable[[Any], bool] = lambda _message_id: False
+        # The engine reads it of the spout it is given.
+        self.wants_values = inner.wants_values  # type: ignore[misc]
+
+    def open(self, context: TaskContext, collector: SpoutCollector) -> None:
+        """Give the spout a collector that checks; a spout that is opened again goes back to where a checkpoint has it."""
+        self.state.restart()
+        self._watch.call(self._inner.open, context, CheckedSpoutCollector(collector, self._watch, self.state))
+
+    def next_tuple(self) -> None:
+        """Let the spout emit; what a call that raises has emitted and said is taken back."""
+        state, before = self.state, len(self._watch.record.emissions)
+        state.fresh.clear()
+        try:
+            self._watch.call(self._inner.next_tuple)
+        except BaseException:
+            for message_id in state.fresh:
+                state.pending.pop(message_id, None)
+            # It is asked only while its input has not ended.
+            state.has_ended = False
+            raise
+        has_emitted = len(self._watch.record.emissions) > before
+        state.empty_calls = 0 if has_emitted else state.empty_calls + 1
+
+    def ack(self, message_id: Any, *values: Any) -> None:
+        """Pass it on."""
+        self._acked.append(message_id)
+        self._settled(message_id)
+        self._inner.ack(message_id, *values)
+
+    def fail(self, message_id: Any, *values: Any) -> None:
+        """Pass it on."""
+        self._settled(message_id)
+        self._inner.fail(message_id, *values)
+
+    def refused(self, message_id: Any) -> None:
+        """The engine refuses a message for its id; one of the same id may be in flight."""
+        self._watch.record.refused.append((self._watch.component, message_id))
+        with suppress(TypeError):
+            if not self.is_open(message_id):
+                self._settled(message_id)
+
+    def _settled(self, message_id: Any) -> None:
+        self.state.pending.pop(message_id, None)
+        # What the spout hears may give it something to emit.
+        self.state.empty_calls = 0
+
+    def activate(self) -> None:
+        """Pass it on."""
+        self._inner.activate()
+
+    def deactivate(self) -> None:
+        """Pass it on."""
+        self._inner.deactivate()
+
+    def close(self) -> None:
+        """Pass it on."""
+        self._inner.close()
+
+
+class WatchedSpout(_SpoutWatch):
+    """A plain `Spout` under observation."""
+
+    def fail(self, message_id: Any, *values: Any) -> None:
+        """Pass it on: the message failed."""
+        self._watch.record.failed.setdefault(self._watch.component, []).append(message_id)
+        super().fail(message_id, *values)
+
+
+class WatchedRetryingSpout(_SpoutWatch, RetryingSpout):
+    """A `RetryingSpout` under observation. That a message failed and is retried, its task knows alone."""

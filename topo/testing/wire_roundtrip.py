@@ -1,0 +1,60 @@
+"""Values as the wire carries them: the test kit sends nothing by reference, and looks at values where they are emitted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from topo.api.streams import StreamDeclaration
+from topo.api.topology import CarriedType
+from topo.errors import ValueNotCarried
+from topo.wire.codec import Codec
+from topo.wire.serializers import SerializerRegistry
+
+Row = tuple[Any, ...]
+
+
+def codec_for(types: Iterable[CarriedType]) -> Codec:
+    """Return a codec that knows the topology's own types."""
+    registry = SerializerRegistry()
+    for carried in types:
+        registry.register(carried.cls, carried.code, carried.encode, carried.decode)
+    return Codec(registry)
+
+
+class WireRoundtrip:
+    """Sends what one component emits through the codec and back.
+
+    Args:
+        component: its id, for errors.
+        streams: what it declares.
+    """
+
+    def __init__(self, codec: Codec, component: str, streams: Iterable[StreamDeclaration]) -> None:
+        self._codec = codec
+        self._component = component
+        self._fields = {stream.name: stream.fields for stream in streams}
+
+    def carried(self, values: Sequence[Any], stream: str) -> Row:
+        """Return the values as they arrive: sequences as tuples.
+
+        Raises:
+            ValueNotCarried: one of them cannot be carried; names component, stream, field and type.
+        """
+        packed = self._codec.pack_or_split([tuple(values)])
+        if packed.rejected:
+            _, position, type_name, reason = packed.rejected[0]
+            fields = self._fields.get(stream, ())
+            if position is None:
+                where = "the tuple"
+            else:
+                where = f"field {fields[position]!r}" if position < len(fields) else f"value {position}"
+            raise ValueNotCarried(
+                f"component {self._component!r}, stream {stream!r}, {where}: a value of type {type_name}: {reason}"
+            )
+        return self._codec.unpack_rows(packed.payload, 1)[0]
+
+
+def as_row(item: Any) -> Row:
+    """Return an expected tuple as values; what is no sequence stands for a tuple of one field."""
+    return tuple(item) if isinstance(item, tuple | list) else (item,)

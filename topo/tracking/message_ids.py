@@ -1,0 +1,118 @@
+"""Which message ids of a spout can be used. A message whose id cannot be is refused: not sent, reported, and counted.
+
+Every id has to be hashable. Those of a `RetryingSpout` are positions in its source, besides: each is later than the one before,
+and is the same value when it is read back from where it was stored; so a restart goes on behind the last message that is done.
+With `exactly_once` the ids of other spouts are stored, too.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from itertools import chain
+from operator import lt
+from typing import Any
+
+from topo.errors import EmitError, FrameError, ValueNotCarried
+from topo.operators.state.deep_copy import ATOMS
+from topo.wire.codec import Codec
+
+
+class MessageIds:
+    """Judges the ids of one spout task, in the order of emission over all its streams.
+
+    Args:
+        component: the spout's id, for errors.
+        codec: what positions are stored with.
+        are_positions: whether ids are positions in the source.
+        are_stored: whether ids are stored, as positions and the ids in checkpoints are.
+        is_open: whether a message with that id is being processed.
+
+    Attributes:
+        is_ordered: whether positions come in the order that they have as values; not where a script of a test names messages.
+    """
+
+    def __init__(
+        self, component: str, codec: Codec, *, are_positions: bool, are_stored: bool, is_open: Callable[[Any], bool]
+    ) -> None:
+        self._component = component
+        self._codec = codec
+        self._are_positions = are_positions
+        self._are_stored = are_stored
+        self._is_open = is_open
+        self._last: Any = None
+        self.is_ordered = True
+
+    def restart(self) -> None:
+        """The spout reads on from another position."""
+        self._last = None
+
+    def refused(self, ids: Sequence[Any]) -> dict[int, EmitError]:
+        """Return the places of those ids that cannot be used, and why; takes note of the others."""
+        if self._are_fine(ids):
+            if self._are_positions and ids:
+                self._last = ids[-1]
+            return {}
+        seen: set[Any] = set()
+        return {place: EmitError(why) for place, one in enumerate(ids) if (why := self._fault(one, seen))}
+
+    def _are_fine(self, ids: Sequence[Any]) -> bool:
+        """Judge a whole batch at once; False when one of it has to be looked at by itself."""
+        try:
+            if not self._are_positions:
+                deque(map(hash, ids), maxlen=0)
+                return not self._are_stored or _are_plain(ids)
+            in_order = all(map(lt, ids, ids[1:])) and (self._last is None or not ids or self._last < ids[0])
+        except TypeError:
+            return False
+        return in_order and self.is_ordered and None not in ids and _are_plain(ids)
+
+    def _fault(self, one: Any, seen: set[Any]) -> str:
+        """Return what is wrong with an id, "" for nothing; then it is among the seen ones, and the next one has to be later."""
+        who = f"component {self._component!r} emitted"
+        if one is None:
+            return f"{who} without a message id; a RetryingSpout gives every message one" if self._are_positions else ""
+        try:
+            hash(one)
+        except TypeError:
+            kind = type(one).__name__
+            return f"{who} with message id {one!r} ({kind}), which is not hashable; use an int, a string or a tuple of these"
+        if self._are_stored and not self._returns(one):
+            kind = type(one).__name__
+            return f"{who} with message id {one!r} ({kind}), which cannot be stored as it is; use ints, strings or tuples"
+        if not self._are_positions:
+            return ""
+        if self._is_open(one) or one in seen:
+            return f"message id {one!r} was emitted again before it was done; give every message an id of its own"
+        if self.is_ordered and self._last is not None and not _is_later(one, self._last):
+            return (
+                f"{who} at position {one!r} after {self._last!r}; the message ids of a RetryingSpout are positions, "
+                "each later than the one before: take Spout for ids without an order"
+            )
+        self._last = one
+        seen.add(one)
+        return ""
+
+    def _returns(self, position: Any) -> bool:
+        try:
+            found = self._codec.unpack_value(self._codec.pack_value(position))
+        except (ValueNotCarried, FrameError):
+            return False
+        return bool(found == position)
+
+
+def _is_later(one: Any, than: Any) -> bool:
+    """Whether a position is behind another one; so is one that cannot be compared."""
+    try:
+        return bool(than < one)
+    except TypeError:
+        return True
+
+
+def _are_plain(values: Sequence[Any]) -> bool:
+    """Whether values are of types that come back as they are: strings, numbers, moments, and tuples of these."""
+    kinds = set(map(type, values))
+    while tuple in kinds:
+        values = list(chain.from_iterable([one for one in values if type(one) is tuple]))
+        kinds = kinds - {tuple} | set(map(type, values))
+    return kinds <= ATOMS

@@ -1,0 +1,353 @@
+"""What becomes of a replaying spout's messages that do not go through at once.
+
+The book keeps every message from its emission until it is done (acked, or dead-lettered and stored). Each is in one state:
+
+| state     | meaning                                                                | leaves it by                       |
+| --------- | ---------------------------------------------------------------------- | ---------------------------------- |
+| in flight | emitted; its verdict is awaited                                        | any report                         |
+| delayed   | failed, waits out its back-off                                         | `due`                              |
+| ready     | lost at an epoch reset, to be emitted again at once                    | `due`                              |
+| suspect   | was in the hands of a task whose process died, waits to be tried alone | `due`, with nothing else in flight |
+| on trial  | a suspect in flight; nothing else may be                               | any report                         |
+| dead      | given up; waits until its dead letter is stored                        | `done`                             |
+
+Two counts lead to a dead letter, each at `attempts`: *failures*, verdicts and timeouts; and *kills*, deaths of a process that
+had nothing but this message in hand. A reset by itself is no attempt. Which of several messages in hand killed a process cannot
+be known, so they become suspects and are tried one after the other, those never tried first: the innocent get through before
+the guilty one strikes again. A trial that ends in a failure or an ack clears the message of suspicion, not of its kills.
+
+Where a verdict may be long in coming, because windows hold messages to their end, a suspect cannot be tried to its verdict. There
+(`trial_s`) a trial is over when the process has outlived it by that time, and a message is tried only once it has been in
+hand at two deaths: what was in hand at the first is emitted again like the rest, for killers from outside seldom meet it twice.
+
+A message that waits does not hold back others, with one exception: while there is a suspect (`holds_back`), the task emits
+only what `due` returns.
+
+Order: replays of lost messages go first, in the order in which `lost` names them, then retries by the end of their back-off.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from heapq import heappop, heappush
+from itertools import count, repeat
+from typing import Generic, TypeVar
+
+from topo.errors import EmitError, FrameworkBug
+
+K = TypeVar("K", bound=Hashable)
+M = TypeVar("M")
+
+
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    """How long to wait after the k-th failure, in seconds; the last wait repeats."""
+
+    waits_s: tuple[float, ...] = (1.0, 4.0, 16.0)
+
+    def delay_s(self, failures: int) -> float:
+        """Return the wait after that many failures, from 1."""
+        return self.waits_s[min(failures, len(self.waits_s)) - 1]
+
+
+@dataclass(frozen=True, slots=True)
+class Retry(Generic[K]):
+    """The message is emitted again at `at` (monotonic seconds), after `failures` failures."""
+
+    message_id: K
+    failures: int
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class GivenUpMessage(Generic[K, M]):
+    """The message is given up. Store it with `why`, then report it as done."""
+
+    message_id: K
+    message: M
+    why: str
+    attempts: int
+
+
+@dataclass(frozen=True, slots=True)
+class RetryStatistics:
+    """How many messages are in which state now, and counts since the start."""
+
+    kept: int
+    delayed: int
+    ready: int
+    suspects: int
+    dead: int
+    retries: int
+    dead_letters: int
+
+
+class RetryBook(Generic[K, M]):
+    """The messages of one spout task, by message id. M is what the task needs to emit a message again.
+
+    Args:
+        attempts: how many failures, or kills, make a dead letter; at least 1.
+        backoff: the wait between a failure and the next emission.
+        trial_s: how long a trial takes at most, in seconds; None: until its verdict.
+
+    Raises:
+        ValueError: fewer than one attempt.
+    """
+
+    def __init__(self, attempts: int = 3, backoff: Backoff | None = None, trial_s: float | None = None) -> None:
+        if attempts < 1:
+            raise ValueError(f"a message needs at least 1 attempt, not {attempts}")
+        self._attempts = attempts
+        self._backoff = backoff or Backoff()
+        self._messages: dict[K, M] = {}
+        self._failures: dict[K, int] = {}
+        self._kills: dict[K, int] = {}
+        """Kills of messages that are or were suspect; also of those restored and not emitted yet."""
+        self._delayed: dict[K, float] = {}
+        self._heap: list[tuple[float, int, K]] = []
+        """Ends of back-offs. An entry counts only while `_delayed` names the same moment."""
+        self._heap_order = count()
+        self._ready: deque[K] = deque()
+        self._suspects: dict[K, None] = {}
+        self._on_trial: K | None = None
+        self._trial_s = trial_s
+        self._trial_ends = 0.0
+        self._dead: set[K] = set()
+        self._retries = self._dead_letters = 0
+
+    def emitted(self, message_ids: Sequence[K], messages: Iterable[M]) -> list[K]:
+        """Take over messages that the spout has just emitted for the first time.
+
+        Not called for those that `due` returned.
+
+        Returns:
+            The ids that must not be sent now: suspects known from before a restart. They come back from `due`, unless
+            `condemned`, which is to be asked next, gives them up.
+
+        Raises:
+            EmitError: an id is still being processed, or is in the batch twice; a second message would replace the first one.
+        """
+        taken = dict(zip(message_ids, messages, strict=True))
+        if len(taken) < len(message_ids) or not self._messages.keys().isdisjoint(taken):
+            twice = next(m for place, m in enumerate(message_ids) if m in self._messages or m in message_ids[:place])
+            raise EmitError(f"message id {twice!r} was emitted again before it was done; give every message an id of its own")
+        self._messages.update(taken)
+        if not self._kills:
+            return []
+        held = [message_id for message_id in message_ids if message_id in self._kills]
+        self._suspects.update(dict.fromkeys(held))
+        return held
+
+    def done(self, message_ids: Iterable[K]) -> None:
+        """Forget messages that were acked, or are dead and stored. Unknown ids are ignored."""
+        message_ids = list(message_ids)
+        deque(map(self._messages.pop, message_ids, repeat(None)), maxlen=0)
+        if self._failures or self._kills:
+            marked = [message_id for message_id in message_ids if message_id in self._failures or message_id in self._kills]
+            self._unqueue(marked)
+            for message_id in marked:
+                self._failures.pop(message_id, None)
+                self._kills.pop(message_id, None)
+                self._dead.discard(message_id)
+
+    def failed(self, message_id: K, why: str, now: float) -> Retry[K] | GivenUpMessage[K, M]:
+        """Count a failure (a fail or a timeout) of a message in flight.
+
+        Raises:
+            FrameworkBug: the message is not in flight.
+        """
+        if message_id not in self._messages or message_id in self._dead or message_id in self._delayed:
+            raise FrameworkBug(f"message {message_id!r} failed, but it is not being processed")
+        self._unqueue((message_id,))
+        failures = self._failures[message_id] = self._failures.get(message_id, 0) + 1
+        if failures >= self._attempts:
+            return self._give_up(message_id, why, failures)
+        at = now + self._backoff.delay_s(failures)
+        self._delayed[message_id] = at
+        heappush(self._heap, (at, next(self._heap_order), message_id))
+        return Retry(message_id, failures, at)
+
+    def previously_failed(self, message_ids: Sequence[K]) -> list[int]:
+        """Return the places of those messages that have failed. A reset is no failure."""
+        return [place for place, message_id in enumerate(message_ids) if message_id in self._failures]
+
+    def lost(self, message_ids: Iterable[K]) -> None:
+        """Take back messages that were in flight at an epoch reset, in order of emission. Not an attempt.
+
+        The suspect on trial becomes a suspect again. Dead and unknown ids are ignored.
+        """
+        message_ids = [m for m in message_ids if m in self._messages and m not in self._dead and m not in self._suspects]
+        on_trial = self._on_trial
+        self._unqueue(message_ids)
+        for message_id in reversed(message_ids):
+            if message_id == on_trial:
+                self._suspects[message_id] = None
+            else:
+                self._ready.appendleft(message_id)
+
+    def suspect(self, message_ids: Sequence[K], alone: bool) -> list[GivenUpMessage[K, M]]:
+        """Take the messages that a task had in hand when its process died.
+
+        Args:
+            message_ids: in the order of the note; dead and unknown ids are ignored. Each may also be named to `lost`.
+            alone: nothing else was in hand, so the death counts as a kill.
+
+        Returns:
+            The message that is given up with this kill, if any.
+
+        Raises:
+            FrameworkBug: several messages, each of them alone.
+        """
+        if alone and len(set(message_ids)) > 1:
+            raise FrameworkBug(f"{len(set(message_ids))} messages cannot each have been alone in hand")
+        message_ids = [m for m in dict.fromkeys(message_ids) if m in self._messages and m not in self._dead]
+        self._unqueue(message_ids)
+        given_up: list[GivenUpMessage[K, M]] = []
+        for message_id in message_ids:
+            is_known = message_id in self._kills
+            kills = self._kills[message_id] = self._kills.get(message_id, 0) + alone
+            if self._trial_s is not None and not is_known and not alone:
+                self._ready.append(message_id)
+            elif kills < self._attempts:
+                self._suspects[message_id] = None
+            else:
+                given_up.append(self._condemn(message_id, kills))
+        return given_up
+
+    def condemned(self, held: Iterable[K]) -> list[GivenUpMessage[K, M]]:
+        """Give up those of the messages that `emitted` held back whose kills, counted before a restart, are enough."""
+        condemned = [message_id for message_id in held if self._kills[message_id] >= self._attempts]
+        self._unqueue(condemned)
+        return [self._condemn(message_id, self._kills[message_id]) for message_id in condemned]
+
+    def _condemn(self, message_id: K, kills: int) -> GivenUpMessage[K, M]:
+        times = "once" if kills == 1 else f"{kills} times"
+        return self._give_up(message_id, f"ended the process that worked on it, alone, {times}", kills)
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether `waiting` would return anything."""
+        return bool(self._delayed or self._ready or self._suspects)
+
+    def waiting(self) -> list[M]:
+        """Return the messages that have to be emitted again and have not been yet."""
+        return [self._messages[message_id] for message_id in (*self._delayed, *self._ready, *self._suspects)]
+
+    @property
+    def holds_back(self) -> bool:
+        """Whether suspects have to be tried: the task then emits nothing but what `due` returns."""
+        return bool(self._suspects) or self._on_trial is not None
+
+    def due(self, now: float, in_flight: int, limit: int | None = None) -> list[tuple[K, M]]:
+        """Return what to emit now; the task does so at once.
+
+        Args:
+            now: monotonic seconds.
+            in_flight: how many messages of this task are pending.
+            limit: at most so many; the rest stays due.
+        """
+        if self._on_trial is not None and self._trial_s is not None and now >= self._trial_ends:
+            self._on_trial = None
+        if self.holds_back:
+            if self._on_trial is not None or (in_flight and self._trial_s is None) or limit == 0:
+                return []
+            self._trial_ends = now + (self._trial_s or 0.0)
+            message_id = min(self._suspects, key=self._kills.__getitem__)
+            del self._suspects[message_id]
+            self._on_trial = message_id
+            self._retries += 1
+            return [(message_id, self._messages[message_id])]
+        room = len(self._messages) if limit is None else limit
+        emit: list[K] = []
+        while self._ready and len(emit) < room:
+            emit.append(self._ready.popleft())
+        while len(emit) < room and (at := self._next_retry()) is not None and at <= now:
+            message_id = heappop(self._heap)[2]
+            del self._delayed[message_id]
+            emit.append(message_id)
+        self._retries += len(emit)
+        return [(message_id, self._messages[message_id]) for message_id in emit]
+
+    def next_deadline(self, now: float, in_flight: int) -> float | None:
+        """When `due` will next return something, in monotonic seconds; None if not before a report or an emission."""
+        if self.holds_back:
+            if self._trial_s is not None:
+                return now if self._on_trial is None else self._trial_ends
+            return now if self._on_trial is None and not in_flight else None
+        return now if self._ready else self._next_retry()
+
+    def attempts_record(self) -> dict[K, int]:
+        """Return the kills of every message that is or was suspect, zero included, to be stored durably.
+
+        A spout that shares its process with the task that dies loses its book, and with it this record.
+        """
+        return dict(self._kills)
+
+    def restore(self, record: Mapping[K, int]) -> None:
+        """Take the record of an earlier life: when such a message is emitted it is held as a suspect."""
+        self._kills.update(record)
+
+    def clear(self) -> None:
+        """Forget all messages and failures, as when the source returns to a checkpoint. Kills are kept."""
+        self._messages.clear()
+        self._failures.clear()
+        self._delayed.clear()
+        self._heap.clear()
+        self._ready.clear()
+        self._suspects.clear()
+        self._on_trial = None
+        self._dead.clear()
+
+    def __len__(self) -> int:
+        return len(self._messages)
+
+    def __contains__(self, message_id: object) -> bool:
+        return message_id in self._messages
+
+    def validate(self) -> None:
+        """Assert the invariants: every message is known and in one state at most."""
+        trial = set() if self._on_trial is None else {self._on_trial}
+        states: list[Collection[K]] = [self._delayed, self._ready, self._suspects, trial, self._dead]
+        listed = [message_id for state in states for message_id in state]
+        assert len(listed) == len(set(listed)), "a message is in two states"
+        assert self._messages.keys() >= set(listed), "a message is listed and not kept"
+        assert self._messages.keys() >= self._failures.keys(), "failures of a message that is not kept"
+        assert self._kills.keys() >= {*self._suspects, *trial}, "a suspect without a count"
+        assert {(at, m) for m, at in self._delayed.items()} <= {(at, m) for at, _, m in self._heap}, "a back-off without an end"
+
+    def statistics(self) -> RetryStatistics:
+        """Return the counts. A suspect on trial counts as a suspect."""
+        return RetryStatistics(
+            kept=len(self._messages),
+            delayed=len(self._delayed),
+            ready=len(self._ready),
+            suspects=len(self._suspects) + (self._on_trial is not None),
+            dead=len(self._dead),
+            retries=self._retries,
+            dead_letters=self._dead_letters,
+        )
+
+    def _give_up(self, message_id: K, why: str, attempts: int) -> GivenUpMessage[K, M]:
+        self._dead.add(message_id)
+        self._dead_letters += 1
+        return GivenUpMessage(message_id, self._messages[message_id], why, attempts)
+
+    def _unqueue(self, message_ids: Collection[K]) -> None:
+        """Take messages out of whatever they wait in."""
+        leaving = set(message_ids)
+        if not leaving.isdisjoint(self._ready):
+            self._ready = deque(message_id for message_id in self._ready if message_id not in leaving)
+        for message_id in leaving:
+            self._delayed.pop(message_id, None)
+            self._suspects.pop(message_id, None)
+        if self._on_trial in leaving:
+            self._on_trial = None
+
+    def _next_retry(self) -> float | None:
+        """Return the end of the first back-off that still counts."""
+        heap = self._heap
+        while heap and self._delayed.get(heap[0][2]) != heap[0][0]:
+            heappop(heap)
+        return heap[0][0] if heap else None

@@ -1,0 +1,556 @@
+"""Which inputs a window bolt owes acks for, and when.
+
+An input is held by every pane (key and window) that it went into. It is acked when the last of them has been released *and*
+everything that those panes have put out has been processed downstream. Two ideas keep that cheap:
+
+Shares. An input's edge is split over its panes by XOR: each further pane gets a random share, which is acked at once and acked
+again when that pane is released. The tree closes when all shares have come, in any order; nobody counts.
+
+Pane roots. What a pane puts out in one firing is anchored on a root of its own, drawn here and followed by the ackers like a
+spout's message. So results carry one id, however many inputs the pane has; when the acker says that the firing is complete, or
+has failed, this bolt passes that on to the pane's inputs.
+
+    pane: roots and edges (columns, 16 bytes an input), lines of firings, released or not
+    input acked  = every pane released, all its firings complete
+    firing fails = every input that the pane holds fails; the replays come as new inputs
+
+An input that has failed before has a mark in its root (`REPLAYED_BIT`), as has each firing of a pane that has held such inputs.
+
+Lines. What leaves a pane before its end waits for the firings that are open then. A pane numbers its firings, so a part that has
+left is kept with the number of the latest: it is done when no firing up to that number is open, and fails with each of those that
+fails. What a firing and a part that leaves cost does not depend on how many are open.
+
+A firing without a verdict for as long as a message may take has failed, since its messages have.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import repeat
+from operator import itemgetter
+from typing import Any
+
+from topo.api.tuples import Origin
+from topo.emission.collectors import TrackedTuple
+from topo.ids import REPLAYED_BIT, IdSource
+
+_FIRING = Origin("__pane", 0)
+_ROOTS_AT_ONCE = 256
+
+
+class Pane:
+    """What one key holds in one window.
+
+    Attributes:
+        roots, edges: of its inputs, in the order in which it has taken them.
+        counts: by input, how many of the ids are its own; None while each has one.
+        lines: of its firings, those of panes that were merged into it included; new ones come into the last.
+        awaited: how many firings are open; for a part that has left a pane, how many of that pane's lines it is in.
+        released: it holds nothing any more, and waits for its firings.
+        lost: how many of its inputs without ids were in a firing that raised.
+        is_replay: it has held inputs that have failed before.
+    """
+
+    __slots__ = ("awaited", "counts", "edges", "is_replay", "lines", "lost", "released", "roots")
+
+    def __init__(self) -> None:
+        self.roots = array("Q")
+        self.edges = array("Q")
+        self.counts: array[int] | None = None
+        self.lines: tuple[FiringChain, ...] = ()
+        self.awaited = 0
+        self.released = False
+        self.lost = 0
+        self.is_replay = 0
+
+    def input_counts(self) -> Iterable[int]:
+        """How many ids each input has."""
+        return repeat(1, len(self.roots)) if self.counts is None else self.counts
+
+    def count_inputs(self) -> array[int]:
+        """Count the ids of each input from now on."""
+        if self.counts is None:
+            self.counts = array("H", self.input_counts())
+        return self.counts
+
+    def forget(self) -> None:
+        """Drop the ids, keep the inputs' places."""
+        if len(self.roots):
+            self.counts = array("H", bytes(2 * (len(self.roots) if self.counts is None else len(self.counts))))
+            self.roots, self.edges = array("Q"), array("Q")
+
+
+class FiringChain:
+    """Firings of a pane, in order.
+
+    Attributes:
+        pane: what fails with them, and waits for them when it is released.
+        latest: the number of the last one.
+        oldest, newest: open firing, and last one, open or not; each firing knows the next. None while all are done.
+        parts: what has left the pane, with the number of the last firing that it waits for, in order.
+    """
+
+    __slots__ = ("latest", "newest", "oldest", "pane", "parts")
+
+    # Most windows fire once and lose no part, so a line costs little until it has more to keep.
+    def __init__(self, pane: Pane) -> None:
+        self.pane = pane
+        self.latest = 0
+        self.oldest: Firing | None = None
+        self.newest: Firing | None = None
+        self.parts: deque[tuple[int, Pane]] | None = None
+
+    def firings(self) -> Iterator[Firing]:
+        """Return the firings from the oldest open one on, those that are done among them."""
+        firing = self.oldest
+        while firing is not None:
+            yield firing
+            firing = firing.next
+
+    def detach(self, part: Pane) -> None:
+        """Have a part of the pane wait for the firings so far."""
+        if self.parts is None:
+            self.parts = deque()
+        self.parts.append((self.latest, part))
+        part.awaited += 1
+
+
+class Firing:
+    """One firing of a pane.
+
+    Attributes:
+        anchor: what its results are anchored on.
+        number: its place in the line.
+        began: when its results were put out, in monotonic seconds.
+        is_done: its fate is known.
+        next: the one behind it in the line.
+    """
+
+    __slots__ = ("anchor", "began", "is_done", "line", "next", "number", "root")
+
+    def __init__(self, line: FiringChain, root: int, epoch: int) -> None:
+        self.line = line
+        self.number = line.latest = line.latest + 1
+        self.next: Firing | None = None
+        if line.newest is None:
+            line.oldest = self
+        else:
+            line.newest.next = self
+        line.newest = self
+        line.pane.awaited += 1
+        self.root = root
+        self.began = 0.0
+        self.is_done = False
+        self.anchor = TrackedTuple.made((), _FIRING, None, epoch, (root,), (0,))
+
+
+class WindowTracker:
+    """The panes of one task; observes its window operator.
+
+    Args:
+        ids: draws shares and roots.
+        on_firing: told of the firing whose results are put out next; None: they are anchored on nothing.
+        on_raised: told what a firing has raised; returns whether it is tried again.
+
+    Attributes:
+        acks: by root: what is owed and has not been taken yet.
+        fails: roots to fail.
+        is_firing: results are being put out.
+        current: the firing that they are anchored on.
+        missed_replays: inputs of the batch that have failed before, and were too late for a window; once for each such window.
+        acked: inputs of which nothing is left, since the owner last set it to 0. It lags while an input of several panes has lost
+            some of them, and never exceeds the truth.
+    """
+
+    def __init__(
+        self,
+        ids: IdSource,
+        on_firing: Callable[[Firing | None], None] = lambda _firing: None,
+        on_raised: Callable[[Exception], bool] = lambda _error: False,
+    ) -> None:
+        self._ids = ids
+        self._on_firing = on_firing
+        self._on_raised = on_raised
+        self._panes: dict[Any, dict[Any, Pane]] = {}
+        """By window, then by key."""
+        self._fresh_roots: list[int] = []
+        self._open: dict[int, Firing] = {}
+        self._firings: list[Firing] = []
+        self._roots: Sequence[Any] = ()
+        self._edges: Sequence[Any] = ()
+        self._is_single = True
+        self._is_plain = True
+        """Each input of the batch has exactly one root, and none has failed before."""
+        self._held_once: bytearray = bytearray()
+        self._epoch = 0
+        self.acks: dict[int, int] = {}
+        self.fails: dict[int, None] = {}
+        self.is_firing = False
+        self.current: Firing | None = None
+        self._firing_pane: Pane | None = None
+        self._lost = 0
+        self.missed_replays: list[int] = []
+        self.acked = 0
+        self._repeats = 0
+        """How often inputs were put into a further pane, less the releases that this has been set off against."""
+
+    def reset(self, epoch: int) -> None:
+        """Forget everything: every input that was held comes again."""
+        self._epoch = epoch
+        self._panes.clear()
+        self._open.clear()
+        self._firings.clear()
+        self.acks.clear()
+        self.fails.clear()
+        self.missed_replays.clear()
+        self._end_firing()
+        self.acked = self._repeats = 0
+
+    @property
+    def open_firings(self) -> int:
+        """Firings whose fate is not known."""
+        return len(self._open) + len(self._firings)
+
+    @property
+    def open_panes(self) -> int:
+        """Panes that hold inputs."""
+        return sum(map(len, self._panes.values()))
+
+    def held_roots(self) -> dict[int, None]:
+        """Return the roots of the inputs of all panes."""
+        return {root: None for panes in self._panes.values() for pane in panes.values() for root in pane.roots}
+
+    def validate(self) -> None:
+        """Assert the invariants."""
+        known = {*self._open.values(), *self._firings}
+        for firing in known:
+            assert firing in firing.line.firings() and not firing.is_done, "a firing that its pane does not wait for"
+        assert all(self._panes.values()), "a window without panes"
+        for pane in (pane for panes in self._panes.values() for pane in panes.values()):
+            waiting = [firing for line in pane.lines for firing in line.firings() if not firing.is_done]
+            assert pane.awaited == len(waiting) and known.issuperset(waiting), "a pane has lost count of its firings"
+            for line in pane.lines:
+                parts, oldest = line.parts or (), line.oldest
+                assert line.pane is pane and list(parts) == sorted(parts, key=itemgetter(0))
+                assert not parts or (oldest is not None and oldest.number <= parts[0][0]), "a part that waits for nothing"
+            assert not pane.released and len(pane.roots) == len(pane.edges)
+            assert pane.counts is None or sum(pane.counts) == len(pane.roots), "ids that belong to no input"
+
+    # -- inputs ----------------------------------------------------------------------------------------------------------
+
+    def begin(self, roots: Sequence[Any], edges: Sequence[Any], *, is_single: bool, are_replays: bool = False) -> None:
+        """A batch begins.
+
+        Args:
+            roots: for each input its root, or a tuple of its roots.
+            edges: for each input its edge in the tree of its root, or of each.
+            is_single: each has exactly one.
+            are_replays: there may be inputs that have failed before.
+        """
+        self._roots, self._edges, self._is_single = roots, edges, is_single
+        self._is_plain = is_single and not are_replays
+        self._held_once = bytearray(len(roots))
+        self.missed_replays.clear()
+        self._end_firing()
+
+    def unheld(self) -> list[int]:
+        """Return the inputs of the batch that no pane has taken."""
+        if 0 not in self._held_once:
+            return []
+        return [position for position, held in enumerate(self._held_once) if not held]
+
+    def held(self, position: int, key: Any, window: Any) -> None:
+        """An input went into a pane."""
+        pane = self._pane(key, window)
+        if self._is_plain and pane.counts is None and not self._held_once[position]:
+            self._held_once[position] = 1
+            pane.roots.append(self._roots[position])
+            pane.edges.append(self._edges[position])
+        else:
+            self._hold(pane, position)
+
+    def held_run(self, positions: Sequence[int], keys: Sequence[Any], window: Any) -> None:
+        """Inputs went into panes of one window, and each into no other."""
+        if not self._is_plain:
+            for position in positions:
+                self.held(position, keys[position], window)
+            return
+        panes = self._panes.setdefault(window, {})
+        roots, edges, held_once, pane_of = self._roots, self._edges, self._held_once, panes.get
+        for position in positions:
+            key = keys[position]
+            pane = pane_of(key)
+            if pane is None:
+                pane = panes[key] = Pane()
+            held_once[position] = 1
+            pane.roots.append(roots[position])
+            pane.edges.append(edges[position])
+            if pane.counts is not None:
+                pane.counts.append(1)
+
+    def _pane(self, key: Any, window: Any) -> Pane:
+        panes = self._panes.get(window)
+        if panes is None:
+            panes = self._panes[window] = {}
+        pane = panes.get(key)
+        if pane is None:
+            pane = panes[key] = Pane()
+        return pane
+
+    def _find(self, key: Any, window: Any) -> Pane | None:
+        panes = self._panes.get(window)
+        return None if panes is None else panes.get(key)
+
+    def _take_out(self, key: Any, window: Any) -> Pane | None:
+        panes = self._panes.get(window)
+        pane = None if panes is None else panes.pop(key, None)
+        if panes is not None and not panes:
+            del self._panes[window]
+        return pane
+
+    def _hold(self, pane: Pane, position: int) -> None:
+        roots, edges = self._roots[position], self._edges[position]
+        if self._is_single:
+            roots, edges = (roots,), (edges,)
+        if not self._is_plain:
+            pane.is_replay |= _mark(roots)
+        if pane.counts is not None or len(roots) != 1:
+            pane.count_inputs().append(len(roots))
+        pane.roots.extend(roots)
+        if not self._held_once[position]:
+            self._held_once[position] = 1
+            pane.edges.extend(edges)
+            return
+        self._repeats += 1
+        shares = self._ids.roots(len(roots))
+        pane.edges.extend(shares)
+        for root, share in zip(roots, shares, strict=True):
+            self.acks[root] = self.acks.get(root, 0) ^ share
+
+    def missed(self, position: int) -> None:
+        """An input was too late for a window."""
+        roots = self._roots[position]
+        if _mark((roots,) if self._is_single else roots):
+            self.missed_replays.append(position)
+
+    def merge(self, key: Any, target: Any, sources: Sequence[Any]) -> None:
+        """Panes were merged."""
+        into = self._pane(key, target)
+        for source in sources:
+            pane = self._take_out(key, source)
+            if pane is not None:
+                if into.counts is not None or pane.counts is not None:
+                    into.count_inputs().extend(pane.input_counts())
+                into.roots.extend(pane.roots)
+                into.edges.extend(pane.edges)
+                into.is_replay |= pane.is_replay
+                self._adopt(into, pane)
+
+    def _adopt(self, into: Pane, pane: Pane) -> None:
+        """Let the firings of a pane that was merged away count for the other."""
+        if pane.awaited:
+            into.lines = tuple(line for line in (*into.lines, *pane.lines) if line.oldest is not None)
+            into.awaited += pane.awaited
+            for line in into.lines:
+                line.pane = into
+
+    # -- firings ---------------------------------------------------------------------------------------------------------
+
+    def firing(self, key: Any, window: Any) -> None:
+        """What is put out next comes from this pane."""
+        pane = self._firing_pane = self._find(key, window)
+        self.is_firing, self.current = True, None
+        if pane is not None and len(pane.roots):
+            if not self._fresh_roots:
+                self._fresh_roots = self._ids.unmarked_roots(_ROOTS_AT_ONCE)
+            pane.lines = pane.lines or (FiringChain(pane),)
+            self.current = Firing(pane.lines[-1], self._fresh_roots.pop() | pane.is_replay, self._epoch)
+            self._firings.append(self.current)
+        self._on_firing(self.current)
+
+    def raised(self, error: Exception) -> bool:
+        """The pane that fires has raised."""
+        if self._on_raised(error):
+            return True
+        if self._firing_pane is not None:
+            self._lose_inputs(self._firing_pane)
+        return False
+
+    def fired(self) -> None:
+        """The pane has put out everything."""
+        self._end_firing()
+
+    def abandon(self, key: Any, window: Any) -> None:
+        """A pane is over without having fired: what it holds fails."""
+        pane = self._find(key, window)
+        if pane is not None:
+            self._lose_inputs(pane)
+            self._fail_inputs(pane)
+
+    def _end_firing(self) -> None:
+        self.is_firing, self.current, self._firing_pane = False, None, None
+
+    def evicted(self, key: Any, window: Any, positions: Sequence[int]) -> None:
+        """Inputs have left a pane; they are done when the firings are in which they took part, the one at hand being the last."""
+        pane = self._find(key, window)
+        if pane is None:
+            return
+        gone = set(positions)
+        left, kept = Pane(), Pane()
+        if pane.counts is not None:
+            left.counts, kept.counts = array("H"), array("H")
+        start = 0
+        for place, count in enumerate(pane.input_counts()):
+            end = start + count
+            side = left if place in gone else kept
+            side.roots.extend(pane.roots[start:end])
+            side.edges.extend(pane.edges[start:end])
+            if side.counts is not None:
+                side.counts.append(count)
+            start = end
+        pane.roots, pane.edges, pane.counts = kept.roots, kept.edges, kept.counts
+        left.released = True
+        for line in pane.lines:
+            if line.oldest is not None:
+                line.detach(left)
+        self._release(left)
+
+    def released(self, key: Any, window: Any) -> None:
+        """A pane holds nothing any more."""
+        pane = self._take_out(key, window)
+        if pane is not None:
+            self._release(pane)
+
+    def release_all(self) -> None:
+        """The input has ended: what is still held will never fire."""
+        panes, self._panes = self._panes, {}
+        for of_window in panes.values():
+            for pane in of_window.values():
+                self._release(pane)
+
+    def fail_current(self) -> None:
+        """The pane that fires has raised for good: what it holds fails."""
+        if self.current is not None:
+            self._fail(self.current)
+        self._end_firing()
+
+    def take_lost(self) -> int:
+        """Return how many inputs without ids, which nobody can fail, were in calls that raised."""
+        lost, self._lost = self._lost, 0
+        return lost
+
+    def take_firings(self, now: float) -> list[tuple[int, int]]:
+        """Return root and XOR of what was put out, for each firing whose results went anywhere; the ackers follow them now.
+
+        Args:
+            now: monotonic seconds.
+        """
+        firings, self._firings = self._firings, []
+        self._end_firing()
+        started: list[tuple[int, int]] = []
+        for firing in firings:
+            if firing.anchor.out:
+                firing.began = now
+                self._open[firing.root] = firing
+                started.append((firing.root, firing.anchor.out))
+            else:
+                self._complete(firing)
+        return started
+
+    def completed(self, roots: Sequence[int]) -> None:
+        """Firings are through."""
+        for root in roots:
+            firing = self._open.pop(root, None)
+            if firing is not None:
+                self._complete(firing)
+
+    def failed(self, roots: Iterable[int]) -> None:
+        """Firings have failed: so have their inputs."""
+        for root in roots:
+            firing = self._open.pop(root, None)
+            if firing is not None:
+                self._fail(firing)
+                self._complete(firing)
+
+    def expire(self, now: float, timeout_s: float) -> int:
+        """Fail the firings that are open for as long as `timeout_s`; return how many."""
+        expired = []
+        for root, firing in self._open.items():
+            if firing.began + timeout_s > now:
+                break
+            expired.append(root)
+        self.failed(expired)
+        return len(expired)
+
+    def oldest_firing(self) -> float | None:
+        """When the oldest open firing began, in monotonic seconds."""
+        return next((firing.began for firing in self._open.values()), None)
+
+    def touched(self, roots: Sequence[int], now: float) -> dict[int, None]:
+        """Return the roots of the inputs of firings whose results are still being worked on; their timeouts begin anew."""
+        found: dict[int, None] = {}
+        for root in roots:
+            firing = self._open.pop(root, None)
+            if firing is not None:
+                # In order of `began`, which `expire` relies on.
+                firing.began = now
+                self._open[root] = firing
+                found.update(dict.fromkeys(firing.line.pane.roots))
+                for number, part in reversed(firing.line.parts or ()):
+                    if number < firing.number:
+                        break
+                    found.update(dict.fromkeys(part.roots))
+        return found
+
+    def _complete(self, firing: Firing) -> None:
+        line = firing.line
+        oldest, parts, pane = line.oldest, line.parts, line.pane
+        firing.is_done = True
+        while oldest is not None and oldest.is_done:
+            oldest = oldest.next
+        line.oldest = oldest
+        if oldest is None:
+            line.newest = None
+        while parts and (oldest is None or parts[0][0] < oldest.number):
+            _, part = parts.popleft()
+            part.awaited -= 1
+            self._release(part)
+        pane.awaited -= 1
+        if pane.released:
+            self._release(pane)
+
+    def _release(self, pane: Pane) -> None:
+        pane.released = True
+        if pane.awaited:
+            return
+        inputs = len(pane.roots) if pane.counts is None else sum(map(bool, pane.counts))
+        repeats = min(inputs, self._repeats)
+        self._repeats -= repeats
+        self.acked += inputs - repeats
+        acks = self.acks
+        for root, edge in zip(pane.roots, pane.edges, strict=True):
+            acks[root] = acks.get(root, 0) ^ edge
+        pane.roots, pane.edges, pane.counts = array("Q"), array("Q"), None
+
+    def _fail(self, firing: Firing) -> None:
+        self._fail_inputs(firing.line.pane)
+        parts = firing.line.parts
+        while parts and parts[-1][0] >= firing.number:
+            self._fail_inputs(parts.pop()[1])
+
+    def _lose_inputs(self, pane: Pane) -> None:
+        if pane.counts is not None and not len(pane.roots):
+            lost = max(0, len(pane.counts) - pane.lost)
+            pane.lost += lost
+            self._lost += lost
+
+    def _fail_inputs(self, pane: Pane) -> None:
+        self.fails.update(dict.fromkeys(pane.roots))
+        pane.forget()
+
+
+def _mark(roots: Iterable[int]) -> int:
+    """Return `REPLAYED_BIT` if one of the roots has it, else 0."""
+    return REPLAYED_BIT if any(root & REPLAYED_BIT for root in roots) else 0

@@ -1,0 +1,1 @@
+"""Loading, copying and locating the user's code."""

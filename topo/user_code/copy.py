@@ -1,0 +1,281 @@
+"""The user's code: how a topology is named, and how its code is copied.
+
+A reference is `path/to/file.py` or `package.module`, optionally `:attribute`. A submit copies the file, or the whole package that
+holds it, and what that imports from the same folder, into the state folder. Master and workers load the copy alone, so editing
+or removing the original changes nothing that runs. Installed packages are not copied: they are loaded by name.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import os
+import re
+import shutil
+import sys
+import tempfile
+import zipfile
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.machinery import PathFinder
+from pathlib import Path
+from typing import Any
+
+from topo.api.topology import Topology
+from topo.errors import EnvironmentFault, NotFound, UserError
+from topo.extras import EXTRAS, pip_install
+from topo.storage.state_folder import near_misses, write_atomically
+from topo.user_code.files import ORIGIN, code_of, files_of, hash_of, hash_of_code, is_installed, module_name, root_of
+
+DEFAULT_ATTRIBUTE = "topology"
+MAX_CODE_BYTES = 64 * 1024 * 1024
+"""What the copied package may have in all; more is data that was left in it."""
+
+_MODULES = (".py", ".zip", ".egg", ".whl")
+_COMPILED = (".so", ".pyd", ".dylib")
+
+PICKLE = ".pickle"
+"""How the name of a pickled topology ends."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopologyReference:
+    """What a user wrote to name a topology.
+
+    Attributes:
+        target: a path that ends in .py (or .pickle), or a dotted module name.
+        attribute: a `Topology`, or a function that returns one.
+        parameters: arguments of the function; text is converted to what the function's parameter is.
+    """
+
+    target: str
+    attribute: str = DEFAULT_ATTRIBUTE
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def is_path(self) -> bool:
+        """Whether the target is a file rather than a module's name."""
+        return self.target.endswith((".py", PICKLE)) or os.sep in self.target
+
+    def __str__(self) -> str:
+        return f"{self.target}:{self.attribute}"
+
+
+@dataclass(frozen=True, slots=True)
+class CodeCopy:
+    """Code that every process of a topology loads.
+
+    Attributes:
+        reference: what to give to `load_topology`.
+        hash: of the contents: equal exactly where the code is.
+        files: what was copied, by path below the folder that it was copied from; empty for installed code.
+    """
+
+    reference: str
+    hash: str
+    files: tuple[str, ...] = ()
+
+
+def parse_reference(text: str, parameters: Sequence[str] = ()) -> TopologyReference:
+    """Take apart `target[:attribute]` and parameters of the form `name=value`.
+
+    Raises:
+        UserError: there is no target, or a parameter is not of that form.
+    """
+    target, _, attribute = text.rpartition(":") if re.search(r":\w+$", text) else (text.rstrip(":"), "", "")
+    if not target:
+        raise UserError(f"{text!r} names no topology: write path/to/file.py or package.module, then optionally :attribute")
+    values: dict[str, Any] = {}
+    for parameter in parameters:
+        name, is_given, value = parameter.partition("=")
+        if not is_given or not name.isidentifier():
+            raise UserError(f"parameter {parameter!r} is not of the form name=value")
+        values[name] = value
+    return TopologyReference(target, attribute or DEFAULT_ATTRIBUTE, values)
+
+
+def copy_code(reference: TopologyReference, folder: Path, imported: Iterable[Path] = ()) -> CodeCopy:
+    """Copy a topology's code below `folder`: see `code_of`. The same code twice is one copy.
+
+    Args:
+        reference: names the topology.
+        folder: holds a folder for each copy.
+        imported: files that the code was seen to import.
+
+    Raises:
+        NotFound: there is no such file or module.
+        UserError: the code has over MAX_CODE_BYTES.
+        EnvironmentFault: the disk is full or not writable.
+    """
+    file = find_file(reference)
+    if is_installed(file):
+        return CodeCopy(f"{module_name(file)}:{reference.attribute}", hash_of_code(file))
+    root = root_of(file)
+    files = code_of(file, imported)
+    try:
+        copy = _copy(files, root, folder)
+        digest = hash_of_code(copy / file.relative_to(root))
+    except OSError as error:
+        raise EnvironmentFault(f"cannot copy {root} to {folder}: {error.strerror}") from error
+    names = tuple(path.relative_to(root).as_posix() for path in files)
+    return CodeCopy(f"{copy / file.relative_to(root)}:{reference.attribute}", digest, names)
+
+
+def copy_py_files(paths: Sequence[str], folder: Path) -> list[str]:
+    """Copy modules and archives that a topology imports from below `folder`; return the copies.
+
+    Raises:
+        UserError: one cannot be imported from, or two have the same name.
+        EnvironmentFault: the disk is full or not writable.
+    """
+    files = [Path(path).absolute() for path in paths]
+    for path in files:
+        check_importable(path)
+    if len({path.name for path in files}) < len(files):
+        raise UserError(f"two of --py-files have the same name: {', '.join(sorted(path.name for path in files))}")
+    if not files:
+        return []
+    contents = " ".join(f"{path.name} {hashlib.sha256(path.read_bytes()).hexdigest()}" for path in files)
+    copy = folder / f"py-files-{hashlib.sha256(contents.encode()).hexdigest()[:16]}"
+    try:
+        copy.mkdir(mode=0o700, exist_ok=True)
+        for path in files:
+            write_atomically(copy / path.name, path.read_bytes())
+    except OSError as error:
+        raise EnvironmentFault(f"cannot copy --py-files to {folder}: {error.strerror}") from error
+    return [str(copy / path.name) for path in files]
+
+
+def check_importable(path: Path) -> None:
+    """Raise UserError unless a file of `--py-files` is there and a process can import from it."""
+    if not path.is_file():
+        raise UserError(f"--py-files: there is no file {path}")
+    if path.suffix not in _MODULES:
+        raise UserError(f"--py-files: {path} cannot be imported from; give files that end in {', '.join(_MODULES)}")
+    if path.suffix == ".py":
+        return
+    try:
+        with zipfile.ZipFile(path) as archive:
+            compiled = [name for name in archive.namelist() if name.endswith(_COMPILED)]
+    except (OSError, zipfile.BadZipFile) as error:
+        raise UserError(f"--py-files: {path} cannot be imported from: {error}") from error
+    if compiled:
+        raise UserError(
+            f"--py-files: {path} holds compiled modules ({compiled[0]}), which cannot be imported from an archive: install it on "
+            "each host, or ship a packed environment to a Spark cluster with --conf spark.archives=environment.tar.gz#environment"
+        )
+
+
+def pickle_topology(topology: Topology, folder: Path) -> CodeCopy:
+    """Write a topology that was built in a notebook or REPL to a private file below `folder`, for workers of this machine.
+
+    Raises:
+        UserError: cloudpickle is not installed, or the topology holds what cannot be pickled.
+    """
+    try:
+        dumps: Callable[[object], bytes] = importlib.import_module("cloudpickle").dumps
+    except ModuleNotFoundError as error:
+        raise UserError(
+            f"a topology that is not in a file goes to its workers by cloudpickle: {pip_install(EXTRAS['notebook'])}"
+        ) from error
+    try:
+        data = dumps(topology)
+    except Exception as error:
+        raise UserError(
+            f"the topology cannot be sent to its workers: {error}; open such things in open() or prepare()"
+        ) from error
+    digest = hashlib.sha256(data).hexdigest()
+    path = folder / f"{digest[:16]}{PICKLE}"
+    write_atomically(path, data)
+    return CodeCopy(str(path), digest)
+
+
+def find_file(reference: TopologyReference) -> Path:
+    """The file of the module that a reference names.
+
+    Raises:
+        NotFound: there is none; carries near misses.
+    """
+    if reference.is_path:
+        path = Path(reference.target).expanduser().absolute()
+        if path.is_file():
+            if path.suffix not in (".py", PICKLE):
+                raise NotFound(f"{reference.target} is not a Python file: its name has to end in .py.")
+            return path
+        _refuse_folder(path, reference.target)
+        siblings = [entry.name for entry in path.parent.glob("*.py")] if path.parent.is_dir() else []
+        raise NotFound(f"there is no file {reference.target}.", near_misses(path.name, siblings))
+    _refuse_folder(Path(reference.target), reference.target, but="__init__.py")
+    search = [os.getcwd(), *sys.path]
+    names = reference.target.split(".")
+    for depth, name in enumerate(names):
+        spec = PathFinder.find_spec(".".join(names[: depth + 1]), search) if name.isidentifier() else None
+        if spec is None:
+            raise NotFound(f"there is no module {reference.target}.", near_misses(name, _modules_in(search)))
+        search = list(spec.submodule_search_locations or [])
+    if spec is None or spec.origin is None or not spec.origin.endswith(".py"):
+        raise NotFound(f"module {reference.target} is not a Python file.")
+    return Path(spec.origin)
+
+
+def _refuse_folder(path: Path, name: str, but: str | None = None) -> None:
+    """Raise NotFound, with what can be meant, for a folder that is no package."""
+    if path.is_dir() and not (but and (path / but).is_file()):
+        inside = sorted(str(entry.relative_to(path.parent)) for entry in path.glob("*.py"))
+        raise NotFound(f"{name} is a folder; name a file in it.", tuple(inside[:3]))
+
+
+def _modules_in(folders: Sequence[str]) -> list[str]:
+    found = []
+    for folder in folders:
+        if folder and os.path.isdir(folder):
+            found += [entry.removesuffix(".py") for entry in os.listdir(folder) if re.fullmatch(r"[a-zA-Z]\w*(\.py)?", entry)]
+    return found
+
+
+def _copy(files: Sequence[Path], root: Path, folder: Path) -> Path:
+    """Copy files below `root` to a folder named by their contents, unless it is there; return that folder."""
+    if (size := sum(path.stat().st_size for path in files)) > MAX_CODE_BYTES:
+        largest = max(files, key=lambda path: path.stat().st_size)
+        raise UserError(
+            f"the code in {root} has {size >> 20} MiB, over {MAX_CODE_BYTES >> 20} MiB (the largest file is "
+            f"{largest.relative_to(root)}): keep data out of the package that holds the topology"
+        )
+    temporary = Path(tempfile.mkdtemp(prefix=".new-", dir=folder))
+    try:
+        for source in files:
+            target = temporary / source.relative_to(root)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(source, target)
+        (temporary / ORIGIN).write_text(str(root))
+        # Of the copies, since the originals may be edited meanwhile.
+        digest = hash_of(files_of(temporary), temporary)
+        copy = folder / hashlib.sha256(f"{digest} {root}".encode()).hexdigest()[:16]
+        if not copy.exists():
+            temporary.rename(copy)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+    return copy
+
+
+def origin_of_copy(reference: str, folder: Path) -> tuple[str, str] | None:
+    """Return the folder below `folder` that holds the referenced copy, and the one it was copied from; None for no copy."""
+    target = Path(parse_reference(reference).target)
+    if not target.is_relative_to(folder) or target.suffix == PICKLE:
+        return None
+    root = folder / target.relative_to(folder).parts[0]
+    try:
+        return str(root), (root / ORIGIN).read_text()
+    except OSError:
+        return None
+
+
+def as_user_knows_it(text: str, copy: str, origin: str) -> str:
+    """Return a text that names files of a copy as one that names the user's own files.
+
+    Args:
+        copy: the folder of the copy on this machine; on another one the end of its path is the same.
+        origin: the folder that was copied from.
+    """
+    end = re.escape(os.sep + os.path.join(*Path(copy).parts[-3:]))
+    return re.sub(rf"[^\s\"'(]*{end}\b", lambda _: origin, text.replace(copy, origin))

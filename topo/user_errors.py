@@ -1,0 +1,202 @@
+"""An exception of user code as data: whose it is, and the user's own file and line."""
+
+from __future__ import annotations
+
+import inspect
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from math import inf
+
+from topo.errors import UserError
+
+_ENGINE = __name__.partition(".")[0]
+_BLAMED = "_blamed_place"
+_COLLECTING = frozenset({__name__, *(f"{_ENGINE}.emission.{name}" for name in ("emitter", "collectors", "message_collectors"))})
+_LIBRARY = traceback.__file__.removesuffix("traceback.py")
+MAX_MESSAGE = 1_000
+"""Characters of an exception's own text that travel."""
+MAX_TRACEBACK = 8_192
+"""Characters of a traceback that travel; the middle is left out of longer ones."""
+MAX_DISTINCT = 64
+"""Distinct errors of one task that are counted between two reports; more are counted together."""
+FIRST_INTERVAL_S = 1.0
+LONGEST_INTERVAL_S = 60.0
+SILENCE_S = 600.0
+"""An error that has not been reported for so long is reported as a new one."""
+
+
+@dataclass(slots=True)
+class CaughtError:
+    """One distinct error of a task.
+
+    Attributes:
+        kind: the exception's class name.
+        file, line: the innermost place in the user's own code; empty and 0 when there is none.
+        trace: the traceback; empty where that of an error like it has been reported.
+        count: how often it happened since it was last reported.
+    """
+
+    kind: str
+    message: str
+    file: str
+    line: int
+    trace: str
+    count: int = 1
+
+
+def is_engine_frame(module: str) -> bool:
+    """Whether a module of that name is part of the engine."""
+    return module == _ENGINE or module.startswith(_ENGINE + ".")
+
+
+def blame(error: BaseException, function: Callable[..., object]) -> None:
+    """Have `place_of` fall back to where a function begins: what it returned has caused the error, and no frame of it is left."""
+    inner = inspect.unwrap(function)
+    code = getattr(inner, "__code__", None)
+    if code is not None and not is_engine_frame(inner.__module__):
+        vars(error)[_BLAMED] = code.co_filename, code.co_firstlineno
+
+
+def blame_place(error: BaseException, place: tuple[str, int]) -> None:
+    """Have `place_of` fall back to a file and line."""
+    vars(error)[_BLAMED] = place
+
+
+def calling_place() -> tuple[str, int] | None:
+    """Return file and line of the user's code that has called a collector; None when a ready-made component has."""
+    frame = inspect.currentframe()
+    while frame is not None and frame.f_globals.get("__name__", "") in _COLLECTING:
+        frame = frame.f_back
+    if frame is None or is_engine_frame(frame.f_globals.get("__name__", "")):
+        return None
+    return frame.f_code.co_filename, frame.f_lineno
+
+
+def returned(function: Callable[..., object], value: object) -> UserError:
+    """Return the error of user code that has returned a value which nothing takes."""
+    name = getattr(function, "__name__", "the call")
+    error = UserError(
+        f"{name} returned {value!r:.80} ({type(value).__name__}), which nothing takes; use collector.emit(...) and return None"
+    )
+    blame(error, function)
+    return error
+
+
+def call_for_effect(function: Callable[..., object], *arguments: object) -> None:
+    """Call user code. Raises UserError when it returns a value."""
+    if (value := function(*arguments)) is not None:
+        raise returned(function, value)
+
+
+def place_of(error: BaseException) -> tuple[str, int]:
+    """Return file and line of the innermost frame of the user's own code; "" and 0 when there is none.
+
+    Without such a frame it is the function that was blamed, then code of the standard library and of installed packages.
+    """
+    library: tuple[str, int] | None = None
+    cause: BaseException | None = error
+    while cause is not None:
+        own: tuple[str, int] | None = None
+        for frame, line in traceback.walk_tb(cause.__traceback__):
+            file = frame.f_code.co_filename
+            if is_engine_frame(frame.f_globals.get("__name__", "")) or file.startswith("<frozen"):
+                continue
+            # Frames of compiled code name a file of the build; their module knows where it is installed.
+            installed = file, frame.f_globals.get("__file__") or ""
+            if any(path.startswith(_LIBRARY) or "site-packages" in path for path in installed):
+                library = file, line
+            else:
+                own = file, line
+        if own is not None:
+            return own
+        cause = cause.__cause__
+    return vars(error).get(_BLAMED) or library or ("", 0)
+
+
+def describe(error: BaseException, place: tuple[str, int] | None = None) -> CaughtError:
+    """Return what users are shown of an exception that was raised at `place`, by default `place_of(error)`."""
+    file, line = place or place_of(error)
+    text = "".join(traceback.format_exception(error))
+    if len(text) > MAX_TRACEBACK:
+        half = MAX_TRACEBACK // 2
+        text = f"{text[:half]}\n  ... {len(text) - MAX_TRACEBACK} characters left out ...\n{text[-half:]}"
+    return CaughtError(type(error).__name__, message_of(error), file, line, text)
+
+
+def message_of(error: BaseException) -> str:
+    """Return an exception's own text, also of one that cannot say it. It can be sent and stored: lone surrogates are escaped."""
+    try:
+        return str(error)[:MAX_MESSAGE].encode(errors="backslashreplace").decode()
+    except Exception as broken:
+        return f"(its text cannot be read: {type(broken).__name__})"
+
+
+_Key = tuple[str, str, int]
+
+
+@dataclass(slots=True)
+class _Pace:
+    """When a distinct error was last reported, and how long it waits from there."""
+
+    at: float = -inf
+    interval_s: float = FIRST_INTERVAL_S
+
+
+@dataclass(slots=True)
+class ErrorBook:
+    """Errors of one task, alike ones counted together, so that a thousand failures a second fill no disk.
+
+    A new error is reported at once and with its traceback, those like it without, each time after twice the interval. After a
+    long silence an error is new again.
+    """
+
+    report: Callable[[CaughtError], None]
+    _held: dict[_Key, CaughtError] = field(default_factory=dict)
+    _paces: dict[_Key, _Pace] = field(default_factory=dict)
+    _others: _Pace = field(default_factory=_Pace)
+    """Of all errors beyond the distinct ones that are told apart."""
+
+    def record(self, error: BaseException, now: float) -> None:
+        """Report the error at once when it is new, else with a `flush`."""
+        kind, place = type(error).__name__, place_of(error)
+        key = (kind, *place)
+        if key in self._held:
+            self._held[key].count += 1
+            return
+        pace = self._paces.get(key)
+        if pace is not None and now - pace.at < SILENCE_S:
+            self._held[key] = CaughtError(kind, message_of(error), *place, "")
+        elif pace is not None or self._has_room(now):
+            self._paces[key] = _Pace(now)
+            self.report(describe(error, place))
+        elif len(self._held) < MAX_DISTINCT:
+            self._held[key] = describe(error, place)
+        else:
+            next(iter(self._held.values())).count += 1
+
+    def _has_room(self, now: float) -> bool:
+        if len(self._paces) >= MAX_DISTINCT:
+            silent = [key for key, pace in self._paces.items() if now - pace.at >= SILENCE_S and key not in self._held]
+            for key in silent:
+                del self._paces[key]
+        return len(self._paces) < MAX_DISTINCT
+
+    def flush(self, now: float, *, all_of_them: bool = False) -> None:
+        """Report what has been counted for its interval."""
+        reported: dict[int, _Pace] = {}
+        for key, caught in list(self._held.items()):
+            pace = self._paces.get(key, self._others)
+            if all_of_them or now >= pace.at + pace.interval_s:
+                reported[id(pace)] = pace
+                del self._held[key]
+                self.report(caught)
+        for pace in reported.values():
+            pace.interval_s = FIRST_INTERVAL_S if pace.at == -inf else min(2 * pace.interval_s, LONGEST_INTERVAL_S)
+            pace.at = now
+
+    @property
+    def next_deadline(self) -> float | None:
+        """When `flush` wants to be called; None while nothing is held."""
+        paces = [self._paces.get(key, self._others) for key in self._held]
+        return min((pace.at + pace.interval_s for pace in paces), default=None)

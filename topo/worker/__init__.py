@@ -1,0 +1,1 @@
+"""A worker process: its tasks, its loop, its start."""

@@ -1,0 +1,192 @@
+"""Runs a `BlockingSpout`: its `run` loops in a thread of its own, and hands over to the task through a bounded queue.
+
+To the task it is a spout like any other, whose `next_tuple` takes from the queue what the thread has put there, as far as the
+pending limit allows. That there is something is a mail: the thread enters the task through its mailbox alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from topo.api.context import Executor, TaskContext
+from topo.api.spout import BlockingSpout, Spout, SpoutCollector
+from topo.api.streams import DEFAULT_STREAM
+from topo.errors import FrameworkBug
+from topo.operators.mailbox.mailbox import RejectedExecution
+
+_MOST_WAITING = 1024
+_PAUSE_AFTER_ERROR_S = 1.0
+
+
+class _Stopped(BaseException):
+    """Leaves `run` when the worker closes while it waits for room."""
+
+
+def _look_again() -> None:
+    """Nothing: after a mail the task asks its spout, which takes what is in the queue."""
+
+
+class _ThreadCollector:
+    """What `run` emits with. A call that finds the queue full waits."""
+
+    def __init__(self, executor: Executor) -> None:
+        self._executor = executor
+        self._condition = threading.Condition()
+        self._calls: deque[Callable[[SpoutCollector], None]] = deque()
+        self._is_paused = True
+        self._is_stopped = False
+
+    def emit(
+        self, values: Sequence[Any], message_id: Any = None, stream: str = DEFAULT_STREAM, timestamp: int | None = None
+    ) -> None:
+        """Emit one tuple; waits while there is no room or the topology is paused."""
+        self._put(lambda collector: collector.emit(values, message_id, stream, timestamp))
+
+    def emit_direct(
+        self,
+        task: int,
+        values: Sequence[Any],
+        message_id: Any = None,
+        stream: str = DEFAULT_STREAM,
+        timestamp: int | None = None,
+    ) -> None:
+        """Emit one tuple of a direct stream."""
+        self._put(lambda collector: collector.emit_direct(task, values, message_id, stream, timestamp))
+
+    def emit_watermark(self, timestamp: int) -> None:
+        """Promise that no tuple with a timestamp <= `timestamp` follows."""
+        self._put(lambda collector: collector.emit_watermark(timestamp))
+
+    def mark_idle(self) -> None:
+        """Say that nobody is to wait for watermarks from here."""
+        self._put(lambda collector: collector.mark_idle())
+
+    def end_of_input(self) -> None:
+        """Say that the source has no more."""
+        self._put(lambda collector: collector.end_of_input())
+
+    def report_error(self, error: BaseException) -> None:
+        """Show an error; nothing fails by it."""
+        self._put(lambda collector: collector.report_error(error))
+
+    def _put(self, call: Callable[[SpoutCollector], None]) -> None:
+        with self._condition:
+            while (len(self._calls) >= _MOST_WAITING or self._is_paused) and not self._is_stopped:
+                self._condition.wait()
+            if self._is_stopped:
+                raise _Stopped
+            was_empty = not self._calls
+            self._calls.append(call)
+        if was_empty:
+            try:
+                self._executor.execute(_look_again, "a blocking spout has emitted")
+            except RejectedExecution:
+                raise _Stopped from None
+
+    def take(self) -> Callable[[SpoutCollector], None] | None:
+        """Return the next call to be made on the task's thread."""
+        with self._condition:
+            if not self._calls:
+                return None
+            self._condition.notify()
+            return self._calls.popleft()
+
+    def set_paused(self, paused: bool) -> None:
+        """Let `run` emit, or hold it in its next emit."""
+        with self._condition:
+            self._is_paused = paused
+            self._condition.notify_all()
+
+    def stop(self) -> None:
+        """Make `run` leave its next emit."""
+        with self._condition:
+            self._is_stopped = True
+            self._condition.notify_all()
+
+
+class BlockingSpoutRunner(Spout):
+    """A `BlockingSpout` as the task sees it.
+
+    Args:
+        spout: the user's.
+    """
+
+    def __init__(self, spout: BlockingSpout) -> None:
+        self._spout = spout
+        self._thread_collector: _ThreadCollector
+        self._collector: SpoutCollector
+        self._thread: threading.Thread | None = None
+        self._closing = threading.Event()
+        self.outputs = spout.outputs
+        self.wants_values = spout.wants_values  # type: ignore[misc]
+
+    def open(self, context: TaskContext, collector: SpoutCollector) -> None:
+        """Open the user's spout with a collector that its thread may use."""
+        if context.executor is None:
+            raise FrameworkBug("a task without a mailbox")
+        self._collector = collector
+        self._thread_collector = _ThreadCollector(context.executor)
+        self._spout.open(context, self._thread_collector)
+
+    def next_tuple(self) -> None:
+        """Make one call that the thread has handed over."""
+        call = self._thread_collector.take()
+        if call is not None:
+            call(self._collector)
+
+    def ack(self, message_id: Any, values: Sequence[Any] = ()) -> None:
+        """Pass the verdict on, on the task's thread."""
+        if self.wants_values:
+            self._spout.ack(message_id, values)  # type: ignore[call-arg]
+        else:
+            self._spout.ack(message_id)
+
+    def fail(self, message_id: Any, values: Sequence[Any] = ()) -> None:
+        """Pass the verdict on, on the task's thread."""
+        if self.wants_values:
+            self._spout.fail(message_id, values)  # type: ignore[call-arg]
+        else:
+            self._spout.fail(message_id)
+
+    def activate(self) -> None:
+        """Let the thread emit; the first time, start it."""
+        self._spout.activate()
+        self._thread_collector.set_paused(False)
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="topo-blocking-spout", daemon=True)
+            self._thread.start()
+
+    def deactivate(self) -> None:
+        """Hold the thread in its next emit."""
+        self._thread_collector.set_paused(True)
+        self._spout.deactivate()
+
+    def close(self) -> None:
+        """End the thread, then close the user's spout."""
+        self._closing.set()
+        self._thread_collector.stop()
+        self._spout.cancel()
+        if self._thread is not None:
+            self._thread.join(timeout=5.0)
+        self._spout.close()
+
+    def _run(self) -> None:
+        while not self._closing.is_set():
+            try:
+                self._spout.run()
+            except _Stopped:
+                return
+            except Exception as error:
+                try:
+                    self._thread_collector.report_error(error)
+                except _Stopped:
+                    return
+                self._closing.wait(_PAUSE_AFTER_ERROR_S)
+            else:
+                with contextlib.suppress(_Stopped):
+                    self._thread_collector.end_of_input()
+                return

@@ -1,0 +1,360 @@
+"""The tasks of one worker and what the topology master says to them: everything of a worker process that needs no I/O.
+
+The shell (`topo.worker.process`) reads sockets and clocks and calls this; the simulator does the same with virtual ones. Frames
+between two tasks of the worker are handed over here, as objects; all others come out as commands.
+
+A call of user code may yield, and then the shell has the other tasks run meanwhile: `run`, `idle` and the like leave out the
+tasks that are in a call, and what arrives for these waits until they are back.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from topo.errors import FrameworkBug
+from topo.ids import Epoch, Incarnation, TaskId, WorkerId
+from topo.task.commands import SendFrame, TaskCommand
+from topo.task.events import (
+    Activate,
+    BeginCheckpoint,
+    CheckpointComplete,
+    Close,
+    Deactivate,
+    DeadLettersStored,
+    FrameArrived,
+    Go,
+    Idle,
+    Inbox,
+    Probe,
+    RoutesChanged,
+    TaskEvent,
+    Turn,
+)
+from topo.task.runners.spout import SpoutTask
+from topo.task.task import Task
+from topo.wire import control
+
+_IDLE = Idle()
+_TURN = Turn()
+
+
+@dataclass(frozen=True, slots=True)
+class Exit:
+    """The worker has to end.
+
+    Attributes:
+        code: 0 for an orderly end.
+        why: for the log.
+    """
+
+    code: int
+    why: str
+
+
+EXIT_DONE = 0
+EXIT_CRASHED = 3
+"""User code raised where that ends the process: in `open` or `prepare`, or with `on_error="crash"`."""
+EXIT_REPLACED = 4
+"""Another worker has taken this one's place."""
+EXIT_ORPHANED = 5
+"""No master was heard of for `master_timeout`, or not all that it has said."""
+
+
+LONGEST_BUSY_S = 0.25
+"""A worker that always has something to do, if only ticks, takes so long at most to let out and report what idle ones do."""
+
+
+class CrashMarker(Protocol):
+    """Where the shell keeps what is in hand, so that it outlives the process."""
+
+    def write(self, task: TaskId, roots: bytes, positions: list[tuple[TaskId, bytes]]) -> None:
+        """Note a batch: packed roots, and the packed positions of those that a spout of this worker emitted."""
+
+    def clear(self) -> None:
+        """Nothing is in hand."""
+
+
+class InFlightTracker:
+    """The tasks' `InFlightTuples`: adds the positions that roots stand for, which die with a spout in the same process."""
+
+    def __init__(self, note: CrashMarker) -> None:
+        self._note = note
+        self._held: list[tuple[TaskId, bytes, list[tuple[TaskId, bytes]]]] = []
+        self._is_final = False
+        self.spouts: list[SpoutTask] = []
+        self.task: TaskId | None = None
+        """The task that is at work; read by the watchdog."""
+        self.on_change: Callable[[TaskId | None], None] = lambda _task: None
+        """Told which task is at work next; the worker's log names it."""
+
+    def hold(self, task: TaskId, roots: bytes) -> None:
+        """The task runs user code on tuples of these roots (packed words)."""
+        if not self._is_final:
+            positions = [(spout.id, position) for spout in self.spouts for position in spout.positions_of(roots)]
+            self._held.append((task, roots, positions))
+            self._note.write(task, roots, positions)
+
+    def release(self) -> None:
+        """The call is over: nothing is in hand, or again what the call has that this one ran in."""
+        if not self._is_final:
+            self._held.pop()
+            if self._held:
+                self._note.write(*self._held[-1])
+            else:
+                self._note.clear()
+
+    def keep(self) -> None:
+        """A call has ended the worker: the note stays as it is."""
+        self._is_final = True
+
+    def enter(self, task: TaskId | None) -> None:
+        """A task is at work from now on, or none is."""
+        if task != self.task:
+            self.task = task
+            self.on_change(task)
+
+
+class Worker:
+    """The tasks of one worker process.
+
+    Attributes:
+        exit: set when the process has to end.
+        epoch: the epoch that its tasks have adopted.
+        term: the highest term of a master heard of.
+    """
+
+    def __init__(self, worker: WorkerId, incarnation: Incarnation, tasks: Iterable[Task], hand: InFlightTracker) -> None:
+        self.id = worker
+        self.incarnation = incarnation
+        self.tasks: Mapping[TaskId, Task] = {task.id: task for task in tasks}
+        self.exit: Exit | None = None
+        self.epoch = Epoch(0)
+        self.term = 0
+        self._hand = hand
+        self._local = frozenset(self.tasks)
+        self._hand_over: deque[tuple[Task, FrameArrived]] = deque()
+        self._in_call: list[TaskId] = []
+        """The tasks that are in a call, the outermost first; more than one while they yield."""
+        self._kept: list[tuple[Task, FrameArrived]] = []
+        """What has arrived for these, in order."""
+        self._bug: FrameworkBug | None = None
+        self._out: list[TaskCommand] = []
+        self._busy_since: float | None = None
+        self._is_closing = False
+        hand.spouts = [task for task in self.tasks.values() if isinstance(task, SpoutTask) and task.is_retrying]
+
+    def arrived(self, task: TaskId, inbox: Inbox, frame: bytes, now: float) -> None:
+        """A frame was read from one of a task's inboxes."""
+        if task in self._in_call:
+            self._kept.append((self.tasks[task], FrameArrived(frame, inbox)))
+        else:
+            self._handle(self.tasks[task], FrameArrived(frame, inbox), now)
+
+    def on_messages(self, messages: Sequence[control.FromMaster], now: float) -> None:
+        """What the topology master has said meanwhile, in order. Not while a task is in a call.
+
+        None of it is done when a part of it says that another process has this one's place. A process that was stopped for long
+        finds its old orders first; to restore by them what tasks have staged could undo what their replacements have.
+        """
+        assert not self._in_call, "told within a call"
+        for message in messages:
+            if isinstance(message, control.Routes) and not self._is_in(message):
+                self.exit = self.exit or Exit(EXIT_REPLACED, "the routes name another incarnation of this worker")
+                return
+        for message in messages:
+            self._on_message(message, now)
+
+    def run(self, now: float) -> bool:
+        """Give every task that has work one turn. Returns whether any had, so that more may be left."""
+        any_work = bool(self._hand_over)
+        for task in self._at_hand():
+            if not task.has_work:
+                deadline = task.next_deadline(now)
+                if deadline is None or deadline > now:
+                    continue
+            any_work = True
+            self._handle(task, _TURN, now)
+        if self._is_closing:
+            self._leave_when_closed()
+        if not any_work or self._busy_since is None:
+            self._busy_since = now
+        elif now - self._busy_since >= LONGEST_BUSY_S:
+            self.idle(now)
+        return any_work
+
+    def idle(self, now: float) -> None:
+        """Nothing is left to do or to read: let out what is buffered. May make work for tasks of the same worker."""
+        self._busy_since = now
+        for task in self._at_hand():
+            self._handle(task, _IDLE, now)
+
+    def cut_short(self) -> None:
+        """Have the task at work leave the rest of its slice for later; any thread may call it.
+
+        A slice is sized by how long tuples took before it. One whose tuples have become slow would last as long as all of them.
+        """
+        task = self._hand.task
+        if task is not None:
+            self.tasks[task].cut_short()
+
+    @property
+    def has_work(self) -> bool:
+        """Whether `run` would do something at once."""
+        return any(task.has_work for task in self._at_hand())
+
+    @property
+    def is_in_call(self) -> bool:
+        """Whether a task is in a call, so that whoever asks has been called by one that yields."""
+        return bool(self._in_call)
+
+    def next_deadline(self, now: float) -> float | None:
+        """When `run` is wanted if nothing arrives before, in monotonic seconds."""
+        deadlines = [at for task in self._at_hand() if (at := task.next_deadline(now)) is not None]
+        return min(deadlines) if deadlines else None
+
+    def take_commands(self) -> list[TaskCommand]:
+        """Return what is to be performed outside this worker, in order."""
+        out, self._out = self._out, []
+        return out
+
+    def heartbeat(self, busy_in: str) -> control.Heartbeat:
+        """Return the sign of life, with every task's statistics."""
+        return control.Heartbeat(
+            worker=self.id,
+            incarnation=self.incarnation,
+            term=self.term,
+            epoch=self.epoch,
+            busy_in=busy_in,
+            tasks={task.id: task.statistics().as_dict() for task in self.tasks.values()},
+        )
+
+    def validate(self) -> None:
+        """Assert the tasks' invariants."""
+        for task in self.tasks.values():
+            task.validate()
+        assert not self._hand_over and not self._kept, "a frame was not handed over"
+        assert not self._in_call
+
+    def _on_message(self, message: control.FromMaster, now: float) -> None:
+        if isinstance(message, control.Routes):
+            self._adopt(message, now)
+        elif isinstance(message, control.Go):
+            self._each(Go(message.epoch), now)
+        elif isinstance(message, control.Probe):
+            if message.epoch == self.epoch:
+                self._each(Probe(message.number), now)
+        elif isinstance(message, control.Activate):
+            self._each(Activate(), now)
+        elif isinstance(message, control.Deactivate | control.Drain):
+            self._each(Deactivate(), now)
+        elif isinstance(message, control.DeadLettersStored):
+            if message.task in self.tasks:
+                self._handle(self.tasks[message.task], DeadLettersStored(tuple(message.ids)), now)
+        elif isinstance(message, control.BeginCheckpoint):
+            self._each(BeginCheckpoint(message.epoch, message.checkpoint), now)
+        elif isinstance(message, control.CheckpointComplete):
+            self._each(CheckpointComplete(message.checkpoint), now)
+        elif isinstance(message, control.Close):
+            self._is_closing = True
+            self._each(Close(), now)
+            self._leave_when_closed()
+        elif isinstance(message, control.Stop):
+            self.exit = self.exit or Exit(EXIT_DONE, f"stopped by the master: {message.reason}")
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether all tasks have closed."""
+        return all(task.is_closed for task in self.tasks.values())
+
+    def _leave_when_closed(self) -> None:
+        if self.is_closed:
+            self.exit = self.exit or Exit(EXIT_DONE, "closed")
+
+    def _adopt(self, routes: control.Routes, now: float) -> None:
+        if routes.term < self.term:
+            return
+        self.term = routes.term
+        if routes.epoch <= self.epoch:
+            return
+        self.epoch = routes.epoch
+        # What one task has handed to another belongs to the old epoch; so it goes first.
+        for task in self.tasks.values():
+            event = RoutesChanged(routes, self._local, routes.positions.get(task.id), routes.attempts.get(task.id))
+            self._handle(task, event, now)
+
+    def _is_in(self, routes: control.Routes) -> bool:
+        """Whether routes name this process for its tasks; also when they are those of a master that was replaced."""
+        mine = [route.incarnation for route in routes.routes if route.task in self.tasks]
+        return routes.term < self.term or mine == [self.incarnation] * len(self.tasks)
+
+    def _at_hand(self) -> Iterable[Task]:
+        if not self._in_call:
+            return self.tasks.values()
+        return [task for task in self.tasks.values() if task.id not in self._in_call]
+
+    def _each(self, event: TaskEvent, now: float) -> None:
+        for task in self.tasks.values():
+            self._handle(task, event, now)
+
+    def _handle(self, task: Task, event: TaskEvent, now: float) -> None:
+        self._perform(task, event, now)
+        while self._hand_over:
+            target, arrival = self._hand_over.popleft()
+            if target.id in self._in_call:
+                self._kept.append((target, arrival))
+            else:
+                self._perform(target, arrival, now)
+        self._hand.enter(self._in_call[-1] if self._in_call else None)
+
+    def has_failed(self) -> bool:
+        """Whether it has to exit for another reason than that the work is done: nothing runs any more."""
+        return self.exit is not None and self.exit.code != EXIT_DONE
+
+    def _perform(self, task: Task, event: TaskEvent, now: float) -> None:
+        if self.has_failed():
+            return
+        self._hand.enter(task.id)
+        self._in_call.append(task.id)
+        try:
+            commands = task.handle(event, now)
+        except FrameworkBug as bug:
+            self._bug = bug
+            raise
+        except (Exception, SystemExit) as error:
+            if self._bug is not None:
+                raise self._bug from error
+            if self.has_failed():
+                return
+            # The task has not survived: say why, then end, so that the master starts a new one.
+            self._hand.keep()
+            for command in task.crashed(error, now):
+                self._dispatch(command)
+            self.exit = Exit(EXIT_CRASHED, f"component {task.component_id!r} raised {type(error).__name__}: {error}")
+            return
+        finally:
+            self._in_call.pop()
+        if self._bug is not None:
+            # It came out of a task that ran while this one yielded; user code cannot have handled it.
+            raise self._bug
+        if self.has_failed():
+            return
+        if self._kept:
+            self._hand_over.extendleft(reversed(self._kept))
+            self._kept.clear()
+        for command in commands:
+            self._dispatch(command)
+
+    def _dispatch(self, command: TaskCommand) -> None:
+        if isinstance(command, SendFrame) and command.target in self.tasks:
+            self._hand_over.append((self.tasks[command.target], FrameArrived(command.frame, command.inbox)))
+        else:
+            self._out.append(command)
+
+
+def busy_component(worker: Worker, hand: InFlightTracker) -> str:
+    """Return the component whose user code is running, "" when none is."""
+    task = hand.task
+    return worker.tasks[task].component_id if task is not None else ""

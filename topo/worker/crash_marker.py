@@ -1,0 +1,132 @@
+"""What a worker has in hand, in a small mapped file that outlives it.
+
+A worker notes the roots of a batch before it runs user code on them. If the process dies there, the master finds who may have
+killed it. The kernel keeps what was written to the mapping, however the process ends; only a power cut loses it, and then
+nobody is left to ask.
+
+    begin u64 | end u64 | task u64 | bytes of roots u64 | bytes of positions u64 | truncated u64 | roots | positions
+
+`begin` is written first and `end`, the same number, last: a note in which they differ was never complete, and no user code
+ran under it. Zero in `begin` means that nothing is in hand.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgpack
+
+from topo.errors import EnvironmentFault
+from topo.ids import ID_BYTES, TaskId
+
+NOTE_BYTES = 1 << 20
+"""Size of the file, of which only what is written to takes memory or disk: room for the roots of some 130,000 tuples."""
+
+_HEADER = struct.Struct("=6Q")
+_BEGIN, _END = 0, 1
+
+
+@dataclass(frozen=True, slots=True)
+class CrashNote:
+    """A batch that was in hand.
+
+    Attributes:
+        task: whose user code ran.
+        roots: of the tuples in hand; those of a truncated note are only the first.
+        positions: (spout task, packed position) of those whose spout lives in the same worker.
+        truncated: the file was too small for all of them.
+    """
+
+    task: TaskId
+    roots: tuple[int, ...]
+    positions: tuple[tuple[TaskId, bytes], ...] = ()
+    truncated: bool = False
+
+
+class CrashMarkerFile:
+    """The writer's side: one for each worker, written by the thread that runs the tasks."""
+
+    def __init__(self, path: Path, size: int = NOTE_BYTES) -> None:
+        """Make the file, with nothing in hand.
+
+        Raises:
+            EnvironmentFault: it cannot be made.
+        """
+        try:
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600)
+            try:
+                os.ftruncate(descriptor, size)
+                self._map = mmap.mmap(descriptor, size)
+            finally:
+                os.close(descriptor)
+        except OSError as error:
+            raise EnvironmentFault(f"cannot make the note {path}: {error.strerror}") from error
+        self._bytes = memoryview(self._map)
+        self._words = self._bytes[: _HEADER.size].cast("Q")
+        self._room = size - _HEADER.size
+        self._number = 0
+
+    def write(self, task: TaskId, roots: bytes, positions: list[tuple[TaskId, bytes]]) -> None:
+        """Note a batch: packed roots, and the packed positions of those that a spout of this worker emitted."""
+        packed = msgpack.packb(positions) if positions else b""
+        truncated = len(roots) + len(packed) > self._room
+        if truncated:
+            roots, packed = self._cut(roots, positions)
+        self._number = number = self._number + 1
+        _HEADER.pack_into(self._bytes, 0, number, 0, task, len(roots), len(packed), truncated)
+        middle = _HEADER.size + len(roots)
+        self._bytes[_HEADER.size : middle] = roots
+        self._bytes[middle : middle + len(packed)] = packed
+        self._words[_END] = number
+
+    def _cut(self, roots: bytes, positions: list[tuple[TaskId, bytes]]) -> tuple[bytes, bytes]:
+        """Keep what fits, roots before positions: without a root nobody is suspected."""
+        roots = roots[: self._room // ID_BYTES * ID_BYTES]
+        room = self._room - len(roots)
+        while positions:
+            packed: bytes = msgpack.packb(positions)
+            if len(packed) <= room:
+                return roots, packed
+            positions = positions[: len(positions) // 2]
+        return roots, b""
+
+    def clear(self) -> None:
+        """Nothing is in hand."""
+        self._words[_BEGIN] = 0
+
+    def close(self) -> None:
+        """Release the file, which stays. Idempotent."""
+        self._words.release()
+        self._bytes.release()
+        self._map.close()
+
+
+def written_bytes(path: Path) -> bytes:
+    """Return the part of a note's file that says something, as another file that `read_note` reads; empty for nothing."""
+    try:
+        with path.open("rb") as file:
+            header = file.read(_HEADER.size)
+            begin, end, _, roots_size, positions_size, _ = _HEADER.unpack(header)
+            return header + file.read(roots_size + positions_size) if begin and begin == end else b""
+    except (OSError, struct.error):
+        return b""
+
+
+def read_note(path: Path) -> CrashNote | None:
+    """Return what a worker that has ended had in hand; None when that was nothing, or its file is missing or damaged."""
+    try:
+        data = path.read_bytes()
+        begin, end, task, roots_size, positions_size, truncated = _HEADER.unpack_from(data)
+        if begin == 0 or begin != end or _HEADER.size + roots_size + positions_size > len(data):
+            return None
+        middle = _HEADER.size + roots_size
+        roots = struct.unpack(f"={roots_size // ID_BYTES}Q", data[_HEADER.size : middle])
+        packed = data[middle : middle + positions_size]
+        positions = tuple((TaskId(spout), position) for spout, position in msgpack.unpackb(packed)) if packed else ()
+    except (OSError, ValueError, struct.error, msgpack.UnpackException):
+        return None
+    return CrashNote(TaskId(task), roots, positions, bool(truncated))

@@ -1,0 +1,292 @@
+"""The entry of a worker process: `python -m topo.worker.process START_FILE`."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import json
+import logging
+import os
+import platform
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from topo.api.groupings import CustomGrouping
+from topo.api.hooks import Hooks
+from topo.api.spout import BlockingSpout
+from topo.api.topology import Topology
+from topo.errors import TopoError
+from topo.ids import IdSource, TaskId
+from topo.master_process.part_server import files_for
+from topo.observability.logs import TaskLog, start_logging
+from topo.plan.parallelism import with_parallelism
+from topo.plan.physical import PhysicalPlan, physical_plan
+from topo.storage.snapshots import SnapshotWriter
+from topo.task.environment import RunAsync, TaskEnvironment, TaskSpec
+from topo.task.factory import custom_groupings, make_context, task_class
+from topo.task.runners.async_calls import AsyncTask
+from topo.task.task import Task
+from topo.transport import descriptors
+from topo.transport.base import Outlet, Transport
+from topo.transport.security import AllowList, KeyPair
+from topo.transport.zmq import IpcPlace, TcpPlace, ZmqTransport
+from topo.user_code.load import load_topology, search_py_files, serializers_of
+from topo.wire import control
+from topo.wire.codec import Codec
+from topo.wire.frames import ROW_OVERHEAD
+from topo.worker.async_runner import AsyncRunner
+from topo.worker.blocking import BlockingSpoutRunner
+from topo.worker.core import EXIT_DONE, Exit, InFlightTracker, Worker, busy_component
+from topo.worker.crash_marker import CrashMarkerFile
+from topo.worker.loop import LINK, Connections, Loop, Target, frame_limits
+from topo.worker.memory import is_memory_short
+from topo.worker.progress import Progress
+from topo.worker.spec import STAND_BY, WorkerSpec, read_spec
+from topo.worker.watchdog import Watchdog
+
+_LOG = logging.getLogger("topo.worker")
+_PR_SET_PDEATHSIG = 1
+_SWITCH_S = 0.001
+"""How long the tasks' thread may go on while another one waits for the interpreter. Writing a snapshot gives the interpreter away
+hundreds of times: at Python's 5 ms the snapshot of 100,000 keys took 4 s beside a busy task, at 1 ms it takes 0.2 s."""
+EXIT_BAD_START = 6
+"""The worker could not build what it was told to run."""
+EXIT_BUG = 70
+"""Something in topo itself raised. (`EX_SOFTWARE` of sysexits.h.)"""
+
+
+def stand_by() -> str:
+    """Wait, with all imported, for an order on stdin: a start file, and the file that stdout and stderr are to go to.
+
+    Returns:
+        The start file.
+
+    Raises:
+        SystemExit: stdin has ended, as it does with the launcher's process.
+    """
+    order = sys.stdin.buffer.readline()
+    if not order.endswith(b"\n"):
+        raise SystemExit(EXIT_DONE)
+    start_file, output = json.loads(order)
+    for standard, path in enumerate((os.devnull, output, output)):
+        opened = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
+        os.dup2(opened, standard)
+        os.close(opened)
+    return str(start_file)
+
+
+def main(arguments: list[str]) -> int:
+    """Run the worker that the start file describes; return the exit code."""
+    if arguments[0] == STAND_BY:
+        arguments = [stand_by()]
+    spec = read_spec(Path(arguments[0]))
+    if spec.parent:
+        die_with(spec.parent)
+    log = start_logging(Path(spec.log), worker=spec.worker)
+    try:
+        exit_ = run(spec, log, Path(arguments[0]))
+    except TopoError as error:
+        _LOG.error("worker %s cannot start: %s", spec.worker, error)
+        print(f"worker {spec.worker} cannot start: {error}", file=sys.__stderr__)
+        return EXIT_BAD_START
+    except Exception:
+        _LOG.exception("worker %s has crashed", spec.worker)
+        traceback.print_exc(file=sys.__stderr__)
+        return EXIT_BUG
+    _LOG.info("worker %s ends: %s", spec.worker, exit_.why)
+    if exit_.code:
+        # The launcher tells the last line with the exit code.
+        print(exit_.why, file=sys.__stderr__)
+    log.close()
+    return exit_.code
+
+
+def run(spec: WorkerSpec, log: TaskLog, start_file: Path | None = None) -> Exit:
+    """Build the tasks, register with the master, and work until it is time to leave."""
+    search_py_files(spec.py_files)
+    topology, code_hash, _ = load_topology(spec.reference, spec.parameters)
+    config = topology.config.with_settings(spec.settings)
+    topology = with_parallelism(topology, spec.parallelism, config)
+    plan = physical_plan(replace(topology, name=spec.topology), config)
+    mine = plan.workers[spec.worker]
+    descriptors.ensure(descriptors.of_worker(plan, mine), f"worker {spec.worker} of {spec.topology!r}, with {len(mine)} tasks,")
+    transport = make_transport(spec)
+    note = CrashMarkerFile(Path(spec.note))
+    hand = InFlightTracker(note)
+    log.components.update({task.id: task.component for task in plan.tasks})
+    hand.on_change = log.enter
+
+    def rebuild() -> Topology:
+        return load_topology(spec.reference, spec.parameters).topology
+
+    hooks = Hooks(topology.hooks)
+    hooks.call("worker_starts", spec.topology, spec.worker)
+    calls = AsyncRunner()
+    registry = serializers_of(topology)
+    snapshots = SnapshotWriter(spec.checkpoints, plan, registry, partial(files_for, spec)) if spec.checkpoints else None
+    folder = Path(spec.folder) if spec.folder else None
+
+    def attend() -> None:
+        loop.attend()
+
+    progress = Progress(time.monotonic, lambda: loop.turned_at)
+    wait = attend if len(mine) > 1 else None
+    tasks = make_tasks(plan, mine, topology, rebuild, hand, transport.wake, calls.run, snapshots, folder, wait, hooks, progress)
+    calls.threads = sum(task.capacity for task in tasks if isinstance(task, AsyncTask))
+    worker = Worker(spec.worker, spec.incarnation, tasks, hand)
+    inboxes: dict[str, Target] = {}
+    endpoints: list[control.Endpoints] = []
+    for task in mine:
+        bound: list[str] = []
+        for inbox, limit in frame_limits(config).items():
+            name = f"{task}.{inbox.value}"
+            bound.append(transport.bind(name, max_frame=limit))
+            inboxes[name] = (task, inbox)
+        endpoints.append(control.Endpoints(task, bound[0], bound[1], transport.public_key or ""))
+    master = transport.link(LINK, spec.master_endpoint, spec.identity(), spec.master_key or None)
+    loop: Loop = Loop(
+        worker,
+        transport,
+        master,
+        inboxes,
+        Connections(transport, plan, frozenset(mine)),
+        config,
+        lambda: progress.shown() or busy_component(worker, hand),
+        start_file=start_file,
+    )
+    for signum in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(signum, lambda *_: loop.stop(Exit(EXIT_DONE, "asked to end")))
+    loop.tell(
+        control.Register(
+            worker=spec.worker,
+            incarnation=spec.incarnation,
+            pid=os.getpid(),
+            host=platform.node(),
+            python=platform.python_version(),
+            digest=plan.digest(code_hash),
+            endpoints=endpoints,
+        )
+    )
+    watchdog = Watchdog(loop, hand, config, lambda: _second_link(spec), progress)
+    watchdog.start()
+    # What was imported lives as long as the process; collecting it again and again costs the hot path a few per cent.
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 20)
+    sys.setswitchinterval(_SWITCH_S)
+    try:
+        return loop.run()
+    finally:
+        watchdog.stop()
+        calls.close()
+        hooks.call("worker_ends")
+        if snapshots is not None:
+            snapshots.close()
+        transport.close(linger_s=2.0)
+        note.close()
+
+
+def make_transport(spec: WorkerSpec) -> ZmqTransport:
+    """Return the transport that the spec asks for."""
+    if spec.sockets:
+        return ZmqTransport(IpcPlace(Path(spec.sockets)))
+    # The master may always be heard; who else may connect, the routes say.
+    keys = KeyPair(spec.public_key, spec.secret_key)
+    return ZmqTransport(TcpPlace(spec.host), keys, AllowList([spec.master_key]))
+
+
+def _second_link(spec: WorkerSpec) -> tuple[Transport, Outlet]:
+    transport = make_transport(spec)
+    return transport, transport.link(LINK, spec.master_endpoint, spec.identity(":w"), spec.master_key or None)
+
+
+def make_tasks(
+    plan: PhysicalPlan,
+    mine: tuple[TaskId, ...],
+    topology: Topology,
+    rebuild: Callable[[], Topology],
+    hand: InFlightTracker,
+    wake: Callable[[], None],
+    run_async: RunAsync | None = None,
+    snapshots: SnapshotWriter | None = None,
+    folder: Path | None = None,
+    wait: Callable[[], None] | None = None,
+    hooks: Hooks | None = None,
+    progress: Progress | None = None,
+) -> list[Task]:
+    """Make the tasks of a worker.
+
+    The first task takes an instance that is given with the topology, a component or a grouping; for each further one the code
+    runs again.
+    """
+    registry = serializers_of(topology)
+    used: set[int] = set()
+    tasks: list[Task] = []
+    for task_id in mine:
+        spec = plan.task(task_id)
+        component: Any = None
+        watermarks = None
+        groupings: dict[tuple[str, int], CustomGrouping] = {}
+        source = topology
+        if task_id not in plan.ackers:
+            component = source.component(spec.component).make()
+            if id(component) in used:
+                source = rebuild()
+                component = source.component(spec.component).make()
+            used.add(id(component))
+            groupings = custom_groupings(source, spec.component)
+            if not used.isdisjoint(map(id, groupings.values())):
+                groupings = custom_groupings(rebuild(), spec.component)
+            used.update(map(id, groupings.values()))
+            watermarks = source.component(spec.component).watermarks
+            if isinstance(component, BlockingSpout):
+                component = BlockingSpoutRunner(component)
+        config = plan.config_of(spec.component)
+        setup = TaskSpec(
+            task=task_id,
+            plan=plan,
+            config=config,
+            component=component,
+            context=make_context(plan, task_id, folder, None if progress is None else progress.of(spec.component)),
+            watermarks=watermarks,
+            groupings=groupings,
+            hooks=hooks if hooks is not None and component is not None else Hooks(),
+        )
+        codec = Codec(registry, config.max_frame_bytes - ROW_OVERHEAD)
+        ports = TaskEnvironment(
+            IdSource(),
+            time.monotonic,
+            codec,
+            hand,
+            lambda: int(time.time() * 1000),
+            wake,
+            run_async,
+            None if snapshots is None else snapshots.of(task_id),
+            is_memory_short,
+            wait,
+        )
+        tasks.append(task_class(plan, task_id, component)(setup, ports))
+    return tasks
+
+
+def die_with(parent: int) -> None:
+    """End when the process that started this one does; if it has ended already, at once.
+
+    Args:
+        parent: its id. Whoever adopts an orphan cannot be told from a parent otherwise: either may be process 1.
+    """
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        raise SystemExit(EXIT_DONE)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

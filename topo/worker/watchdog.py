@@ -1,0 +1,101 @@
+"""A thread that speaks for the worker's loop while user code holds it up.
+
+A loop that turns sends its own heartbeats. When it has not turned for a while, this thread has the task at work return to the
+loop after the tuple at hand, for many short calls are no reason to think that one does not return. It tells the master that the
+process lives, and in which component it is, or what that reports; after `progress_timeout` without a report of progress it tells
+it that it is stuck, with the stack. Whether to end a worker that is stuck is the master's decision. It proves nothing about a
+process that holds the interpreter's lock.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import traceback
+from collections.abc import Callable
+
+from topo.config import TopologyConfig
+from topo.ids import TaskId
+from topo.transport.base import Transport
+from topo.wire import control
+from topo.worker.core import InFlightTracker
+from topo.worker.loop import LINK, Loop
+from topo.worker.progress import Progress
+
+_LONGEST_STACK = 16_384
+
+
+class Watchdog:
+    """Watches one loop, run by the thread that makes this object.
+
+    Args:
+        connect: opens a transport of the thread's own with a link to the master; called only when it is needed.
+        progress: what user code reports of long calls.
+    """
+
+    def __init__(
+        self,
+        loop: Loop,
+        hand: InFlightTracker,
+        config: TopologyConfig,
+        connect: Callable[[], tuple[Transport, int]],
+        progress: Progress,
+    ) -> None:
+        self._loop = loop
+        self._hand = hand
+        self._config = config
+        self._connect = connect
+        self._progress = progress
+        self._watched = threading.get_ident()
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="topo-watchdog", daemon=True)
+
+    def start(self) -> None:
+        """Begin to watch."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread."""
+        self._done.set()
+        self._thread.join(timeout=2.0)
+
+    def _run(self) -> None:
+        transport: Transport | None = None
+        outlet = 0
+        told_at: float | None = None
+        passed_at = self._loop.now()
+        while not self._done.wait(self._config.heartbeat_s):
+            now = self._loop.now()
+            if now - passed_at < self._config.worker_timeout_s:
+                self._loop.alive_at = now
+            passed_at = now
+            turned_at = self._loop.turned_at
+            held_s = now - turned_at
+            if held_s >= self._config.heartbeat_s:
+                self._loop.worker.cut_short()
+            if held_s < 2 * self._config.heartbeat_s:
+                continue
+            if transport is None:
+                transport, outlet = self._connect()
+            worker, task = self._loop.worker, self._hand.task
+            component = worker.tasks[task].component_id if task is not None else ""
+            doing = self._progress.shown() or component
+            beat = control.Heartbeat(worker.id, worker.incarnation, worker.term, worker.epoch, doing)
+            self._send(transport, outlet, control.encode(beat))
+            limit_s = self._config.progress_timeout_s
+            progressed_at = max(turned_at, self._progress.at)
+            if limit_s is not None and now - progressed_at > limit_s and told_at != progressed_at:
+                told_at = progressed_at
+                stuck = control.Stuck(worker.id, task or TaskId(0), component, now - progressed_at, self._stack())
+                self._send(transport, outlet, control.encode(stuck))
+        if transport is not None:
+            transport.close()
+
+    def _send(self, transport: Transport, outlet: int, message: bytes) -> None:
+        transport.wait(0.0)
+        transport.receive(LINK, 1)
+        transport.send(outlet, message)  # type: ignore[arg-type]
+
+    def _stack(self) -> str:
+        frame = sys._current_frames().get(self._watched)
+        return "" if frame is None else "".join(traceback.format_stack(frame))[-_LONGEST_STACK:]
