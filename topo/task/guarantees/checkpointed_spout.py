@@ -19,7 +19,6 @@ from topo.checkpoint.alignment import Snapshot, pass_on
 from topo.checkpoint.source_progress import ANY_VALUES, UncommittedMessages
 from topo.emission.emitter import StreamRows
 from topo.errors import EmitError, ValueNotCarried
-from topo.ids import TaskId
 from topo.task.environment import TaskEnvironment, TaskSpec
 from topo.task.events import BeginCheckpoint, RoutesChanged
 from topo.task.flow_control import InEdge
@@ -223,8 +222,7 @@ class CheckpointedSpoutTask(SpoutTask):
             self._report_to_master(BarrierAcked(task=self.id, epoch=self.epoch, checkpoint=checkpoint))
             return
         self._barriers[root] = checkpoint
-        acker: TaskId = self._ackers[root % len(self._ackers)]
-        self.outbox.put_ids(FrameKind.INIT, acker, pack_words([root]), pack_words([owed]))
+        self._acker_routes.send(FrameKind.INIT, pack_words([root]), pack_words([owed]))
 
     def _process(self, edge: InEdge, frame: Frame, now: float) -> bool:
         if frame.kind is FrameKind.ACKED:

@@ -36,6 +36,7 @@ from topo.task.flow_control import EdgeStatus, InEdge
 from topo.task.runners.user import UserTask
 from topo.task.slice_size import AdaptiveSliceSize
 from topo.task.task import TOUCHES
+from topo.tracking.acker_routes import AckerRoutes
 from topo.wire.frames import MAX_WATERMARK, MIN_WATERMARK, Frame, FrameKind, pack_words
 
 END_OF_INPUT = "the end of the input"
@@ -68,6 +69,7 @@ class BoltTask(UserTask):
         super().__init__(setup, ports)
         self._router = make_router(setup, ports.ids, self.outbox, self._emitter())
         self._ackers = self.plan.ackers
+        self._acker_routes = AckerRoutes(self._ackers, self.outbox.put_ids)
         self._pace = AdaptiveSliceSize(self.config.flush_interval_s, self.config.batch_size)
         self._sender_count = len([sender for sender in self._edges_in() if sender not in self._ackers])
         self._allowance = self._make_allowance()
@@ -602,9 +604,8 @@ class BoltTask(UserTask):
 
     def _flush_ids(self) -> None:
         """Send what is owed to the ackers, after the rows it stands for."""
-        ackers = self._ackers
         self._owing_since = None
-        if not ackers:
+        if not self._ackers:
             self._fails.clear()
             self._causes.clear()
             return
@@ -612,27 +613,10 @@ class BoltTask(UserTask):
             self._report_causes()
             acks, fails, touches = self._acks, self._fails, self._touches
             self._acks, self._fails, self._touches = {}, {}, {}
-            if len(ackers) == 1:
-                self._send_ids(ackers[0], list(acks), list(acks.values()), list(fails), list(touches))
-                return
-            for share, acker in enumerate(ackers):
-                mine = {root: value for root, value in acks.items() if root % len(ackers) == share}
-                self._send_ids(
-                    acker,
-                    list(mine),
-                    list(mine.values()),
-                    [root for root in fails if root % len(ackers) == share],
-                    [root for root in touches if root % len(ackers) == share],
-                )
-
-    def _send_ids(self, acker: TaskId, roots: list[int], values: list[int], fails: list[int], touches: list[int]) -> None:
-        # A failed root first: its verdict is the same whatever follows, and it comes sooner.
-        if fails:
-            self.outbox.put_ids(FrameKind.FAIL, acker, pack_words(fails))
-        if roots:
-            self.outbox.put_ids(FrameKind.ACK, acker, pack_words(roots), pack_words(values))
-        if touches:
-            self.outbox.put_ids(FrameKind.RESET, acker, pack_words(touches))
+            # A failed root first: its verdict is the same whatever follows, and it comes sooner.
+            self._acker_routes.send(FrameKind.FAIL, pack_words(fails))
+            self._acker_routes.send(FrameKind.ACK, pack_words(acks), pack_words(acks.values()))
+            self._acker_routes.send(FrameKind.RESET, pack_words(touches))
 
     @property
     def is_quiet(self) -> bool:

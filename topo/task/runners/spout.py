@@ -26,6 +26,7 @@ from topo.task.factory import make_router
 from topo.task.flow_control import InEdge
 from topo.task.runners.user import UserTask
 from topo.task.slice_size import AdaptiveSliceSize
+from topo.tracking.acker_routes import AckerRoutes
 from topo.tracking.source_messages import Pending, SentRow, SourceMessages
 from topo.user_errors import blame, returned
 from topo.wire.frames import Frame, FrameKind, SenderStatus, pack_words, unpack_words
@@ -65,6 +66,7 @@ class SpoutTask(UserTask):
         self._collector = collector(self.component_id, streams, self._report, ports.codec)
         self._router = make_router(setup, ports.ids, self.outbox, self._collector)
         self._ackers = self.plan.ackers
+        self._acker_routes = AckerRoutes(self._ackers, self.outbox.put_ids)
         self._limit = config.max_spout_pending or 1 << 60
         self._feeds_windows = any(origin not in self.plan.spouts for origin in self.plan.origins)
         self.source_messages = SourceMessages(
@@ -549,9 +551,7 @@ class SpoutTask(UserTask):
     def _keep_waiting(self, roots: dict[int, None]) -> None:
         # Here at once, and at the acker, which forgets what it does not hear of for twice as long.
         self._open_messages.keep(roots)
-        for share, acker in enumerate(self._ackers):
-            if mine := [root for root in roots if root % len(self._ackers) == share]:
-                self.outbox.put_ids(FrameKind.RESET, acker, pack_words(mine))
+        self._acker_routes.send(FrameKind.RESET, pack_words(roots))
 
     def _draw_roots(self, messages: Sequence[Any], first_time: bool) -> list[int]:
         roots = self.ports.ids.unmarked_roots(len(messages))
@@ -571,27 +571,15 @@ class SpoutTask(UserTask):
 
     def _flush_inits(self) -> None:
         """Send INITs, and FAILs of what could not be sent, to the ackers."""
-        ackers = self._ackers
         # The init of a message that no task got would complete its tree; that it has failed must be known before.
-        if self._fails and ackers:
+        if self._fails and self._ackers:
             self._report_causes()
             fails, self._fails = self._fails, []
-            for share, acker in enumerate(ackers):
-                mine = [root for root in fails if root % len(ackers) == share]
-                if mine:
-                    self.outbox.put_ids(FrameKind.FAIL, acker, pack_words(mine))
+            self._acker_routes.send(FrameKind.FAIL, pack_words(fails))
         if self._init_roots:
-            roots, values = self._init_roots, self._init_values
+            roots, values = bytes(self._init_roots), bytes(self._init_values)
             self._init_roots, self._init_values = bytearray(), bytearray()
-            if len(ackers) == 1:
-                self.outbox.put_ids(FrameKind.INIT, ackers[0], bytes(roots), bytes(values))
-            else:
-                words, owed = unpack_words(roots), unpack_words(values)
-                for share, acker in enumerate(ackers):
-                    mine = [place for place, root in enumerate(words) if root % len(ackers) == share]
-                    if mine:
-                        chosen = pack_words([words[place] for place in mine])
-                        self.outbox.put_ids(FrameKind.INIT, acker, chosen, pack_words([owed[place] for place in mine]))
+            self._acker_routes.send(FrameKind.INIT, roots, values)
 
     # -- time ------------------------------------------------------------------------------------------------------------
 

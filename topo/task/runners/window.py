@@ -224,12 +224,9 @@ class WindowTask(OperatorTask):
 
     def _flush_ids(self) -> None:
         if self._inits and self._ackers:
-            inits, self._inits = self._inits, []
-            for share, acker in enumerate(self._ackers):
-                mine = [(root, value) for root, value in inits if root % len(self._ackers) == share]
-                if mine:
-                    roots, values = zip(*mine, strict=True)
-                    self.outbox.put_ids(FrameKind.INIT, acker, pack_words(roots), pack_words(values))
+            roots, values = zip(*self._inits, strict=True)
+            self._inits = []
+            self._acker_routes.send(FrameKind.INIT, pack_words(roots), pack_words(values))
         super()._flush_ids()
 
     def _process_other(self, edge: InEdge, frame: Frame, now: float) -> None:
