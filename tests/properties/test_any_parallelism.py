@@ -51,8 +51,9 @@ from topo.operators.base import KeyedOperator, OperatorSnapshot
 from topo.plan.parallelism import with_parallelism
 from topo.plan.physical import physical_plan
 from topo.storage.snapshots import TaskSnapshots
+from topo.task.context import make_context
 from topo.task.environment import TaskEnvironment, TaskSpec
-from topo.task.factory import make_context, task_class
+from topo.task.factory import task_class
 from topo.testing import OperatorHarness
 from topo.testing.memory_files import MemoryCheckpoints
 from topo.testing.operator_output import Watermark

@@ -20,9 +20,11 @@ from topo.master.events import InFlightTuples
 from topo.plan.physical import PhysicalPlan
 from topo.storage.snapshots import TaskSnapshots
 from topo.task.commands import SendFrame
+from topo.task.context import make_context
 from topo.task.environment import AsyncDone, TaskEnvironment, TaskSpec
 from topo.task.events import Inbox
-from topo.task.factory import custom_groupings, make_context, task_class
+from topo.task.factory import task_class
+from topo.task.router_factory import custom_groupings
 from topo.task.task import Task
 from topo.wire import control
 from topo.wire.codec import Codec

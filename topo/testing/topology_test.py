@@ -23,9 +23,11 @@ from topo.master.events import DrainAsked
 from topo.master.outcome import Outcome, OutcomeKind
 from topo.plan.physical import physical_plan
 from topo.plan.validation import validate
+from topo.task.context import make_context
 from topo.task.environment import TaskEnvironment, TaskSpec
-from topo.task.factory import custom_groupings, make_context, task_class
+from topo.task.factory import task_class
 from topo.task.guarantees.checkpointed_spout import CheckpointedSpoutTask
+from topo.task.router_factory import custom_groupings
 from topo.task.runners.spout import SpoutTask
 from topo.testing.clock import Duration, ManualClock
 from topo.testing.comparing import difference

@@ -29,8 +29,10 @@ from topo.observability.logs import TaskLog, start_logging
 from topo.plan.parallelism import with_parallelism
 from topo.plan.physical import PhysicalPlan, physical_plan
 from topo.storage.snapshots import SnapshotWriter
+from topo.task.context import make_context
 from topo.task.environment import RunAsync, TaskEnvironment, TaskSpec
-from topo.task.factory import custom_groupings, make_context, task_class
+from topo.task.factory import task_class
+from topo.task.router_factory import custom_groupings
 from topo.task.runners.async_calls import AsyncTask
 from topo.task.task import Task
 from topo.transport import descriptors

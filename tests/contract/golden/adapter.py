@@ -35,6 +35,7 @@ from topo.storage.checkpoint_store import PartStore
 from topo.storage.files import open_files
 from topo.storage.snapshots import TaskSnapshots
 from topo.task.commands import SendFrame, TaskCommand
+from topo.task.context import make_context
 from topo.task.environment import TaskEnvironment, TaskSpec
 from topo.task.events import (
     Activate,
@@ -52,7 +53,7 @@ from topo.task.events import (
     Turn,
 )
 from topo.task.events import DeadLettersStored as LettersStored
-from topo.task.factory import make_context, task_class
+from topo.task.factory import task_class
 from topo.version import __version__
 from topo.wire import control
 from topo.wire.codec import Codec

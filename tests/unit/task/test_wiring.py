@@ -8,7 +8,8 @@ from typing import Any
 from topo import BasicBolt, CustomGrouping, IterableSpout, TopologyBuilder
 from topo.ids import TaskId
 from topo.plan.physical import physical_plan
-from topo.task.factory import custom_groupings, make_context
+from topo.task.context import make_context
+from topo.task.router_factory import custom_groupings
 
 
 class First(CustomGrouping):

@@ -31,8 +31,8 @@ from topo.task.allowance import Allowance
 from topo.task.batch import Batch, read_batch
 from topo.task.environment import TaskEnvironment, TaskSpec
 from topo.task.events import RoutesChanged
-from topo.task.factory import make_router
 from topo.task.flow_control import EdgeStatus, InEdge
+from topo.task.router_factory import make_router
 from topo.task.runners.user import UserTask
 from topo.task.slice_size import AdaptiveSliceSize
 from topo.task.task import TOUCHES

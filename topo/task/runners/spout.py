@@ -22,8 +22,8 @@ from topo.ids import ID_BYTES, REPLAYED_BIT, Epoch, TaskId
 from topo.operators.time.clock import PausableClock
 from topo.task.environment import TaskEnvironment, TaskSpec
 from topo.task.events import RoutesChanged
-from topo.task.factory import make_router
 from topo.task.flow_control import InEdge
+from topo.task.router_factory import make_router
 from topo.task.runners.user import UserTask
 from topo.task.slice_size import AdaptiveSliceSize
 from topo.tracking.acker_routes import AckerRoutes

@@ -1,0 +1,82 @@
+"""Makes the router of a task: its streams, the subscriptions of the plan, and a grouper for each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from topo.api.groupings import Custom, CustomGrouping, GroupingKind
+from topo.api.topology import Topology
+from topo.emission.emitter import Emitter
+from topo.emission.groupers import (
+    CustomGrouper,
+    EveryTarget,
+    FieldsGrouper,
+    Grouper,
+    OneTarget,
+    PartialKeyGrouper,
+    ShuffleGrouper,
+)
+from topo.emission.router import DirectGrouper, RoutedSubscription, Router
+from topo.ids import IdSource, TaskId
+from topo.plan.logical import PlannedSubscription as Declared
+from topo.task.environment import TaskSpec
+from topo.task.outbox import Outbox
+
+
+def custom_groupings(topology: Topology, component: str) -> dict[tuple[str, int], CustomGrouping]:
+    """Return the user's own groupings on what a component emits, by reader and number of its input.
+
+    `prepare` is called for each sender, so no two senders may share them: build the topology anew for another one.
+    """
+    return {
+        (spec.id, number): declared.grouping.grouping
+        for spec in topology.components
+        for number, declared in enumerate(spec.inputs)
+        if declared.source == component and isinstance(declared.grouping, Custom)
+    }
+
+
+def make_router(setup: TaskSpec, ids: IdSource, outbox: Outbox, emitter: Emitter) -> Router:
+    """Resolve who reads which stream of this task, and join its collector to it."""
+    emitter.executor = setup.context.executor
+    outbox.changeable = emitter.changeable
+    outbox.nested = emitter.nested
+    outbox.places = emitter.places
+    plan, component = setup.plan, setup.plan.task(setup.task).component
+    subscriptions: list[list[RoutedSubscription]] = []
+    for stream in emitter.streams:
+        declared = plan.subscriptions_on(component, stream.declaration.name)
+        subscriptions.append([_subscription(setup, one, outbox, emitter) for one in declared])
+        if stream.declaration.direct:
+            stream.direct_targets = frozenset(target for one in declared for target in plan.tasks_of(one.target))
+    return Router(subscriptions, ids, outbox)
+
+
+def _subscription(setup: TaskSpec, declared: Declared, outbox: Outbox, emitter: Emitter) -> RoutedSubscription:
+    targets = setup.plan.tasks_of(declared.target)
+    if declared.grouping is GroupingKind.DIRECT:
+        stream = emitter.streams[setup.plan.stream_index(declared.source, declared.stream)]
+        return RoutedSubscription(DirectGrouper(stream, targets), targets)
+    return RoutedSubscription(_grouper(setup, declared, targets, lambda position: outbox.has_room(targets[position])), targets)
+
+
+def _grouper(setup: TaskSpec, declared: Declared, targets: tuple[TaskId, ...], has_room: Callable[[int], bool]) -> Grouper:
+    plan, kind, count = setup.plan, declared.grouping, len(targets)
+    if kind is GroupingKind.CUSTOM:
+        custom = setup.groupings[declared.target, declared.input]
+        custom.prepare(setup.context, declared.stream, targets)
+        return CustomGrouper(custom.choose, count)
+    if count == 1 or kind is GroupingKind.GLOBAL:
+        return OneTarget()
+    if kind is GroupingKind.ALL:
+        return EveryTarget(count)
+    max_parallelism = plan.component(declared.target).max_parallelism
+    if kind is GroupingKind.FIELDS:
+        return FieldsGrouper(declared.key_indexes, count, max_parallelism)
+    if kind is GroupingKind.PARTIAL_KEY:
+        return PartialKeyGrouper(declared.key_indexes, count, max_parallelism)
+    positions = list(range(count))
+    if kind is GroupingKind.LOCAL_OR_SHUFFLE:
+        here = plan.worker_of(setup.task)
+        positions = [position for position in positions if plan.worker_of(targets[position]) == here] or positions
+    return ShuffleGrouper(positions, has_room)
