@@ -38,3 +38,25 @@ def test_a_damaged_master_json_costs_no_checkpoint(home: Path, tmp_path: Path) -
     (row,) = [row for row in folder.all_errors() if row["kind"] == "RecordDamaged"]
     assert "master.json is damaged" in row["message"] and "remove" not in row["message"]
     assert piped("kill", "endless", "--yes", "--home", home).code == 0
+
+
+def test_a_damaged_topology_json_forgets_no_checkpoint_in_silence(home: Path, tmp_path: Path) -> None:
+    """The user's `topology.json` is half a file: each answer names it and the way to go on, and `--from` does."""
+    folder = submit(home, tmp_path, "-s", "delivery=exactly_once")
+    eventually(lambda: status_of(home)["checkpoints"]["last_complete"] >= 2, "checkpoints")  # type: ignore[index]
+    os.kill(json.loads(folder.master.read_bytes())["pid"], signal.SIGKILL)
+    eventually(lambda: not folder.is_running(), "the master's end")
+    (kept,) = folder.checkpoints.iterdir()
+    code = json.loads(folder.topology.read_bytes())["given"]
+    folder.topology.write_bytes(folder.topology.read_bytes()[:40])
+    way_out = f"`topo submit` with `--from {kept}` goes on from the last run's checkpoints"
+    for command in (("resume", "endless"), ("submit", code, "--name", "endless", "--resume-or-start")):
+        refused = piped(*command, "--home", home)
+        assert refused.code == 1
+        assert f"{folder.topology} is damaged (" in refused.err and way_out in refused.err
+    anew = piped("submit", code, "--name", "endless", "-s", "delivery=exactly_once", "--home", home)
+    assert anew.code == 0 and f"begins anew; `--from {kept}` goes on from the last run's checkpoint" in anew.err
+    assert piped("kill", "endless", "--yes", "--home", home).code == 0
+    went_on = piped("submit", code, "--name", "endless", "-s", "delivery=exactly_once", "--from", kept, "--home", home)
+    assert went_on.code == 0 and f"goes on from {kept}, checkpoint" in went_on.err
+    assert piped("kill", "endless", "--yes", "--home", home).code == 0

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import shlex
+import signal
+import subprocess
+import time
+from configparser import ConfigParser
 from pathlib import Path
 
 import pytest
 
-from tests.cli.drive import piped
+from tests.cli.drive import TOPO, piped
 
 pytestmark = pytest.mark.integration
 
@@ -60,3 +65,36 @@ def test_what_is_done_is_not_started_again_with_resume_or_start(
     assert "sum has processed all its input: there is nothing to resume, and nothing was started" in again.err
     assert "--watch" not in again.err and "topo kill" not in again.err, "advice for a topology that runs"
     assert (tmp_path / "total.jsonl").read_text() == '{"total":6}\n'
+
+
+def test_the_systemd_unit_leaves_what_has_ended_ended(tmp_path: Path, topo_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The service of a finished run is started again by a reboot, another's topology is stopped, a third has a mistake."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "sum.py").write_text(TOTAL)
+    (tmp_path / "endless.py").write_text(TOTAL.replace("[1, 2, 3]", "__import__('itertools').count"))
+    (tmp_path / "wrong.py").write_text(TOTAL.replace('("total", Total())', '("total", 1)'))
+    (tmp_path / "failing.py").write_text(TOTAL.replace("self.total += tup[0]", "raise ValueError"))
+    unit = ConfigParser(interpolation=None, strict=False)
+    unit.optionxform = str  # type: ignore[assignment, method-assign]
+    unit.read(Path(__file__).parents[2] / "deploy/systemd/topo@.service")
+    service = unit["Service"]
+    # With Type=forking a start that finds nothing to do has failed.
+    assert service["Type"] == "exec" and service["Restart"] == "on-failure"
+
+    def start(file: str) -> subprocess.Popen[bytes]:
+        words = shlex.split(service["ExecStart"].replace("${TOPOLOGY}", file).replace("$ARGUMENTS", "").replace("%i", file[:-3]))
+        assert words[0].endswith("/topo")
+        return subprocess.Popen([*TOPO, *words[1:]])
+
+    assert start("sum.py").wait(60) == 0
+    assert start("sum.py").wait(60) == 0
+    assert (tmp_path / "total.jsonl").read_text() == '{"total":6}\n'
+    for file, code in (("wrong.py", 2), ("failing.py", 1)):
+        assert start(file).wait(60) == code
+        assert str(code) in service["RestartPreventExitStatus"].split()
+    endless = start("endless.py")
+    while piped("status", "endless").code != 0:
+        assert endless.poll() is None
+        time.sleep(0.1)
+    endless.send_signal(signal.SIGTERM)
+    assert str(endless.wait(60)) in service["SuccessExitStatus"].split()

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from topo.api.topology import Topology
-from topo.errors import CheckpointRefused, TopoError, UserError
+from topo.errors import CheckpointRefused, EnvironmentFault, NotFound, TopoError, UserError
 from topo.ids import TaskId
 from topo.master_process.loop import Job
 from topo.master_process.restore_point import checkpoint_to_restore, moment
@@ -22,19 +22,58 @@ from topo.plan.physical import PhysicalPlan
 from topo.storage.checkpoint_store import open_store
 from topo.storage.state_folder import TopologyFolder, write_atomically
 
+
+class FactsDamaged(EnvironmentFault):
+    """What was written down of the last run is there and cannot be read."""
+
+
 Rows = dict[int, tuple[bytes, bytes]]
 
 FIRST = "begins at the beginning"
 NOTHING_STORED = "begins at the beginning: the last run has stored nothing to go on from"
 
 
+def read_facts(folder: TopologyFolder) -> dict[str, Any]:
+    """Return what was written down of the last run.
+
+    Raises:
+        NotFound: nothing was ever submitted under this name.
+        FactsDamaged: the file cannot be read; names the ways out.
+    """
+    try:
+        facts = json.loads(folder.topology.read_bytes())
+        if not isinstance(facts, dict) or "plan" not in facts:
+            raise ValueError("it is not what topo writes")
+        return facts
+    except (OSError, ValueError) as error:
+        kept = newest_checkpoints(folder)
+        if isinstance(error, FileNotFoundError) and not kept:
+            raise NotFound(f"topology {folder.name!r} was never submitted") from error
+        go_on = (
+            f"`topo submit` with `--from {kept}` goes on from the last run's checkpoints, and "
+            if kept
+            else "`topo submit` writes it anew: "
+        )
+        raise FactsDamaged(
+            f"{folder.topology} is damaged ({error}); {go_on}without `--from` and `--resume-or-start` it begins at the beginning"
+        ) from error
+
+
 def last_run(folder: TopologyFolder) -> dict[str, Any] | None:
     """Return what was written down of the last run; None when there was none, or it cannot be read."""
     try:
-        facts: dict[str, Any] = json.loads(folder.topology.read_bytes())
-        return facts
-    except (OSError, ValueError):
+        return read_facts(folder)
+    except (NotFound, FactsDamaged):
         return None
+
+
+def newest_checkpoints(folder: TopologyFolder) -> str:
+    """Return the newest run's checkpoints in the topology's own folder; "" when there are none."""
+    try:
+        runs = [path for path in folder.checkpoints.iterdir() if path.name.isdecimal()]
+    except OSError:
+        return ""
+    return str(max(runs, key=lambda path: int(path.name))) if runs else ""
 
 
 def text_of_beginning(folder: TopologyFolder, checkpoints: str) -> str:
@@ -44,7 +83,8 @@ def text_of_beginning(folder: TopologyFolder, checkpoints: str) -> str:
         folder: as the last run has left it.
         checkpoints: the last run's own folder of checkpoints, which is kept; "" when it took none.
     """
-    if last_run(folder) is None:
+    is_known = last_run(folder) is not None
+    if not is_known and not folder.topology.exists() and not checkpoints:
         return FIRST
     if checkpoints:
         try:
@@ -54,6 +94,8 @@ def text_of_beginning(folder: TopologyFolder, checkpoints: str) -> str:
         if manifest is not None:
             what = f"checkpoint {manifest.checkpoint} of {moment(manifest.created_ms)}"
             return f"begins anew; `--from {checkpoints}` goes on from the last run's {what} instead"
+    elif not is_known:
+        return "begins anew: topology.json of the last run is damaged, so it cannot be gone on from"
     elif any(position for position, _ in _positions(folder).values()):
         when = moment(int(folder.positions.stat().st_mtime * 1000))
         return f"begins anew; the last run's positions of {when} are discarded (`--resume-or-start` goes on from them)"

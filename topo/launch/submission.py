@@ -21,9 +21,19 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from topo.api.topology import Topology
-from topo.errors import EnvironmentFault, NotFound, TopologyError, UserError
+from topo.errors import NotFound, TopologyError, UserError
 from topo.launch.local import WORKER_MODULE
-from topo.launch.resuming import FIRST, NOTHING_STORED, check_restore, go_on_from_positions, last_run, text_of_beginning
+from topo.launch.resuming import (
+    FIRST,
+    NOTHING_STORED,
+    FactsDamaged,
+    check_restore,
+    go_on_from_positions,
+    last_run,
+    newest_checkpoints,
+    read_facts,
+    text_of_beginning,
+)
 from topo.launch.spark.cluster import SparkCluster
 from topo.launch.spark.context import check_here
 from topo.master_process.loop import Job
@@ -120,7 +130,7 @@ def new_job(
         }
         before = None
         if resume:
-            before = last_run(folder)
+            before = _to_go_on_with(folder, start_from)
         elif cluster is not None or not foreground:
             before = _before(folder, facts)
         checkpoints = checkpoints_of(folder)
@@ -156,12 +166,7 @@ def stored_job(folder: TopologyFolder) -> Job:
 
 def facts_of(folder: TopologyFolder) -> dict[str, Any]:
     """Return what was written down of a topology, and let this process import its code. Raises as `stored_job`."""
-    try:
-        facts: dict[str, Any] = json.loads(folder.topology.read_bytes())
-    except FileNotFoundError as error:
-        raise NotFound(f"topology {folder.name!r} was never submitted") from error
-    except (OSError, ValueError) as error:
-        raise EnvironmentFault(f"{folder.topology} is damaged: {error}") from error
+    facts = read_facts(folder)
     search_py_files(facts.get("py_files", ()))
     cluster = cluster_of(folder)
     if cluster is not None:
@@ -171,37 +176,45 @@ def facts_of(folder: TopologyFolder) -> dict[str, Any]:
 
 def cluster_of(folder: TopologyFolder) -> SparkCluster | None:
     """Return the cluster that a topology was submitted to; None for this machine."""
-    try:
-        facts = json.loads(folder.topology.read_bytes())
-    except (OSError, ValueError):
-        return None
+    facts = last_run(folder) or {}
     return msgspec.convert(facts["spark"], SparkCluster) if facts.get("spark") else None
 
 
 def working_folder(folder: TopologyFolder) -> Path:
     """Return where the topology was submitted from: relative paths in user code start there. The root when that is gone."""
-    try:
-        path = Path(json.loads(folder.topology.read_bytes())["submitted_from"])
-    except (OSError, ValueError, KeyError):
-        return Path("/")
+    path = Path((last_run(folder) or {}).get("submitted_from", "/"))
     return path if path.is_dir() else Path("/")
 
 
 def checkpoints_of(folder: TopologyFolder) -> str:
-    """Return the path or URL of the last run's checkpoints; "" when it takes none, or was never submitted."""
+    """Return the path or URL of the last run's checkpoints; "" when it takes none, or was never submitted.
+
+    Where topology.json is damaged or gone, it is the newest of the topology's own folder.
+    """
+    facts = last_run(folder)
+    if facts is None:
+        return newest_checkpoints(folder)
+    config = facts["plan"]["config"]
+    return _checkpoints_url(folder, config["checkpoint_folder"], facts) if config["delivery"] == "exactly_once" else ""
+
+
+def _to_go_on_with(folder: TopologyFolder, start_from: str) -> dict[str, Any] | None:
+    """Return what was written down of the last run, if any. Raises FactsDamaged, unless `start_from` says where to begin."""
     try:
-        facts = json.loads(folder.topology.read_bytes())
-        config = facts["plan"]["config"]
-        return _checkpoints_url(folder, config["checkpoint_folder"], facts) if config["delivery"] == "exactly_once" else ""
-    except (OSError, ValueError, KeyError):
-        return ""
+        return read_facts(folder)
+    except NotFound:
+        return None
+    except FactsDamaged:
+        if not start_from:
+            raise
+        return None
 
 
 def _before(folder: TopologyFolder, facts: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return what was written down of the same topology before, if that run has lost its master or never begun; else None."""
+    before = last_run(folder)
     try:
-        before: dict[str, Any] = json.loads(folder.topology.read_bytes())
-        if has_ended(folder) and json.loads(folder.summary.read_bytes())["tasks"]:
+        if before is None or (has_ended(folder) and json.loads(folder.summary.read_bytes())["tasks"]):
             return None
     except (OSError, ValueError):
         return None
@@ -326,7 +339,7 @@ def _removed_unless_submitted(folder: TopologyFolder) -> Iterator[None]:
     try:
         yield
     except BaseException:
-        if not folder.topology.exists():
+        if not folder.topology.exists() and not newest_checkpoints(folder):
             folder.remove()
         raise
 
@@ -367,7 +380,7 @@ def reset_run(
         parallelism: tasks by component from now on; None: as before.
         plan: that goes with it.
     """
-    facts = json.loads(folder.topology.read_bytes())
+    facts = read_facts(folder)
     with folder.lock():
         otherwise = text_of_beginning(folder, checkpoints_of(folder))
         folder.positions.unlink(missing_ok=True)
