@@ -14,6 +14,7 @@ _ENGINE = __name__.partition(".")[0]
 _BLAMED = "_blamed_place"
 _COLLECTING = frozenset({__name__, *(f"{_ENGINE}.emission.{name}" for name in ("emitter", "collectors", "message_collectors"))})
 _LIBRARY = traceback.__file__.removesuffix("traceback.py")
+EMIT_INSTEAD = "use collector.emit(...) and return None"
 MAX_MESSAGE = 1_000
 """Characters of an exception's own text that travel."""
 MAX_TRACEBACK = 8_192
@@ -73,20 +74,18 @@ def calling_place() -> tuple[str, int] | None:
     return frame.f_code.co_filename, frame.f_lineno
 
 
-def returned(function: Callable[..., object], value: object) -> UserError:
+def returned(function: Callable[..., object], value: object, fix: str = EMIT_INSTEAD) -> UserError:
     """Return the error of user code that has returned a value which nothing takes."""
     name = getattr(function, "__name__", "the call")
-    error = UserError(
-        f"{name} returned {value!r:.80} ({type(value).__name__}), which nothing takes; use collector.emit(...) and return None"
-    )
+    error = UserError(f"{name} returned {value!r:.80} ({type(value).__name__}), which nothing takes; {fix}")
     blame(error, function)
     return error
 
 
-def call_for_effect(function: Callable[..., object], *arguments: object) -> None:
-    """Call user code. Raises UserError when it returns a value."""
+def call_for_effect(function: Callable[..., object], *arguments: object, fix: str = EMIT_INSTEAD) -> None:
+    """Call user code. Raises UserError, which names `fix`, when it returns a value."""
     if (value := function(*arguments)) is not None:
-        raise returned(function, value)
+        raise returned(function, value, fix)
 
 
 def place_of(error: BaseException) -> tuple[str, int]:

@@ -1,7 +1,7 @@
 """What users declare about windows: the windows themselves, their assigners, and the functions over their contents.
 
 Everything here is a description; `topo.operators` gives it behaviour. Windows, triggers and evictors keep Flink's names and
-rules. A user's own assigner, trigger or evictor derives from the base class and is used as it is.
+rules. A user's own assigner, trigger or evictor derives from the base class.
 """
 
 from __future__ import annotations

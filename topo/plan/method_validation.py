@@ -11,8 +11,10 @@ import inspect
 from collections.abc import Iterator
 from typing import Any
 
+from topo.api.component import Component
 from topo.api.operator_bolts import AsyncBolt, WindowBolt
 from topo.api.topology import ComponentSpec
+from topo.api.windows import ProcessWindowFunction
 
 _OURS = "topo."
 _API = "topo.api."
@@ -28,8 +30,18 @@ def method_problems(spec: ComponentSpec) -> Iterator[str]:
         )
     wanted = getattr(spec.component, "wants_values", False) is True
     yield from _of_class(spec, spec.type, wanted)
-    if isinstance(spec.component, WindowBolt) and missing is None and spec.component.process is not None:
-        yield from _of_class(spec, type(spec.component.process), wanted)
+    if isinstance(spec.component, WindowBolt) and missing is None:
+        for part in _parts(spec.component):
+            yield from _of_class(spec, type(part), wanted)
+
+
+def _parts(bolt: WindowBolt) -> Iterator[Any]:
+    """Yield what users write for a window: its functions, and the triggers within its trigger."""
+    yield from (bolt.process, bolt.aggregate, *getattr(bolt.aggregate, "_parts", ()), bolt.reduce, bolt.evictor)
+    trigger = bolt.trigger
+    while trigger is not None:
+        yield trigger
+        trigger = getattr(trigger, "inner", None)
 
 
 def _of_class(spec: ComponentSpec, cls: type, wanted: bool) -> Iterator[str]:
@@ -63,7 +75,14 @@ def _kind_problem(name: str, base: Any, function: Any, cls: type) -> str:
     if inspect.iscoroutinefunction(function) and not (inspect.iscoroutinefunction(base) or is_call):
         return "is async def, and nothing would await it; make it def, or take an AsyncBolt for asynchronous calls"
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
-        fix = "return a list of tuples" if is_call else "call collector.emit(...) instead of yield"
+        emits = issubclass(cls, Component | ProcessWindowFunction)
+        fix = (
+            "return a list of tuples"
+            if is_call
+            else "call collector.emit(...) instead of yield"
+            if emits
+            else "return its result"
+        )
         return f"is a generator, which nothing would run; {fix}"
     return ""
 

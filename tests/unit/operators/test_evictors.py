@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from topo.api.evictors import CountEvictor, DeltaEvictor, Evictor, EvictorLike, TimeEvictor, TimestampedValue
@@ -55,11 +57,15 @@ def test_the_delta_evictor_drops_at_the_threshold_too_measured_from_the_last_ele
     assert evict(distance, [(1, None), (6, None), (7, None), (5, None), (10, None)])[0] == [6, 7, 10]
 
 
-def test_a_users_own_evictor_is_used_as_it_is_and_anything_else_is_refused() -> None:
+def test_a_users_own_evictor_changes_the_list_and_anything_else_is_refused() -> None:
     class Own(Evictor):
-        pass
+        def evict_after(self, elements: list[TimestampedValue], window: Any, watermark: int, clock: int) -> None:
+            del elements[0]
 
-    own = Own()
-    assert build_evictor(own) is own
+    elements = [TimestampedValue(1, None), TimestampedValue(2, None)]
+    own = build_evictor(Own())
+    own.evict_before(elements, None, 0, 0)
+    own.evict_after(elements, None, 0, 0)
+    assert [element.value for element in elements] == [2]
     with pytest.raises(UserError, match="no evictor"):
         build_evictor(3)  # type: ignore[arg-type]

@@ -473,8 +473,13 @@ def test_a_timeout_does_not_merge() -> None:
 # Users' own
 
 
-def test_a_users_own_trigger_is_used_as_it_is_and_anything_else_is_refused() -> None:
-    own = Always(FIRE)
-    assert build_trigger(own) is own
+def test_a_users_own_trigger_gives_its_results_and_anything_else_is_refused() -> None:
+    built, nothing = build_trigger(Always(FIRE)), object()
+    assert not built.can_merge
+    assert built.on_element(1, 2, W, nothing) is built.on_event_time(1, W, nothing) is FIRE  # type: ignore[arg-type]
+    with pytest.raises(UserError, match="on_processing_time returned True"):
+        build_trigger(Always(True)).on_processing_time(1, W, nothing)  # type: ignore[arg-type]
+    with pytest.raises(UserError, match="Always cannot merge windows"):
+        built.on_merge(W, nothing)  # type: ignore[arg-type]
     with pytest.raises(UserError, match="no trigger"):
         build_trigger("always")  # type: ignore[arg-type]

@@ -7,6 +7,9 @@ from typing import Any
 
 from topo.api.evictors import CountEvictor, DeltaEvictor, Evictor, EvictorLike, TimeEvictor, TimestampedValue
 from topo.errors import UserError
+from topo.user_errors import call_for_effect
+
+_IN_PLACE = "change the list in place, such as with elements[:] = ..., and return None"
 
 
 class _OneSided(Evictor):
@@ -72,8 +75,21 @@ class DeltaEviction(_OneSided):
             elements[:] = [element for element in elements if not self._delta(element.value, last) >= self._threshold]
 
 
+class _Own(Evictor):
+    """Calls a user's evictor, which changes its argument: a list that it returned instead would have no effect."""
+
+    def __init__(self, evictor: Evictor) -> None:
+        self._evictor = evictor
+
+    def evict_before(self, elements: list[TimestampedValue], window: Any, watermark: int, clock: int) -> None:
+        call_for_effect(self._evictor.evict_before, elements, window, watermark, clock, fix=_IN_PLACE)
+
+    def evict_after(self, elements: list[TimestampedValue], window: Any, watermark: int, clock: int) -> None:
+        call_for_effect(self._evictor.evict_after, elements, window, watermark, clock, fix=_IN_PLACE)
+
+
 def build_evictor(declared: EvictorLike) -> Evictor:
-    """Give a declared evictor its behaviour; a user's own is used as it is."""
+    """Give a declared evictor its behaviour."""
     match declared:
         case CountEvictor(count, after):
             return CountEviction(count, after)
@@ -82,5 +98,5 @@ def build_evictor(declared: EvictorLike) -> Evictor:
         case DeltaEvictor(threshold, delta, after):
             return DeltaEviction(threshold, delta, after)
         case Evictor():
-            return declared
+            return _Own(declared)
     raise UserError(f"{declared!r} is no evictor; take one of topo.api.windows or derive from Evictor")

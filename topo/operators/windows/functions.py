@@ -12,6 +12,7 @@ from topo.api.windows import ProcessWindowFunction
 from topo.errors import UserError
 from topo.operators.state.keyed_state import KeyedState
 from topo.operators.windows.rows import WindowRows, difference
+from topo.user_errors import call_for_effect
 
 if TYPE_CHECKING:
     from topo.api.aggregates import AggregateFunction
@@ -76,12 +77,8 @@ class CallUser(WindowFunction):
     def apply(self, key: Any, window: Any, elements: Sequence[Any]) -> None:
         context = self._context
         context.window, context.elements = window, elements
-        value = self._function.process(key if self._shows_key else None, self._rows.plain(elements), context, context)
-        if value is not None:
-            raise UserError(
-                f"{type(self._function).__name__}.process returned {value!r:.80} ({type(value).__name__}), which nothing takes; "
-                "use collector.emit(...) and return None"
-            )
+        shown = key if self._shows_key else None
+        call_for_effect(self._function.process, shown, self._rows.plain(elements), context, context)
         if context.previous is not None:
             context.previous.set(list(elements))
 

@@ -29,6 +29,7 @@ from topo.api.triggers import (
 )
 from topo.errors import UserError
 from topo.operators.time.clock import MAX_TIMESTAMP
+from topo.user_errors import returned
 
 CONTINUE: Final = TriggerResult.CONTINUE
 FIRE: Final = TriggerResult.FIRE
@@ -329,11 +330,44 @@ class _ProcessingTimeout(Trigger):
         return FIRE_AND_PURGE if inner_result in (PURGE, FIRE_AND_PURGE) else FIRE
 
 
+class _Own(Trigger):
+    """Calls a user's trigger and checks its results: with the None of a forgotten `return` no window would fire."""
+
+    def __init__(self, trigger: Trigger) -> None:
+        self._trigger = trigger
+
+    @property
+    def can_merge(self) -> bool:
+        return self._trigger.can_merge
+
+    def on_element(self, value: Any, timestamp: int, window: Any, context: TriggerContext) -> TriggerResult:
+        return _checked(self._trigger.on_element, self._trigger.on_element(value, timestamp, window, context))
+
+    def on_event_time(self, time: int, window: Any, context: TriggerContext) -> TriggerResult:
+        return _checked(self._trigger.on_event_time, self._trigger.on_event_time(time, window, context))
+
+    def on_processing_time(self, time: int, window: Any, context: TriggerContext) -> TriggerResult:
+        return _checked(self._trigger.on_processing_time, self._trigger.on_processing_time(time, window, context))
+
+    def on_merge(self, window: Any, context: OnMergeContext) -> None:
+        self._trigger.on_merge(window, context)
+
+    def clear(self, window: Any, context: TriggerContext) -> None:
+        self._trigger.clear(window, context)
+
+
+def _checked(method: Callable[..., TriggerResult], result: TriggerResult) -> TriggerResult:
+    """Return a result of a user's trigger. Raises UserError when it is none."""
+    if type(result) is not TriggerResult:
+        raise returned(method, result, "return a TriggerResult, such as TriggerResult.CONTINUE or TriggerResult.FIRE")
+    return result
+
+
 def build_trigger(declared: TriggerLike) -> Trigger:
-    """Give a declared trigger its behaviour; a user's own is used as it is."""
+    """Give a declared trigger its behaviour."""
     match declared:
         case Trigger():
-            return declared
+            return _Own(declared)
         case EventTimeTrigger():
             return _EventTime()
         case ProcessingTimeTrigger():
