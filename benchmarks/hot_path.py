@@ -19,7 +19,8 @@ from typing import Any
 from topo.api.bolt import BasicBolt
 from topo.api.context import TaskContext
 from topo.api.spout import RetryingSpout, Spout
-from topo.api.topology import Topology, TopologyBuilder
+from topo.api.topology import Topology
+from topo.builder import TopologyBuilder
 from topo.ids import Epoch, IdSource, Incarnation, TaskId
 from topo.plan.physical import physical_plan
 from topo.task.commands import SendFrame

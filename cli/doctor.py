@@ -197,7 +197,7 @@ def _spark(_home: Path) -> tuple[str, str]:
     from importlib import metadata
 
     from topo.errors import EnvironmentFault
-    from topo.spark.java import JavaMissing, find_java
+    from topo.launch.spark.java import JavaMissing, find_java
     from topo.spark.session import check_spark
 
     try:

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from topo.errors import EnvironmentFault
-from topo.spark.java import find_java
+from topo.launch.spark.java import find_java
 from topo.spark.session import check_spark
 
 # A busy machine must not fail a property: no deadline. In CI the same examples run every time.

@@ -20,10 +20,11 @@ from topo.api.metrics import Gauge, Histogram, Metrics
 from topo.api.operator_bolts import AsyncBolt, ProcessBolt, ProcessCollector, ProcessContext, TimeDomain, WindowBolt
 from topo.api.spout import BlockingSpout, RetryingSpout, Spout, SpoutCollector
 from topo.api.streams import direct
-from topo.api.topology import BoltDeclarer, Topology, TopologyBuilder
+from topo.api.topology import Topology
 from topo.api.tuples import Tuple as Tuple
 from topo.api.two_phase import TwoPhaseSink
 from topo.api.watermarks import WatermarkGenerator, WatermarkStrategy
+from topo.builder import BoltDeclarer, TopologyBuilder
 from topo.config import TopologyConfig
 from topo.errors import (
     ConfigError,

@@ -126,7 +126,12 @@ class TopologyConfig:
         "duration", 30.0, "A message whose tuple tree is not done after this time fails.", optional=True, per_component=True
     )
     max_spout_pending: int | None = _setting(
-        "count", 10_000, "Messages that one spout task may have in flight.", optional=True, per_component=True, least=1,
+        "count",
+        10_000,
+        "Messages that one spout task may have in flight.",
+        optional=True,
+        per_component=True,
+        least=1,
         only="spout",
     )
     attempts: int = _setting(
@@ -134,7 +139,10 @@ class TopologyConfig:
         per_component=True, least=1,
     )  # fmt: skip
     back_off_s: tuple[float, ...] = _setting(
-        "durations", (1.0, 4.0, 16.0), "Waits before the second, third, ... attempt; the last one repeats.", per_component=True,
+        "durations",
+        (1.0, 4.0, 16.0),
+        "Waits before the second, third, ... attempt; the last one repeats.",
+        per_component=True,
         only="spout",
     )
     on_error: Literal["fail", "crash"] = _setting(
@@ -148,8 +156,11 @@ class TopologyConfig:
         "duration", 0.2, "How often a watermark strategy is asked for a watermark.", per_component=True
     )
     max_task_emit: int = _setting(
-        "count", 1_000_000, "Tuples that one call of `execute`, `process`, `on_timer` or `next_tuple` may emit.",
-        per_component=True, least=1,
+        "count",
+        1_000_000,
+        "Tuples that one call of `execute`, `process`, `on_timer` or `next_tuple` may emit.",
+        per_component=True,
+        least=1,
     )
     max_parallelism: int | None = _setting(
         "count", None, "Key groups of a component; off: 128, or more where its parallelism needs it. At most 32768.",

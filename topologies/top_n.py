@@ -1,7 +1,7 @@
 """The most frequent words of the last few seconds, printed every second: a rolling count driven by tick tuples.
 
-    topo run topologies/top_n.py
-    topo run topologies/top_n.py -p rate=5000 -p seconds=30 -p window=10
+topo run topologies/top_n.py
+topo run topologies/top_n.py -p rate=5000 -p seconds=30 -p window=10
 """
 
 from __future__ import annotations

@@ -16,11 +16,13 @@ import zmq
 
 from topo.errors import EnvironmentFault, FrameError
 from topo.master_process.control_link import ControlLink
-from topo.master_process.part_server import MasterFiles, PartServer, files_for
+from topo.master_process.part_server import PartServer
 from topo.storage.checkpoint_store import CheckpointStore, open_store
 from topo.storage.files import LocalFiles, PartFiles, open_files
 from topo.storage.part_service import LONGEST_MESSAGE, LONGEST_PIECE, Get, PartService, Put, Refused, decode_answer, encode
+from topo.transport.part_client import MasterFiles
 from topo.transport.zmq import new_key_pair
+from topo.worker.process import files_for
 from topo.worker.spec import WorkerSpec
 
 PART = "0000000007/task-00003.part"

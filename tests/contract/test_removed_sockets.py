@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from topo.errors import EnvironmentFault
-from topo.master_process.control_link import ControlClient, ControlLink
+from topo.master_process.control_link import ControlLink
 from topo.transport.base import Outlet
+from topo.transport.control_client import ControlClient
 from topo.transport.zmq import IpcPlace, ZmqTransport
 
 PATIENCE_S = 10.0

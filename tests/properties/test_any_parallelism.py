@@ -19,7 +19,6 @@ from topo.api.async_io import AsyncMode, AsyncSettings, FixedDelayRetry
 from topo.api.bolt import StatefulBolt
 from topo.api.evictors import CountEvictor, DeltaEvictor, TimeEvictor
 from topo.api.operator_bolts import OperatorBolt, ProcessBolt, WindowBolt
-from topo.api.topology import TopologyBuilder
 from topo.api.triggers import (
     ContinuousEventTimeTrigger,
     CountTrigger,
@@ -41,6 +40,7 @@ from topo.api.windows import (
     TumblingEventTimeWindows,
     TumblingProcessingTimeWindows,
 )
+from topo.builder import TopologyBuilder
 from topo.checkpoint.alignment import Snapshot, StoredPart
 from topo.checkpoint.assignment import manifest_of, parts_to_read
 from topo.connectors.iterable_spout import IterableSpout

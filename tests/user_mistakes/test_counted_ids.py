@@ -34,6 +34,7 @@ class Sink(BasicBolt):
 
 def test_ids_are_counted_anew_in_each_process() -> None:
     """A counter of the process names messages: a message that has the id of an acked one is a new message, and is processed."""
+
     def topology() -> Topology:
         builder = TopologyBuilder("counted").config(delivery="exactly_once", checkpoint_interval="1s")
         builder.set_spout("numbers", Numbered())

@@ -42,6 +42,7 @@ class Alarm(ProcessBolt):
     """Looks up, in a timer, what is not there."""
 
     outputs = ("alarm",)
+
     def __init__(self) -> None:
         super().__init__("number")
 

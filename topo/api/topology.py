@@ -1,36 +1,19 @@
-"""Topologies: what is built of spouts, bolts and groupings."""
+"""Topologies as data: components, their inputs and settings. `topo.builder` makes them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, TypeVar
+from typing import Any
 
-from topo.api.bolt import BasicBolt, Bolt
 from topo.api.component import Component
-from topo.api.groupings import (
-    All,
-    Custom,
-    CustomGrouping,
-    Direct,
-    Fields,
-    Global,
-    Grouping,
-    LocalOrShuffle,
-    NoneGrouping,
-    PartialKey,
-    Shuffle,
-)
+from topo.api.groupings import Grouping
 from topo.api.hooks import Hook
-from topo.api.operator_bolts import OperatorBolt, bind_inputs
-from topo.api.spout import Spout
-from topo.api.streams import DEFAULT_STREAM, declared_streams
+from topo.api.streams import declared_streams
 from topo.api.watermarks import WatermarkStrategy
 from topo.config import TopologyConfig
 from topo.errors import TopologyError
-
-T = TypeVar("T")
 
 
 class ComponentKind(StrEnum):
@@ -136,174 +119,3 @@ class Topology:
             if spec.id == component_id:
                 return spec
         raise KeyError(component_id)
-
-
-class BoltDeclarer:
-    """Says what a bolt reads. `TopologyBuilder.set_bolt` returns it; every method returns it again, so calls can be chained."""
-
-    def __init__(self) -> None:
-        self._inputs: list[Input] = []
-
-    @property
-    def inputs(self) -> tuple[Input, ...]:
-        """What has been declared so far."""
-        return tuple(self._inputs)
-
-    def grouping(self, source: str, grouping: Grouping, stream: str = DEFAULT_STREAM) -> BoltDeclarer:
-        """Read a stream of `source` with any grouping object."""
-        self._inputs.append(Input(source, stream, grouping))
-        return self
-
-    def shuffle_grouping(self, source: str, stream: str = DEFAULT_STREAM) -> BoltDeclarer:
-        """Spread the tuples evenly over the tasks, rather to those that have room."""
-        return self.grouping(source, Shuffle(), stream)
-
-    def local_or_shuffle_grouping(self, source: str, stream: str = DEFAULT_STREAM) -> BoltDeclarer:
-        """Keep tuples in the worker they come from if the bolt has a task there, else shuffle."""
-        return self.grouping(source, LocalOrShuffle(), stream)
-
-    def fields_grouping(self, source: str, *fields: str, stream: str = DEFAULT_STREAM) -> BoltDeclarer:
-        """Send tuples with equal values of these fields to the same task."""
-        return self.grouping(source, Fields(fields), stream)
-
-    def partial_key_grouping(self, source: str, *fields: str, stream: str = DEFAULT_STREAM) -> BoltDeclarer:
-        """Send each key to the less used of its two tasks: for skewed keys, where partial results are joined later."""
-        return self.grouping(source, PartialKey(fields), stream)
-
-    def all_grouping(self, source: str, stream: str = DEFAULT_STREAM) -> BoltDeclarer:
-        """Send each tuple to every task."""
-        return self.grouping(source, All(), stream)
-
-    def global_grouping(self, source: str, stream: str = DEFAULT_STREAM) -> BoltDeclarer:
-        """Send everything to the first task."""
-        return self.grouping(source, Global(), stream)
-
-    def none_grouping(self, source: str, stream: str = DEFAULT_STREAM) -> BoltDeclarer:
-        """Leave it to topo, which shuffles."""
-        return self.grouping(source, NoneGrouping(), stream)
-
-    def direct_grouping(self, source: str, stream: str = DEFAULT_STREAM) -> BoltDeclarer:
-        """Read a direct stream, whose emitter names the task that gets each tuple."""
-        return self.grouping(source, Direct(), stream)
-
-    def custom_grouping(self, source: str, grouping: CustomGrouping, stream: str = DEFAULT_STREAM) -> BoltDeclarer:
-        """Let an object of the user's own choose the tasks."""
-        return self.grouping(source, Custom(grouping), stream)
-
-
-class TopologyBuilder:
-    """Puts a topology together. Nothing is checked before `build`, which then reports everything that is wrong."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self._settings: dict[str, Any] = {}
-        self._declared: list[tuple[ComponentSpec, BoltDeclarer]] = []
-        self._carried_types: list[CarriedType] = []
-        self._hooks: list[Hook] = []
-
-    def config(self, **settings: Any) -> TopologyBuilder:
-        """Change settings of the whole topology, such as `message_timeout="10s"`; docs/settings.md lists them."""
-        self._settings.update(settings)
-        return self
-
-    def add_hook(self, hook: Hook) -> TopologyBuilder:
-        """Add an object whose methods are called when workers and tasks begin and end, and for each error."""
-        self._hooks.append(hook)
-        return self
-
-    def register_type(
-        self, cls: type[T], code: int, encode: Callable[[T], bytes], decode: Callable[[bytes], T]
-    ) -> TopologyBuilder:
-        """Let tuples carry values of a class.
-
-        What needs no registration: None, bool, int, float, str, bytes, tuples, lists, dicts, sets, `datetime` and its kin,
-        `Decimal`, `UUID`, dataclasses and enums of an imported module, and numpy's arrays and scalars. A class that is
-        registered travels as its serializer says, whatever it is.
-
-        Args:
-            cls: matched exactly; a subclass is registered on its own.
-            code: a number from 32 to 65535, one for each class.
-            encode: makes bytes of a value.
-            decode: makes the value of the bytes.
-        """
-        self._carried_types.append(CarriedType(cls, code, encode, decode))
-        return self
-
-    def set_spout(
-        self,
-        id: str,
-        component: Spout | type[Spout],
-        parallelism: int = 1,
-        *,
-        args: Sequence[Any] = (),
-        kwargs: Mapping[str, Any] | None = None,
-        watermarks: WatermarkStrategy | None = None,
-        **settings: Any,
-    ) -> None:
-        """Add a spout.
-
-        Args:
-            id: its name, unique in the topology.
-            component: an instance, or a class that is made with `args` and `kwargs` only where it runs.
-            parallelism: how many tasks it has, each in a process of its own unless the setting `workers` packs them.
-            args: positional arguments of the class.
-            kwargs: keyword arguments of the class.
-            watermarks: how event time is made for what it emits.
-            settings: settings for this component alone, such as `max_spout_pending=100`.
-        """
-        self._add(ComponentKind.SPOUT, id, component, parallelism, args, kwargs, settings, watermarks)
-
-    def set_bolt(
-        self,
-        id: str,
-        component: Bolt | BasicBolt | OperatorBolt | type[Bolt] | type[BasicBolt] | type[OperatorBolt],
-        parallelism: int = 1,
-        *,
-        args: Sequence[Any] = (),
-        kwargs: Mapping[str, Any] | None = None,
-        watermarks: WatermarkStrategy | None = None,
-        **settings: Any,
-    ) -> BoltDeclarer:
-        """Add a bolt, and say with the result what it reads: `set_bolt("count", Count()).fields_grouping("split", "word")`.
-
-        The arguments are those of `set_spout`; a setting that bolts often have is `tick_interval="1s"`.
-        """
-        return self._add(ComponentKind.BOLT, id, component, parallelism, args, kwargs, settings, watermarks)
-
-    def _add(
-        self,
-        kind: ComponentKind,
-        component_id: str,
-        component: Component | type[Component],
-        parallelism: int,
-        args: Sequence[Any],
-        kwargs: Mapping[str, Any] | None,
-        settings: Mapping[str, Any],
-        watermarks: WatermarkStrategy | None,
-    ) -> BoltDeclarer:
-        declarer = BoltDeclarer()
-        # What is given may be no component at all; `build` says so.
-        wanted = component.component_settings if hasattr(component, "component_settings") else {}
-        settings = {**wanted, **settings}
-        given = (tuple(args), dict(kwargs or {}), settings)
-        spec = ComponentSpec(component_id, kind, component, parallelism, *given, watermarks=watermarks)
-        self._declared.append((spec, declarer))
-        return declarer
-
-    def build(self) -> Topology:
-        """Return the topology.
-
-        Raises:
-            TopologyError: something is wrong; `problems` has all of it, each with what to do about it.
-        """
-        # The one import of a later layer in this folder: what is wrong with a topology is for the plan to say.
-        from topo.plan.validation import problems_of
-
-        config, problems = TopologyConfig().changed(self._settings)
-        components = tuple(replace(spec, inputs=declarer.inputs) for spec, declarer in self._declared)
-        bind_inputs({spec.id: spec.component for spec in components}, {spec.id: spec.inputs for spec in components})
-        topology = Topology(self.name, components, config, tuple(self._carried_types), tuple(self._hooks))
-        problems = [f"settings of the topology: {problem}" for problem in problems] + problems_of(topology)
-        if problems:
-            raise TopologyError(problems)
-        return topology

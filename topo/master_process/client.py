@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from topo.errors import EnvironmentFault, UserError
-from topo.master_process.control_link import ControlClient
 from topo.storage.state_folder import StateFolder, TopologyFolder, home_folder
+from topo.transport.control_client import ControlClient
 from topo.wire import control
 
 _LOOK_S = 0.25

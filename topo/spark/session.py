@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from topo.errors import EnvironmentFault
 from topo.extras import EXTRAS, pip_install
-from topo.spark.java import use_java
+from topo.launch.spark.java import use_java
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

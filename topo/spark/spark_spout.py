@@ -12,7 +12,7 @@ from typing import Any
 from topo.api.context import TaskContext
 from topo.api.spout import RetryingSpout, SpoutCollector
 from topo.errors import ConfigError
-from topo.spark.java import find_java
+from topo.launch.spark.java import find_java
 from topo.spark.parquet_rows import ParquetRows, Position, columns_of
 from topo.spark.session import check_spark
 from topo.spark.snapshot import SparkSnapshot, has_partitions, list_parquet, read_snapshot, write_snapshot

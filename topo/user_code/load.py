@@ -19,7 +19,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from topo.api.topology import Topology, TopologyBuilder
+from topo.api.topology import Topology
+from topo.builder import TopologyBuilder
 from topo.errors import NotFound, TopoError, UserError
 from topo.storage.state_folder import near_misses
 from topo.user_code.copy import PICKLE, TopologyReference, find_file, parse_reference

@@ -24,10 +24,10 @@ from topo.api.spout import BlockingSpout
 from topo.api.topology import Topology
 from topo.errors import TopoError
 from topo.ids import IdSource, TaskId
-from topo.master_process.part_server import files_for
 from topo.observability.logs import TaskLog, start_logging
 from topo.plan.parallelism import with_parallelism
 from topo.plan.physical import PhysicalPlan, physical_plan
+from topo.storage.files import PartFiles, open_files
 from topo.storage.snapshots import SnapshotWriter
 from topo.task.context import make_context
 from topo.task.environment import RunAsync, TaskEnvironment, TaskSpec
@@ -37,6 +37,7 @@ from topo.task.runners.async_calls import AsyncTask
 from topo.task.task import Task
 from topo.transport import descriptors
 from topo.transport.base import Outlet, Transport
+from topo.transport.part_client import MasterFiles
 from topo.transport.security import AllowList, KeyPair
 from topo.transport.zmq import IpcPlace, TcpPlace, ZmqTransport
 from topo.user_code.load import load_topology, search_py_files, serializers_of
@@ -202,6 +203,13 @@ def make_transport(spec: WorkerSpec) -> ZmqTransport:
     # The master may always be heard; who else may connect, the routes say.
     keys = KeyPair(spec.public_key, spec.secret_key)
     return ZmqTransport(TcpPlace(spec.host), keys, AllowList([spec.master_key]))
+
+
+def files_for(spec: WorkerSpec, url: str) -> PartFiles:
+    """Return the files at a path or URL as a worker reaches them. Raises EnvironmentFault when it cannot."""
+    if url not in spec.served:
+        return open_files(url)
+    return MasterFiles(url, spec.parts_endpoint, spec.master_key, KeyPair(spec.public_key, spec.secret_key))
 
 
 def _second_link(spec: WorkerSpec) -> tuple[Transport, Outlet]:

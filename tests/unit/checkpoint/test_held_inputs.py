@@ -10,7 +10,7 @@ import pytest
 
 from tests.unit.task.harness import CODEC, Plain, Sink, Solo, chain, with_store
 from topo.api.bolt import Bolt
-from topo.api.topology import TopologyBuilder
+from topo.builder import TopologyBuilder
 from topo.checkpoint.alignment import Snapshot
 from topo.connectors.iterable_spout import IterableSpout
 from topo.errors import UserError

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from tests.unit.task.harness import Ids, Plain, Scripted, Sink, Solo, chain, fan
 from topo.api.groupings import CustomGrouping
 from topo.api.streams import direct
-from topo.api.topology import Topology, TopologyBuilder
+from topo.api.topology import Topology
+from topo.builder import TopologyBuilder
 from topo.emission.groupers import (
     CustomGrouper,
     EveryTarget,

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from tests.unit.task.harness import CODEC, Ids, Manual, Plain, Scripted, Sink, Solo
 from topo.api.groupings import CustomGrouping
 from topo.api.streams import direct
-from topo.api.topology import Topology, TopologyBuilder
+from topo.api.topology import Topology
+from topo.builder import TopologyBuilder
 from topo.keys import route_of
 from topo.wire.frames import Anchoring, Frame, FrameKind
 

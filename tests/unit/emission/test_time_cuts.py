@@ -10,9 +10,10 @@ import pytest
 from tests.unit.task.harness import CODEC, Manual, Plain, Replaying, Scripted, Sink, Solo
 from topo.api import aggregates
 from topo.api.operator_bolts import WindowBolt
-from topo.api.topology import Topology, TopologyBuilder
+from topo.api.topology import Topology
 from topo.api.watermarks import WatermarkStrategy
 from topo.api.windows import TumblingEventTimeWindows
+from topo.builder import TopologyBuilder
 from topo.testing import Emitted, OperatorHarness, Status, TopologyTest, Watermark
 from topo.wire.frames import FrameKind
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from itertools import count
 
 from tests.unit.plan.parts import Lines, Sink
-from topo.api.topology import TopologyBuilder
+from topo.builder import TopologyBuilder
 from topo.checkpoint.manifest import Manifest
 from topo.ids import Epoch, Incarnation, TaskId, WorkerId
 from topo.master.commands import MasterCommand, MasterRecord, Persist, SendTo, StartWorker

@@ -8,7 +8,7 @@ import pytest
 
 from tests.unit.master.world import World
 from tests.unit.plan.parts import Lines, Sink
-from topo.api.topology import TopologyBuilder
+from topo.builder import TopologyBuilder
 from topo.master.events import ActivateAsked, DeactivateAsked, DrainAsked, KillAsked, RestartAsked
 from topo.master.outcome import OutcomeKind
 from topo.plan.physical import PhysicalPlan, physical_plan

@@ -15,9 +15,9 @@ from topo.ids import Epoch, Incarnation, WorkerId
 from topo.master.commands import SendTo
 from topo.master.events import Started
 from topo.master.membership import SlotState
-from topo.master_process.control_link import ControlClient
 from topo.master_process.loop import Job, MasterShell, WorkerEnd
 from topo.storage.state_folder import StateFolder, StateFolderLost, TopologyFolder, read_json_lines
+from topo.transport.control_client import ControlClient
 from topo.transport.zmq import IpcPlace, ZmqTransport
 from topo.wire import control
 from topo.worker.spec import WorkerSpec

@@ -6,8 +6,9 @@ from topo.api.bolt import BasicBolt, BasicCollector, Bolt
 from topo.api.groupings import CustomGrouping
 from topo.api.spout import Spout
 from topo.api.streams import direct
-from topo.api.topology import Topology, TopologyBuilder
+from topo.api.topology import Topology
 from topo.api.tuples import Tuple
+from topo.builder import TopologyBuilder
 
 
 class Lines(Spout):

@@ -11,7 +11,6 @@ from tests.unit.plan.parts import Lines
 from topo import aggregates
 from topo.api.operator_bolts import AsyncBolt, OperatorBolt, ProcessBolt, WindowBolt
 from topo.api.spout import Spout
-from topo.api.topology import BoltDeclarer, TopologyBuilder
 from topo.api.triggers import CountTrigger, DeltaTrigger
 from topo.api.windows import (
     CountWindows,
@@ -22,6 +21,7 @@ from topo.api.windows import (
     TumblingEventTimeWindows,
     TumblingProcessingTimeWindows,
 )
+from topo.builder import BoltDeclarer, TopologyBuilder
 from topo.errors import TopologyError
 from topo.plan.physical import physical_plan
 from topo.plan.validation import problems_of

@@ -6,7 +6,7 @@ import pytest
 from tests.unit.plan.parts import Lines, Sink, diamond, word_count
 from topo.api.groupings import GroupingKind
 from topo.api.streams import ACKER_COMPONENT
-from topo.api.topology import TopologyBuilder
+from topo.builder import TopologyBuilder
 from topo.plan.physical import PhysicalPlan, physical_plan
 
 

@@ -9,7 +9,7 @@ from tests.unit.plan.parts import ByLength, Lines, Sink, Split, diamond, word_co
 from topo.api.bolt import Bolt
 from topo.api.component import Component
 from topo.api.spout import BlockingSpout, RetryingSpout, Spout
-from topo.api.topology import TopologyBuilder
+from topo.builder import TopologyBuilder
 from topo.config import TopologyConfig
 from topo.errors import TopologyError
 from topo.plan.validation import problems_of, validate

@@ -11,7 +11,8 @@ from topo.api.bolt import BasicBolt, Bolt
 from topo.api.context import TaskContext
 from topo.api.groupings import Custom
 from topo.api.spout import RetryingSpout, Spout
-from topo.api.topology import Topology, TopologyBuilder
+from topo.api.topology import Topology
+from topo.builder import TopologyBuilder
 from topo.checkpoint.alignment import Snapshot, StoredPart
 from topo.ids import Epoch, IdSource, Incarnation, TaskId
 from topo.plan.physical import PhysicalPlan, physical_plan

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from tests.unit.task.harness import INCARNATION, Scripted, Sink, Solo, chain
-from topo.api.topology import TopologyBuilder
+from topo.builder import TopologyBuilder
 from topo.ids import Incarnation, TaskId
 from topo.task.events import Probe
 from topo.wire.control import Quiet, TaskReady

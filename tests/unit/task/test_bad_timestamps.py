@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from tests.unit.task.harness import Manual, Plain, Replaying, Scripted, Sink, Solo
-from topo.api.topology import Topology, TopologyBuilder
+from topo.api.topology import Topology
 from topo.api.watermarks import WatermarkStrategy
+from topo.builder import TopologyBuilder
 from topo.connectors.iterable_spout import IterableSpout
 from topo.errors import EmitError
 from topo.testing import TopologyTest

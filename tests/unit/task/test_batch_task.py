@@ -9,7 +9,7 @@ import pytest
 
 from tests.unit.task.harness import Scripted, Sink, Solo, chain
 from topo import BatchBolt
-from topo.api.topology import TopologyBuilder
+from topo.builder import TopologyBuilder
 from topo.wire.control import TuplesFailed
 from topo.wire.frames import FrameKind
 

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from tests.unit.task.harness import CODEC, Ids, Manual, Plain, Scripted, Sink, Solo, chain, fan
-from topo.api.topology import Topology, TopologyBuilder
+from topo.api.topology import Topology
+from topo.builder import TopologyBuilder
 from topo.ids import Epoch, TaskId
 from topo.nesting import MAX_DEPTH
 from topo.task.commands import TellMaster

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.unit.task.harness import CODEC, Replaying, Scripted, Sink, Solo, Storing, chain
-from topo.api.topology import TopologyBuilder
+from topo.builder import TopologyBuilder
 from topo.checkpoint.alignment import Snapshot
 from topo.ids import Epoch
 from topo.task.events import BeginCheckpoint, CheckpointComplete, Close, Go, Turn

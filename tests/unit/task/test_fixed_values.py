@@ -10,7 +10,7 @@ import pytest
 from tests.unit.task.harness import Manual, Plain, Replaying, Scripted, Sink, Solo, chain
 from tests.unit.worker.test_core import Hosted
 from topo.api.streams import declared_streams
-from topo.api.topology import TopologyBuilder
+from topo.builder import TopologyBuilder
 from topo.emission.collectors import BoltCollector, OneFieldCollector, anchoring_collector
 from topo.emission.message_collectors import MessageCollector
 from topo.errors import EmitError

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.unit.task.harness import CODEC, Manual, Plain, Replaying, Scripted, Sink, Solo, chain, with_store
-from topo.api.topology import TopologyBuilder
+from topo.builder import TopologyBuilder
 from topo.task.events import BeginCheckpoint, CheckpointComplete, DeadLettersStored
 from topo.wire.control import DeadLetter, PartToRead
 from topo.wire.frames import barrier_frame, pack_words

@@ -12,7 +12,6 @@ from tests.unit.task.harness import CODEC, Calls, Ids, Scripted, Sink, Solo
 from topo import aggregates
 from topo.api.async_io import AsyncMode, FixedDelayRetry
 from topo.api.operator_bolts import AsyncBolt, OperatorBolt, ProcessBolt, WindowBolt
-from topo.api.topology import TopologyBuilder
 from topo.api.triggers import CountTrigger, EventTimeTrigger, PurgingTrigger, Trigger, TriggerContext, TriggerResult
 from topo.api.watermarks import WatermarkStrategy
 from topo.api.windows import (
@@ -24,6 +23,7 @@ from topo.api.windows import (
     TumblingEventTimeWindows,
     TumblingProcessingTimeWindows,
 )
+from topo.builder import TopologyBuilder
 from topo.ids import REPLAYED_BIT
 from topo.task.events import CheckpointComplete
 from topo.wire.control import ComponentError, DeadLetter, TuplesFailed

@@ -9,7 +9,7 @@ import pytest
 
 from tests.unit.task.harness import CODEC, Replaying, Sink, Solo, chain, root_of, several, verdict
 from topo.api.streams import direct
-from topo.api.topology import TopologyBuilder
+from topo.builder import TopologyBuilder
 from topo.ids import REPLAYED_BIT, Epoch
 from topo.task.events import Close, Deactivate, DeadLettersStored, Go
 from topo.wire.codec import MAX_ELEMENTS

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.task.harness import Manual, Plain, Replaying, Ring, Scripted, Sink, chain, routes
-from topo.api.topology import TopologyBuilder
+from topo.builder import TopologyBuilder
 from topo.ids import Epoch, TaskId
 from topo.task.events import DeadLettersStored, Go, Inbox, RoutesChanged
 from topo.wire.control import ComponentError, DeadLetter, EdgeLost, PositionReport

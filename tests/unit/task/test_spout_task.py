@@ -10,7 +10,8 @@ import pytest
 from tests.unit.task.harness import CODEC, Replaying, Scripted, Sink, Solo, chain, root_of, several, verdict, xor_by_root
 from topo.api.groupings import CustomGrouping
 from topo.api.streams import direct
-from topo.api.topology import Topology, TopologyBuilder
+from topo.api.topology import Topology
+from topo.builder import TopologyBuilder
 from topo.ids import Epoch
 from topo.task.events import Activate, Close, Deactivate, Go, Probe, Turn
 from topo.wire.control import Closed, ComponentError, Quiet

@@ -7,8 +7,8 @@ from typing import Any
 from tests.unit.task.harness import Scripted, Sink, Solo
 from topo import aggregates
 from topo.api.operator_bolts import WindowBolt
-from topo.api.topology import TopologyBuilder
 from topo.api.windows import TumblingEventTimeWindows
+from topo.builder import TopologyBuilder
 from topo.wire.frames import FrameKind
 
 

@@ -10,8 +10,8 @@ import pytest
 
 from tests.unit.task.harness import Solo
 from topo.api.bolt import StatefulBolt
-from topo.api.topology import TopologyBuilder
 from topo.api.two_phase import TwoPhaseSink
+from topo.builder import TopologyBuilder
 from topo.checkpoint.alignment import Snapshot, StoredPart
 from topo.connectors.iterable_spout import IterableSpout
 from topo.errors import CheckpointDamaged, CheckpointRefused, EnvironmentFault, UserError

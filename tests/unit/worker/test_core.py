@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from tests.unit.task.harness import CODEC, INCARNATION, Clock, Manual, Plain, Replaying, Ring, Scripted, Sink, make_task, routes
-from topo.api.topology import Topology, TopologyBuilder
+from topo.api.topology import Topology
+from topo.builder import TopologyBuilder
 from topo.errors import FrameworkBug
 from topo.ids import Epoch, Incarnation, TaskId, WorkerId
 from topo.plan.physical import physical_plan

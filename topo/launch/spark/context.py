@@ -34,7 +34,7 @@ def check_here(cluster: SparkCluster) -> str:
     Raises:
         TopoError: PySpark or Java is missing, a Spark setting cannot be, or no Spark master answers.
     """
-    from topo.spark.java import use_java
+    from topo.launch.spark.java import use_java
 
     check_conf(cluster.conf)
     if util.find_spec("pyspark") is None:

@@ -1,0 +1,38 @@
+"""A client's connection to a master."""
+
+from __future__ import annotations
+
+import zmq
+
+from topo.transport import descriptors
+from topo.transport.base import MAX_LINK_MESSAGE
+from topo.transport.zap import Socket
+
+
+class ControlClient:
+    """A client's side: one request at a time to the master at `endpoint`.
+
+    Raises:
+        EnvironmentFault: the process may not open the files that a connection takes.
+    """
+
+    def __init__(self, endpoint: str) -> None:
+        descriptors.ensure(descriptors.CLIENT, "asking the master")
+        self._context: zmq.Context[Socket] = zmq.Context()
+        self._socket = self._context.socket(zmq.DEALER)
+        self._socket.linger = 0
+        self._socket.maxmsgsize = MAX_LINK_MESSAGE
+        self._socket.connect(endpoint)
+
+    def ask(self, request: bytes) -> None:
+        """Send a request."""
+        self._socket.send(request)
+
+    def answer(self, timeout_s: float) -> bytes | None:
+        """Return the answer, None when none came in time."""
+        return self._socket.recv() if self._socket.poll(int(timeout_s * 1000)) else None
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._socket.close()
+        self._context.term()
