@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Any
 from tests.simulator.faults import Moment
 from tests.simulator.history import History, _replace
 from topo.checkpoint.alignment import StoredCallback, StoredPart
+from topo.checkpoint.store_messages import CommitCheckpoint, StoreCommand
 from topo.errors import TopoError
 from topo.ids import Epoch, TaskId
-from topo.master.commands import CommitCheckpoint
-from topo.master_process.checkpoint_thread import StoreCommand
 from topo.task.flow_control import InEdge
 from topo.task.guarantees.checkpointed_spout import CheckpointedSpoutTask
 from topo.task.runners.acker import AckerTask

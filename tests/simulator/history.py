@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from topo.checkpoint.store_messages import StoreCommand
 from topo.emission.collectors import TupleState
 from topo.ids import TaskId
 from topo.master.positions import SpoutProgress
-from topo.master_process.checkpoint_thread import StoreCommand
 from topo.task.batch import Batch
 from topo.task.events import Inbox
 from topo.task.flow_control import EdgeStatus, InEdge

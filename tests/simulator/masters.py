@@ -9,13 +9,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tests.simulator.virtual_store import VirtualKeeper
+from topo.checkpoint.store_messages import CommitCheckpoint, CopyCheckpoint, DiscardCheckpoint, FindCheckpoint
 from topo.dead_letters.registry import DeadLetters
 from topo.ids import Incarnation, TaskId, WorkerId
 from topo.master.commands import (
-    CommitCheckpoint,
-    CopyCheckpoint,
-    DiscardCheckpoint,
-    FindCheckpoint,
     Finished,
     MasterCommand,
     MasterRecord,

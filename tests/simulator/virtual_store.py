@@ -14,10 +14,10 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from topo.checkpoint.manifest import Manifest
+from topo.checkpoint.store_messages import CommitCheckpoint, FindCheckpoint, StoreAnswer, StoreCommand
 from topo.errors import EnvironmentFault
-from topo.master.commands import CommitCheckpoint, FindCheckpoint
 from topo.master.ending import EndingStage
-from topo.master_process.checkpoint_thread import RETRY_S, CheckpointAnswer, CheckpointWriterThread, StoreCommand
+from topo.master_process.checkpoint_thread import RETRY_S, CheckpointWriterThread
 from topo.storage.checkpoint_store import CheckpointStore
 
 if TYPE_CHECKING:
@@ -243,7 +243,7 @@ class VirtualKeeper(CheckpointWriterThread):
         answer: takes answers.
     """
 
-    def __init__(self, simulation: Simulation, is_alive: Callable[[], bool], answer: Callable[[CheckpointAnswer], None]) -> None:
+    def __init__(self, simulation: Simulation, is_alive: Callable[[], bool], answer: Callable[[StoreAnswer], None]) -> None:
         assert simulation.disk is not None
         self._store = simulation.disk.store()
         self._topology = simulation.plan.name

@@ -51,7 +51,6 @@ MAY_IMPORT: dict[str, set[str]] = {
 
 EXCEPTIONS = {
     ("checkpoint/alignment.py", "task"): "passes barriers on through the outbox",
-    ("checkpoint/coordinator.py", "master"): "commands and events of the store of checkpoints",
     ("emission/output_watermarks.py", "task"): "sends watermarks through the outbox",
     ("tracking/suspects.py", "master"): "what was in hand at a death",
 }

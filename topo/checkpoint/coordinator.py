@@ -29,9 +29,17 @@ from typing import Any
 from topo.checkpoint.assignment import manifest_of, stateful_tasks
 from topo.checkpoint.manifest import Manifest
 from topo.checkpoint.pace import CheckpointPace
+from topo.checkpoint.steps import Problem, Step, ToAll, ToSpouts
+from topo.checkpoint.store_messages import (
+    CheckpointFound,
+    CheckpointStored,
+    CommitCheckpoint,
+    CopyCheckpoint,
+    DiscardCheckpoint,
+    FindCheckpoint,
+    SavepointStored,
+)
 from topo.ids import Epoch, TaskId
-from topo.master.commands import CommitCheckpoint, CopyCheckpoint, DiscardCheckpoint, FindCheckpoint, RecordError
-from topo.master.events import CheckpointFound, CheckpointStored, SavepointStored
 from topo.plan.physical import PhysicalPlan
 from topo.wire import control
 
@@ -58,23 +66,6 @@ class Phase(Enum):
     UNDER_WAY = "under way"
     COMMITTING = "committing"
     SEARCHING = "searching"
-
-
-@dataclass(frozen=True, slots=True)
-class ToSpouts:
-    """Tell every worker that hosts spouts."""
-
-    message: control.BeginCheckpoint
-
-
-@dataclass(frozen=True, slots=True)
-class ToAll:
-    """Tell every worker."""
-
-    message: control.CheckpointComplete | control.CheckpointAborted
-
-
-Step = ToSpouts | ToAll | CommitCheckpoint | CopyCheckpoint | DiscardCheckpoint | FindCheckpoint | RecordError
 
 
 @dataclass(slots=True)
@@ -454,4 +445,4 @@ class CheckpointCoordinator:
         return f"{what} tasks {', '.join(names[:5])}{more}"
 
     def _record(self, kind: str, message: str) -> None:
-        self._steps.append(RecordError(kind, message))
+        self._steps.append(Problem(kind, message))

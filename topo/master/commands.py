@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from topo.checkpoint.manifest import Manifest
+from topo.checkpoint.store_messages import StoreCommand
 from topo.ids import Epoch, Incarnation, TaskId, WorkerId
 from topo.master.outcome import Outcome
 from topo.master.positions import SpoutProgress
@@ -88,44 +88,6 @@ class StoreDeadLetters:
 
 
 @dataclass(frozen=True, slots=True)
-class CommitCheckpoint:
-    """Store a manifest, durably; its parts are stored already. The shell notes when that was.
-
-    Answered by CheckpointStored once it is known whether it is there. Earlier checkpoints that are not needed may then go.
-    """
-
-    manifest: Manifest
-
-
-@dataclass(frozen=True, slots=True)
-class DiscardCheckpoint:
-    """Throw away what is stored of a checkpoint that will never be complete. Not answered."""
-
-    checkpoint: int
-
-
-@dataclass(frozen=True, slots=True)
-class CopyCheckpoint:
-    """Copy a complete checkpoint to another folder, as a savepoint. Answered by SavepointStored."""
-
-    checkpoint: int
-    folder: str
-
-
-@dataclass(frozen=True, slots=True)
-class FindCheckpoint:
-    """Look for the last whole checkpoint up to a number, that one included. Answered by CheckpointFound.
-
-    Attributes:
-        upto: the number; a task could not read its part of it.
-        folder: where its parts are, if not with this topology's checkpoints; then no earlier one is taken.
-    """
-
-    upto: int
-    folder: str = ""
-
-
-@dataclass(frozen=True, slots=True)
 class RecordError:
     """Keep and show a row of `topo errors`: an exception of user code, or something the master saw happen.
 
@@ -158,16 +120,5 @@ class Finished:
 
 
 MasterCommand = (
-    Persist
-    | StartWorker
-    | StopWorker
-    | SendTo
-    | StorePositions
-    | StoreDeadLetters
-    | CommitCheckpoint
-    | DiscardCheckpoint
-    | CopyCheckpoint
-    | FindCheckpoint
-    | RecordError
-    | Finished
+    Persist | StartWorker | StopWorker | SendTo | StorePositions | StoreDeadLetters | StoreCommand | RecordError | Finished
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from topo.checkpoint.manifest import Manifest
+from topo.checkpoint.store_messages import StoreAnswer
 from topo.ids import Incarnation, TaskId, WorkerId
 from topo.wire import control
 
@@ -83,35 +83,6 @@ class DeadLettersWritten:
 
 
 @dataclass(frozen=True, slots=True)
-class CheckpointStored:
-    """The answer to a CommitCheckpoint.
-
-    Attributes:
-        manifest: as it was stored, with the moment.
-        problem: why it was not; it is certain then that it is not there. "" when it was.
-    """
-
-    manifest: Manifest
-    problem: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class SavepointStored:
-    """The answer to a CopyCheckpoint. `problem` says why there is no savepoint; "" when there is."""
-
-    folder: str
-    problem: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class CheckpointFound:
-    """The answer to a FindCheckpoint. `problem` says why there is none."""
-
-    manifest: Manifest | None
-    problem: str = ""
-
-
-@dataclass(frozen=True, slots=True)
 class SavepointAsked:
     """The operator wants a savepoint in a folder."""
 
@@ -170,9 +141,7 @@ MasterEvent = (
     | WorkerExited
     | WorkerMessage
     | DeadLettersWritten
-    | CheckpointStored
-    | SavepointStored
-    | CheckpointFound
+    | StoreAnswer
     | SavepointAsked
     | ActivateAsked
     | DeactivateAsked

@@ -13,7 +13,7 @@ Rules that hold whatever happens:
 - Finished is the last command.
 
 The parts: `recovery` (workers, epochs), `checkpoints` (what tasks go on from, in mode exactly_once), `quiescence` and `ending`
-(when it is over), `positions` and `dead_letters` (what is stored for spouts), `statistics` and `status` (what is shown).
+(when it is over), `positions` and `dead_letters` (what is stored for spouts), `statistics` (what is shown).
 """
 
 from __future__ import annotations
@@ -22,11 +22,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from topo.checkpoint.coordinator import CheckpointCoordinator, Finding, Step, ToAll, ToSpouts
+from topo.checkpoint.coordinator import CheckpointCoordinator, Finding
 from topo.checkpoint.manifest import Manifest
+from topo.checkpoint.steps import Problem, Step, ToAll, ToSpouts
+from topo.checkpoint.store_messages import CheckpointFound, CheckpointStored, SavepointStored
 from topo.dead_letters.registry import DeadLetters, Waiting
 from topo.ids import Incarnation, TaskId
-from topo.master import status
 from topo.master.commands import (
     Finished,
     MasterCommand,
@@ -42,8 +43,6 @@ from topo.master.ending import Ending, EndingStage
 from topo.master.epochs import EpochState
 from topo.master.events import (
     ActivateAsked,
-    CheckpointFound,
-    CheckpointStored,
     DeactivateAsked,
     DeadLettersWritten,
     DrainAsked,
@@ -53,7 +52,6 @@ from topo.master.events import (
     MessagesLost,
     RestartAsked,
     SavepointAsked,
-    SavepointStored,
     Started,
     Tick,
     WorkerExited,
@@ -260,10 +258,6 @@ class TopologyMaster:
             dead_letters=self.dead_letters.count,
         )
 
-    def topology_status(self, now: float) -> dict[str, Any]:
-        """Return what `topo status` shows, as plain values."""
-        return status.describe(self, now)
-
     # -- what time and circumstances ask for -----------------------------------------------------------------------------
 
     def _advance(self, now: float, *, all_is_heard: bool) -> None:
@@ -343,6 +337,8 @@ class TopologyMaster:
         elif isinstance(step, ToAll):
             for slot in self.membership.live():
                 self.recovery.send(slot, step.message)
+        elif isinstance(step, Problem):
+            self._commands.append(RecordError(step.kind, step.message))
         else:
             self._commands.append(step)
 

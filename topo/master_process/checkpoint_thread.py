@@ -17,9 +17,18 @@ from queue import SimpleQueue
 import msgspec
 
 from topo.checkpoint.manifest import Manifest
+from topo.checkpoint.store_messages import (
+    CheckpointFound,
+    CheckpointStored,
+    CommitCheckpoint,
+    CopyCheckpoint,
+    DiscardCheckpoint,
+    FindCheckpoint,
+    SavepointStored,
+    StoreAnswer,
+    StoreCommand,
+)
 from topo.errors import CheckpointDamaged, CheckpointMissing, CheckpointRefused, EnvironmentFault, TopoError
-from topo.master.commands import CommitCheckpoint, CopyCheckpoint, DiscardCheckpoint, FindCheckpoint
-from topo.master.events import CheckpointFound, CheckpointStored, SavepointStored
 from topo.storage.checkpoint_store import CheckpointStore, open_store
 
 _LOG = logging.getLogger(__name__)
@@ -27,9 +36,6 @@ _LOG = logging.getLogger(__name__)
 RETRY_S = 0.5
 _LEAVE_S = 5.0
 """Time that what is being written has when the master ends."""
-
-StoreCommand = CommitCheckpoint | DiscardCheckpoint | CopyCheckpoint | FindCheckpoint
-CheckpointAnswer = CheckpointStored | SavepointStored | CheckpointFound
 
 
 class CheckpointWriterThread:
@@ -51,7 +57,7 @@ class CheckpointWriterThread:
         self._topology = topology
         self._wall_ms = wall_ms
         self._commands: SimpleQueue[StoreCommand | None] = SimpleQueue()
-        self._answers: deque[CheckpointAnswer] = deque()
+        self._answers: deque[StoreAnswer] = deque()
         self._is_leaving = threading.Event()
         self.descriptor, self._bell = os.pipe()
         os.set_blocking(self._bell, False)
@@ -63,11 +69,11 @@ class CheckpointWriterThread:
         """Have a command performed, after those before it."""
         self._commands.put(command)
 
-    def answers(self) -> list[CheckpointAnswer]:
+    def answers(self) -> list[StoreAnswer]:
         """Return what has been answered since the last call."""
         with contextlib.suppress(BlockingIOError):
             os.read(self.descriptor, 4096)
-        found: list[CheckpointAnswer] = []
+        found: list[StoreAnswer] = []
         while self._answers:
             found.append(self._answers.popleft())
         return found
@@ -93,7 +99,7 @@ class CheckpointWriterThread:
                 with contextlib.suppress(BlockingIOError):
                     os.write(self._bell, b"x")
 
-    def _perform(self, command: StoreCommand) -> CheckpointAnswer | None:
+    def _perform(self, command: StoreCommand) -> StoreAnswer | None:
         if isinstance(command, CommitCheckpoint):
             return self._commit(command)
         if isinstance(command, DiscardCheckpoint):
@@ -158,7 +164,7 @@ class CheckpointWriterThread:
                     return False
 
 
-def _failure(command: StoreCommand, why: str) -> CheckpointAnswer | None:
+def _failure(command: StoreCommand, why: str) -> StoreAnswer | None:
     if isinstance(command, CommitCheckpoint):
         return CheckpointStored(command.manifest, why)
     if isinstance(command, CopyCheckpoint):

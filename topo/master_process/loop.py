@@ -19,14 +19,11 @@ from typing import Any, Protocol
 
 import msgspec
 
+from topo.checkpoint.store_messages import StoreCommand
 from topo.dead_letters.records import known_letters, letter_row
 from topo.errors import EnvironmentFault, FrameError, TopoError, UserError
 from topo.ids import Incarnation, TaskId, WorkerId, new_incarnation
 from topo.master.commands import (
-    CommitCheckpoint,
-    CopyCheckpoint,
-    DiscardCheckpoint,
-    FindCheckpoint,
     Finished,
     MasterCommand,
     MasterRecord,
@@ -60,11 +57,11 @@ from topo.master.events import (
 from topo.master.master import TopologyMaster
 from topo.master.outcome import Outcome
 from topo.master.positions import SpoutProgress
-from topo.master.status import Status
 from topo.master_process.checkpoint_thread import CheckpointWriterThread
 from topo.master_process.control_link import ControlLink
 from topo.master_process.part_server import PartServer
 from topo.master_process.restore_point import Restored, checkpoint_to_restore, start_of
+from topo.observability.status import Status, describe
 from topo.plan.physical import PhysicalPlan
 from topo.storage.checkpoint_store import open_store
 from topo.storage.master_record import RecordDamaged, read_record, record_by_clock, write_record
@@ -314,7 +311,7 @@ class MasterShell:
 
     def status(self) -> dict[str, Any]:
         """Return what `topo status` shows."""
-        status = self.master.topology_status(self._clock())
+        status = describe(self.master, self._clock())
         status |= {
             "start": {"goes_on": self.start.goes_on, "text": self.start.text},
             "master": {"pid": os.getpid(), "started_ms": self._started_ms},
@@ -509,7 +506,7 @@ class MasterShell:
             self._store_positions(command.progress)
         elif isinstance(command, StoreDeadLetters):
             self._store_letters(command)
-        elif isinstance(command, CommitCheckpoint | DiscardCheckpoint | CopyCheckpoint | FindCheckpoint):
+        elif isinstance(command, StoreCommand):
             if self._keeper is not None:
                 self._keeper.do(command)
         elif isinstance(command, Finished):

@@ -5,8 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from topo.checkpoint.alignment import SnapshotStore
-from topo.master.commands import CommitCheckpoint, CopyCheckpoint, DiscardCheckpoint, FindCheckpoint, MasterCommand
-from topo.master.events import CheckpointFound, CheckpointStored, MasterEvent, SavepointStored
+from topo.checkpoint.store_messages import (
+    CheckpointFound,
+    CheckpointStored,
+    CommitCheckpoint,
+    CopyCheckpoint,
+    DiscardCheckpoint,
+    FindCheckpoint,
+    SavepointStored,
+)
+from topo.master.commands import MasterCommand
+from topo.master.events import MasterEvent
 from topo.plan.physical import PhysicalPlan
 from topo.storage.checkpoint_store import CheckpointStore
 from topo.storage.snapshots import TaskSnapshots
@@ -14,7 +23,7 @@ from topo.wire.serializers import SerializerRegistry
 
 
 class MemoryFiles:
-    """A tree of files (`runtime.files.Files`)."""
+    """A tree of files (`storage.files.Files`)."""
 
     url = "memory"
 

@@ -21,6 +21,7 @@ from topo.ids import IdSource, TaskId
 from topo.master.commands import RecordError
 from topo.master.events import DrainAsked
 from topo.master.outcome import Outcome, OutcomeKind
+from topo.observability.status import describe
 from topo.plan.physical import physical_plan
 from topo.plan.validation import validate
 from topo.task.context import make_context
@@ -302,7 +303,7 @@ class TopologyTest:
     def status(self) -> dict[str, Any]:
         """Return what `topo status --json` would show at this moment."""
         self._cluster.beat_all()
-        return self._cluster.master.topology_status(self.clock())
+        return describe(self._cluster.master, self.clock())
 
     def bolt(self, component: str, task_index: int = 0) -> Any:
         """Return the bolt that runs, or ran last, in a task: the user's own object, to look at.

@@ -13,11 +13,19 @@ from hypothesis import strategies as st
 
 from tests.unit.master.playbook import small_plan
 from topo.checkpoint.assignment import parts_to_read, shapes_of, stateful_tasks
-from topo.checkpoint.coordinator import CheckpointCoordinator, Finding, Phase, Step, ToAll, ToSpouts
+from topo.checkpoint.coordinator import CheckpointCoordinator, Finding, Phase
 from topo.checkpoint.manifest import ComponentFigures, ComponentShape, Manifest, Part
+from topo.checkpoint.steps import Problem, Step, ToAll, ToSpouts
+from topo.checkpoint.store_messages import (
+    CheckpointFound,
+    CheckpointStored,
+    CommitCheckpoint,
+    CopyCheckpoint,
+    DiscardCheckpoint,
+    FindCheckpoint,
+    SavepointStored,
+)
 from topo.ids import Epoch, TaskId
-from topo.master.commands import CommitCheckpoint, CopyCheckpoint, DiscardCheckpoint, FindCheckpoint, RecordError
-from topo.master.events import CheckpointFound, CheckpointStored, SavepointStored
 from topo.wire.control import (
     BarrierAcked,
     BeginCheckpoint,
@@ -245,7 +253,7 @@ def test_a_commit_that_failed_is_no_checkpoint() -> None:
     checkpoints.taken(1, LINES)
     checkpoints.taken(1, SINK)
     row, aborted, discard = checkpoints.stored(1, problem="No space left on device")
-    assert isinstance(row, RecordError) and "No space left on device" in row.message
+    assert isinstance(row, Problem) and "No space left on device" in row.message
     assert (aborted, discard) == (ToAll(CheckpointAborted(1)), DiscardCheckpoint(1))
     assert checkpoints.it.completed is None
     assert "No space left" in checkpoints.it.problem
@@ -263,7 +271,7 @@ def test_one_that_takes_too_long_is_given_up_and_its_number_not_used_again() -> 
     checkpoints.taken(1, LINES)
     checkpoints.acked(1)
     row, *rest = checkpoints.until(170.0)
-    assert row == RecordError(
+    assert row == Problem(
         "CheckpointFailed",
         "checkpoint 1 was given up: not complete after 60 s: the parts of tasks 2 (sink); the one before still holds",
     )
@@ -277,14 +285,14 @@ def test_it_is_said_when_barriers_alone_are_missing() -> None:
     checkpoints.taken(1, LINES)
     checkpoints.taken(1, SINK)
     row = checkpoints.until(170.0)[0]
-    assert isinstance(row, RecordError) and "the barriers of tasks 1 (lines)" in row.message
+    assert isinstance(row, Problem) and "the barriers of tasks 1 (lines)" in row.message
 
 
 def test_a_part_that_cannot_be_stored_ends_it_at_once() -> None:
     checkpoints = under_way()
     checkpoints.it.snapshot_failed(SnapshotFailed(SINK, Epoch(1), 1, "range: not carried"), checkpoints.now)
     row, *rest = checkpoints.steps()
-    assert isinstance(row, RecordError) and "task 2 (sink): range: not carried" in row.message
+    assert isinstance(row, Problem) and "task 2 (sink): range: not carried" in row.message
     assert rest == [ToAll(CheckpointAborted(1)), DiscardCheckpoint(1)]
     assert checkpoints.it.describe(checkpoints.now)["failed"] == 1
 
@@ -408,8 +416,8 @@ def test_when_a_part_cannot_be_restored_an_earlier_checkpoint_is_looked_for() ->
     assert checkpoints.steps() == []
     assert checkpoints.it.found(CheckpointFound(manifest(6))) is Finding.EARLIER
     row, goes_on = checkpoints.steps()
-    assert isinstance(row, RecordError) and "checkpoint 7 cannot be restored: 7/2 is damaged" in row.message
-    assert isinstance(goes_on, RecordError) and "going on from checkpoint 6" in goes_on.message
+    assert isinstance(row, Problem) and "checkpoint 7 cannot be restored: 7/2 is damaged" in row.message
+    assert isinstance(goes_on, Problem) and "going on from checkpoint 6" in goes_on.message
     assert checkpoints.it.completed == manifest(6)
     assert not checkpoints.it.holds_epoch
     checkpoints.runs()
@@ -530,7 +538,7 @@ def test_a_savepoint_survives_a_recovery_and_a_failure_is_said() -> None:
     checkpoints.done(2)
     checkpoints.it.savepoint_stored(SavepointStored("/save", "No space left on device"))
     (row,) = checkpoints.steps()
-    assert isinstance(row, RecordError) and "/save was not written: No space left on device" in row.message
+    assert isinstance(row, Problem) and "/save was not written: No space left on device" in row.message
 
 
 def test_the_end_waits_for_a_savepoint() -> None:

@@ -10,6 +10,7 @@ from tests.unit.master.playbook import LINES, SINK, running
 from topo.api.metrics import Histogram, Metrics
 from topo.ids import TaskId, WorkerId
 from topo.master.statistics import TopologyStatistics
+from topo.observability.status import describe
 from topo.wire import control
 from topo.wire.control import Heartbeat
 from topo.wire.statistics import Counters, TaskStatistics
@@ -91,7 +92,7 @@ def test_status_is_plain_data_with_totals_shares_and_percentiles() -> None:
         )
         play.says(0, Heartbeat(WorkerId(0), play.life(0), 1, play.epoch, "", {LINES: spout}))
         play.says(1, Heartbeat(WorkerId(1), play.life(1), 1, play.epoch, "sink", {SINK: bolt.as_dict()}))
-    status = play.master.topology_status(play.now)
+    status = describe(play.master, play.now)
     assert json.loads(json.dumps(status)) == status
     assert (status["totals"]["emitted"], status["totals"]["acked"], status["totals"]["pending"]) == (1000, 800, 100)
     assert status["totals"]["acked_per_s"] == pytest.approx(400.0)
@@ -108,14 +109,14 @@ def test_totals_stay_exact_when_a_worker_is_replaced() -> None:
     play.replace(0)
     play.all_ready()
     play.beat(0, acked=40)
-    assert play.master.topology_status(play.now)["totals"]["acked"] == 740
+    assert describe(play.master, play.now)["totals"]["acked"] == 740
 
 
 def test_figures_of_tasks_that_the_worker_does_not_host_are_not_taken() -> None:
     play = running()
     forged = Heartbeat(WorkerId(1), play.life(1), 1, play.epoch, "", {LINES: {"counters": {"acked": 9}}})
     play.says(1, forged)
-    assert play.master.topology_status(play.now)["totals"]["acked"] == 0
+    assert describe(play.master, play.now)["totals"]["acked"] == 0
     assert play.master.statistics().misdirected == 1
 
 
@@ -127,7 +128,7 @@ def test_event_time_of_a_component_is_that_of_the_task_that_is_behind_and_status
     figures.heard({TaskId(1): {"levels": ahead}, TaskId(2): {"levels": behind}}, 1.0)  # type: ignore[dict-item]
     assert figures.together([TaskId(1), TaskId(2)]).levels == {**behind, "open_windows": 7.0}
     play.says(1, Heartbeat(WorkerId(1), play.life(1), 1, play.epoch, "", {SINK: {"levels": behind}}))
-    status = play.master.topology_status(play.now)
+    status = describe(play.master, play.now)
     (shown,) = [task for task in status["tasks"] if task["task"] == SINK]
     assert shown["event_time"] == {"watermark_ms": 1000, "lag_s": 2.0, "held_back_by": "lines[0]"}
     assert shown["levels"] == {"open_windows": 4.0, "queue": 0.0, "outbox": 0.0, "allowance": 0.0, "queue_s": 0.0}

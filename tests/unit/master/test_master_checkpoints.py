@@ -7,21 +7,20 @@ from typing import Any
 
 from tests.unit.checkpoint.test_coordinator import LINES, SINK, manifest
 from tests.unit.master.playbook import Play, messages_in, record, routes_in, running, small_plan
-from topo.ids import Epoch, Incarnation, WorkerId
-from topo.master.commands import (
+from topo.checkpoint.store_messages import (
+    CheckpointFound,
+    CheckpointStored,
     CommitCheckpoint,
     CopyCheckpoint,
     DiscardCheckpoint,
     FindCheckpoint,
-    Finished,
-    MasterCommand,
-    MasterRecord,
-    Persist,
-    RecordError,
-    StopWorker,
+    SavepointStored,
 )
-from topo.master.events import CheckpointFound, CheckpointStored, DrainAsked, SavepointAsked, SavepointStored, Started
+from topo.ids import Epoch, Incarnation, WorkerId
+from topo.master.commands import Finished, MasterCommand, MasterRecord, Persist, RecordError, StopWorker
+from topo.master.events import DrainAsked, SavepointAsked, Started
 from topo.master.outcome import OutcomeKind
+from topo.observability.status import describe
 from topo.plan.physical import PhysicalPlan
 from topo.wire.control import (
     BarrierAcked,
@@ -95,7 +94,7 @@ def test_without_checkpoints_nothing_of_them_is_said() -> None:
     play.says(0, BarrierAcked(LINES, play.epoch, 1))
     commands = play.until(100.0)
     assert not any(isinstance(message, BeginCheckpoint) for _, message in messages_in(commands))
-    assert play.master.topology_status(play.now)["checkpoints"] is None
+    assert describe(play.master, play.now)["checkpoints"] is None
 
 
 def test_a_crash_before_the_first_checkpoint_starts_at_the_beginning() -> None:
@@ -140,7 +139,7 @@ def test_no_routes_go_out_before_the_commit_is_decided() -> None:
     assert len(taken(play, 1)) == 1
     assert routes_in(play.replace(1)) == {}
     assert routes_in(play.until(20.0)) == {}
-    status = play.master.topology_status(play.now)
+    status = describe(play.master, play.now)
     assert (status["status"], status["reason"]) == ("DEGRADED", "waiting for the store of checkpoints")
     told = routes_in(stored(play, 1))
     assert [told[worker].checkpoint for worker in range(3)] == [1, 1, 1]
@@ -332,7 +331,7 @@ def test_a_savepoint_that_is_asked_for_is_shown() -> None:
     taken(play, 1)
     stored(play, 1)
     play.do(SavepointStored("/save"))
-    shown = play.master.topology_status(play.now)["checkpoints"]
+    shown = describe(play.master, play.now)["checkpoints"]
     assert (shown["last_complete"], shown["savepoints"][0]["state"]) == (1, "written")
 
 
@@ -351,6 +350,6 @@ def test_nothing_about_checkpoints_is_done_any_more_when_the_topology_ends() -> 
 def test_a_failing_checkpoint_is_said_in_the_status() -> None:
     play = running(plan(checkpoint_timeout="3s"))
     play.until(15.0)
-    status = play.master.topology_status(play.now)
+    status = describe(play.master, play.now)
     assert status["status"] == "RUNNING"
     assert status["reason"].startswith("checkpoint 1 failed: not complete after 3 s: the parts of tasks")

@@ -21,6 +21,7 @@ from topo.master.commands import (
 from topo.master.events import DeadLettersWritten, DrainAsked, KillAsked, Started
 from topo.master.outcome import Outcome, OutcomeKind
 from topo.master.positions import SpoutProgress
+from topo.observability.status import describe
 from topo.wire.codec import Codec
 from topo.wire.control import Cause, Close, Closed, DeadLetter, DeadLettersStored, Drain, PositionReport, Probe, TuplesFailed
 
@@ -62,7 +63,7 @@ def test_a_topology_whose_tasks_are_all_quiet_is_probed_twice_and_closed() -> No
     assert play.answer_probe(2, sent=5, received=5) == closing()
     assert close(play) == [Finished(Outcome(OutcomeKind.DONE, "every message was processed"))]
     assert play.master.next_deadline() is None
-    assert play.master.topology_status(play.now)["status"] == "FINISHED"
+    assert describe(play.master, play.now)["status"] == "FINISHED"
 
 
 def test_a_task_that_worked_between_the_rounds_postpones_the_end() -> None:
@@ -125,7 +126,7 @@ def test_finally_failed_messages_make_the_outcome() -> None:
     (finished,) = close(play)
     assert finished == Finished(Outcome(OutcomeKind.FINALLY_FAILED, reason, finally_failed=2))
     assert finished.outcome.exit_code == 1
-    assert play.master.topology_status(play.now)["status"] == "FAILED"
+    assert describe(play.master, play.now)["status"] == "FAILED"
 
 
 def test_a_dead_letter_is_confirmed_when_it_is_stored_and_makes_the_outcome() -> None:
@@ -205,16 +206,16 @@ def test_a_drain_pauses_the_spouts_and_closes_when_nothing_moves_without_an_end_
     play = running()
     commands = play.do(DrainAsked(10.0))
     assert commands == [SendTo(WorkerId(0), Incarnation(101), Drain()), *probe(1)]
-    assert play.master.topology_status(play.now)["status"] == "DRAINING"
+    assert describe(play.master, play.now)["status"] == "DRAINING"
     play.quiet(LINES, 1, ended=False, quiet=False, pending=3)
     play.quiet(SINK, 1, ended=False)
     assert play.quiet(ACKER, 1, ended=False) == []
-    assert play.master.topology_status(play.now)["reason"] == "3 messages pending"
+    assert describe(play.master, play.now)["reason"] == "3 messages pending"
     assert play.until(play.now + 0.02) == probe(2)
     assert play.answer_probe(2, ended=False, sent=9, received=9) == probe(3)
     assert play.answer_probe(3, ended=False, sent=9, received=9) == closing(drain=True)
     assert close(play) == [Finished(Outcome(OutcomeKind.DRAINED, "drained; nothing was left in flight"))]
-    assert play.master.topology_status(play.now)["status"] == "KILLED"
+    assert describe(play.master, play.now)["status"] == "KILLED"
 
 
 def test_a_drain_that_runs_out_of_time_closes_and_says_what_was_pending() -> None:
@@ -225,7 +226,7 @@ def test_a_drain_that_runs_out_of_time_closes_and_says_what_was_pending() -> Non
     assert sent == [Close(Epoch(1), drain=True)] * 3
     reason = "drained, not to the end: 3 messages were pending (task 1: busy)"
     assert close(play) == [Finished(Outcome(OutcomeKind.CUT_SHORT, reason))]
-    assert play.master.topology_status(play.now)["status"] == "KILLED"
+    assert describe(play.master, play.now)["status"] == "KILLED"
 
 
 def test_a_worker_lost_in_a_drain_is_replaced_and_told_to_drain() -> None:
@@ -275,7 +276,7 @@ def test_killed_workers_are_not_replaced() -> None:
     assert play.do(KillAsked()) == []
     assert play.exits(0) == []
     assert play.exits(1) == [Finished(Outcome(OutcomeKind.KILLED, "killed by the operator"))]
-    assert play.master.topology_status(play.now)["status"] == "KILLED"
+    assert describe(play.master, play.now)["status"] == "KILLED"
 
 
 def test_a_kill_ends_though_a_process_is_never_reported_gone() -> None:

@@ -30,6 +30,7 @@ from topo.master.events import (
 )
 from topo.master.positions import SpoutProgress
 from topo.master.recovery import STOP_S
+from topo.observability.status import describe
 from topo.wire import control
 from topo.wire.codec import Codec
 from topo.wire.control import Activate, Deactivate, EdgeLost, Go, PositionReport, Stuck
@@ -38,7 +39,7 @@ pack = Codec().pack_value
 
 
 def status(play: Play) -> tuple[str, str]:
-    found = play.master.topology_status(play.now)
+    found = describe(play.master, play.now)
     return found["status"], found["reason"]
 
 

@@ -21,6 +21,7 @@ from topo.master.commands import Finished, MasterRecord, RecordError, SendTo, St
 from topo.master.events import LaunchFailed, Started, Tick, WorkerLaunched, WorkerMessage
 from topo.master.outcome import Outcome, OutcomeKind
 from topo.master.positions import SpoutProgress
+from topo.observability.status import describe
 from topo.wire.control import Deactivate, Go, Heartbeat, Stop, TaskReady
 
 
@@ -116,7 +117,7 @@ def test_a_topology_that_cannot_be_started_has_crashed() -> None:
     play.exits(0)
     reason = "worker 1 (sink) could not be started, tried 3 times: could not be launched: no slot is free"
     assert play.exits(2) == [Finished(Outcome(OutcomeKind.CRASHED, reason))]
-    assert play.master.topology_status(play.now)["status"] == "FAILED"
+    assert describe(play.master, play.now)["status"] == "FAILED"
     assert play.do(Tick()) == []
 
 
@@ -127,8 +128,8 @@ def test_a_topology_that_has_run_under_an_earlier_master_is_mended_for_as_long_a
     play.register(2)
     for _ in range(10):
         play.do(LaunchFailed(WorkerId(1), play.life(1), "no slot is free"))
-        assert play.master.topology_status(play.now)["status"] == "STARTING"
-        assert "no slot is free" in play.master.topology_status(play.now)["reason"]
+        assert describe(play.master, play.now)["status"] == "STARTING"
+        assert "no slot is free" in describe(play.master, play.now)["reason"]
         play.until(play.master.membership.slots[WorkerId(1)].start_at)
     assert routes_in(play.register(1))
 

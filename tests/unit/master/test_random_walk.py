@@ -11,6 +11,7 @@ from tests.unit.plan.parts import Lines, Sink
 from topo.builder import TopologyBuilder
 from topo.master.events import ActivateAsked, DeactivateAsked, DrainAsked, KillAsked, RestartAsked
 from topo.master.outcome import OutcomeKind
+from topo.observability.status import describe
 from topo.plan.physical import PhysicalPlan, physical_plan
 
 SEEDS = range(60)
@@ -42,7 +43,7 @@ def heal_and_finish(world: World) -> None:
         process.paused_until = min(process.paused_until, world.now)
     world.feed(ActivateAsked())
     walk(world, LONGEST_WALK, faults=0.0)
-    assert world.outcome is not None, f"not over at {world.now:.1f} s: {world.master.topology_status(world.now)}"
+    assert world.outcome is not None, f"not over at {world.now:.1f} s: {describe(world.master, world.now)}"
 
 
 @pytest.mark.parametrize("seed", SEEDS)

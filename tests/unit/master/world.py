@@ -12,20 +12,10 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from tests.unit.master.playbook import DIGEST
+from topo.checkpoint.store_messages import CheckpointStored, CommitCheckpoint, DiscardCheckpoint
 from topo.ids import Epoch, Incarnation, TaskId, WorkerId
-from topo.master.commands import (
-    CommitCheckpoint,
-    DiscardCheckpoint,
-    Finished,
-    MasterCommand,
-    MasterRecord,
-    Persist,
-    SendTo,
-    StartWorker,
-    StopWorker,
-)
+from topo.master.commands import Finished, MasterCommand, MasterRecord, Persist, SendTo, StartWorker, StopWorker
 from topo.master.events import (
-    CheckpointStored,
     InFlightTuples,
     LaunchFailed,
     MasterEvent,

@@ -10,10 +10,18 @@ import msgspec
 import pytest
 
 from tests.unit.storage.test_checkpoint_store import complete, files_of, numbers, write
+from topo.checkpoint.store_messages import (
+    CheckpointFound,
+    CheckpointStored,
+    CommitCheckpoint,
+    CopyCheckpoint,
+    DiscardCheckpoint,
+    FindCheckpoint,
+    SavepointStored,
+    StoreAnswer,
+)
 from topo.errors import EnvironmentFault
-from topo.master.commands import CommitCheckpoint, CopyCheckpoint, DiscardCheckpoint, FindCheckpoint
-from topo.master.events import CheckpointFound, CheckpointStored, SavepointStored
-from topo.master_process.checkpoint_thread import CheckpointAnswer, CheckpointWriterThread
+from topo.master_process.checkpoint_thread import CheckpointWriterThread
 from topo.storage.checkpoint_store import CheckpointStore, open_store
 from topo.storage.files import LocalFiles
 
@@ -52,8 +60,8 @@ def keeper(store: CheckpointStore) -> Iterator[CheckpointWriterThread]:
     keeper.close()
 
 
-def wait_answers(keeper: CheckpointWriterThread, count: int) -> list[CheckpointAnswer]:
-    found: list[CheckpointAnswer] = []
+def wait_answers(keeper: CheckpointWriterThread, count: int) -> list[StoreAnswer]:
+    found: list[StoreAnswer] = []
     while len(found) < count:
         assert select.select([keeper.descriptor], [], [], 10.0)[0], f"only {found} was answered"
         found += keeper.answers()

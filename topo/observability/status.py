@@ -1,4 +1,4 @@
-"""What `topo status` shows of a topology: plain values, the same for the command line, JSON and the web page.
+"""Describes a running topology in plain values: the same ones for `topo status`, for JSON and for the web page.
 
 Shares and rates are those of the last seconds. `busy`, `backpressured` and `idle` are shares of wall time and add up to 1.
 `capacity` is the tuples executed times the mean execute latency over the time in which they were: at 1 a task can take no more.
@@ -9,21 +9,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from topo.api.metrics import HistogramSnapshot
 from topo.api.topology import ComponentKind
 from topo.ids import TaskId
 from topo.master.ending import EndingStage
 from topo.master.epochs import EpochState
+from topo.master.master import TopologyMaster
 from topo.master.membership import Slot, SlotState
 from topo.master.outcome import Outcome, OutcomeKind
 from topo.master.statistics import EVENT_TIME, TaskFigures
 from topo.plan.logical import PlannedComponent
 from topo.wire.statistics import Counters
-
-if TYPE_CHECKING:
-    from topo.master.master import TopologyMaster
 
 
 class Status(Enum):

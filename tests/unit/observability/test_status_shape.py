@@ -8,7 +8,7 @@ import pytest
 
 from topo import BasicBolt, BasicCollector, IterableSpout, ProcessBolt, TopologyBuilder, Tuple
 from topo.master.outcome import Outcome, OutcomeKind
-from topo.master.status import never_ran
+from topo.observability.status import describe, never_ran
 from topo.testing import TopologyTest
 
 
@@ -43,7 +43,7 @@ def run_of(delivery: str) -> TopologyTest:
 def test_status_has_every_figure_before_the_first_heartbeat(delivery: str) -> None:
     run = run_of(delivery)
     master = run._cluster.master
-    first = master.topology_status(0.0)
+    first = describe(master, 0.0)
     run.advance("3s")
     later = run.status()
 

@@ -1,0 +1,33 @@
+"""Steps that the checkpoint coordinator asks of the topology master, besides its commands to the store."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from topo.checkpoint.store_messages import StoreCommand
+from topo.wire import control
+
+
+@dataclass(frozen=True, slots=True)
+class ToSpouts:
+    """Send a message to each worker that hosts spouts."""
+
+    message: control.BeginCheckpoint
+
+
+@dataclass(frozen=True, slots=True)
+class ToAll:
+    """Send a message to each worker."""
+
+    message: control.CheckpointComplete | control.CheckpointAborted
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Record a row of `topo errors`; `kind` is CheckpointFailed, CheckpointDamaged or SavepointFailed."""
+
+    kind: str
+    message: str
+
+
+Step = ToSpouts | ToAll | StoreCommand | Problem

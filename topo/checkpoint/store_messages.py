@@ -1,0 +1,78 @@
+"""Commands to the store of checkpoints, and its answers. The shell performs them beside the master's loop."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from topo.checkpoint.manifest import Manifest
+
+
+@dataclass(frozen=True, slots=True)
+class CommitCheckpoint:
+    """Store a manifest, durably; its parts are stored already. The shell notes when that was.
+
+    Answered by CheckpointStored once it is known whether it is there. Earlier checkpoints that are not needed may then go.
+    """
+
+    manifest: Manifest
+
+
+@dataclass(frozen=True, slots=True)
+class DiscardCheckpoint:
+    """Throw away what is stored of a checkpoint that will never be complete. Not answered."""
+
+    checkpoint: int
+
+
+@dataclass(frozen=True, slots=True)
+class CopyCheckpoint:
+    """Copy a complete checkpoint to another folder, as a savepoint. Answered by SavepointStored."""
+
+    checkpoint: int
+    folder: str
+
+
+@dataclass(frozen=True, slots=True)
+class FindCheckpoint:
+    """Look for the last whole checkpoint up to a number, that one included. Answered by CheckpointFound.
+
+    Attributes:
+        upto: the number; a task could not read its part of it.
+        folder: where its parts are, if not with this topology's checkpoints; then no earlier one is taken.
+    """
+
+    upto: int
+    folder: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointStored:
+    """The answer to a CommitCheckpoint.
+
+    Attributes:
+        manifest: as it was stored, with the moment.
+        problem: why it was not; it is certain then that it is not there. "" when it was.
+    """
+
+    manifest: Manifest
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SavepointStored:
+    """The answer to a CopyCheckpoint. `problem` says why there is no savepoint; "" when there is."""
+
+    folder: str
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointFound:
+    """The answer to a FindCheckpoint. `problem` says why there is none."""
+
+    manifest: Manifest | None
+    problem: str = ""
+
+
+StoreCommand = CommitCheckpoint | DiscardCheckpoint | CopyCheckpoint | FindCheckpoint
+StoreAnswer = CheckpointStored | SavepointStored | CheckpointFound
