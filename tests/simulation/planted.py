@@ -156,7 +156,7 @@ def processing_after_a_gap(patch: pytest.MonkeyPatch) -> None:
 
 def pending_is_not_failed_at_a_reset(patch: pytest.MonkeyPatch) -> None:
     """What was in flight at a recovery waits for its timeout."""
-    patch.setattr(SpoutPending, "drain", lambda self: [])
+    patch.setattr(SpoutPending, "drain", lambda self: {})
 
 
 def acker_expires_before_the_spout(patch: pytest.MonkeyPatch) -> None:
@@ -200,10 +200,10 @@ def outbox_is_dropped_on_restart(patch: pytest.MonkeyPatch) -> None:
         on_routes(self, event, now)
         unsent.clear()
 
-    def drain_sent(self: SpoutPending[Any]) -> list[Any]:
+    def drain_sent(self: SpoutPending[Any]) -> dict[int, Any]:
         left = dict(self.items())
         drain(self)
-        return [record for root, record in left.items() if root not in unsent]
+        return {root: record for root, record in left.items() if root not in unsent}
 
     patch.setattr(SpoutTask, "_on_routes", note_unsent)
     patch.setattr(SpoutPending, "drain", drain_sent)

@@ -234,7 +234,7 @@ class History:
                     self._decide(root, "acked")
             return found
 
-        def watched_on_time(now: float) -> int:
+        def watched_on_time(now: float) -> list[int]:
             if acker.next_deadline is None or now < acker.next_deadline:
                 return on_time(now)
             before = list(words)
@@ -307,7 +307,7 @@ class History:
                 self._verdict(task, root, "acked" if kind[0] is FrameKind.ACKED else "failed")
             return take(roots)
 
-        def watched_expire(now: float) -> list[Pending]:
+        def watched_expire(now: float) -> dict[int, Pending]:
             nonlocal stood_still_s
             if book.next_deadline is None or now < book.next_deadline:
                 return expire(now)
@@ -328,7 +328,7 @@ class History:
                     self.violated(2, f"{message!r} has had no verdict for {age:.3f} s; its timeout is {timeout:g} s")
             return expired
 
-        def watched_drain() -> list[Pending]:
+        def watched_drain() -> dict[int, Pending]:
             for root, _ in book.items():
                 self._verdict(task, root, "reset")
             return drain()

@@ -15,6 +15,7 @@ from topo.checkpoint.alignment import SnapshotStore
 from topo.config import TopologyConfig
 from topo.ids import IdSource, TaskId
 from topo.plan.physical import PhysicalPlan
+from topo.task.observer import TaskObserver
 from topo.wire.codec import Codec
 
 AsyncDone = Callable[[Any, BaseException | None], None]
@@ -52,6 +53,8 @@ class TaskEnvironment:
     wait: Callable[[], None] | None = None
     """What a call that yields does while there is no mail for it: lets the other tasks of the worker run, and waits until
     something has arrived. Without it the thread waits for a mail alone."""
+    observer: TaskObserver | None = None
+    """Watches the task, in tests."""
 
 
 @dataclass(slots=True)

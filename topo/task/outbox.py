@@ -15,6 +15,7 @@ from topo.ids import ID_BYTES, TaskId
 from topo.task.commands import SendFrame, TaskCommand
 from topo.task.events import Inbox
 from topo.task.flow_control import UNLIMITED_WINDOW, OutEdge
+from topo.task.observer import TaskObserver
 from topo.user_errors import blame_place
 from topo.wire.batcher import EdgeBuffer
 from topo.wire.codec import Codec
@@ -60,6 +61,7 @@ class Outbox:
         limit: int,
         max_frame: int,
         max_control_frame: int,
+        observer: TaskObserver | None = None,
     ) -> None:
         self.edges: dict[TaskId, OutEdge] = {}
         self.waiting = 0
@@ -76,6 +78,7 @@ class Outbox:
         self._batch_bytes = batch_bytes
         self._limit = limit
         self._ids_at_once = {False: _id_bytes(max_frame), True: _id_bytes(max_control_frame)}
+        self._observer = observer
         self._stamp = SenderStamp(0, 0, 0)
         self._now = 0.0
         self._oldest: float | None = None
@@ -130,6 +133,8 @@ class Outbox:
 
     def put(self, target: TaskId, stream: int, columns: Columns) -> None:
         """Append columns to the buffer of an edge, and cut the frames that are full."""
+        if self._observer is not None:
+            self._observer.rows_routed(TaskId(self._stamp.sender), target, stream, columns)
         buffer = self._buffers.get((target, stream))
         if buffer is None:
             buffer = self._buffers[target, stream] = EdgeBuffer(self._batch_size, self._batch_bytes)

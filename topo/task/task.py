@@ -95,6 +95,7 @@ class Task(ABC):
         self.context = setup.context
         self._hooks = setup.hooks
         self.ports = ports
+        self._observer = ports.observer
         spec = setup.plan.task(setup.task)
         self.component_id = spec.component
         self.consumers = tuple(target for target in self.plan.downstream_tasks(self.id) if target not in self.plan.ackers)
@@ -152,6 +153,7 @@ class Task(ABC):
             limit=self.config.outbox_limit,
             max_frame=self.config.max_frame_bytes,
             max_control_frame=self.config.max_control_frame_bytes,
+            observer=ports.observer,
         )
         self._handlers: dict[type, Callable[[Any, float], None]] = {
             FrameArrived: self._on_frame,
@@ -385,6 +387,8 @@ class Task(ABC):
             return
         if frame.epoch > self.epoch:
             self._held.append((frame, inbox))
+            if self._observer is not None:
+                self._observer.frame_taken(self.id, frame, None)
             return
         if self._incarnations.get(sender) != frame.incarnation:
             self.counters.fenced_frames += 1
@@ -400,6 +404,8 @@ class Task(ABC):
             self.counters.malformed_frames += 1
             return
         arrival = edge.accept(frame.number)
+        if self._observer is not None:
+            self._observer.frame_taken(self.id, frame, arrival)
         if arrival is Arrival.NEXT:
             self.counters.frames_in += 1
             if not self.queue:
@@ -416,6 +422,8 @@ class Task(ABC):
 
     def _processed(self, edge: InEdge, frame: Frame, now: float) -> None:
         """Note that a frame is done, and confirm it soon."""
+        if self._observer is not None:
+            self._observer.frame_processed(self.id, frame)
         if self.inputs.get(edge.sender) is not edge:
             return
         edge.processed = frame.number
@@ -486,6 +494,8 @@ class Task(ABC):
         self._quiet_reported = (False, False)
         self._received = 0
         self.epoch = routes.epoch
+        if self._observer is not None:
+            self._observer.routes_adopted(self.id, routes)
         self.inputs = {sender: InEdge(sender) for sender in self._edges_in()}
         self.outbox.open(self._stamp, [self._out_edge(target, control) for target, control in self._edges_out()])
         self._load_snapshot(routes)
@@ -551,6 +561,8 @@ class Task(ABC):
         """
         epoch, clock, has_ended = self.epoch, self.ports.clock, self._has_passed_end
         began = clock()
+        if self._observer is not None:
+            self._observer.snapshot_taken(self.id, checkpoint)
 
         def failed(error: Exception) -> None:
             if is_process_fault(error):
@@ -605,6 +617,8 @@ class Task(ABC):
     def _on_checkpoint_complete(self, checkpoint: int, now: float) -> None:
         if not self.is_checkpointed or not self._is_working:
             return
+        if self._observer is not None:
+            self._observer.checkpoint_published(self.id, checkpoint)
         try:
             self._publish(checkpoint, now)
         except Exception as error:

@@ -180,12 +180,12 @@ class AckLedger:
             self._begin_verdicts(spout)
         return taken
 
-    def rotate(self) -> int:
-        """Drop the oldest bucket. Returns how many open trees expired with it."""
+    def rotate(self) -> list[int]:
+        """Drop the oldest bucket. Returns the roots of open trees that expired with it."""
         dropped = self._words.rotate()
-        expired = sum(1 for word in dropped.values() if word >> _SPOUT_SHIFT > 0)
-        self._expired += expired
-        self._orphans += len(dropped) - expired
+        expired = [root for root, word in dropped.items() if word >> _SPOUT_SHIFT > 0]
+        self._expired += len(expired)
+        self._orphans += len(dropped) - len(expired)
         return expired
 
     def clear(self) -> None:

@@ -63,14 +63,14 @@ class Acker:
         """Forget all trees: the spouts have failed or replayed every pending message for the new epoch."""
         self.ledger.clear()
 
-    def on_time(self, now: float) -> int:
-        """Do the rotations that are due at `now` (monotonic seconds). Returns how many open trees expired."""
+    def on_time(self, now: float) -> list[int]:
+        """Do the rotations that are due at `now` (monotonic seconds). Returns the roots of open trees that expired."""
         rotations = self._rotation.due(now)
         if not rotations:
-            return 0
+            return []
         expired = [self.ledger.rotate() for _ in range(rotations)]
-        self._expired_last = expired[-1]
-        return sum(expired)
+        self._expired_last = len(expired[-1])
+        return [root for roots in expired for root in roots]
 
     @property
     def next_deadline(self) -> float | None:

@@ -95,12 +95,12 @@ class SpoutPending(Generic[R]):
         """Start the timeouts of those roots again that are pending."""
         self._touched.update(dict.fromkeys(self._map.entries.keys() & set(roots), self._rotations))
 
-    def expire(self, now: float) -> list[R]:
-        """Do the rotation due at `now` (monotonic seconds). Returns the messages that timed out, in order of emission.
+    def expire(self, now: float) -> dict[int, R]:
+        """Do the rotation due at `now` (monotonic seconds). Returns what timed out, by root, in order of emission.
 
         Several are due when the owner has stood still, maybe together with those whose verdicts it waits for: that counts as one.
         """
-        expired: list[R] = []
+        dropped: dict[int, R] = {}
         if self._rotation.due(now):
             dropped = self._map.rotate()
             self._rotations += 1
@@ -109,9 +109,8 @@ class SpoutPending(Generic[R]):
                 self._touched = {root: moment for root, moment in self._touched.items() if moment > dead}
                 kept = {root: dropped.pop(root) for root in list(dropped) if root in self._touched}
                 self._map.put_oldest(kept)
-            expired += dropped.values()
-        self._expired += len(expired)
-        return expired
+        self._expired += len(dropped)
+        return dropped
 
     @property
     def next_deadline(self) -> float | None:
@@ -122,10 +121,13 @@ class SpoutPending(Generic[R]):
         """Roots and records in order of emission. Do not change the map while iterating."""
         return self._map.items()
 
-    def drain(self) -> list[R]:
-        """Empty the map, as at a new epoch. Returns the records in order of emission."""
+    def drain(self) -> dict[int, R]:
+        """Empty the map, as at a new epoch. Returns what was pending, by root, in order of emission."""
         self._touched = {}
-        return list(self._map.drain().values())
+        return self._map.drain()
+
+    def __contains__(self, root: int) -> bool:
+        return root in self._map
 
     def __len__(self) -> int:
         return len(self._map)

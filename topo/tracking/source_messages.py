@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
 from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from topo.api.metrics import Histogram, HistogramSnapshot
 from topo.api.spout import RetryingSpout, Spout
@@ -49,6 +49,26 @@ MOST_ATTEMPTS = 10
 """Attempts before the last that a dead letter explains."""
 
 
+class MessageObserver(Protocol):
+    """Watches what becomes of the messages of spout tasks; part of `topo.task.observer.TaskObserver`."""
+
+    def messages_decided(self, task: TaskId, verdict: str, roots: Sequence[int], late: int) -> None:
+        """Pending messages are about to be removed.
+
+        Args:
+            task: of the spout.
+            verdict: "acked", "failed", or "reset" when an epoch begins.
+            roots: of messages that are pending.
+            late: how many more the verdict names, which are not pending any more.
+        """
+
+    def messages_expired(self, task: TaskId, roots: Sequence[int], due: float, now: float) -> None:
+        """Timeouts were looked at: what was due at `due` has been removed at `now`, both in monotonic seconds."""
+
+    def messages_kept(self, task: TaskId, roots: Iterable[int]) -> None:
+        """The timeouts of those messages that are pending begin anew."""
+
+
 class SourceMessages:
     """The messages of one spout task, from their emission until they are done.
 
@@ -79,12 +99,14 @@ class SourceMessages:
         report: Callable[[Exception, float], None],
         now: float,
         trial_s: float | None = None,
+        observer: MessageObserver | None = None,
     ) -> None:
         self.is_retrying = isinstance(spout, RetryingSpout)
         self.keeps_values = self.is_retrying or spout.wants_values
         self.pending: SpoutPending[Pending] = SpoutPending(config.message_timeout_s, now)
         self.on_failure: Callable[[Any], None] = lambda _message: None
         self._task = task
+        self._observer = observer
         self._component = component
         self._spout = spout
         self._timeout_s = config.message_timeout_s
@@ -218,10 +240,12 @@ class SourceMessages:
 
     def complete(self, roots: Sequence[int], now: float) -> None:
         """The acker has found these trees complete."""
+        self._observe_verdict("acked", roots)
         self._completed(self.pending.take(roots), now)
 
     def fail(self, roots: Sequence[int], now: float) -> None:
         """The acker has found these trees failed."""
+        self._observe_verdict("failed", roots)
         for root in roots:
             for record in self.pending.take((root,)):
                 self._counters.failed += 1
@@ -229,9 +253,18 @@ class SourceMessages:
 
     def expire(self, now: float) -> None:
         """Fail what had no verdict for `message_timeout`."""
-        for record in self.pending.expire(now):
+        due = self.pending.next_deadline
+        expired = self.pending.expire(now)
+        if self._observer is not None and due is not None and now >= due:
+            self._observer.messages_expired(self._task, list(expired), due, now)
+        for record in expired.values():
             self._counters.timed_out += 1
             self._failed(record, f"no verdict within {self._timeout_s:g} s", now)
+
+    def _observe_verdict(self, verdict: str, roots: Sequence[int]) -> None:
+        if self._observer is not None:
+            pending = [root for root in roots if root in self.pending]
+            self._observer.messages_decided(self._task, verdict, pending, len(roots) - len(pending))
 
     def _completed(self, complete: list[Pending], now: float) -> None:
         if not complete:
@@ -297,7 +330,10 @@ class SourceMessages:
             now: monotonic seconds.
         """
         in_hand = [message for message, _, _ in self.pending.find(suspects)] if suspects else []
-        lost = self.pending.drain()
+        drained = self.pending.drain()
+        if self._observer is not None:
+            self._observer.messages_decided(self._task, "reset", list(drained), 0)
+        lost = list(drained.values())
         self._counters.reset += len(lost)
         if not self.is_retrying:
             for message, _, emission in lost:

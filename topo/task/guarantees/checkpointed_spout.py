@@ -210,6 +210,8 @@ class CheckpointedSpoutTask(SpoutTask):
         if event.epoch != self.epoch or not self._is_going or self.is_closed:
             return
         checkpoint = event.checkpoint
+        if self._observer is not None:
+            self._observer.checkpoint_begun(self.id, checkpoint)
         # What has been emitted is before the barrier, wherever it waits.
         self._send(now, first_time=True)
         self._flush(now)

@@ -61,6 +61,8 @@ class AckerTask(Task):
 
     def _process(self, edge: InEdge, frame: Frame, now: float) -> bool:
         kind, acker = frame.kind, self.acker
+        if self._observer is not None:
+            self._observer.ids_received(self.id, frame)
         if kind is FrameKind.ACK:
             acker.on_ack(frame.root_list(), frame.edge_list())
         elif kind is FrameKind.INIT:
@@ -88,6 +90,8 @@ class AckerTask(Task):
         self._undelivered = 0
         self._deliver_at = None
         for spout, verdicts in self.acker.verdicts().items():
+            if self._observer is not None:
+                self._observer.verdicts_reached(self.id, verdicts)
             for kind, roots in (
                 (FrameKind.FAILED, verdicts.failed),
                 (FrameKind.ACKED, verdicts.acked),
@@ -98,7 +102,10 @@ class AckerTask(Task):
 
     def _run_due(self, now: float) -> None:
         super()._run_due(now)
-        self.counters.expired_trees += self.acker.on_time(now)
+        expired = self.acker.on_time(now)
+        self.counters.expired_trees += len(expired)
+        if self._observer is not None and expired:
+            self._observer.trees_expired(self.id, expired, now)
         if self._deliver_at is not None and now >= self._deliver_at:
             self._deliver()
 

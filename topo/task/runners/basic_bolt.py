@@ -134,6 +134,9 @@ class BasicBoltTask(BoltTask):
     def _run(self, batch: Batch, first: int, last: int, now: float) -> None:
         failures = self._execute(batch, first, last)
         last = batch.done
+        if self._observer is not None:
+            self._observer.rows_emitted(self.id, self._collector.streams)
+            self._observer.inputs_acked(self.id, [batch.ids_at(i) for i in range(first, last) if i - first not in failures])
         if refused := self._read_stamps(self._collector.streams):
             self._fail_unstamped(refused, failures)
         self._hold_rows()
@@ -235,6 +238,8 @@ class BasicBoltTask(BoltTask):
                 return
             if not self._try_call_again(checked, self._clear, error, what):
                 return
+        if self._observer is not None:
+            self._observer.rows_emitted(self.id, self._collector.streams)
         refused = self._read_stamps(self._collector.streams)
         self._hold_rows()
         for stream in self._collector.streams:

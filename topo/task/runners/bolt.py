@@ -121,6 +121,10 @@ class AnchoringTask(BoltTask):
     def _settle(self, now: float) -> None:
         """Route what was emitted, then fold what was acked."""
         collector = self._collector
+        if self._observer is not None:
+            self._observer.rows_emitted(self.id, collector.streams)
+            acked = [(tup.roots, tup.edges) for tup in collector.acked if tup.epoch == self.epoch]
+            self._observer.inputs_acked(self.id, acked, len(collector.acked) - len(acked))
         refused = self._read_stamps(collector.streams)
         self._hold_rows()
         for stream, anchors in zip(collector.streams, collector.anchors, strict=True):

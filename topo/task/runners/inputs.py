@@ -301,6 +301,8 @@ class BoltTask(UserTask):
         elif frame.kind is FrameKind.BARRIER:
             edges = [edge for edge in self.inputs.values() if edge.sender not in self._ackers]
             aligned = self._alignment.arrived(edge, frame, edges, now)
+            if self._observer is not None:
+                self._observer.barrier_arrived(self.id, frame.mark, None if aligned is None else aligned.waited_s)
             if aligned is not None:
                 self._pass_barrier(aligned, now)
         else:

@@ -80,6 +80,7 @@ class SpoutTask(UserTask):
             self._user_error,
             ports.clock(),
             TRIAL_S if self._feeds_windows else None,
+            ports.observer,
         )
         self.is_retrying = self.source_messages.is_retrying
         self.on_refusal: Callable[[Any], None] = lambda _message: None
@@ -268,7 +269,10 @@ class SpoutTask(UserTask):
         elif frame.kind is FrameKind.FAILED:
             self.source_messages.fail(frame.root_list(), now)
         elif frame.kind is FrameKind.TOUCHED:
-            for root in frame.root_list():
+            touched = frame.root_list()
+            if self._observer is not None:
+                self._observer.messages_kept(self.id, touched)
+            for root in touched:
                 self._open_messages.touch(root)
         else:
             self._opened(edge, frame)
@@ -516,6 +520,9 @@ class SpoutTask(UserTask):
             roots = self._draw_roots(messages, first_time)
         packed, owed = pack_words(roots), [0] * count
 
+        if self._observer is not None:
+            records = list(records)
+            self._observer.messages_pending(self.id, roots, records)
         self._open_messages.add(roots, records)
         if self._unstamped:
             roots = self._fail_unstamped(stream, roots)
@@ -551,6 +558,8 @@ class SpoutTask(UserTask):
     def _keep_waiting(self, roots: dict[int, None]) -> None:
         # Here at once, and at the acker, which forgets what it does not hear of for twice as long.
         self._open_messages.keep(roots)
+        if self._observer is not None:
+            self._observer.messages_kept(self.id, roots)
         self._acker_routes.send(FrameKind.RESET, pack_words(roots))
 
     def _draw_roots(self, messages: Sequence[Any], first_time: bool) -> list[int]:

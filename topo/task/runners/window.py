@@ -88,6 +88,7 @@ class WindowTask(OperatorTask):
         return True
 
     def _run(self, batch: Batch, first: int, last: int, now: float) -> None:
+        begin = first
         operator = self._operator
         assert isinstance(operator, WindowOperator)
         is_single = batch.anchoring is Anchoring.SINGLE
@@ -127,6 +128,8 @@ class WindowTask(OperatorTask):
         if self._ended_in_epoch:
             self._user_end()
         self._settle(now)
+        if self._observer is not None:
+            self._observer.inputs_acked(self.id, [batch.ids_at(index) for index in range(begin, batch.done)])
 
     def _ack_unheld(self, batch: Batch, first: int, taken: int, now: float) -> None:
         """Ack what no window took: late, and dropped or put out on the late stream, or in a gap between windows.

@@ -1,0 +1,71 @@
+"""What a task reports to an instrument that watches it. Tests and the test kit observe tasks with it; workers have none.
+
+Calls come from within the task's turn, once for each batch, frame or checkpoint, never for each tuple. They carry what the parts
+of a task know, so tasks are named by id. An observer reads its arguments and keeps no reference to lists, which are reused; what
+it raises ends the process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Protocol
+
+from topo.emission.emitter import StreamRows
+from topo.ids import TaskId
+from topo.task.flow_control import Arrival
+from topo.tracking.ack_ledger import Verdicts
+from topo.tracking.source_messages import MessageObserver, Pending
+from topo.wire.control import Routes
+from topo.wire.frames import Columns, Frame
+
+
+class TaskObserver(MessageObserver, Protocol):
+    """Watches the tasks of one process. A class that names it as base inherits methods that do nothing."""
+
+    def routes_adopted(self, task: TaskId, routes: Routes) -> None:
+        """The task has entered an epoch; nothing has been sent or restored in it."""
+
+    def frame_taken(self, task: TaskId, frame: Frame, arrival: Arrival | None) -> None:
+        """A frame has arrived on an in-edge; `arrival` is None for one of a newer epoch, which stays unread."""
+
+    def frame_processed(self, task: TaskId, frame: Frame) -> None:
+        """The task is done with a frame of an in-edge."""
+
+    def rows_emitted(self, task: TaskId, streams: Sequence[StreamRows]) -> None:
+        """A bolt has emitted these rows in calls that have not raised; they are about to be routed."""
+
+    def rows_routed(self, task: TaskId, target: TaskId, stream: int, columns: Columns) -> None:
+        """Rows enter the buffer of an out-edge."""
+
+    def inputs_acked(self, task: TaskId, ids: Iterable[tuple[Sequence[int], Sequence[int]]], stale: int = 0) -> None:
+        """User code is done with inputs: roots and edges of each, and how many others are of an earlier epoch.
+
+        The inputs of a window bolt count once they are in their windows.
+        """
+
+    def messages_pending(self, task: TaskId, roots: Sequence[int], records: Sequence[Pending]) -> None:
+        """A spout task is about to send messages that ackers follow."""
+
+    def ids_received(self, task: TaskId, frame: Frame) -> None:
+        """An acker task is about to process a frame of ids."""
+
+    def verdicts_reached(self, task: TaskId, verdicts: Verdicts) -> None:
+        """An acker task sends verdicts to one spout task, or window task."""
+
+    def trees_expired(self, task: TaskId, roots: Sequence[int], now: float) -> None:
+        """An acker task has forgotten open trees because nothing was heard of them for too long."""
+
+    def checkpoint_begun(self, task: TaskId, checkpoint: int) -> None:
+        """A spout task is about to emit a barrier."""
+
+    def barrier_arrived(self, task: TaskId, checkpoint: int, waited_s: float | None) -> None:
+        """A barrier has come on one more in-edge.
+
+        `waited_s` is the time since it came on the first one, if this was the last, and None otherwise.
+        """
+
+    def snapshot_taken(self, task: TaskId, checkpoint: int) -> None:
+        """The task is about to take its snapshot."""
+
+    def checkpoint_published(self, task: TaskId, checkpoint: int) -> None:
+        """The task is about to do what waited for a complete checkpoint."""
