@@ -50,6 +50,13 @@ class AggregateFunction(ABC):
         return self
 
 
+def leaves_elements(aggregate: AggregateFunction) -> bool:
+    """Whether `add` is known not to change elements in place: the aggregates of this module, unless they call user code."""
+    if isinstance(aggregate, Together):
+        return all(map(leaves_elements, aggregate.parts))
+    return type(aggregate).__module__ == __name__ and not callable(getattr(aggregate, "field", None))
+
+
 def _getter(field: Field) -> Callable[[Any], Any]:
     if field is None:
         return lambda value: value
@@ -219,9 +226,9 @@ class Together(AggregateFunction):
         if not named:
             raise UserError("Together needs at least one aggregate: Together(count=Count())")
         self._named = named
-        self._parts = tuple(named.values())
+        self.parts = tuple(named.values())
         self.fields = tuple(named)
-        self.is_atomic = len(named) == 1 and self._parts[0].is_atomic
+        self.is_atomic = len(named) == 1 and self.parts[0].is_atomic
 
     def bind(self, fields: tuple[str, ...]) -> AggregateFunction:
         """Bind every part."""
@@ -229,11 +236,11 @@ class Together(AggregateFunction):
 
     def create_accumulator(self) -> list[Any]:
         """One accumulator for each part."""
-        return [part.create_accumulator() for part in self._parts]
+        return [part.create_accumulator() for part in self.parts]
 
     def add(self, value: Any, accumulator: Sequence[Any]) -> list[Any]:
         """Add to every part."""
-        return [part.add(value, one) for part, one in zip(self._parts, accumulator, strict=True)]
+        return [part.add(value, one) for part, one in zip(self.parts, accumulator, strict=True)]
 
     def get_result(self, accumulator: Sequence[Any]) -> Any:
         """The results of the parts, in the order of their names."""
@@ -242,7 +249,7 @@ class Together(AggregateFunction):
 
     def merge(self, first: Sequence[Any], second: Sequence[Any]) -> list[Any]:
         """Merge every part."""
-        return [part.merge(one, other) for part, one, other in zip(self._parts, first, second, strict=True)]
+        return [part.merge(one, other) for part, one, other in zip(self.parts, first, second, strict=True)]
 
     def _results(self, accumulator: Iterable[Any]) -> tuple[Any, ...]:
-        return tuple(part.get_result(one) for part, one in zip(self._parts, accumulator, strict=True))
+        return tuple(part.get_result(one) for part, one in zip(self.parts, accumulator, strict=True))

@@ -17,7 +17,7 @@ from topo.api.streams import DEFAULT_STREAM, StreamDeclaration
 from topo.dead_letters.payload import in_words
 from topo.errors import EmitError, FrameError
 from topo.operators.mailbox.mailbox import RejectedExecution, owner_lock
-from topo.operators.state.deep_copy import ATOMS
+from topo.operators.state.deep_copy import ATOMS, stays
 from topo.user_errors import blame_place, calling_place
 from topo.wire.codec import Codec
 from topo.wire.frames import MAX_WATERMARK, NO_TIMESTAMP
@@ -103,17 +103,6 @@ class StreamRows:
 
 def _raise(error: Exception) -> NoReturn:
     raise error
-
-
-def stays(value: Any) -> bool:
-    """Whether a value can never change: a string, a number, bytes, a moment, or a tuple of such values. Subclasses may."""
-    kind = type(value)
-    if kind is not tuple:
-        return kind in ATOMS
-    for one in value:  # noqa: SIM110 - a generator costs more than the test.
-        if type(one) not in ATOMS and not stays(one):
-            return False
-    return True
 
 
 class Emitter:

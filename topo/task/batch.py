@@ -7,9 +7,9 @@ from itertools import chain, pairwise, repeat
 from typing import Any, NamedTuple
 
 from topo.api.tuples import Origin
-from topo.emission.emitter import stays
 from topo.errors import ValueNotCarried
 from topo.ids import ID_BYTES
+from topo.operators.state.deep_copy import stays
 from topo.wire.codec import Codec
 from topo.wire.frames import Anchoring, Frame, pack_words
 

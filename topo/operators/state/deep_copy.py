@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from itertools import chain
@@ -12,6 +12,24 @@ from uuid import UUID
 
 ATOMS = frozenset((int, float, str, bytes, bool, type(None), date, datetime, time, timedelta, Decimal, UUID))
 """Types whose values never change."""
+
+
+def stays(value: Any) -> bool:
+    """Whether a value can never change: a string, a number, bytes, a moment, or a tuple of such values. Subclasses may."""
+    kind = type(value)
+    if kind is not tuple:
+        return kind in ATOMS
+    for one in value:  # noqa: SIM110 - a generator costs more than the test.
+        if type(one) not in ATOMS and not stays(one):
+            return False
+    return True
+
+
+def all_stay(values: Sequence[Any]) -> bool:
+    """Whether none of the values can ever change; quick for rows of atoms."""
+    if set(map(type, values)) == {tuple} and ATOMS.issuperset(map(type, chain.from_iterable(values))):
+        return True
+    return all(map(stays, values))
 
 
 def independent(value: Any) -> Any:

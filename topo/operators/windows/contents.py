@@ -2,6 +2,9 @@
 
 Three shapes: one accumulator (reduce, aggregate), the elements (process), or the elements with their timestamps (an evictor). All
 live in keyed state, under the current key and the window's namespace.
+
+One element may be in several windows, and in several firings of each. Reduce, aggregate and process functions may change what they
+are given in place, so they get copies of elements that can change. Whether there are any is looked up once for each batch.
 """
 
 from __future__ import annotations
@@ -10,8 +13,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from topo.api.aggregates import AggregateFunction
+from topo.api.aggregates import AggregateFunction, leaves_elements
 from topo.api.evictors import Evictor, TimestampedValue
+from topo.operators.state.deep_copy import all_stay, independent
 from topo.operators.state.keyed_state import AggregatingState, KeyedState, ListState, ReducingState
 
 CONTENTS_STATE = "__window-contents"
@@ -24,11 +28,25 @@ Evicted = Callable[[Sequence[int]], None]
 
 
 class WindowContents(ABC):
-    """The contents of all windows of one operator. Goes by the current key; `namespace` is the window that holds the contents."""
+    """The contents of all windows of one operator. Goes by the current key; `namespace` is the window that holds the contents.
+
+    Attributes:
+        may_change: what the function sees may hold values that can be changed in place, and has to be copied for user code.
+    """
+
+    may_change = False
 
     @abstractmethod
     def open(self, state: KeyedState) -> None:
         """Take hold of the state."""
+
+    def look_at(self, values: Sequence[Any]) -> None:
+        """Note whether values that are added next can be changed in place."""
+        self.may_change = self.may_change or not all_stay(values)
+
+    def restored(self) -> None:
+        """The state is that of a snapshot: nobody has looked at it."""
+        self.may_change = True
 
     @abstractmethod
     def add(self, namespace: Any, value: Any, timestamp: int | None) -> None:
@@ -85,6 +103,17 @@ class Accumulated(_InState):
     result: Callable[[Any], Any]
     handle: ReducingState | AggregatingState
     is_atomic = False
+    may_change = True
+    calls_user = True
+    """Elements are given to user code when they are added."""
+    copies = False
+    """Elements are copied when they are added."""
+
+    def look_at(self, values: Sequence[Any]) -> None:
+        self.copies = self.calls_user and not all_stay(values)
+
+    def add(self, namespace: Any, value: Any, timestamp: int | None) -> None:
+        super().add(namespace, independent(value) if self.copies else value, timestamp)
 
     def read(self, namespace: Any) -> Sequence[Any] | None:
         self.handle.namespace = namespace
@@ -110,6 +139,7 @@ class Aggregated(Accumulated):
     def __init__(self, aggregate: AggregateFunction) -> None:
         self._aggregate = aggregate
         self.is_atomic = aggregate.is_atomic
+        self.calls_user = not leaves_elements(aggregate)
         self.first = lambda value: aggregate.add(value, aggregate.create_accumulator())
         self.more = aggregate.add
         self.result = aggregate.get_result
@@ -168,7 +198,8 @@ class Evicting(_InState):
             return
         rest = list(there)
         self._evictor.evict_before(rest, window, *self._times())
-        apply(self._summarise([element.value for element in rest]))
+        values = [element.value for element in rest]
+        apply(self._summarise(independent(values) if self.may_change else values))
         self._evictor.evict_after(rest, window, *self._times())
         self.handle.namespace = namespace
         self.handle.replace([(element.value, element.timestamp) for element in rest])

@@ -10,6 +10,7 @@ from topo.api.streams import DEFAULT_STREAM
 from topo.api.tuples import Tuple
 from topo.api.windows import ProcessWindowFunction
 from topo.errors import UserError
+from topo.operators.state.deep_copy import independent
 from topo.operators.state.keyed_state import KeyedState
 from topo.operators.windows.rows import WindowRows, difference
 from topo.user_errors import call_for_effect
@@ -78,7 +79,7 @@ class CallUser(WindowFunction):
         context = self._context
         context.window, context.elements = window, elements
         shown = key if self._shows_key else None
-        call_for_effect(self._function.process, shown, self._rows.plain(elements), context, context)
+        call_for_effect(self._function.process, shown, context.own(self._rows.plain(elements)), context, context)
         if context.previous is not None:
             context.previous.set(list(elements))
 
@@ -123,15 +124,19 @@ class _Context:
 
     @property
     def rows(self) -> list[Tuple]:
-        return self._rows.tuples(self.elements)
+        return self._rows.tuples(self.own(self.elements))
 
     @property
     def new(self) -> list[Tuple]:
-        return self._rows.tuples(difference(self.elements, self._last()))
+        return self._rows.tuples(self.own(difference(self.elements, self._last())))
 
     @property
     def expired(self) -> list[Tuple]:
-        return self._rows.tuples(difference(self._last(), self.elements))
+        return self._rows.tuples(self.own(difference(self._last(), self.elements)))
+
+    def own(self, elements: Sequence[Any]) -> Sequence[Any]:
+        """Return the elements for user code, which may change them: other windows and firings have them, too."""
+        return independent(elements) if self._operator.may_change else elements  # type: ignore[no-any-return]
 
     def _last(self) -> Sequence[Any]:
         if self.previous is None:

@@ -161,6 +161,11 @@ class WindowOperator(KeyedOperator):
         return self._timers
 
     @property
+    def may_change(self) -> bool:
+        """Whether what windows hold may have values that can be changed in place."""
+        return self._contents.may_change
+
+    @property
     def open_panes(self) -> int:
         """How many windows, over all keys, have contents."""
         return self.state.entries_of(CONTENTS_STATE)
@@ -172,11 +177,13 @@ class WindowOperator(KeyedOperator):
             UserError: an event-time assigner met an element without timestamp, or merging gave a window that is over.
         """
         self.position = 0
+        self._contents.look_at((value,))
         self._take(key if self._keyed else None, value, timestamp)
 
     def process_batch(self, keys: Sequence[Any], values: Sequence[Any], timestamps: Sequence[int | None]) -> None:
         """Take several elements; `position` says which is at hand. It ends early when the list `values` is emptied meanwhile."""
         self.position = -1
+        self._contents.look_at(values)
         for self.position, (key, value, timestamp) in enumerate(zip(keys, values, timestamps)):  # noqa: B905
             self._take(key if self._keyed else None, value, timestamp)
 
@@ -240,6 +247,7 @@ class WindowOperator(KeyedOperator):
     def restore(self, snapshot: OperatorSnapshot) -> None:
         """Go on from a snapshot; the watermark starts at MIN_TIMESTAMP."""
         super().restore(snapshot)
+        self._contents.restored()
         self._merging_state.decode(restored_pairs)
         if isinstance(self.assigner, TumblingAssigner) and self.assigner.is_staggered and snapshot.own:
             self.assigner.shift_ms = snapshot.own[0]["stagger"]

@@ -9,7 +9,7 @@ test runs both on the same input.
 
 from __future__ import annotations
 
-from collections.abc import MutableMapping, Sequence
+from collections.abc import Iterable, MutableMapping, Sequence
 from typing import Any
 
 from topo.api.triggers import Trigger
@@ -67,9 +67,14 @@ class TumblingFastPath(WindowOperator):
             keys = [None] * len(keys)
         # Should `more` raise, what is kept has to be as it was before.
         copies = self.undo_log is not None and not self._accumulated.is_atomic
+        elements: Iterable[Any] = values
+        if self.undo_log is not None:
+            self._accumulated.look_at(values)
+            if self._accumulated.copies:
+                elements = map(independent, values)
         position = -1
         try:
-            for position, (key, value, timestamp) in enumerate(zip(keys, values, timestamps)):  # noqa: B905
+            for position, (key, value, timestamp) in enumerate(zip(keys, elements, timestamps)):  # noqa: B905
                 if timestamp is None or (rows := rows_of(start := timestamp - (timestamp - offset) % size)) is None:
                     self._take_into_unopened(position, key, value, timestamp)
                     continue
