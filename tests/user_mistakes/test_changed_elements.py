@@ -89,9 +89,7 @@ def test_a_function_that_changes_its_elements_changes_them_for_one_window_alone(
 
 def test_a_function_that_changes_its_elements_changes_them_for_one_firing_alone() -> None:
     """The user adds up in the first record of a window that fires at each of its elements."""
-    bolt = window(
-        window=windows.GlobalWindows(), trigger=windows.CountTrigger(1), process=Summed(), outputs=("key", "sum")
-    )
+    bolt = window(window=windows.GlobalWindows(), trigger=windows.CountTrigger(1), process=Summed(), outputs=("key", "sum"))
     assert sums_of(OperatorHarness(bolt, ("key", "record"))) == [1, 3, 6, 10]
 
 

@@ -9,7 +9,9 @@ import pytest
 from topo import BasicBolt, Bolt, IterableSpout, ProcessBolt, Spout, Topology, TopologyBuilder
 from topo.testing import ADVANCE, END, TopologyTest
 
-MISSING = "1 call without input (tick, timer, action of an executor, end_of_input, cleanup, close) failed"
+MISSING = (
+    "1 call without input (tick, timer, action of an executor, call from another thread, end_of_input, cleanup, close) failed"
+)
 
 
 class Rate(BasicBolt):

@@ -71,3 +71,17 @@ def test_value_that_is_not_carried_has_file_and_line_of_its_emit(
     line = 1 + next(at for at, text in enumerate(FLOW.splitlines()) if text.endswith(f"# {kind}"))
     assert (found["file"], found["line"]) == (str(path), line)
     assert "component 'source', stream 'default': field 'point': a value of type Point: " in found["message"]
+
+
+@pytest.mark.parametrize("kind", ["bolt", "spout"])
+def test_values_that_are_not_carried_fail_a_run_without_tracking(
+    kind: str, tmp_path: Path, topo_home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A bolt and a spout emit such an object where no message fails with it."""
+    path = tmp_path / "points.py"
+    path.write_text(FLOW)
+
+    run = call(capsys, "run", path, "-q", "-p", f"kind={kind}", "-p", "delivery=at_most_once")
+
+    assert run.code == 1
+    assert "1 row could not be sent and was lost: a value that tuples do not carry" in run.out + run.err

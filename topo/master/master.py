@@ -556,7 +556,8 @@ class TopologyMaster:
         bolts = [] if tracked else [task.id for task in self.plan.tasks if task.id not in self.plan.spouts]
         dropped = int(self.figures.together(bolts).counters.get("failed", 0))
         everyone = [task.id for task in self.plan.tasks]
-        lost = int(self.figures.together(everyone).counters.get("lost_results", 0))
+        of_all = self.figures.together(everyone).counters
+        lost, unsent = int(of_all.get("lost_results", 0)), int(of_all.get("unsent", 0))
         if self.checkpoints is None:
             # With checkpoints, what sinks had to publish was published before.
             lost += len(self.ending.unclosed.difference(self.plan.ackers))
@@ -566,9 +567,9 @@ class TopologyMaster:
                 component = self.plan.task(spout).component
                 unaccounted[component] = unaccounted.get(component, 0) + abs(count)
         outcome = self.ending.outcome or outcome_of_end(
-            failed, letters, tracked=tracked, dropped=dropped, refused=refused, lost=lost, unaccounted=unaccounted
+            failed, letters, tracked=tracked, dropped=dropped, refused=refused, lost=lost, unsent=unsent, unaccounted=unaccounted
         )
-        if outcome.kind is OutcomeKind.DRAINED and (problems := problems_of_engine(lost, unaccounted)):
+        if outcome.kind is OutcomeKind.DRAINED and (problems := problems_of_engine(lost, unsent, unaccounted)):
             outcome = replace(outcome, reason="; ".join([outcome.reason, *problems]))
         unknown = sum(unaccounted.values())
         outcome = replace(outcome, finally_failed=failed, dead_letters=letters, refused=refused, unaccounted=unknown)

@@ -20,7 +20,7 @@ class OutcomeKind(Enum):
     DEAD_LETTERS = "dead letters"
     """Every source ended; messages were given up and stored."""
     RESULTS_LOST = "results lost"
-    """Every source ended; a component raised in a call that nothing repeats."""
+    """Every source ended; a component raised in a call that nothing repeats, or emitted rows that could not be sent."""
     UNACCOUNTED = "unaccounted"
     """Every source ended; the engine does not know what became of messages."""
     DRAINED = "drained"
@@ -85,6 +85,7 @@ def outcome_of_end(
     dropped: int = 0,
     refused: int = 0,
     lost: int = 0,
+    unsent: int = 0,
     unaccounted: Mapping[str, int] | None = None,
 ) -> Outcome:
     """Return the outcome of a topology whose sources have all ended; without ackers nobody knows what became of a message.
@@ -93,6 +94,7 @@ def outcome_of_end(
         finally_failed, dead_letters, refused: messages that did not go through.
         tracked: whether there are ackers.
         lost: calls without input that raised and are not repeated, and transactions whose staged rows are gone.
+        unsent: rows that could not be sent, and that nobody emits again.
         unaccounted: for each spout component, messages that it emitted less those that were acked or given up, if that is not 0.
         dropped: tuples that bolts failed without ackers: what `at_most_once` allows, so no failure of the topology.
     """
@@ -103,7 +105,7 @@ def outcome_of_end(
         problems.append(f"{_messages(dead_letters)} {_were(dead_letters)} given up; see `topo dead-letters`")
     if refused:
         problems.append(f"{_messages(refused)} {_were(refused)} refused for {_ids(refused)}; see `topo errors`")
-    problems += problems_of_engine(lost, unaccounted or {})
+    problems += problems_of_engine(lost, unsent, unaccounted or {})
     if unaccounted:
         kind = OutcomeKind.UNACCOUNTED
     elif finally_failed:
@@ -112,7 +114,7 @@ def outcome_of_end(
         kind = OutcomeKind.DEAD_LETTERS
     elif refused:
         kind = OutcomeKind.REFUSED
-    elif lost:
+    elif lost or unsent:
         kind = OutcomeKind.RESULTS_LOST
     else:
         kind = OutcomeKind.DONE
@@ -122,16 +124,19 @@ def outcome_of_end(
     return Outcome(kind, "; ".join(problems) or well, finally_failed, dead_letters, refused)
 
 
-def problems_of_engine(lost: int, unaccounted: Mapping[str, int]) -> list[str]:
+def problems_of_engine(lost: int, unsent: int, unaccounted: Mapping[str, int]) -> list[str]:
     """Return, in sentences, what no run may show, whoever ended it; the arguments are those of `outcome_of_end`."""
     problems = [
         f"{_messages(count)} of {component!r} {_were(count)} neither acked nor given up, a bug of topo"
         for component, count in unaccounted.items()
     ]
     if lost:
-        calls = "(tick, timer, action of an executor, end_of_input, cleanup, close) failed"
+        calls = "(tick, timer, action of an executor, call from another thread, end_of_input, cleanup, close) failed"
         what = f"{lost} call{'s'[: lost > 1]} without input {calls}, or what a sink had staged is gone"
         problems.append(f"{what}, so results may be missing; see `topo errors`")
+    if unsent:
+        why = "a value that tuples do not carry, a missing timestamp, or no task to send to"
+        problems.append(f"{unsent} row{'s'[: unsent > 1]} could not be sent and {_were(unsent)} lost: {why}; see `topo errors`")
     return problems
 
 

@@ -6,8 +6,9 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 from topo.api.operator_bolts import AsyncBolt, WindowBolt
-from topo.api.tuples import Origin
+from topo.api.tuples import Origin, Tuple
 from topo.operators.async_wait import AsyncFunction, ResultHandle
+from topo.operators.state.deep_copy import independent, stays
 from topo.operators.windows.assigners import Draw
 from topo.operators.windows.builder import build_window_operator
 from topo.operators.windows.operator import WindowObserver, WindowOperator
@@ -65,8 +66,12 @@ def as_rows(result: Any) -> list[Any]:
     return [result] if isinstance(result, tuple) else list(result)
 
 
+def _own(tup: Tuple) -> Tuple:
+    return tup if all(map(stays, tup.values)) else Tuple(independent(tup.values), tup.origin, tup.timestamp)
+
+
 class BoltCalls(AsyncFunction):
-    """Begins the calls of an async bolt.
+    """Begins the calls of an async bolt. A call may change values in place: each gets the tuple as it arrived.
 
     Args:
         bolt: the user's.
@@ -81,7 +86,7 @@ class BoltCalls(AsyncFunction):
         """Begin the call for a tuple."""
 
         async def call() -> list[Any]:
-            return as_rows(await self._bolt.call(value))
+            return as_rows(await self._bolt.call(_own(value)))
 
         def done(rows: Any, error: BaseException | None) -> None:
             if error is not None:
@@ -94,6 +99,6 @@ class BoltCalls(AsyncFunction):
     def timeout(self, value: Any, handle: ResultHandle) -> None:
         """Ask the user what to emit instead."""
         try:
-            handle.complete(as_rows(self._bolt.on_timeout(value)))
+            handle.complete(as_rows(self._bolt.on_timeout(_own(value))))
         except Exception as error:
             handle.complete_exceptionally(error)

@@ -27,7 +27,8 @@ class Batch:
     """
 
     __slots__ = (
-        "_packed_roots", "_payload", "_slice", "anchoring", "count", "done", "edges", "origin", "roots", "rows", "stamps",
+        "_kept", "_packed_roots", "_payload", "_slice", "anchoring", "count", "done", "edges",
+        "origin", "roots", "rows", "stamps",
     )  # fmt: skip
 
     def __init__(self, frame: Frame, rows: list[Row], origin: Origin) -> None:
@@ -37,7 +38,9 @@ class Batch:
         self.done = 0
         self._slice: list[Row] = []
         self._payload = None if frame.rows is not None else frame.payload
-        """What the rows were decoded from; its rows are at the indices of `rows` unless some could not be decoded."""
+        """What the rows were decoded from."""
+        self._kept: list[int] | None = None
+        """The places of the rows in the payload, where it has others that could not be decoded."""
         self.anchoring = frame.anchoring
         self.stamps: list[EventTime] | None = frame.timestamp_list() if frame.timestamps else None
         self._packed_roots = frame.roots
@@ -57,7 +60,7 @@ class Batch:
     def keep(self, kept: list[int]) -> None:
         """Leave only the tuples at these indices. For a batch of which none has been taken."""
         self.rows = [self.rows[index] for index in kept]
-        self._payload = None
+        self._kept = kept
         self.count = len(kept)
         if self.stamps is not None:
             self.stamps = [self.stamps[index] for index in kept]
@@ -81,7 +84,7 @@ class Batch:
         row = self.rows[index]
         if self._payload is None or all(map(stays, row)):
             return row
-        return codec.unpack_one(self._payload, index)
+        return codec.unpack_one(self._payload, index if self._kept is None else self._kept[index])
 
     def cut_short(self) -> None:
         """End the slice at hand with the tuple at hand; any thread may call it.

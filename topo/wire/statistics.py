@@ -30,6 +30,8 @@ class Counters:
     """Messages that failed and that nobody emits again."""
     lost_results: int = 0
     """Calls without input that raised for good, and transactions whose staged rows are gone."""
+    unsent: int = 0
+    """Rows that could not be sent, without checkpoints and with no message that fails with them."""
     reset: int = 0
     """Messages that a recovery put back; no attempt."""
     refused: int = 0

@@ -278,3 +278,11 @@ def test_an_untracked_run_that_dropped_tuples_says_how_many() -> None:
     assert one.reason.endswith("(ackers=0), and 1 tuple failed and was lost; see `topo errors`")
     assert three.reason.endswith("(ackers=0), and 3 tuples failed and were lost; see `topo errors`")
     assert (one.kind, one.exit_code) == (OutcomeKind.DONE, 0)
+
+
+def test_a_run_that_could_not_send_rows_says_how_many_and_has_failed() -> None:
+    one, three = (outcome_of_end(0, 0, tracked=False, unsent=unsent) for unsent in (1, 3))
+    why = "a value that tuples do not carry, a missing timestamp, or no task to send to; see `topo errors`"
+    assert one.reason == f"1 row could not be sent and was lost: {why}"
+    assert three.reason == f"3 rows could not be sent and were lost: {why}"
+    assert (one.kind, one.exit_code) == (OutcomeKind.RESULTS_LOST, 1)

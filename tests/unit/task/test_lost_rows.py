@@ -124,3 +124,30 @@ def test_with_at_least_once_the_root_fails_and_there_is_no_letter_of_the_bolt() 
     solo.feed(1)
     solo.run()
     assert letters(solo) == [] and len(solo.errors()) == 1
+
+
+def emit_odd_unanchored(tup: Any, collector: Any) -> None:
+    collector.emit((Odd(),))
+    collector.ack(tup)
+
+
+def emit_odd_anchored(tup: Any, collector: Any) -> None:
+    collector.emit((Odd(),), tup)
+    collector.ack(tup)
+
+
+@pytest.mark.parametrize(
+    ("bolt", "delivery", "unsent"),
+    [
+        (Plain(emit_odd), "at_most_once", 1),
+        (Manual(emit_odd_anchored), "at_most_once", 1),
+        (Manual(emit_odd_unanchored), "at_least_once", 1),
+        (Manual(emit_odd_anchored), "at_least_once", 0),
+        (Plain(emit_odd), "at_least_once", 0),
+    ],
+)
+def test_a_row_with_which_no_message_fails_is_counted(bolt: Any, delivery: str, unsent: int) -> None:
+    solo = Solo(chain(Scripted(), bolt, Sink(), delivery=delivery), "b")
+    solo.feed(1, tracked=delivery != "at_most_once")
+    solo.run()
+    assert solo.task.counters.unsent == unsent

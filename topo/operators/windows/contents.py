@@ -3,8 +3,8 @@
 Three shapes: one accumulator (reduce, aggregate), the elements (process), or the elements with their timestamps (an evictor). All
 live in keyed state, under the current key and the window's namespace.
 
-One element may be in several windows, and in several firings of each. Reduce, aggregate and process functions may change what they
-are given in place, so they get copies of elements that can change. Whether there are any is looked up once for each batch.
+One element may be in several windows, and in several firings of each. Reduce, aggregate and process functions may change what
+they are given in place, so they get copies of elements that can change. Whether there are any is looked up once for each batch.
 """
 
 from __future__ import annotations
@@ -113,7 +113,8 @@ class Accumulated(_InState):
         self.copies = self.calls_user and not all_stay(values)
 
     def add(self, namespace: Any, value: Any, timestamp: int | None) -> None:
-        super().add(namespace, independent(value) if self.copies else value, timestamp)
+        self.handle.namespace = namespace
+        self.handle.add(independent(value) if self.copies else value)
 
     def read(self, namespace: Any) -> Sequence[Any] | None:
         self.handle.namespace = namespace

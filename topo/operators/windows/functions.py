@@ -136,7 +136,7 @@ class _Context:
 
     def own(self, elements: Sequence[Any]) -> Sequence[Any]:
         """Return the elements for user code, which may change them: other windows and firings have them, too."""
-        return independent(elements) if self._operator.may_change else elements  # type: ignore[no-any-return]
+        return independent(elements) if self._operator.may_change else elements
 
     def _last(self) -> Sequence[Any]:
         if self.previous is None:

@@ -156,7 +156,7 @@ class BasicBoltTask(BoltTask):
         for index, error in failures.items():
             self._fail(batch.ids_at(first + index)[0], error)
             if self.is_checkpointed:
-                self._give_up(batch.rows[first + index], error)
+                self._give_up(batch.unchanged(first + index, self.ports.codec), error)
             self._user_error(error, now)
         self.counters.failed += len(failures)
         self.counters.acked += last - first - len(failures)

@@ -11,6 +11,7 @@ from topo.api.streams import DEFAULT_STREAM
 from topo.api.tuples import Tuple
 from topo.emission.collectors import BoltCollector, TrackedTuple, TupleState
 from topo.errors import UserError
+from topo.operators.state.deep_copy import all_stay, independent
 
 
 class TaskBatchCollector:
@@ -67,9 +68,14 @@ class BatchCalls:
         self._most = most
 
     def call(self, values: Sequence[TrackedTuple]) -> None:
-        """Call the user for a batch, and ack what the call has not failed. What is raised leaves no trace."""
+        """Call the user for a batch, and ack what the call has not failed. What is raised leaves no trace.
+
+        Values that the call changed in place are what they were again in inputs that it has not processed.
+        """
         inner = self._inner
         mark = inner.mark()
+        rows = [tup.values for tup in values]
+        arrived = [] if all_stay(rows) else independent(rows)
         self.collector.errors.clear()
         try:
             returned: object = self._bolt.execute_batch(values, self.collector)
@@ -82,7 +88,12 @@ class BatchCalls:
             inner.check_emitted(inner.count() - mark.emitted, self._most)
         except Exception:
             inner.rewind(mark)
+            for tup, row in zip(values, arrived, strict=False):
+                tup.values = row
             raise
+        for tup, row in zip(values, arrived, strict=False):
+            if tup.state == TupleState.FAILED:
+                tup.values = row
         for tup in values:
             if tup.state == TupleState.OPEN:
                 inner.ack(tup)

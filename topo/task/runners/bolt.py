@@ -19,7 +19,7 @@ from topo.checkpoint.alignment import Aligned, Snapshot
 from topo.checkpoint.held_inputs import HeldInputs, still_held
 from topo.checkpoint.staged_output import StagedOutput, merged
 from topo.emission.collectors import BoltCollector, Mark, TrackedTuple, TupleState
-from topo.emission.emitter import Emitter
+from topo.emission.emitter import Emitter, StreamRows
 from topo.errors import FrameworkBug, SinkStuck, TupleStateError, UserError
 from topo.operators.state.deep_copy import independent
 from topo.task.batch import Batch, Row
@@ -98,12 +98,19 @@ class AnchoringTask(BoltTask):
         tup: TrackedTuple,
         error: Exception,
         undo_state: Callable[[], object] = lambda: None,
+        arrived: Callable[[], Row] | None = None,
     ) -> Exception | None:
-        """Repeat a call for a tuple that has raised, from where it began, and give the tuple up if that does not help."""
+        """Repeat a call for a tuple that has raised, from where it began, and give the tuple up if that does not help.
+
+        Args:
+            arrived: returns the values of the tuple as they arrived; None: the call has not changed them.
+        """
 
         def undo() -> None:
             undo_state()
             self._collector.rewind(mark)
+            if arrived is not None:
+                tup.values = arrived()
 
         undo()
         final = self._try_again(call, undo, error)
@@ -129,16 +136,18 @@ class AnchoringTask(BoltTask):
         self._hold_rows()
         for stream, anchors in zip(collector.streams, collector.anchors, strict=True):
             if refused and stream.declaration.name == DEFAULT_STREAM:
-                for row, error in refused.items():
-                    self._fail_anchors(anchors[row], error)
+                coming_again = {row for row, error in refused.items() if self._fail_anchors(anchors[row], error)}
                 anchors[:] = [on for row, on in enumerate(anchors) if row not in refused]
-                self._drop_unstamped(stream, refused, now)
+                self._drop_unstamped(stream, refused, now, coming_again)
             if stream.rows:
                 stamps = self._stamps(stream, None, [])
 
-                def reject(row: int, error: Exception, anchors: list[tuple[TrackedTuple, ...]] = anchors) -> None:
-                    self._fail_anchors(anchors[row], error)
+                def reject(
+                    row: int, error: Exception, stream: StreamRows = stream, anchors: list[tuple[TrackedTuple, ...]] = anchors
+                ) -> None:
+                    comes_again = self._fail_anchors(anchors[row], error)
                     self._record_error(error, now)
+                    self._lose_row(stream.rows[row], error, comes_again=comes_again)
 
                 self.counters.emitted += len(stream.rows)
                 if self.is_checkpointed:
@@ -173,10 +182,12 @@ class AnchoringTask(BoltTask):
         """Return why the bolt has failed an input, for its dead letter."""
         return "the bolt called fail"
 
-    def _fail_anchors(self, anchors: tuple[TrackedTuple, ...], error: Exception) -> None:
+    def _fail_anchors(self, anchors: tuple[TrackedTuple, ...], error: Exception) -> bool:
+        """Fail what a row is anchored on. Returns whether that is any message."""
         for anchor in anchors:
             if anchor.epoch == self.epoch:
                 self._fail(anchor.roots, error)
+        return any(anchor.roots for anchor in anchors)
 
 
 class TrackingBoltTask(AnchoringTask):
@@ -286,30 +297,29 @@ class TrackingBoltTask(AnchoringTask):
         errors: list[Exception] = []
         undecided: list[TrackedTuple] = []
         for tup in self._withheld.take_restored(self.epoch):
-            values = partial(independent, independent(tup.values))
+            arrived = partial(independent, independent(tup.values))
             mark = self._collector.mark()
             try:
                 call_for_effect(self._bolt.execute, tup)
             except Exception as error:
-                self._execute_raised(error, tup, mark, errors, values)
+                self._execute_raised(error, tup, mark, errors, arrived)
             if tup.state == TupleState.OPEN:
                 self._left_undecided(tup, mark, undecided)
             del tup
         self._finish_run(undecided, errors, now)
 
-    def _execute_again(self, tup: TrackedTuple, values: Callable[[], Row]) -> None:
-        tup.values = values()
-        call_for_effect(self._bolt.execute, tup)
-
     def _execute_raised(
-        self, error: Exception, tup: TrackedTuple, mark: Mark, errors: list[Exception], values: Callable[[], Row]
+        self, error: Exception, tup: TrackedTuple, mark: Mark, errors: list[Exception], arrived: Callable[[], Row]
     ) -> None:
         if self._staged is not None and isinstance(error, SinkStuck):
             raise error
         if not self.is_checkpointed:
             self._roll_back(mark, tup, error)
             errors.append(error)
-        elif (final := self._try_tuple_again(partial(self._execute_again, tup, values), mark, tup, error)) is not None:
+            return
+        again = partial(call_for_effect, self._bolt.execute, tup)
+        final = self._try_tuple_again(again, mark, tup, error, arrived=arrived)
+        if final is not None:
             errors.append(final)
 
     def _left_undecided(self, tup: TrackedTuple, mark: Mark, undecided: list[TrackedTuple]) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from functools import partial
 from math import inf
 from typing import Any
@@ -471,7 +471,8 @@ class BoltTask(UserTask):
         for roots, values, refused in undecoded:
             self.counters.failed += 1
             self._fail(roots, refused)
-            self._lose_row(values, refused)
+            # A row that failed is counted as such.
+            self._lose_row(values, refused, comes_again=True)
             self._user_error(refused, now)
         self._batch = batch if batch.count else None
         return self._batch
@@ -573,10 +574,10 @@ class BoltTask(UserTask):
             self._readings = [self._readings[row] for row in rows]
         stream.keep(rows)
 
-    def _drop_unstamped(self, stream: StreamRows, refused: UnreadableRows, now: float) -> None:
-        """Lose rows of the main stream that have no timestamp, where no input fails as a whole."""
+    def _drop_unstamped(self, stream: StreamRows, refused: UnreadableRows, now: float, coming_again: Container[int] = ()) -> None:
+        """Drop rows of the main stream that have no timestamp; a message fails with each of those that are `coming_again`."""
         for row, error in refused.items():
-            self._lose_row(stream.rows[row], error)
+            self._lose_row(stream.rows[row], error, comes_again=row in coming_again)
         self._keep_rows(stream, [row for row in range(len(stream.rows)) if row not in refused])
         for error in refused.values():
             self._user_error(error, now)

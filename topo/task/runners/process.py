@@ -69,12 +69,6 @@ class ProcessTask(OperatorTask):
             raise returned(function, value)
         self._collector.check_emitted(self._collector.count() - mark.emitted, self.config.max_task_emit)
 
-    def _process_again(
-        self, call: Callable[[], object], mark: Mark, function: Callable[..., object], tup: TrackedTuple, batch: Batch, index: int
-    ) -> None:
-        tup.values = batch.unchanged(index, self.ports.codec)
-        self._limited(call, mark, function)
-
     def _run(self, batch: Batch, first: int, last: int, now: float) -> None:
         collector, operator, output = self._collector, self._operator, self._output
         assert isinstance(operator, ProcessOperator)
@@ -94,8 +88,9 @@ class ProcessTask(OperatorTask):
                     self._roll_back(mark, tup, error)
                     errors.append(error)
                     continue
-                again = partial(self._process_again, call, mark, function, tup, batch, index)
-                final = self._try_tuple_again(again, mark, tup, error, operator.undo)
+                again = partial(self._limited, call, mark, function)
+                arrived = partial(batch.unchanged, index, self.ports.codec)
+                final = self._try_tuple_again(again, mark, tup, error, operator.undo, arrived)
                 if final is not None:
                     errors.append(final)
                     continue

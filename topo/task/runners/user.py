@@ -47,7 +47,7 @@ class UserTask(Task):
         vars(wrapped).update(vars(error))
         self._fail(roots, wrapped)
         self._record_error(wrapped, self.ports.clock())
-        self._lose_row(values, wrapped)
+        self._lose_row(values, wrapped, comes_again=bool(roots))
 
     def _reject_untracked(self, stream: StreamRows) -> Reject:
         """Return what is called with rows of a stream that cannot be routed, where no root fails with them."""
@@ -58,10 +58,18 @@ class UserTask(Task):
 
         return reject
 
-    def _lose_row(self, values: Any, error: Exception) -> None:
-        """Keep a row that cannot be sent, where it would be lost otherwise."""
+    def _lose_row(self, values: Any, error: Exception, *, comes_again: bool = False) -> None:
+        """Keep a row that cannot be sent, where it would be lost otherwise; without checkpoints count it.
+
+        Args:
+            values: of the row.
+            error: why it cannot be sent.
+            comes_again: a message fails with the row, and is repeated or given up as a whole.
+        """
         if self.is_checkpointed:
             self._letters.add(values, self._cause(error), 1)
+        elif not comes_again:
+            self.counters.unsent += 1
 
     def _cause(self, error: BaseException) -> str:
         return str(Cause(type(error).__name__, message_of(error)[:MAX_TEXT], self.component_id, *place_of(error)))
