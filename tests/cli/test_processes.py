@@ -41,7 +41,7 @@ def test_a_quiet_run_as_json_prints_the_summary_alone(flow: Path) -> None:
     assert result.code == 0
     assert (summary["topology"], len(summary["workers"]), summary["totals"]["acked"]) == ("other", 1, 5)
     start, code, *printed = result.err.splitlines()
-    assert (start, code) == ("other begins at the beginning", "code: a copy of flow.py")
+    assert (start, code) == ("other starts from the beginning", "code: a copy of flow.py")
     assert sorted(printed) == [f"value {2 * number}" for number in range(5)]
 
 

@@ -35,7 +35,7 @@ def run(example: str, **parameters: object) -> Ran:
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=100)
     assert done.stdout, done.stderr
     start, code, *printed = done.stderr.splitlines()
-    assert start.endswith(" begins at the beginning") and code.startswith("code: a copy of "), done.stderr
+    assert start.endswith(" starts from the beginning") and code.startswith("code: a copy of "), done.stderr
     return Ran(done.returncode, printed, json.loads(done.stdout))
 
 

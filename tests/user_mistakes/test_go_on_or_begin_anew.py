@@ -82,7 +82,7 @@ def topo(topo_home: Path, capsys: pytest.CaptureFixture[str]) -> Topo:
 
 def test_second_run_says_that_it_begins_anew(topo: Topo, flow: Path) -> None:
     """`topo run` twice, in the belief that the second run goes on."""
-    assert topo.start("run", flow, "-p", "n=20", "-q") == "flow begins at the beginning"
+    assert topo.start("run", flow, "-p", "n=20", "-q") == "flow starts from the beginning"
 
     again = topo.start("run", flow, "-p", "n=20", "-q")
 
@@ -92,7 +92,7 @@ def test_second_run_says_that_it_begins_anew(topo: Topo, flow: Path) -> None:
 
 def test_submit_after_a_kill_begins_anew_unless_it_is_told_to_go_on(topo: Topo, flow: Path) -> None:
     """`topo submit` after `topo kill`, in the belief that it goes on as it does after a crash."""
-    assert topo.start("submit", flow, "--resume-or-start", "--wait") == "flow begins at the beginning"
+    assert topo.start("submit", flow, "--resume-or-start", "--wait") == "flow starts from the beginning"
     topo.wait_for_state()
     topo.kill_master()
     assert topo.start("submit", flow, "--wait").startswith("flow goes on from the positions of ")

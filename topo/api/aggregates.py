@@ -35,7 +35,7 @@ class AggregateFunction(ABC):
 
     @abstractmethod
     def add(self, value: Any, accumulator: Any) -> Any:
-        """Return the accumulator with `value` in it; may change and return the one it got."""
+        """Return the accumulator with `value` in it; may change and return either of what it got."""
 
     @abstractmethod
     def get_result(self, accumulator: Any) -> Any:

@@ -83,7 +83,7 @@ def run_foreground(
     Args:
         cluster: whose machines its workers run on; by default this one.
         py_files: modules and archives that it imports from, besides the folder it lies in; they are copied with the code.
-        resume: go on from the state of the last run under that name, however it ended; begin at the beginning if there is none.
+        resume: go on from the state of the last run under that name, however it ended; start from the beginning if there is none.
 
     Raises:
         AlreadyDone: with `resume`, the last run has processed all its input.
@@ -139,7 +139,7 @@ def submit_background(
         cluster: whose machines its workers run on; by default this one. The master runs here in any case.
         parallelism: tasks by component, where they are not to be those that the code says.
         py_files: modules and archives that it imports from, besides the folder it lies in; they are copied with the code.
-        resume: go on from the state of the last run under that name, however it ended; begin at the beginning if there is none.
+        resume: go on from the state of the last run under that name, however it ended; start from the beginning if there is none.
 
     Raises:
         TopoError: it cannot be started; nothing runs then.

@@ -29,8 +29,8 @@ class FactsDamaged(EnvironmentFault):
 
 Rows = dict[int, tuple[bytes, bytes]]
 
-FIRST = "begins at the beginning"
-NOTHING_STORED = "begins at the beginning: the last run has stored nothing to go on from"
+FIRST = "starts from the beginning"
+NOTHING_STORED = "starts from the beginning: the last run has stored nothing to go on from"
 
 
 def read_facts(folder: TopologyFolder) -> dict[str, Any]:

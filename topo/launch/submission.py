@@ -372,9 +372,9 @@ def reset_run(
     parallelism: Mapping[str, int] | None = None,
     plan: PhysicalPlan | None = None,
 ) -> None:
-    """Have the next master of a topology begin at the beginning, or from a savepoint.
+    """Have the next master of a topology start from the beginning, or from a savepoint.
 
-    Nobody looks for its checkpoints any more. They stay when it begins at the beginning; a savepoint stands for them.
+    Nobody looks for its checkpoints any more. They stay when it starts from the beginning; a savepoint stands for them.
 
     Args:
         parallelism: tasks by component from now on; None: as before.

@@ -48,7 +48,7 @@ class Positions:
         self._stored_at = float("-inf")
 
     def of(self, task: TaskId) -> SpoutProgress | None:
-        """Return what a task resumes from; None when it begins at the beginning."""
+        """Return what a task resumes from; None when it starts from the beginning."""
         return self._progress.get(task)
 
     def reported(self, task: TaskId, position: bytes, attempts: bytes, now: float) -> None:

@@ -150,7 +150,7 @@ class Job:
         checkpoints: path or URL of this run's own folder of checkpoints; empty where none are taken.
         start_from: path or URL of a savepoint that it begins from, while it has no checkpoint of its own.
         drop_state: components of that savepoint whose state nobody takes.
-        otherwise: what the start says when there is nothing to go on from, such as "begins at the beginning".
+        otherwise: what the start says when there is nothing to go on from, such as "starts from the beginning".
         is_spread: workers are on other machines, which may share no disk with this one.
         serializers: of the types that tuples carry.
     """
@@ -167,7 +167,7 @@ class Job:
     checkpoints: str = ""
     start_from: str = ""
     drop_state: tuple[str, ...] = ()
-    otherwise: str = "begins at the beginning"
+    otherwise: str = "starts from the beginning"
     is_spread: bool = False
     serializers: SerializerRegistry = field(default_factory=SerializerRegistry)
 
@@ -677,7 +677,7 @@ def _last_record(path: Path) -> tuple[MasterRecord | None, str]:
 
 
 def _check_whole(restored: Restored, damage: str, url: str, name: str) -> None:
-    """Refuse to begin at the beginning because the record is damaged: results could be published a second time."""
+    """Refuse to start from the beginning because the record is damaged: results could be published a second time."""
     if restored.manifest is None or restored.folder:
         raise EnvironmentFault(
             f"{damage}, and {url} has no whole checkpoint to go on from; `topo resume {name} --from-beginning` begins anew"

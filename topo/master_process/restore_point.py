@@ -18,7 +18,7 @@ class Restored:
     """What a run goes on from.
 
     Attributes:
-        manifest: None: it begins at the beginning.
+        manifest: None: it starts from the beginning.
         folder: where the parts are, if not in the topology's own store; else "".
         problems: what was wrong with later checkpoints, to be said loudly.
         passed_over: the numbers of those of the run's own; to be abandoned before the run goes on.

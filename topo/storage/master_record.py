@@ -59,7 +59,7 @@ def record_by_clock(checkpoint: int = 0) -> MasterRecord:
 
 
 def reset_run(path: Path, **changes: Any) -> None:
-    """Have the next run begin at the beginning: nothing is complete and it has never run, but terms and epochs go on rising."""
+    """Have the next run start from the beginning: nothing is complete and it has never run, but terms and epochs go on rising."""
     try:
         if read_record(path) is None:
             return

@@ -81,7 +81,7 @@ def test_another_mode_of_delivery_does_not_go_on(folder: TopologyFolder) -> None
 
 
 def test_text_of_a_first_run_and_of_runs_after_it(folder: TopologyFolder) -> None:
-    assert text_of_beginning(folder, "") == "begins at the beginning"
+    assert text_of_beginning(folder, "") == "starts from the beginning"
     stored(folder, plan(("a", 1)), {1: b""})
     assert text_of_beginning(folder, "") == "begins anew; the last run has left nothing to go on from"
     stored(folder, plan(("a", 1)), {1: b"1"})
