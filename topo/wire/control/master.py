@@ -1,0 +1,167 @@
+"""Messages from the master to a worker."""
+
+from __future__ import annotations
+
+import msgspec
+
+from topo.ids import Epoch, Incarnation, TaskId, WorkerId
+from topo.wire.control.common import MAX_CONTROL, Message, decode
+
+
+class TaskRoute(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """Where a task is reached in one epoch. `public_key` is CURVE's in Z85, empty without encryption."""
+
+    task: TaskId
+    worker: WorkerId
+    incarnation: Incarnation
+    data_endpoint: str
+    control_endpoint: str
+    public_key: str = ""
+
+
+class PartToRead(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """A part of a checkpoint that a task goes on from.
+
+    Attributes:
+        file: its name in the folder of checkpoints.
+        length: bytes of the file.
+        checksum: of the file, as its writer computed it.
+        component: whose task wrote it.
+        task: that wrote it.
+        index: of that task within the component.
+        groups: key groups that the reader takes from it, (first, last); first > last: none.
+        takes_values: whether the reader takes what belongs to no key, too.
+    """
+
+    file: str
+    length: int
+    checksum: str
+    component: str
+    task: TaskId
+    index: int
+    groups: tuple[int, int]
+    takes_values: bool
+
+
+class Routes(Message, frozen=True):
+    """Adopt this epoch. The maps have an entry for each spout task that has something to resume.
+
+    Attributes:
+        suspects: roots that were in hand when a worker was lost; they are emitted again one at a time.
+        alone: whether spouts emit nothing else until the suspects are through.
+        positions: committed positions, packed.
+        attempts: how often messages took their process down, packed.
+        checkpoint: the last complete one: tasks go on from it, and do again what its completion allows; 0: from the beginning.
+        folder: where its parts are; empty: in the folder of this topology's checkpoints.
+        restore: the parts of it that each task of the receiver reads; a task without an entry has nothing to restore.
+        ended: the tasks whose part of it was taken behind the end of their input; their readers have what came of that end.
+    """
+
+    term: int
+    epoch: Epoch
+    routes: list[TaskRoute]
+    suspects: list[int] = []
+    alone: bool = False
+    positions: dict[TaskId, bytes] = {}
+    attempts: dict[TaskId, bytes] = {}
+    checkpoint: int = 0
+    folder: str = ""
+    restore: dict[TaskId, list[PartToRead]] = {}
+    ended: list[TaskId] = []
+
+
+class Go(Message, frozen=True):
+    """Every task of the epoch is ready."""
+
+    epoch: Epoch
+
+
+class Activate(Message, frozen=True):
+    """Spouts emit again."""
+
+
+class Deactivate(Message, frozen=True):
+    """Spouts emit nothing new."""
+
+
+class Drain(Message, frozen=True):
+    """Deactivate, and finish what is in flight."""
+
+
+class Probe(Message, frozen=True):
+    """Report the Quiet facts of this moment."""
+
+    number: int
+    epoch: Epoch
+
+
+class DeadLettersStored(Message, frozen=True):
+    """The named dead letters of the task are on disk."""
+
+    task: TaskId
+    ids: list[int]
+
+
+class BeginCheckpoint(Message, frozen=True):
+    """Spout tasks emit the barrier of this checkpoint now. A spout that is paused or has ended does so, too."""
+
+    epoch: Epoch
+    checkpoint: int
+
+
+class CheckpointComplete(Message, frozen=True):
+    """The checkpoint is stored: what waited for it may be published and acked. May be sent again."""
+
+    checkpoint: int
+
+
+class CheckpointAborted(Message, frozen=True):
+    """The checkpoint will never be complete: tasks no longer wait for its barriers, and its parts are removed."""
+
+    checkpoint: int
+
+
+class Close(Message, frozen=True):
+    """The topology is over; `drain` says that inputs have not ended, so nothing is flushed."""
+
+    epoch: Epoch
+    drain: bool = False
+
+
+class Alive(Message, frozen=True):
+    """The master lives. A worker that receives nothing from it for `master_timeout` ends.
+
+    `said` is how many messages but these it has sent to the worker before; -1 says nothing.
+    """
+
+    said: int = -1
+
+
+class Stop(Message, frozen=True):
+    """Exit. `reason` is for the log."""
+
+    reason: str
+
+
+FromMaster = (
+    Routes
+    | Go
+    | Activate
+    | Deactivate
+    | Drain
+    | Probe
+    | DeadLettersStored
+    | BeginCheckpoint
+    | CheckpointComplete
+    | CheckpointAborted
+    | Close
+    | Alive
+    | Stop
+)
+
+_from_master: msgspec.msgpack.Decoder[FromMaster] = msgspec.msgpack.Decoder(FromMaster)
+
+
+def decode_from_master(data: bytes, max_size: int = MAX_CONTROL) -> FromMaster:
+    """Return a message of the master. Raises FrameError on anything else, or on more than `max_size` bytes."""
+    return decode(_from_master, data, max_size)
