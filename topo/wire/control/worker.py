@@ -82,7 +82,7 @@ class EdgeLost(Message, frozen=True):
 
 
 class ComponentError(Message, frozen=True):
-    """An exception in user code. `file` and `line` are the user's; `count` equal ones since the last report; `at_ms`: wall clock."""
+    """An exception in user code; `file` and `line` are the user's; `count` equal ones since a report; `at_ms`: wall time."""
 
     task: TaskId
     component: str
