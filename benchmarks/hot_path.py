@@ -25,11 +25,11 @@ from topo.ids import Epoch, IdSource, Incarnation, TaskId
 from topo.plan.physical import physical_plan
 from topo.task.commands import SendFrame
 from topo.task.environment import TaskEnvironment, TaskSpec
-from topo.task.events import FrameArrived, Go, Idle, RoutesChanged, TaskEvent, Turn
+from topo.task.events import FrameArrived, Idle, RoutesChanged, TaskEvent, Turn
 from topo.task.factory import task_class
 from topo.task.task import Task
 from topo.wire.codec import Codec
-from topo.wire.control import Quiet, Routes, TaskReady, TaskRoute
+from topo.wire.control import Go, Quiet, Routes, TaskReady, TaskRoute
 
 WORDS_A_LINE = 10
 VOCABULARY = 50_000

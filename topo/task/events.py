@@ -1,12 +1,23 @@
-"""What can happen to a task. The shell turns arrivals into these; `Task.handle` is the only way in."""
+"""Events of a task. The shell turns arrivals into these; `Task.handle` is the only way in."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
 
-from topo.ids import Epoch, TaskId
-from topo.wire.control import Routes
+from topo.ids import TaskId
+from topo.wire.control import (
+    Activate,
+    BeginCheckpoint,
+    CheckpointComplete,
+    Close,
+    Deactivate,
+    DeadLettersStored,
+    Drain,
+    Go,
+    Probe,
+    Routes,
+)
 from topo.wire.frames import Frame
 
 
@@ -44,57 +55,6 @@ class RoutesChanged:
 
 
 @dataclass(frozen=True, slots=True)
-class Go:
-    """Every task of the epoch is ready: spouts may emit."""
-
-    epoch: Epoch
-
-
-@dataclass(frozen=True, slots=True)
-class Activate:
-    """Call `activate` on the spout and go on emitting."""
-
-
-@dataclass(frozen=True, slots=True)
-class Deactivate:
-    """Call `deactivate` on the spout and emit nothing new; what is pending goes on, replays too."""
-
-
-@dataclass(frozen=True, slots=True)
-class Probe:
-    """The master asks for the Quiet facts of this moment."""
-
-    number: int
-
-
-@dataclass(frozen=True, slots=True)
-class DeadLettersStored:
-    """The master has the named dead letters on disk: the messages are done."""
-
-    ids: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class BeginCheckpoint:
-    """Spouts emit the barrier of this checkpoint now, also one that is paused or has ended."""
-
-    epoch: Epoch
-    checkpoint: int
-
-
-@dataclass(frozen=True, slots=True)
-class CheckpointComplete:
-    """The checkpoint is stored as a whole: what waited for it may be published and acked. May be told again."""
-
-    checkpoint: int
-
-
-@dataclass(frozen=True, slots=True)
-class Close:
-    """The topology is over: close the component."""
-
-
-@dataclass(frozen=True, slots=True)
 class Turn:
     """Run what is due, then one default action: a slice of input, or a burst of `next_tuple`."""
 
@@ -104,17 +64,6 @@ class Idle:
     """There is nothing to read and nothing to do: let out what is buffered before the worker sleeps."""
 
 
-TaskEvent = (
-    FrameArrived
-    | RoutesChanged
-    | Go
-    | Activate
-    | Deactivate
-    | Probe
-    | DeadLettersStored
-    | BeginCheckpoint
-    | CheckpointComplete
-    | Close
-    | Turn
-    | Idle
-)
+ToTasks = Go | Activate | Deactivate | Drain | Probe | DeadLettersStored | BeginCheckpoint | CheckpointComplete | Close
+"""The master's messages that a worker passes on to its tasks as they are."""
+TaskEvent = FrameArrived | RoutesChanged | ToTasks | Turn | Idle

@@ -19,7 +19,7 @@ from __future__ import annotations
 import gc
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, ClassVar
@@ -31,22 +31,7 @@ from topo.operators.mailbox.mailbox import RejectedExecution, TaskMailbox
 from topo.operators.mailbox.processor import MailboxProcessor
 from topo.task.commands import SendFrame, TaskCommand, TellMaster
 from topo.task.environment import TaskEnvironment, TaskSpec
-from topo.task.events import (
-    Activate,
-    BeginCheckpoint,
-    CheckpointComplete,
-    Close,
-    Deactivate,
-    DeadLettersStored,
-    FrameArrived,
-    Go,
-    Idle,
-    Inbox,
-    Probe,
-    RoutesChanged,
-    TaskEvent,
-    Turn,
-)
+from topo.task.events import FrameArrived, Idle, Inbox, RoutesChanged, TaskEvent, Turn
 from topo.task.executor import TaskExecutor
 from topo.task.flow_control import UNLIMITED_WINDOW, Arrival, EdgeStatus, InEdge, OutEdge
 from topo.task.outbox import Outbox
@@ -55,10 +40,19 @@ from topo.tracking.failure_causes import FailureCauses
 from topo.user_errors import CaughtError, ErrorBook
 from topo.wire.batcher import PIECES
 from topo.wire.control import (
+    Activate,
+    BeginCheckpoint,
+    CheckpointComplete,
     CheckpointPublished,
+    Close,
     Closed,
     ComponentError,
+    Deactivate,
+    DeadLettersStored,
+    Drain,
     EdgeLost,
+    Go,
+    Probe,
     Quiet,
     RestoreFailed,
     Routes,
@@ -163,6 +157,7 @@ class Task(ABC):
             Go: lambda event, now: self._on_go(event.epoch, now),
             Activate: lambda _event, now: self._on_activate(True, now),
             Deactivate: lambda _event, now: self._on_activate(False, now),
+            Drain: lambda _event, now: self._on_activate(False, now),
             Probe: lambda event, _now: self._report_quiet(event.number),
             DeadLettersStored: lambda event, now: self._on_dead_letters_stored(event.ids, now),
             BeginCheckpoint: lambda event, now: self._on_begin_checkpoint(event, now),
@@ -318,7 +313,7 @@ class Task(ABC):
     def _on_activate(self, active: bool, now: float) -> None:  # noqa: B027
         """The user pauses or resumes the topology."""
 
-    def _on_dead_letters_stored(self, ids: tuple[int, ...], now: float) -> None:  # noqa: B027
+    def _on_dead_letters_stored(self, ids: Sequence[int], now: float) -> None:  # noqa: B027
         """Dead letters are on disk."""
 
     def _on_begin_checkpoint(self, event: BeginCheckpoint, now: float) -> None:  # noqa: B027

@@ -17,22 +17,7 @@ from typing import Protocol
 from topo.errors import FrameworkBug
 from topo.ids import Epoch, Incarnation, TaskId, WorkerId
 from topo.task.commands import SendFrame, TaskCommand
-from topo.task.events import (
-    Activate,
-    BeginCheckpoint,
-    CheckpointComplete,
-    Close,
-    Deactivate,
-    DeadLettersStored,
-    FrameArrived,
-    Go,
-    Idle,
-    Inbox,
-    Probe,
-    RoutesChanged,
-    TaskEvent,
-    Turn,
-)
+from topo.task.events import FrameArrived, Idle, Inbox, RoutesChanged, TaskEvent, Turn
 from topo.task.runners.spout import SpoutTask
 from topo.task.task import Task
 from topo.wire import control
@@ -241,28 +226,20 @@ class Worker:
     def _on_message(self, message: control.FromMaster, now: float) -> None:
         if isinstance(message, control.Routes):
             self._adopt(message, now)
-        elif isinstance(message, control.Go):
-            self._each(Go(message.epoch), now)
-        elif isinstance(message, control.Probe):
-            if message.epoch == self.epoch:
-                self._each(Probe(message.number), now)
-        elif isinstance(message, control.Activate):
-            self._each(Activate(), now)
-        elif isinstance(message, control.Deactivate | control.Drain):
-            self._each(Deactivate(), now)
-        elif isinstance(message, control.DeadLettersStored):
-            if message.task in self.tasks:
-                self._handle(self.tasks[message.task], DeadLettersStored(tuple(message.ids)), now)
-        elif isinstance(message, control.BeginCheckpoint):
-            self._each(BeginCheckpoint(message.epoch, message.checkpoint), now)
-        elif isinstance(message, control.CheckpointComplete):
-            self._each(CheckpointComplete(message.checkpoint), now)
-        elif isinstance(message, control.Close):
-            self._is_closing = True
-            self._each(Close(), now)
-            self._leave_when_closed()
         elif isinstance(message, control.Stop):
             self.exit = self.exit or Exit(EXIT_DONE, f"stopped by the master: {message.reason}")
+        elif isinstance(message, control.DeadLettersStored):
+            if message.task in self.tasks:
+                self._handle(self.tasks[message.task], message, now)
+        elif isinstance(message, control.Probe):
+            if message.epoch == self.epoch:
+                self._each(message, now)
+        elif isinstance(message, control.Close):
+            self._is_closing = True
+            self._each(message, now)
+            self._leave_when_closed()
+        elif not isinstance(message, control.Alive | control.CheckpointAborted):
+            self._each(message, now)
 
     @property
     def is_closed(self) -> bool:

@@ -37,27 +37,26 @@ from topo.storage.snapshots import TaskSnapshots
 from topo.task.commands import SendFrame, TaskCommand
 from topo.task.context import make_context
 from topo.task.environment import TaskEnvironment, TaskSpec
-from topo.task.events import (
+from topo.task.events import FrameArrived, Idle, Inbox, RoutesChanged, TaskEvent, Turn
+from topo.task.factory import task_class
+from topo.version import __version__
+from topo.wire import control
+from topo.wire.codec import Codec
+from topo.wire.control import (
     Activate,
     BeginCheckpoint,
     CheckpointComplete,
     Close,
     Deactivate,
-    FrameArrived,
+    DeadLetter,
     Go,
-    Idle,
-    Inbox,
+    PartToRead,
     Probe,
-    RoutesChanged,
-    TaskEvent,
-    Turn,
+    Routes,
+    SnapshotTaken,
+    TaskRoute,
 )
-from topo.task.events import DeadLettersStored as LettersStored
-from topo.task.factory import task_class
-from topo.version import __version__
-from topo.wire import control
-from topo.wire.codec import Codec
-from topo.wire.control import DeadLetter, PartToRead, Routes, SnapshotTaken, TaskRoute
+from topo.wire.control import DeadLettersStored as LettersStored
 from topo.wire.frames import (
     Anchoring,
     Columns,
@@ -303,16 +302,16 @@ class Rig:
 
     def letters_stored(self) -> None:
         self._step("dead letters stored")
-        self._handle(LettersStored(tuple(self._letters)))
+        self._handle(LettersStored(self.id, list(self._letters)))
         self._settle()
 
     def probe(self) -> None:
         self._step("probe")
-        self._handle(Probe(1))
+        self._handle(Probe(1, Epoch(self._epoch)))
 
     def close(self) -> None:
         self._step("close")
-        self._handle(Close())
+        self._handle(Close(Epoch(self._epoch)))
         self._settle()
 
     # -- steps: neighbours

@@ -18,11 +18,11 @@ from topo.ids import Epoch, IdSource, Incarnation, TaskId
 from topo.plan.physical import PhysicalPlan, physical_plan
 from topo.task.commands import SendFrame, TaskCommand, TellMaster
 from topo.task.environment import TaskEnvironment, TaskSpec
-from topo.task.events import FrameArrived, Go, Idle, Inbox, RoutesChanged, TaskEvent, Turn
+from topo.task.events import FrameArrived, Idle, Inbox, RoutesChanged, TaskEvent, Turn
 from topo.task.factory import task_class
 from topo.task.task import Task
 from topo.wire.codec import Codec
-from topo.wire.control import ComponentError, FromTask, Quiet, Routes, TaskReady, TaskRoute
+from topo.wire.control import ComponentError, FromTask, Go, Quiet, Routes, TaskReady, TaskRoute
 from topo.wire.frames import (
     Anchoring,
     Columns,

@@ -4,9 +4,8 @@ import pytest
 
 from tests.unit.task.harness import INCARNATION, Scripted, Sink, Solo, chain
 from topo.builder import TopologyBuilder
-from topo.ids import Incarnation, TaskId
-from topo.task.events import Probe
-from topo.wire.control import Quiet, TaskReady
+from topo.ids import Epoch, Incarnation, TaskId
+from topo.wire.control import Probe, Quiet, TaskReady
 from topo.wire.frames import Frame, FrameKind, confirm_frame, open_frame
 
 SPOUT, BOLT = 1, 2
@@ -177,11 +176,11 @@ def test_an_acker_is_quiet_when_its_verdicts_have_arrived() -> None:
     task.feed_ids(INIT, [7], [5], SPOUT)
     task.feed_ids(ACK, [7], [5], BOLT)
     task.turn()
-    task.handle(Probe(1))
+    task.handle(Probe(1, Epoch(1)))
     task.run()
-    task.handle(Probe(2))
+    task.handle(Probe(2, Epoch(1)))
     task.confirm(SPOUT)
-    task.handle(Probe(3))
+    task.handle(Probe(3, Epoch(1)))
     answers = {quiet.probe: (quiet.ended, quiet.quiet) for quiet in task.messages(Quiet)}
     assert answers[1] == answers[2] == (True, False)
     assert answers[3] == (True, True)

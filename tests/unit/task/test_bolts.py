@@ -12,9 +12,8 @@ from topo.builder import TopologyBuilder
 from topo.ids import Epoch, TaskId
 from topo.nesting import MAX_DEPTH
 from topo.task.commands import TellMaster
-from topo.task.events import Close, Go
 from topo.tracking.failure_causes import MAX_ROOTS, MAX_TEXT, FailureCauses
-from topo.wire.control import Cause, Closed, ComponentError, TuplesFailed
+from topo.wire.control import Cause, Close, Closed, ComponentError, Go, TuplesFailed
 from topo.wire.frames import Anchoring, FrameKind, SenderStatus
 
 KINDS = pytest.mark.parametrize("kind", [Plain, Manual])
@@ -684,8 +683,8 @@ def test_end_of_input_is_called_once_in_each_epoch_also_when_the_opening_says_fi
 @KINDS
 def test_a_closed_bolt_is_cleaned_up_once_and_hears_no_more(kind: Any) -> None:
     bolt, task = relay(kind)
-    task.handle(Close())
-    task.handle(Close())
+    task.handle(Close(Epoch(1)))
+    task.handle(Close(Epoch(1)))
     task.feed("x")
     assert not task.task.has_work
     task.wait(5)
@@ -701,7 +700,7 @@ def test_an_exception_in_cleanup_is_reported(kind: Any) -> None:
             raise OSError("disk")
 
     task = Solo(chain(Scripted(), Broken(), Sink()), "b")
-    task.handle(Close())
+    task.handle(Close(Epoch(1)))
     assert task.errors() == ["OSError: disk"]
     assert len(task.messages(Closed)) == 1
 
@@ -710,7 +709,7 @@ def test_an_exception_in_cleanup_is_reported(kind: Any) -> None:
 def test_a_bolt_that_was_never_opened_is_not_cleaned_up(kind: Any) -> None:
     bolt = kind()
     task = Solo(chain(Scripted(), bolt, Sink()), "b", is_open=False)
-    task.handle(Close())
+    task.handle(Close(Epoch(1)))
     assert bolt.calls == []
     assert len(task.messages(Closed)) == 1
 

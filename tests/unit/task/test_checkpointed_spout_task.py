@@ -12,8 +12,8 @@ from tests.unit.task.harness import CODEC, Replaying, Scripted, Sink, Solo, Stor
 from topo.builder import TopologyBuilder
 from topo.checkpoint.alignment import Snapshot
 from topo.ids import Epoch
-from topo.task.events import BeginCheckpoint, CheckpointComplete, Close, Go, Turn
-from topo.wire.control import DeadLetter, PartToRead
+from topo.task.events import Turn
+from topo.wire.control import BeginCheckpoint, CheckpointComplete, Close, DeadLetter, Go, PartToRead
 from topo.wire.frames import FrameKind
 
 MESSAGES = 5_000
@@ -96,7 +96,7 @@ def test_of_many_covered_messages_a_part_is_told_and_the_spout_emits_in_between(
 def test_a_spout_that_is_closed_is_told_the_rest_before() -> None:
     solo, spout = spout_with_messages(MESSAGES, 0)
     solo.handle(CheckpointComplete(1))
-    solo.handle(Close())
+    solo.handle(Close(Epoch(1)))
     assert spout.told("ack") == list(range(MESSAGES))
     assert spout.calls[-1] == ("close",)
 
@@ -107,7 +107,7 @@ def test_an_ack_that_raises_at_the_end_keeps_neither_the_others_nor_the_close_aw
     while source.steps:
         step(solo)
     covered(solo, 1)
-    solo.handle(Close())
+    solo.handle(Close(Epoch(1)))
     assert source.told("ack") == list(range(10))
     assert source.calls[-1] == ("close",)
     assert solo.task.counters.errors == 10
@@ -320,7 +320,7 @@ def test_a_spout_whose_end_is_in_the_checkpoint_passes_it_on_and_its_user_is_not
     solo = behind_the_end(made, ())
     assert [frame.kind for frame in solo.frames() if frame.kind is FrameKind.END] == [FrameKind.END]
     assert solo.rows() == []
-    solo.handle(Close())
+    solo.handle(Close(Epoch(1)))
     assert made.calls == []
 
 

@@ -6,11 +6,11 @@ from typing import Any
 
 from tests.unit.task.harness import Plain, Scripted, Sink, Solo, chain, fan
 from topo.ids import Epoch, Incarnation, TaskId
-from topo.task.events import FrameArrived, Go, Inbox, Probe
+from topo.task.events import FrameArrived, Inbox
 from topo.task.flow_control import OutEdge
 from topo.task.outbox import Outbox
 from topo.wire.codec import Codec
-from topo.wire.control import EdgeLost, Quiet, TaskReady
+from topo.wire.control import EdgeLost, Go, Probe, Quiet, TaskReady
 from topo.wire.frames import (
     FrameKind,
     SenderStamp,
@@ -417,7 +417,7 @@ def test_a_probe_is_answered_with_the_counts_of_this_moment() -> None:
     task.feed("x")
     task.run()
     task.out.clear()
-    task.handle(Probe(7))
+    task.handle(Probe(7, Epoch(1)))
     (quiet,) = task.messages(Quiet)
     assert (quiet.probe, quiet.epoch, quiet.ended, quiet.quiet) == (7, 1, False, False)
     assert (quiet.sent, quiet.received) == (4, 2)
@@ -452,7 +452,7 @@ def test_what_was_sent_counts_as_processed_where_it_arrives() -> None:
     task.feed("z", epoch=9)
     task.run()
     task.out.clear()
-    task.handle(Probe(1))
+    task.handle(Probe(1, Epoch(1)))
     (quiet,) = task.messages(Quiet)
     assert quiet.received == 2
     assert not quiet.quiet

@@ -8,8 +8,7 @@ import pytest
 
 from tests.unit.task.harness import CODEC, Manual, Plain, Replaying, Scripted, Sink, Solo, chain, with_store
 from topo.builder import TopologyBuilder
-from topo.task.events import BeginCheckpoint, CheckpointComplete, DeadLettersStored
-from topo.wire.control import DeadLetter, PartToRead
+from topo.wire.control import BeginCheckpoint, CheckpointComplete, DeadLetter, DeadLettersStored, PartToRead
 from topo.wire.frames import barrier_frame, pack_words
 
 
@@ -58,7 +57,7 @@ def test_a_row_that_cannot_be_carried_is_a_dead_letter_of_the_checkpoint_behind_
     solo.handle(CheckpointComplete(1))
     ((values, why, attempts),) = letters(solo)
     assert (values, why[: len(ODD[1])], attempts) == (*ODD, 1)
-    solo.handle(DeadLettersStored((solo.messages(DeadLetter)[0].id,)))
+    solo.handle(DeadLettersStored(solo.id, [solo.messages(DeadLetter)[0].id]))
     assert solo.task.counters.dead_lettered == 1
 
 
@@ -115,7 +114,7 @@ def test_a_row_of_a_spout_that_cannot_be_carried_is_a_dead_letter_when_its_messa
     solo.handle(CheckpointComplete(1))
     assert solo.values() == [1]
     assert [values for values, _, _ in letters(solo)] == ["(Odd(),)"]
-    solo.handle(DeadLettersStored((solo.messages(DeadLetter)[0].id,)))
+    solo.handle(DeadLettersStored(solo.id, [solo.messages(DeadLetter)[0].id]))
     assert solo.task.counters.dead_lettered == 1
 
 

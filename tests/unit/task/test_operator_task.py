@@ -24,9 +24,8 @@ from topo.api.windows import (
     TumblingProcessingTimeWindows,
 )
 from topo.builder import TopologyBuilder
-from topo.ids import REPLAYED_BIT
-from topo.task.events import CheckpointComplete
-from topo.wire.control import ComponentError, DeadLetter, TuplesFailed
+from topo.ids import REPLAYED_BIT, Epoch
+from topo.wire.control import CheckpointComplete, ComponentError, DeadLetter, TuplesFailed
 from topo.wire.frames import FrameKind
 
 FIELDS = ("key", "value")
@@ -1125,7 +1124,7 @@ def test_an_open_that_raises_ends_the_process_as_prepare_does() -> None:
 
 
 def test_close_is_awaited_at_an_orderly_end() -> None:
-    from topo.task.events import Close
+    from topo.wire.control import Close
 
     closed: list[str] = []
 
@@ -1134,7 +1133,7 @@ def test_close_is_awaited_at_an_orderly_end() -> None:
             closed.append("closed")
 
     solo, calls = enriching(bolt=Closing())
-    solo.handle(Close())
+    solo.handle(Close(Epoch(1)))
     calls.complete_all()
     assert closed == ["closed"]
 

@@ -11,8 +11,9 @@ import pytest
 from tests.unit.task.harness import Manual, Plain, Replaying, Scripted, Sink, Solo, chain
 from topo.api.operator_bolts import ProcessBolt
 from topo.errors import EmitError, ValueNotCarried
+from topo.ids import Epoch
 from topo.operators.mailbox.mailbox import RejectedExecution
-from topo.task.events import Close
+from topo.wire.control import Close
 from topo.wire.frames import FrameKind
 
 
@@ -128,7 +129,7 @@ def test_an_error_that_another_thread_reports_is_shown() -> None:
 
 def test_after_the_end_a_call_of_another_thread_is_refused_there() -> None:
     bolt, solo = holding()
-    solo.handle(Close())
+    solo.handle(Close(Epoch(1)))
     assert isinstance(elsewhere(lambda: bolt.collector.emit((1,))), RejectedExecution)
 
 

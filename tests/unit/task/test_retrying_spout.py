@@ -11,9 +11,8 @@ from tests.unit.task.harness import CODEC, Replaying, Sink, Solo, chain, root_of
 from topo.api.streams import direct
 from topo.builder import TopologyBuilder
 from topo.ids import REPLAYED_BIT, Epoch
-from topo.task.events import Close, Deactivate, DeadLettersStored, Go
 from topo.wire.codec import MAX_ELEMENTS
-from topo.wire.control import DeadLetter, PositionReport
+from topo.wire.control import Close, Deactivate, DeadLetter, DeadLettersStored, Go, PositionReport
 from topo.wire.frames import FrameKind
 
 
@@ -242,7 +241,7 @@ def test_a_message_is_done_when_its_dead_letter_is_stored() -> None:
     task.confirm_all()
     task.wait(10.0)
     assert (spout.told("fail"), task.task.is_quiet, positions(task)) == ([], False, [])
-    task.handle(DeadLettersStored((1,)))
+    task.handle(DeadLettersStored(task.id, [1]))
     task.wait(1.0)
     assert (spout.told("fail"), task.task.is_quiet, positions(task)) == (["x"], True, ["x"])
     counters = task.task.statistics().counters
@@ -253,8 +252,8 @@ def test_a_letter_that_is_stored_twice_or_unknown_is_heard_once() -> None:
     spout, task = replaying("x", attempts=1)
     task.run()
     verdict(task, FrameKind.FAILED, "x")
-    task.handle(DeadLettersStored((1, 1, 99)))
-    task.handle(DeadLettersStored((1,)))
+    task.handle(DeadLettersStored(task.id, [1, 1, 99]))
+    task.handle(DeadLettersStored(task.id, [1]))
     assert spout.told("fail") == ["x"]
 
 
@@ -262,7 +261,7 @@ def test_letters_that_are_not_stored_are_sent_again_in_every_new_epoch() -> None
     _, task = replaying("x", "y", attempts=1)
     task.run()
     verdict(task, FrameKind.FAILED, "x", "y")
-    task.handle(DeadLettersStored((2,)))
+    task.handle(DeadLettersStored(task.id, [2]))
     first = task.messages(DeadLetter)[0]
     task.out.clear()
     task.adopt(2)
@@ -304,7 +303,7 @@ def test_an_exception_in_fail_is_reported_and_the_message_is_done() -> None:
     task = Solo(chain(Broken(["x"], ends=False), Sink(), attempts=1), "a")
     task.run()
     verdict(task, FrameKind.FAILED, "x")
-    task.handle(DeadLettersStored((1,)))
+    task.handle(DeadLettersStored(task.id, [1]))
     assert task.errors() == ["ValueError: in fail"]
     assert task.task.statistics().levels["pending"] == 0
 
@@ -431,7 +430,7 @@ def test_the_last_position_is_reported_before_the_spout_is_closed() -> None:
     task.run()
     verdict(task, FrameKind.ACKED, "x")
     verdict(task, FrameKind.ACKED, "y")
-    task.handle(Close())
+    task.handle(Close(Epoch(1)))
     assert positions(task)[-1] == "y"
 
 

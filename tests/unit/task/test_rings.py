@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from tests.unit.task.harness import Manual, Plain, Replaying, Ring, Scripted, Sink, chain, routes
 from topo.builder import TopologyBuilder
 from topo.ids import Epoch, TaskId
-from topo.task.events import DeadLettersStored, Go, Inbox, RoutesChanged
-from topo.wire.control import ComponentError, DeadLetter, EdgeLost, PositionReport
+from topo.task.events import Inbox, RoutesChanged
+from topo.wire.control import ComponentError, DeadLetter, DeadLettersStored, EdgeLost, Go, PositionReport
 from topo.wire.frames import Frame, FrameKind
 
 WORDS = [f"word{number:02}" for number in range(60)]
@@ -146,7 +146,7 @@ def test_a_poison_message_goes_to_the_dead_letters_and_the_topology_ends() -> No
     assert not ring.is_over
     (letter,) = ring.messages(DeadLetter)
     assert letter.attempts == 3
-    ring.handle(letter.task, DeadLettersStored((letter.id,)))
+    ring.handle(letter.task, DeadLettersStored(letter.task, [letter.id]))
     ring.run()
     assert ring.is_over
     assert spout.told("fail") == ["word07"]

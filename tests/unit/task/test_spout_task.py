@@ -13,8 +13,8 @@ from topo.api.streams import direct
 from topo.api.topology import Topology
 from topo.builder import TopologyBuilder
 from topo.ids import Epoch
-from topo.task.events import Activate, Close, Deactivate, Go, Probe, Turn
-from topo.wire.control import Closed, ComponentError, Quiet
+from topo.task.events import Turn
+from topo.wire.control import Activate, Close, Closed, ComponentError, Deactivate, Go, Probe, Quiet
 from topo.wire.frames import Anchoring, FrameKind, SenderStatus
 
 BOTH = pytest.mark.parametrize("kind", [Scripted, Replaying])
@@ -384,9 +384,9 @@ def test_a_spout_that_wants_its_values_gets_them_with_every_verdict(kind: Any) -
     verdict(task, FrameKind.ACKED, "x")
     verdict(task, FrameKind.FAILED, "y")
     if kind is Replaying:
-        from topo.task.events import DeadLettersStored
+        from topo.wire.control import DeadLettersStored
 
-        task.handle(DeadLettersStored((1,)))
+        task.handle(DeadLettersStored(task.id, [1]))
     assert spout.told("ack", "fail") == [("x", ("x",)), ("y", ("y",))]
 
 
@@ -673,8 +673,8 @@ def test_a_new_epoch_does_not_activate_again() -> None:
 def test_a_closed_spout_is_closed_once_and_asked_no_more() -> None:
     spout, task = spouting("x", "y", max_spout_pending=1)
     task.run()
-    task.handle(Close())
-    task.handle(Close())
+    task.handle(Close(Epoch(1)))
+    task.handle(Close(Epoch(1)))
     task.feed_ids(FrameKind.ACKED, [root_of(task, "x")])
     task.wait(60)
     assert not task.task.has_work
@@ -821,7 +821,7 @@ def test_an_ended_spout_is_quiet_when_its_messages_are_done_and_says_so() -> Non
     task.confirm_all()
     task.run()
     assert task.messages(Quiet) == []
-    task.handle(Probe(1))
+    task.handle(Probe(1, Epoch(1)))
     (quiet,) = task.messages(Quiet)
     assert (quiet.ended, quiet.quiet, quiet.pending, quiet.why) == (True, False, 1, "1 messages pending")
     verdict(task, FrameKind.ACKED, "x")
@@ -831,9 +831,9 @@ def test_an_ended_spout_is_quiet_when_its_messages_are_done_and_says_so() -> Non
 def test_a_spout_that_may_still_emit_is_not_quiet_and_a_paused_one_is() -> None:
     _, task = spouting()
     task.confirm_all()
-    task.handle(Probe(1))
+    task.handle(Probe(1, Epoch(1)))
     task.handle(Deactivate())
-    task.handle(Probe(2))
+    task.handle(Probe(2, Epoch(1)))
     assert [(quiet.ended, quiet.quiet) for quiet in task.messages(Quiet)] == [(False, False), (False, True)]
 
 

@@ -6,8 +6,8 @@ from typing import Any
 
 from tests.unit.task.harness import Ids, Manual, Scripted, Sink, Solo, chain
 from topo.errors import EnvironmentFault, StagedRowsLost
-from topo.task.events import Probe
-from topo.wire.control import Quiet, TuplesFailed
+from topo.ids import Epoch
+from topo.wire.control import Probe, Quiet, TuplesFailed
 from topo.wire.frames import Anchoring, FrameKind
 
 
@@ -253,11 +253,11 @@ def test_a_bolt_that_owes_values_is_not_quiet() -> None:
     task.confirm_all()
     task.feed("x")
     task.turn()
-    task.handle(Probe(1))
+    task.handle(Probe(1, Epoch(1)))
     assert [quiet.quiet for quiet in task.messages(Quiet)] == [False]
     task.run()
     task.confirm_all()
-    task.handle(Probe(2))
+    task.handle(Probe(2, Epoch(1)))
     assert [quiet.quiet for quiet in task.messages(Quiet)] == [False, True]
 
 

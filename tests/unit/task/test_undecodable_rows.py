@@ -8,9 +8,8 @@ import pytest
 
 from tests.unit.task.harness import CODEC, Ids, Manual, Plain, Scripted, Sink, Solo, chain, with_store
 from tests.unit.task.test_lost_rows import pass_barrier
-from topo.task.events import CheckpointComplete
 from topo.wire.codec import Codec
-from topo.wire.control import ComponentError, DeadLetter, EdgeLost
+from topo.wire.control import CheckpointComplete, ComponentError, DeadLetter, EdgeLost
 from topo.wire.frames import FrameKind
 from topo.wire.serializers import SerializerRegistry
 

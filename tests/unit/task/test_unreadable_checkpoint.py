@@ -15,9 +15,9 @@ from topo.builder import TopologyBuilder
 from topo.checkpoint.alignment import Snapshot, StoredPart
 from topo.connectors.iterable_spout import IterableSpout
 from topo.errors import CheckpointDamaged, CheckpointRefused, EnvironmentFault, UserError
+from topo.ids import Epoch
 from topo.task.commands import TellMaster
-from topo.task.events import Close
-from topo.wire.control import PartToRead, RestoreFailed, TaskReady
+from topo.wire.control import Close, PartToRead, RestoreFailed, TaskReady
 
 
 class Sums(StatefulBolt):
@@ -188,5 +188,5 @@ def test_a_sink_that_runs_is_left_alone_while_its_part_cannot_be_read() -> None:
     solo.clock.now += 5.0
     solo.run()
     assert sink.calls == []
-    solo.handle(Close())
+    solo.handle(Close(Epoch(1)))
     assert sink.calls == [("abort", None), "close"]

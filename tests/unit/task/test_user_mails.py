@@ -11,8 +11,9 @@ import pytest
 
 from tests.unit.task.harness import Manual, Plain, Replaying, Scripted, Sink, Solo, chain
 from topo.api.spout import BlockingSpout
+from topo.ids import Epoch
 from topo.operators.mailbox.mailbox import MailFailed, RejectedExecution
-from topo.task.events import Close
+from topo.wire.control import Close
 from topo.wire.frames import FrameKind
 from topo.worker.blocking import BlockingSpoutRunner
 
@@ -200,7 +201,7 @@ def test_at_the_end_the_actions_that_wait_run_before_the_component_is_closed_and
         executor.execute(again)
 
     executor.execute(again)
-    solo.handle(Close())
+    solo.handle(Close(Epoch(1)))
     assert bolt.calls == ["prepare", "action", "cleanup"] and solo.errors() == []
     with pytest.raises(RejectedExecution):
         executor.execute(again)

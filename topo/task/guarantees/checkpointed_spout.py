@@ -20,10 +20,10 @@ from topo.checkpoint.source_progress import ANY_VALUES, UncommittedMessages
 from topo.emission.emitter import StreamRows
 from topo.errors import EmitError, ValueNotCarried
 from topo.task.environment import TaskEnvironment, TaskSpec
-from topo.task.events import BeginCheckpoint, RoutesChanged
+from topo.task.events import RoutesChanged
 from topo.task.flow_control import InEdge
 from topo.task.runners.spout import SpoutTask
-from topo.wire.control import BarrierAcked, CheckpointWanted
+from topo.wire.control import BarrierAcked, BeginCheckpoint, CheckpointWanted
 from topo.wire.frames import MIN_WATERMARK, Frame, FrameKind, pack_words
 
 _TOLD_AT_ONCE = 256
@@ -246,7 +246,7 @@ class CheckpointedSpoutTask(SpoutTask):
         self.counters.acked += self.uncommitted.covered - before
         self._letters.publish(checkpoint)
 
-    def _on_dead_letters_stored(self, ids: tuple[int, ...], now: float) -> None:
+    def _on_dead_letters_stored(self, ids: Sequence[int], now: float) -> None:
         self.counters.dead_lettered += self._letters.stored(ids)
 
     def _ack_done(self, most: int, now: float) -> None:

@@ -390,7 +390,7 @@ class BoltTask(UserTask):
     def _publish(self, checkpoint: int, now: float) -> None:
         self._letters.publish(checkpoint)
 
-    def _on_dead_letters_stored(self, ids: tuple[int, ...], now: float) -> None:
+    def _on_dead_letters_stored(self, ids: Sequence[int], now: float) -> None:
         self.counters.dead_lettered += self._letters.stored(ids)
 
     def _opening_watermark(self) -> int:

@@ -284,7 +284,7 @@ class SpoutTask(UserTask):
             self._process(edge, frame, now)
             self._processed(edge, frame, now)
 
-    def _on_dead_letters_stored(self, ids: tuple[int, ...], now: float) -> None:
+    def _on_dead_letters_stored(self, ids: Sequence[int], now: float) -> None:
         self.source_messages.stored(ids, now)
 
     # -- emitting --------------------------------------------------------------------------------------------------------
