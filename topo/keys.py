@@ -39,14 +39,14 @@ class KeyGroupRange(_Bounds):
     """Key groups from `start` to `end`, both included. A range whose end lies before its start, such as (0, -1), is empty.
 
     Raises:
-        ConfigError: the start is negative, or the end is not below the largest possible number of key groups.
+        ConfigError: one is no int, the start is negative, or the end is not below the largest possible number of key groups.
     """
 
     __slots__ = ()
 
     def __new__(cls, start: int, end: int) -> KeyGroupRange:
-        if start < 0 or end >= MAX_PARALLELISM_LIMIT:
-            raise ConfigError(f"KeyGroupRange({start}, {end}): key groups are numbered from 0 to {MAX_PARALLELISM_LIMIT - 1}")
+        if type(start) is not int or type(end) is not int or start < 0 or end >= MAX_PARALLELISM_LIMIT:
+            raise ConfigError(f"KeyGroupRange({start!r}, {end!r}): key groups are numbered from 0 to {MAX_PARALLELISM_LIMIT - 1}")
         return super().__new__(cls, start, end)
 
     def __contains__(self, group: object) -> bool:

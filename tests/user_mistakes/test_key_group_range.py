@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from topo import ProcessBolt
@@ -10,10 +12,10 @@ from topo.keys import KeyGroupRange
 from topo.testing import OperatorHarness
 
 
-@pytest.mark.parametrize(("start", "end"), [(-3, 2), (0, 32_768), (-1, -1)])
-def test_range_outside_the_possible_key_groups_is_refused(start: int, end: int) -> None:
-    """A range with a negative start, or one beyond the largest number of key groups."""
-    with pytest.raises(ConfigError, match=rf"KeyGroupRange\({start}, {end}\): key groups are numbered from 0 to 32767"):
+@pytest.mark.parametrize(("start", "end"), [(-3, 2), (0, 32_768), (-1, -1), (1.5, 2), (0, "a")])
+def test_range_outside_the_possible_key_groups_is_refused(start: Any, end: Any) -> None:
+    """A range with a negative start, one beyond the largest number of key groups, or one of other values than int."""
+    with pytest.raises(ConfigError, match=rf"KeyGroupRange\({start!r}, {end!r}\): key groups are numbered from 0 to 32767"):
         KeyGroupRange(start, end)
 
 
