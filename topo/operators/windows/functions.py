@@ -4,33 +4,55 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from topo.api.streams import DEFAULT_STREAM
 from topo.api.tuples import Tuple
 from topo.api.windows import ProcessWindowFunction
 from topo.errors import UserError
+from topo.operators.base import Output
 from topo.operators.state.deep_copy import independent
 from topo.operators.state.keyed_state import KeyedState
+from topo.operators.time.timers import TimerService
+from topo.operators.windows.contents import WindowContents
 from topo.operators.windows.rows import WindowRows, difference
 from topo.user_errors import call_for_effect
 
 if TYPE_CHECKING:
     from topo.api.aggregates import AggregateFunction
     from topo.operators.state.keyed_state import AggregatingState, ListState, MapState, ReducingState, ValueState
-    from topo.operators.windows.operator import WindowOperator
 
 PREVIOUS_STATE = "__previous-firing"
 ResultOf = Callable[[Any, Any, Any], Any]
 """From key, window and result to what is put out."""
 
 
+@dataclass(frozen=True, slots=True)
+class FunctionContext:
+    """The parts of a window operator that its function uses.
+
+    Attributes:
+        output: takes the results.
+        timers: for the times that a user's function may ask for.
+        state: the operator's keyed state.
+        contents: of the windows.
+        is_merging: windows merge, so a window has no state of its own.
+    """
+
+    output: Output
+    timers: TimerService
+    state: KeyedState
+    contents: WindowContents
+    is_merging: bool
+
+
 class WindowFunction(ABC):
     """Puts out what a window gives, always with the last timestamp of the window."""
 
-    def open(self, operator: WindowOperator) -> None:
+    def open(self, context: FunctionContext) -> None:
         """Called once, before the first element."""
-        self.output = operator.output
+        self.output = context.output
 
     @abstractmethod
     def apply(self, key: Any, window: Any, elements: Sequence[Any]) -> None:
@@ -68,11 +90,11 @@ class CallUser(WindowFunction):
         self._rows = rows
         self._shows_key = shows_key
 
-    def open(self, operator: WindowOperator) -> None:
-        super().open(operator)
+    def open(self, context: FunctionContext) -> None:
+        super().open(context)
         keeps = self._function.keeps_previous
-        previous = None if keeps is None else operator.state.value(PREVIOUS_STATE, ttl=keeps)
-        self._context = _Context(operator, self._rows, previous)
+        previous = None if keeps is None else context.state.value(PREVIOUS_STATE, ttl=keeps)
+        self._context = _Context(context, self._rows, previous)
         self._function.open()
 
     def apply(self, key: Any, window: Any, elements: Sequence[Any]) -> None:
@@ -94,15 +116,15 @@ class CallUser(WindowFunction):
 class _Context:
     """Context and collector of the user's function; one object for all, pointed at the window at hand before each call."""
 
-    def __init__(self, operator: WindowOperator, rows: WindowRows, previous: ValueState | None) -> None:
+    def __init__(self, context: FunctionContext, rows: WindowRows, previous: ValueState | None) -> None:
         self.window: Any = None
         self.elements: Sequence[Any] = ()
         self.previous = previous
         """The elements of the last firing for this key."""
         self._rows = rows
-        self._operator = operator
-        self._output = operator.output
-        self._timers = operator.timer_service
+        self._context = context
+        self._output = context.output
+        self._timers = context.timers
 
     @property
     def current_watermark(self) -> int:
@@ -114,13 +136,13 @@ class _Context:
 
     @property
     def window_state(self) -> NamespacedState:
-        if self._operator.assigner.is_merging:
+        if self._context.is_merging:
             raise UserError("windows that merge have no state of their own; keep it per key (global_state)")
-        return NamespacedState(self._operator.state, self.window)
+        return NamespacedState(self._context.state, self.window)
 
     @property
     def global_state(self) -> NamespacedState:
-        return NamespacedState(self._operator.state, None)
+        return NamespacedState(self._context.state, None)
 
     @property
     def rows(self) -> list[Tuple]:
@@ -136,7 +158,7 @@ class _Context:
 
     def own(self, elements: Sequence[Any]) -> Sequence[Any]:
         """Return the elements for user code, which may change them: other windows and firings have them, too."""
-        return independent(elements) if self._operator.may_change else elements
+        return independent(elements) if self._context.contents.may_change else elements
 
     def _last(self) -> Sequence[Any]:
         if self.previous is None:

@@ -27,7 +27,7 @@ from topo.operators.time.clock import MAX_TIMESTAMP, MIN_TIMESTAMP
 from topo.operators.time.timers import TimerService
 from topo.operators.windows.assigners import TumblingAssigner
 from topo.operators.windows.contents import CONTENTS_STATE, WindowContents
-from topo.operators.windows.functions import WindowFunction
+from topo.operators.windows.functions import FunctionContext, WindowFunction
 from topo.operators.windows.merging import MergingWindowSet, restored_pairs
 
 TIMERS: Final = "window-timers"
@@ -149,7 +149,7 @@ class WindowOperator(KeyedOperator):
 
     def open(self) -> None:
         """Open the function."""
-        self._function.open(self)
+        self._function.open(FunctionContext(self.output, self._timers, self.state, self._contents, self.assigner.is_merging))
 
     def close(self) -> None:
         """Close the function."""
@@ -159,11 +159,6 @@ class WindowOperator(KeyedOperator):
     def timer_service(self) -> TimerService:
         """The timers of all windows; the namespace of each is its window."""
         return self._timers
-
-    @property
-    def may_change(self) -> bool:
-        """Whether what windows hold may have values that can be changed in place."""
-        return self._contents.may_change
 
     @property
     def open_panes(self) -> int:
