@@ -23,7 +23,7 @@ from typing import Any, Protocol
 
 from topo.errors import ConfigError
 from topo.keys import KeyGroupRange
-from topo.operators.mailbox.mailbox import MailboxExecutor
+from topo.operators.mailbox.executor import MailboxExecutor
 from topo.operators.state.deep_copy import independent
 from topo.operators.state.keyed_state import KeyContext, KeyedState
 from topo.operators.state.undo_log import UndoableTable, UndoLog

@@ -27,12 +27,11 @@ from typing import Any, ClassVar
 from topo.checkpoint.alignment import Snapshot, SnapshotStore, StoredPart
 from topo.errors import CheckpointDamaged, EnvironmentFault, FrameError, FrameworkBug, SinkStuck, StagedRowsLost, TopoError
 from topo.ids import Epoch, Incarnation, TaskId
+from topo.operators.mailbox.executor import CALL_PRIORITY, MailboxExecutor
 from topo.operators.mailbox.mailbox import RejectedExecution, TaskMailbox
-from topo.operators.mailbox.processor import MailboxProcessor
 from topo.task.commands import SendFrame, TaskCommand, TellMaster
 from topo.task.environment import TaskEnvironment, TaskSpec
 from topo.task.events import FrameArrived, Idle, Inbox, RoutesChanged, TaskEvent, Turn
-from topo.task.executor import TaskExecutor
 from topo.task.flow_control import UNLIMITED_WINDOW, Arrival, EdgeStatus, InEdge, OutEdge
 from topo.task.outbox import Outbox
 from topo.task.process_faults import is_process_fault
@@ -112,8 +111,9 @@ class Task(ABC):
         """Frames that wait behind a barrier, in order of arrival."""
         self.is_closed = False
         self.mailbox = TaskMailbox(wake=ports.wake, wait=ports.wait)
-        self.processor = MailboxProcessor(lambda _processor: self._act(self._now), self.mailbox)
-        object.__setattr__(self.context, "executor", TaskExecutor(self.mailbox, self._run_user_mail))
+        self.executor = MailboxExecutor(self.mailbox)
+        """For the task's own mails: only the main loop runs them, and an error ends the process."""
+        object.__setattr__(self.context, "executor", MailboxExecutor(self.mailbox, CALL_PRIORITY, self._run_user_mail))
         self._now = 0.0
         self._busy_since = 0.0
         """When the work at hand began: at an arrival at an empty queue, or when the work before it was done."""
@@ -340,8 +340,9 @@ class Task(ABC):
 
     def _end_mails(self) -> None:
         """Refuse further mails, and run those that are there."""
-        self.processor.prepare_close()
-        self.processor.drain()
+        self.mailbox.quiesce()
+        for mail in self.mailbox.drain():
+            mail.run()
 
     def _deadlines(self, now: float) -> list[float | None]:
         oldest = self.outbox.oldest
@@ -592,7 +593,7 @@ class Task(ABC):
 
         def stored(part: StoredPart | None, error: Exception | None) -> None:
             with suppress(RejectedExecution):
-                self.processor.executor().execute(lambda: settle(part, error), "a snapshot is stored")
+                self.executor.execute(lambda: settle(part, error), "a snapshot is stored")
 
         collects = gc.isenabled()
         gc.disable()  # what is copied is garbage only when it is written, and looking for it doubles the pause
@@ -635,9 +636,8 @@ class Task(ABC):
         self._now = now
         self._run_due(now)
         if self.mailbox.may_have_mail:
-            self.processor.run_step()
-        else:
-            self._act(now)
+            self.mailbox.run_batch()
+        self._act(self._now)
 
     def _run_due(self, now: float) -> None:
         if self._confirm_at is not None and now >= self._confirm_at:
@@ -740,7 +740,7 @@ class Task(ABC):
             self.is_closed = True
             self.queue.clear()
             if self._is_open:
-                for step in (self._end_mails, self._close_component, self.processor.close):
+                for step in (self._end_mails, self._close_component, self.mailbox.close):
                     try:
                         step()
                     except Exception as error:

@@ -24,7 +24,8 @@ from topo.emission.emitter import Emitter, StreamRows
 from topo.errors import UserError
 from topo.operators.base import OperatorContext
 from topo.operators.batching import BatchOperator
-from topo.operators.mailbox.mailbox import MailboxExecutor, TaskMailbox
+from topo.operators.mailbox.executor import MailboxExecutor
+from topo.operators.mailbox.mailbox import TaskMailbox
 from topo.operators.time.clock import ManualProcessingTime
 from topo.task.runners.batch_calls import BatchCalls
 from topo.testing.operator_output import RecordedOutput

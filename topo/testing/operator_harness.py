@@ -31,7 +31,8 @@ from topo.keys import DEFAULT_MAX_PARALLELISM, KeyGroupRange, key_group, range_o
 from topo.operators.async_wait import AsyncWaitOperator
 from topo.operators.base import KeyedOperator, Operator, OperatorContext, OperatorSnapshot
 from topo.operators.bolt_operators import BoltCalls, window_operator_of
-from topo.operators.mailbox.mailbox import MIN_PRIORITY, MailboxExecutor, TaskMailbox
+from topo.operators.mailbox.executor import MailboxExecutor
+from topo.operators.mailbox.mailbox import MIN_PRIORITY, TaskMailbox
 from topo.operators.process import ProcessOperator
 from topo.operators.time.clock import MAX_TIMESTAMP, MIN_TIMESTAMP, ManualProcessingTime
 from topo.operators.time.watermarks import InputStatus, WatermarkCombiner

@@ -7,8 +7,8 @@ from typing import Any
 
 from topo.keys import KeyGroupRange
 from topo.operators.base import Operator, OperatorContext, OperatorSnapshot
+from topo.operators.mailbox.executor import MailboxExecutor
 from topo.operators.mailbox.mailbox import TaskMailbox
-from topo.operators.mailbox.processor import MailboxProcessor
 from topo.operators.time.clock import ManualProcessingTime
 
 ALL_GROUPS = KeyGroupRange(0, 127)
@@ -53,8 +53,7 @@ class Driver:
         self.operator = operator
         self.out = RecordingOutput()
         self.clock = ManualProcessingTime(now_ms)
-        self.processor = MailboxProcessor(lambda processor: None, TaskMailbox())
-        operator.setup(OperatorContext(self.out, self.clock, self.processor.executor(), 128, key_groups))
+        operator.setup(OperatorContext(self.out, self.clock, MailboxExecutor(TaskMailbox()), 128, key_groups))
         if restored is not None:
             operator.restore(restored)
         operator.open()

@@ -9,7 +9,8 @@ import msgpack
 
 from topo.keys import KeyGroupRange
 from topo.operators.base import Operator, OperatorContext, OperatorSnapshot
-from topo.operators.mailbox.mailbox import MailboxExecutor, TaskMailbox
+from topo.operators.mailbox.executor import MailboxExecutor
+from topo.operators.mailbox.mailbox import TaskMailbox
 from topo.operators.time.clock import ManualProcessingTime
 
 END = 2**63 - 1

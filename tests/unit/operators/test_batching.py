@@ -7,7 +7,8 @@ from typing import Any
 from topo.api.batch_bolt import BatchSettings
 from topo.operators.base import OperatorContext
 from topo.operators.batching import MOST_HELD, BatchOperator
-from topo.operators.mailbox.mailbox import MailboxExecutor, TaskMailbox
+from topo.operators.mailbox.executor import MailboxExecutor
+from topo.operators.mailbox.mailbox import TaskMailbox
 from topo.operators.time.clock import ManualProcessingTime
 from topo.testing.operator_output import RecordedOutput, Status, Watermark
 

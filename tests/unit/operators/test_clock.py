@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from topo.errors import UserError
+from topo.operators.mailbox.executor import MailboxExecutor
 from topo.operators.mailbox.mailbox import TaskMailbox
-from topo.operators.mailbox.processor import MailboxProcessor
 from topo.operators.time.clock import ManualProcessingTime, PausableClock, ProcessingTimeService, TaskProcessingTime
 
 
@@ -17,13 +17,13 @@ class RealClock:
 
     def __init__(self) -> None:
         self.now_ms = 0
-        self.processor = MailboxProcessor(lambda processor: None, TaskMailbox())
-        self.service = TaskProcessingTime(lambda: self.now_ms, self.processor.executor().execute)
+        self.mailbox = TaskMailbox()
+        self.service = TaskProcessingTime(lambda: self.now_ms, MailboxExecutor(self.mailbox).execute)
 
     def fire_at(self, now_ms: int) -> int:
         self.now_ms = now_ms
         posted = self.service.fire(now_ms)
-        self.processor.run_step()
+        self.mailbox.run_batch()
         return posted
 
 
@@ -87,7 +87,7 @@ def test_on_the_real_clock_callbacks_run_as_mails() -> None:
         clock.service.register(timestamp, seen.append)
     clock.service.fire(9)
     assert seen == []
-    clock.processor.run_step()
+    clock.mailbox.run_batch()
     assert seen == [1, 2, 3]
 
 
@@ -121,7 +121,7 @@ def test_a_timer_cancelled_while_its_mail_waits_does_not_run() -> None:
     timer = clock.service.register(1, seen.append)
     clock.service.fire(2)
     timer.cancel()
-    clock.processor.run_step()
+    clock.mailbox.run_batch()
     assert seen == []
     assert clock.service.pending == 0
 
@@ -161,7 +161,7 @@ def test_a_timer_whose_mail_waits_at_quiesce_still_runs() -> None:
     clock.service.register(1, seen.append)
     clock.service.fire(2)
     clock.service.quiesce()
-    clock.processor.drain()
+    clock.mailbox.run_batch()
     assert seen == [1]
 
 

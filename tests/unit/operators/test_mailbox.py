@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from topo.operators.mailbox.mailbox import (
-    MAX_PRIORITY,
     MIN_PRIORITY,
     IllegalCall,
     Mail,
@@ -117,27 +116,35 @@ def test_a_new_batch_carries_over_what_is_left_of_the_old_one() -> None:
     assert [each.description for _ in range(3) if (each := box.try_take_from_batch())] == ["b", "c", "d"]
 
 
+def test_run_batch_runs_the_mails_that_are_there_and_leaves_those_posted_meanwhile() -> None:
+    box, ran = TaskMailbox(), []
+
+    def again() -> None:
+        ran.append("again")
+        box.put(Mail(again))
+
+    box.put(Mail(again))
+    box.put(Mail(lambda: ran.append("b"), priority=9))
+    box.run_batch()
+    assert ran == ["again", "b"] and len(box) == 1
+
+
+def test_an_error_of_a_mail_leaves_the_rest_of_the_batch_for_the_next() -> None:
+    box, ran = TaskMailbox(), []
+    box.put(Mail(lambda: 1 // 0))
+    box.put(Mail(lambda: ran.append("b")))
+    with pytest.raises(ZeroDivisionError):
+        box.run_batch()
+    assert ran == []
+    box.run_batch()
+    assert ran == ["b"]
+
+
 def test_creating_a_batch_says_whether_there_is_anything_in_it() -> None:
     box = TaskMailbox()
     assert not box.create_batch()
-    box.put_first(mail("a"))
-    assert box.create_batch(), "also when only an owner's put_first filled it"
-
-
-def test_put_first_by_the_owner_is_seen_by_the_running_batch_and_is_last_in_first_out() -> None:
-    box = filled("a")
-    box.create_batch()
-    box.put_first(mail("b"))
-    box.put_first(mail("c"))
-    assert [each.description for _ in range(3) if (each := box.try_take_from_batch())] == ["c", "b", "a"]
-
-
-def test_put_first_by_another_thread_goes_to_the_front_of_the_queue() -> None:
-    box = filled("a")
-    box.create_batch()
-    box.put(mail("b"))
-    elsewhere(lambda: box.put_first(mail("c")))
-    assert taken(box) == ["a", "c", "b"]
+    box.put(mail("a"))
+    assert box.create_batch()
 
 
 def test_size_and_has_mail_count_batch_and_queue() -> None:
@@ -161,9 +168,8 @@ def test_drain_returns_the_batch_and_then_the_queue_and_leaves_the_state() -> No
 def test_a_quiesced_mailbox_refuses_puts_and_still_gives() -> None:
     box = filled("a")
     box.quiesce()
-    for put in (box.put, box.put_first):
-        with pytest.raises(MailboxClosed):
-            put(mail("b"))
+    with pytest.raises(MailboxClosed):
+        box.put(mail("b"))
     assert taken(box) == ["a"]
 
 
@@ -230,33 +236,9 @@ def test_a_put_from_another_thread_wakes_the_owner_and_one_of_its_own_does_not()
     woken: list[str] = []
     box = TaskMailbox(wake=lambda: woken.append("woken"))
     box.put(mail("a"))
-    box.put_first(mail("b"))
     assert woken == []
-    elsewhere(lambda: box.put(mail("c")))
-    elsewhere(lambda: box.put_first(mail("d")))
-    assert woken == ["woken", "woken"]
-
-
-def test_while_something_runs_exclusively_nobody_else_can_put() -> None:
-    box = TaskMailbox()
-    started, done = threading.Event(), threading.Event()
-
-    def put() -> None:
-        started.set()
-        box.put(mail("from elsewhere"))
-        done.set()
-
-    thread = threading.Thread(target=put)
-
-    def check_then_put() -> None:
-        thread.start()
-        assert started.wait(10)
-        assert not done.wait(0.01)
-        box.put(mail("mine"))
-
-    box.run_exclusively(check_then_put)
-    thread.join(10)
-    assert taken(box) == ["mine", "from elsewhere"]
+    elsewhere(lambda: box.put(mail("b")))
+    assert woken == ["woken"]
 
 
 @pytest.mark.parametrize(
@@ -283,13 +265,8 @@ def test_what_any_thread_may_do_works_from_another_thread() -> None:
     elsewhere(lambda: box.put(mail("a")))
     assert elsewhere(lambda: len(box)) == 1
     assert elsewhere(lambda: box.state) is MailboxState.OPEN
-    assert elsewhere(lambda: box.run_exclusively(lambda: 7)) == 7
     assert elsewhere(lambda: box.is_owner) is False
     assert box.is_owner
-
-
-def test_the_priorities_are_the_ends_of_the_range() -> None:
-    assert (MIN_PRIORITY, MAX_PRIORITY) == (-1, 2**31 - 1)
 
 
 def test_mails_of_each_of_many_threads_keep_their_order() -> None:

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from topo.keys import DEFAULT_MAX_PARALLELISM, KeyGroupRange
 from topo.operators.base import KeyedOperator, OperatorContext
-from topo.operators.mailbox.mailbox import MailboxExecutor, TaskMailbox
+from topo.operators.mailbox.executor import MailboxExecutor
+from topo.operators.mailbox.mailbox import TaskMailbox
 from topo.operators.state.deep_copy import independent
 from topo.operators.time.clock import ManualProcessingTime
 

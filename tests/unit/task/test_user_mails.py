@@ -138,7 +138,7 @@ def test_what_is_for_the_main_loop_is_not_run_by_a_call_that_yields() -> None:
     def ask(tup: Any, collector: Any) -> None:
         executor = bolt.context.executor
         executor.execute(lambda: seen.append("deferred"), deferrable=True)
-        solo.task.processor.executor().execute(lambda: seen.append("the task's own"))
+        solo.task.executor.execute(lambda: seen.append("the task's own"))
         executor.execute(lambda: seen.append("now"))
         executor.yield_()
         assert not executor.try_yield()

@@ -1,16 +1,16 @@
-"""The mailbox: how everything that is not input reaches a task's one thread.
+"""The mailbox: everything that is not input reaches a task's one thread through it.
 
-`TaskMailbox` holds the mails. `MailboxExecutor` is what operators and users get: a way to post an action, and a way to let mails
-run while they wait. The loop that runs mails between steps of input is in `mailbox_processor.py`.
+`TaskMailbox` holds the mails. `MailboxExecutor` (executor.py) belongs to operators and users: it posts an action, and runs mails
+while its caller waits. The task runs one batch of mails before each step of input.
 
 Many threads post, one thread (the owner) reads. The owner reads in batches: it moves the shared queue, under the lock, to a list
-of its own, and what is posted while that batch runs waits for the next. A mail that posts itself again cannot starve the input.
+of its own, and a mail posted while that batch runs waits for the next. A mail that posts itself again cannot starve the input.
 
 A priority hides, it never orders: reading with priority p gives the oldest mail whose priority is at least p and leaves the
-others where they are. An operator that yields thus does not run the mails of operators before it.
+others where they are. An operator that yields does not run the mails of operators before it.
 
     OPEN      posting and reading
-    QUIESCED  reading only: the task is about to end and runs what is left
+    QUIESCED  reading only: the task is about to end and runs the mails that are left
     CLOSED    neither
 """
 
@@ -19,19 +19,13 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import Future
 from enum import Enum
-from typing import Any, Final, Protocol, TypeVar, cast
+from typing import Any, Final, Protocol, cast
 
 from topo.errors import TopoError, UserError
 
-T = TypeVar("T")
-
 MIN_PRIORITY: Final = -1
 """Sees every mail when reading; when posting, seen by the main loop alone."""
-
-MAX_PRIORITY: Final = 2**31 - 1
-"""Seen by every reader."""
 
 
 class MailboxClosed(TopoError):
@@ -82,22 +76,14 @@ class Mail:
     Attributes:
         priority: readers with a higher one do not see the mail.
         description: for people: logs and errors.
-        future: what waits for the action; cancelled when the mailbox is closed before the action ran.
     """
 
-    __slots__ = ("action", "description", "future", "priority")
+    __slots__ = ("action", "description", "priority")
 
-    def __init__(
-        self,
-        action: Callable[[], object],
-        description: str = "",
-        priority: int = MIN_PRIORITY,
-        future: Future[Any] | None = None,
-    ) -> None:
+    def __init__(self, action: Callable[[], object], description: str = "", priority: int = MIN_PRIORITY) -> None:
         self.action = action
         self.description = description
         self.priority = priority
-        self.future = future
 
     def run(self) -> None:
         """Run the action; what it raises reaches the caller."""
@@ -110,8 +96,7 @@ class Mail:
 class TaskMailbox:
     """Mails for one owner thread from many.
 
-    `put`, `put_first`, `run_exclusively`, `len`, `state` and `is_owner` may be called from any thread; everything else raises
-    IllegalCall there.
+    `put`, `len`, `state` and `is_owner` may be called from any thread; everything else raises IllegalCall there.
 
     Args:
         wake: called after another thread has put a mail, on that thread; has to get the owner out of its wait for other things.
@@ -168,21 +153,6 @@ class TaskMailbox:
             self._not_empty.notify()
         self._wake_owner()
 
-    def put_first(self, mail: Mail) -> None:
-        """Put a mail before all others; from the owner thread even before the rest of the running batch.
-
-        Raises:
-            MailboxClosed: the mailbox is quiesced or closed.
-        """
-        with self._lock:
-            self._check_open(mail)
-            if self.is_owner:
-                self._batch.appendleft(mail)
-                return
-            self._queue.appendleft(mail)
-            self._not_empty.notify()
-        self._wake_owner()
-
     def take(self, priority: int) -> Mail:
         """Take out the oldest mail of at least `priority`, waiting until there is one.
 
@@ -230,6 +200,12 @@ class TaskMailbox:
         self._check_readable()
         return self._batch.popleft() if self._batch else None
 
+    def run_batch(self) -> None:
+        """Run the mails that are there, not those posted meanwhile. An error of a mail leaves the rest for the next batch."""
+        self.create_batch()
+        while (mail := self.try_take_from_batch()) is not None:
+            mail.run()
+
     def drain(self) -> list[Mail]:
         """Take out everything, batch first."""
         self._check_owner()
@@ -254,11 +230,6 @@ class TaskMailbox:
                 return []
             self._state = MailboxState.CLOSED
             return self.drain()
-
-    def run_exclusively(self, action: Callable[[], T]) -> T:
-        """Run `action` while nobody else can put a mail or change the state."""
-        with self._lock:
-            return action()
 
     def _wake_owner(self) -> None:
         if self._wake is not None and not self.is_owner:
@@ -286,88 +257,3 @@ def _take_out(mails: deque[Mail], priority: int) -> Mail | None:
             del mails[index]
             return mail
     return None
-
-
-class MailboxExecutor:
-    """Posts actions to a mailbox and lets its mails run while the caller waits.
-
-    Args:
-        mailbox: the mailbox.
-        priority: of the mails that are posted, and the least one of the mails that a yield runs.
-        is_default_action_suspended: for `is_idle`.
-    """
-
-    def __init__(
-        self, mailbox: TaskMailbox, priority: int = MIN_PRIORITY, is_default_action_suspended: Callable[[], bool] = lambda: False
-    ) -> None:
-        self._mailbox = mailbox
-        self._priority = priority
-        self._is_default_action_suspended = is_default_action_suspended
-
-    def execute(self, action: Callable[[], object], description: str = "", *, deferrable: bool = False) -> None:
-        """Have `action` run on the mailbox thread. From any thread.
-
-        Args:
-            action: what it raises fails the task, or reaches the operator that yields to it.
-            description: for logs and errors.
-            deferrable: run it in the main loop only, never inside a yield.
-
-        Raises:
-            RejectedExecution: the mailbox takes no more mails.
-        """
-        self._put(Mail(action, description, MIN_PRIORITY if deferrable else self._priority))
-
-    def submit(self, action: Callable[[], T], description: str = "") -> Future[T]:
-        """Have `action` run on the mailbox thread; its result or error goes to the future returned. From any thread.
-
-        The future is cancelled when the mailbox is closed first; if the caller cancels it in time the action does not run.
-
-        Raises:
-            RejectedExecution: the mailbox takes no more mails.
-        """
-        future: Future[T] = Future()
-
-        def run() -> None:
-            if future.set_running_or_notify_cancel():
-                try:
-                    future.set_result(action())
-                except Exception as error:
-                    future.set_exception(error)
-
-        self._put(Mail(run, description, self._priority, future))
-        return future
-
-    def yield_(self) -> None:
-        """Run the oldest mail of at least this executor's priority, waiting until there is one. Owner thread only.
-
-        Raises:
-            MailFailed: the mail has raised; its error is the cause.
-            MailboxClosed: the mailbox is closed.
-        """
-        self._run(self._mailbox.take(self._priority))
-
-    def try_yield(self) -> bool:
-        """Run the oldest mail of at least this executor's priority, if any; return whether one ran. Raises as `yield_` does."""
-        mail = self._mailbox.try_take(self._priority)
-        if mail is None:
-            return False
-        self._run(mail)
-        return True
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether nothing happens: default action suspended, no mail, and the mailbox open. Owner thread only."""
-        return self._is_default_action_suspended() and not self._mailbox.has_mail and self._mailbox.state is MailboxState.OPEN
-
-    def _put(self, mail: Mail) -> None:
-        try:
-            self._mailbox.put(mail)
-        except MailboxClosed as closed:
-            raise RejectedExecution(str(closed)) from closed
-
-    @staticmethod
-    def _run(mail: Mail) -> None:
-        try:
-            mail.run()
-        except Exception as error:
-            raise MailFailed(f"a mail failed: {mail.description or 'no description'}: {error!r}") from error

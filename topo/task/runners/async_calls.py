@@ -48,7 +48,7 @@ class AsyncTask(OperatorTask):
     def _on_blocked(self, error: Exception) -> None:
         """A call holds up the event loop; told on another thread."""
         with suppress(RejectedExecution):
-            self.processor.executor().execute(lambda: self._record_error(error, self._now), "a blocking call")
+            self.executor.execute(lambda: self._record_error(error, self._now), "a blocking call")
 
     def _make_operator(self) -> Operator:
         return AsyncWaitOperator(BoltCalls(self._bolt, self._run_call), self._bolt.settings, self)
@@ -67,7 +67,7 @@ class AsyncTask(OperatorTask):
             self._invoke_restored()
 
         with suppress(RejectedExecution):
-            self.processor.executor().execute(note, "the user's open has returned")
+            self.executor.execute(note, "the user's open has returned")
 
     def _snapshot(self, checkpoint: int) -> Snapshot:
         snapshot = super()._snapshot(checkpoint)
@@ -121,7 +121,7 @@ class AsyncTask(OperatorTask):
                 self._record_error(error, self._now)
 
         with suppress(RejectedExecution):
-            self.processor.executor().execute(note, "the user's close has returned")
+            self.executor.execute(note, "the user's close has returned")
 
     @property
     def _wait(self) -> AsyncWaitOperator:

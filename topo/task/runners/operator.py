@@ -28,6 +28,7 @@ from topo.emission.collectors import BoltCollector, TrackedTuple
 from topo.errors import FrameworkBug
 from topo.ids import TaskId
 from topo.operators.base import KeyedOperator, Operator, OperatorContext, OperatorSnapshot
+from topo.operators.mailbox.executor import CALL_PRIORITY, MailboxExecutor
 from topo.operators.time.clock import TaskProcessingTime
 from topo.operators.time.timers import Brake
 from topo.operators.time.watermarks import InputStatus
@@ -36,7 +37,6 @@ from topo.operators.windows.rows import source_name
 from topo.task.batch import Batch, Row
 from topo.task.environment import TaskEnvironment, TaskSpec
 from topo.task.events import RoutesChanged
-from topo.task.executor import TaskExecutor
 from topo.task.flow_control import InEdge
 from topo.task.runners.bolt import AnchoringTask
 from topo.task.time_units import SuspiciousTimestamps, suspicion
@@ -95,7 +95,7 @@ class OperatorTask(AnchoringTask):
         self._keeps_sources = getattr(setup.component, "sources", False)
         self._own_key = self._key_of_this_task() if getattr(setup.component, "per_task", False) else None
         """The key of all elements where the user has given none."""
-        self._clock = TaskProcessingTime(self._processing_ms, self.processor.executor().execute)
+        self._clock = TaskProcessingTime(self._processing_ms, self.executor.execute)
         self._brake = Brake()
         self._news: list[int | InputStatus] = []
         """What the frame at hand says of event time, from the watermark on whose timers have not all fired."""
@@ -117,7 +117,7 @@ class OperatorTask(AnchoringTask):
 
     def _start_operator(self, snapshot: OperatorSnapshot | None = None) -> None:
         component = self.plan.component(self.component_id)
-        executor = TaskExecutor(self.mailbox, partial(self._run_mail, self._operator))
+        executor = MailboxExecutor(self.mailbox, CALL_PRIORITY, partial(self._run_mail, self._operator))
         self._clock = TaskProcessingTime(self._processing_ms, executor.execute)
         self._operator.setup(
             OperatorContext(
