@@ -1,4 +1,4 @@
-"""Section 7, watermarks: generators, the input valve, several inputs, the multiplexer of splits."""
+"""Watermarks: generators, the combiner of input channels, the multiplexer of splits."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from topo.errors import UserError
 from topo.operators.time.clock import MAX_TIMESTAMP, MIN_TIMESTAMP
 from topo.operators.time.watermarks import (
     BoundedOutOfOrderness,
-    CombinedInputs,
     InputStatus,
     MonotonousTimestamps,
     NoWatermarks,
@@ -60,6 +59,13 @@ def test_a_batch_of_elements_is_seen_like_one_after_the_other(out: RecordingOutp
     generator.on_events("d", [15], out)
     generator.on_periodic_emit(out)
     assert out.take() == [("watermark", 24)]
+
+
+def test_negative_timestamps_are_timestamps(out: RecordingOutput) -> None:
+    generator = MonotonousTimestamps()
+    generator.on_events("abc", [MIN_TIMESTAMP + 1, -5, -1], out)
+    generator.on_periodic_emit(out)
+    assert out.take() == [("watermark", -2)]
 
 
 def test_a_negative_bound_is_an_error() -> None:
@@ -287,53 +293,6 @@ def test_no_channels_put_nothing_out() -> None:
     combiner = WatermarkCombiner([])
     combiner.validate()
     assert combiner.held_back_by is None
-
-
-# An operator with several inputs
-
-
-class TwoInputs:
-    def __init__(self) -> None:
-        self.seen: list[int | InputStatus] = []
-        self.inputs = CombinedInputs([1, 2], self.seen.append, self.seen.append)
-
-    def take(self) -> list[int | InputStatus]:
-        seen = list(self.seen)
-        self.seen.clear()
-        return seen
-
-
-def test_several_inputs_are_worth_the_least_of_them_and_only_if_that_grows() -> None:
-    two = TwoInputs()
-    two.inputs.watermark(1, 10)
-    assert two.take() == []
-    two.inputs.watermark(2, 4)
-    two.inputs.watermark(2, 3)
-    two.inputs.watermark(2, 12)
-    assert two.take() == [4, 10]
-
-
-def test_an_idle_input_does_not_count_and_a_lower_return_takes_nothing_back() -> None:
-    two = TwoInputs()
-    two.inputs.watermark(1, 10)
-    two.inputs.status(2, IDLE)
-    assert two.take() == [10]
-    two.inputs.watermark(2, 5)
-    two.inputs.watermark(1, 20)
-    assert two.take() == []
-    two.inputs.watermark(2, 15)
-    assert two.take() == [15]
-
-
-def test_when_all_inputs_are_idle_the_operator_is_until_one_speaks() -> None:
-    two = TwoInputs()
-    two.inputs.status(1, IDLE)
-    two.inputs.status(2, IDLE)
-    assert two.take() == [IDLE]
-    two.inputs.watermark(1, 3)
-    assert two.take() == [ACTIVE, 3]
-    two.inputs.status(2, ACTIVE)
-    assert two.take() == []
 
 
 # The multiplexer of the splits of a source

@@ -38,7 +38,6 @@ from topo.api.windows import (
 from topo.errors import EmitError, ValueNotCarried
 from topo.keys import KeyGroupRange
 from topo.operators.base import OperatorSnapshot
-from topo.operators.time.watermark_operators import IngestionTime
 from topo.testing import Emitted, OnStream, OperatorHarness, Status, TimerHarness, Watermark
 
 FIELDS = ("key", "value")
@@ -294,15 +293,6 @@ def test_a_strategy_swallows_the_watermarks_of_its_input_except_the_last() -> No
     assert harness.watermarks == []
     harness.watermark(END)
     assert harness.watermarks == [END]
-
-
-def test_ingestion_time_rounds_the_clock_down_to_the_interval() -> None:
-    harness = OperatorHarness(lambda: IngestionTime(10), now_ms=0)
-    for now in range(1, 100, 10):
-        harness.set_clock(now)
-    assert harness.watermarks == list(range(10, 100, 10))
-    harness.process("x")
-    assert harness.outputs == [("x", 91)]
 
 
 # -- 8. windows and assigners ----------------------------------------------------------------------------------------------

@@ -3,9 +3,8 @@
 A watermark `t` says that no element with a timestamp <= t follows. An input that is *idle* says nothing and is not waited for. An
 input that has ended says MAX_TIMESTAMP.
 
-Three ways to combine, for three places. `WatermarkCombiner` stands before a task, over its input channels; one that returns from
-idleness has to catch up before it counts. `CombinedInputs` is for an operator that tells its inputs apart. `WatermarkMultiplexer`
-is for a source made of several splits, each with a generator of its own.
+Two ways to combine, for two places. `WatermarkCombiner` stands before a task, over its input channels; one that returns from
+idleness has to catch up before it counts. `WatermarkMultiplexer` is for a source made of several splits, each with a generator.
 """
 
 from __future__ import annotations
@@ -303,72 +302,19 @@ class _Partial:
         return True
 
 
-class _Partials:
-    """Watermarks that each only grow; together they are worth the least one that is not idle, which only grows as well."""
-
-    def __init__(self) -> None:
-        self.parts: dict[Hashable, _Partial] = {}
-        self.watermark = MIN_TIMESTAMP
-        self.is_idle = False
-
-    def combine(self) -> bool:
-        """Work out the combination; return whether the watermark has grown."""
-        if not self.parts:
-            return False
-        counting = [part.watermark for part in self.parts.values() if not part.is_idle]
-        self.is_idle = not counting
-        if not counting or min(counting) <= self.watermark:
-            return False
-        self.watermark = min(counting)
-        return True
-
-
-class CombinedInputs:
-    """The watermark of an operator that tells several inputs apart.
-
-    Args:
-        inputs: their ids.
-        on_watermark: called with the combined watermark each time it has grown.
-        on_status: called when all inputs have become idle, and when one no longer is.
-    """
-
-    def __init__(
-        self, inputs: Iterable[Hashable], on_watermark: Callable[[int], None], on_status: Callable[[InputStatus], None]
-    ) -> None:
-        self._partials = _Partials()
-        self._partials.parts.update((each, _Partial()) for each in inputs)
-        self._on_watermark = on_watermark
-        self._on_status = on_status
-
-    def watermark(self, of: Hashable, timestamp: int) -> None:
-        """Take a watermark of one input, which is active by it; one that is not greater than its last changes nothing else."""
-        self._partials.parts[of].raise_to(timestamp)
-        self._combine()
-
-    def status(self, of: Hashable, status: InputStatus) -> None:
-        """Take a change of one input to idle or back."""
-        self._partials.parts[of].is_idle = status is InputStatus.IDLE
-        self._combine()
-
-    def _combine(self) -> None:
-        was_idle = self._partials.is_idle
-        has_grown = self._partials.combine()
-        if self._partials.is_idle != was_idle:
-            self._on_status(InputStatus.IDLE if self._partials.is_idle else InputStatus.ACTIVE)
-        if has_grown:
-            self._on_watermark(self._partials.watermark)
-
-
 class WatermarkMultiplexer:
     """Combines the watermarks of the splits of one source.
 
-    Each split has two outputs: what goes to the immediate one is combined at once (watermarks made from elements), what goes to
-    the deferred one at the next `on_periodic_emit` (so that all splits are asked before anything is put out).
+    The watermark of a split only grows. The combined one is the least of the splits that are not idle, and only grows as well.
+
+    Each split has two outputs: the immediate one is combined at once (watermarks made from elements), the deferred one at the
+    next `on_periodic_emit` (so that all splits are asked before anything is put out).
     """
 
     def __init__(self, output: WatermarkOutput) -> None:
         self._output = output
-        self._partials = _Partials()
+        self._parts: dict[Hashable, _Partial] = {}
+        self._watermark = MIN_TIMESTAMP
 
     def register(self, split: Hashable) -> None:
         """Add a split, which holds the watermark back until it has said something.
@@ -376,31 +322,35 @@ class WatermarkMultiplexer:
         Raises:
             UserError: it is registered already.
         """
-        if split in self._partials.parts:
+        if split in self._parts:
             raise UserError(f"split {split!r} is registered already")
-        self._partials.parts[split] = _Partial()
+        self._parts[split] = _Partial()
 
     def unregister(self, split: Hashable) -> bool:
         """Remove a split; what that changes is put out by the next update. Returns whether it was there."""
-        return self._partials.parts.pop(split, None) is not None
+        return self._parts.pop(split, None) is not None
 
     def immediate(self, split: Hashable) -> WatermarkOutput:
         """Return the output of a split for watermarks that are combined at once."""
-        return _SplitOutput(self, self._partials.parts[split], deferred=False)
+        return _SplitOutput(self, self._parts[split], deferred=False)
 
     def deferred(self, split: Hashable) -> WatermarkOutput:
         """Return the output of a split for watermarks that are combined at the next tick."""
-        return _SplitOutput(self, self._partials.parts[split], deferred=True)
+        return _SplitOutput(self, self._parts[split], deferred=True)
 
     def on_periodic_emit(self) -> None:
         """Combine and put out what has changed."""
         self._update()
 
     def _update(self) -> None:
-        if self._partials.combine():
-            self._output.watermark(self._partials.watermark)
-        elif self._partials.is_idle:
+        if not self._parts:
+            return
+        counting = [part.watermark for part in self._parts.values() if not part.is_idle]
+        if not counting:
             self._output.mark_idle()
+        elif min(counting) > self._watermark:
+            self._watermark = min(counting)
+            self._output.watermark(self._watermark)
 
 
 class _SplitOutput:
@@ -411,7 +361,7 @@ class _SplitOutput:
 
     def watermark(self, timestamp: int) -> None:
         grown = self._part.raise_to(timestamp)
-        if grown and not self._deferred and timestamp > self._multiplexer._partials.watermark:
+        if grown and not self._deferred and timestamp > self._multiplexer._watermark:
             self._multiplexer._update()
 
     def mark_idle(self) -> None:
