@@ -56,7 +56,8 @@ class VirtualFiles:
         data = b"".join(chunks)
         ending = self.fails() if self.fails is not None else None
         if ending is WriteEnding.TORN:
-            self.content[name] = data[: len(data) // 2]
+            # The real files of a manifest are renamed when they are whole: what a crash leaves has another name.
+            self.content[f"{name}.new" if name.endswith("manifest.json") else name] = data[: len(data) // 2]
         elif ending is not WriteEnding.NOTHING:
             self.content[name] = data
         if ending is not None:

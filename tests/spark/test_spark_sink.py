@@ -21,8 +21,9 @@ from topo import IterableSpout, Topology, TopologyBuilder
 from topo.api.context import TaskContext
 from topo.api.streams import SYSTEM_COMPONENT, TICK_STREAM
 from topo.api.tuples import Origin, Tuple
+from topo.config import TopologyConfig
 from topo.emission.collectors import BoltCollector, TrackedTuple
-from topo.errors import ConfigError
+from topo.errors import ConfigError, StagedRowsLost
 from topo.spark.parquet_commit import HIDDEN, ParquetCommits, Staged
 from topo.spark.spark_sink import SparkSink
 from topo.testing import END, TICK, TopologyTest, run_bolt
@@ -369,6 +370,24 @@ def test_staged_files_that_somebody_removes_are_written_again(tmp_path: Path) ->
     driver.tick()
     driver.tick()
     assert driver.acked() == [1, 2, 3, 4] and numbers(tmp_path) == [1, 2, 3, 4]
+
+
+def test_with_exactly_once_a_restore_whose_staged_files_are_gone_reports_the_lost_rows(tmp_path: Path) -> None:
+    config = TopologyConfig(delivery="exactly_once")
+    driver = Driver(SparkSink(tmp_path, max_rows=2), config=config)
+    driver.sink.recover(())
+    driver.sink.begin()
+    driver.sink.write(TrackedTuple.made((1,), driver.origin, None, 1, (1,), (1,)))
+    token = driver.sink.pre_commit()
+    for staged in (tmp_path / HIDDEN).glob("*/*.tmp"):
+        staged.unlink()
+    reported: list[Exception] = []
+    successor = SparkSink(tmp_path, max_rows=2)
+    successor.prepare(TaskContext("test", "sink", 1, config=config), BoltCollector("sink", (), reported.append))
+    successor.recover((token,))
+    (error,) = reported
+    assert isinstance(error, StagedRowsLost), "it fails the run"
+    assert "1 rows are lost" in str(error) and "was removed before its commit" in str(error)
 
 
 def test_a_reset_forgets_what_is_held(tmp_path: Path) -> None:

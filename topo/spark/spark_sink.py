@@ -22,7 +22,7 @@ from topo.api.bolt import Collector
 from topo.api.context import TaskContext
 from topo.api.tuples import Tuple
 from topo.api.two_phase import TwoPhaseSink
-from topo.errors import ConfigError, EnvironmentFault, SinkStuck
+from topo.errors import ConfigError, EnvironmentFault, SinkStuck, StagedRowsLost
 from topo.spark.column_values import DoesNotFit, Row, fit_rows, infer_schema
 from topo.spark.hive_partitions import NAME_BYTES, split_by_partition, too_long
 from topo.spark.parquet_commit import BatchLost, ParquetCommits, Staged, kept_schema
@@ -163,8 +163,8 @@ class SparkSink(TwoPhaseSink):
             try:
                 self._commits.commit(staged)
             except BatchLost as error:
-                # It was committed before, and the files have been compacted away since; or somebody has removed what was staged.
-                self._collector.report_error(error)
+                # A checkpoint counts these rows, so nobody writes them again: the run must not end as if all were there.
+                self._collector.report_error(StagedRowsLost(f"{staged.rows} rows are lost: {error}"))
             else:
                 self._rows.add(staged.rows)
                 self._files.add(len(staged.files))
