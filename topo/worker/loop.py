@@ -1,7 +1,8 @@
-"""The loop of a worker process: wait, read, let the tasks work, perform what they ask for. One thread, no decisions.
+"""The loop of a worker process: read, let the tasks work, perform their commands, sleep. One thread, no decisions.
 
-Control inboxes are read before data inboxes and both before any task works, so that a verdict or confirmation that is here
-counts before a timeout of the same moment. When nothing was read and nothing is left to do, the tasks let out what they have
+Decisions about the master are in `session`, those about tasks in `core`. `turn` does everything but sleep; `run` sleeps between
+turns. Control inboxes are read before data inboxes and both before any task works, so that a verdict or confirmation that has
+arrived counts before a timeout of the same moment. When nothing was read and no task has work, the tasks send what they have
 buffered, and the loop sleeps until something arrives or the earliest deadline.
 """
 
@@ -10,21 +11,20 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 
-import msgspec
-
 from topo.config import TopologyConfig
-from topo.errors import EnvironmentFault, FrameError
+from topo.errors import EnvironmentFault
 from topo.ids import TaskId
 from topo.plan.physical import PhysicalPlan
 from topo.storage.state_folder import is_gone
 from topo.task.commands import SendFrame
 from topo.task.events import Inbox
-from topo.transport.base import MAX_LINK_MESSAGE, Outlet, Transport
+from topo.transport.base import Outlet, Transport
 from topo.wire import control
 from topo.worker.core import EXIT_ORPHANED, Exit, Worker
+from topo.worker.session import OrderlyEnd, WorkerSession
 
 _LOG = logging.getLogger(__name__)
 
@@ -32,10 +32,8 @@ LINK = "link"
 """The inbox of messages from the master."""
 READ_AT_ONCE = 32
 """Frames taken from one inbox before the others have their turn."""
-FINISH_S = 1.0
-"""Time that a worker which is asked to end has for what it has read."""
 STINT_S = 0.001
-"""How long the tasks work on what has been read before the sockets are asked for more."""
+"""Time that the tasks work on frames that were read before the sockets are polled again."""
 HELD_PAUSE_S = 0.005
 """Sleep while a data inbox is full of frames of an epoch that this worker has yet to adopt."""
 
@@ -106,26 +104,30 @@ class Loop:
     """Runs the tasks of one worker until it has to exit.
 
     Args:
+        session: the conversation with the master.
         transport: with the tasks' inboxes bound and linked to the master as `LINK`.
         master: the outlet of that link.
         inboxes: the name of each inbox in the transport.
-        busy_in: tells the component whose user code runs.
+        busy_in: returns the component whose user code runs.
         start_file: removed by the master when it has seen this process end; gone before, the state folder was removed.
+        stint_s: how long a turn may work before it ends; 0 on a clock that stands still meanwhile.
     """
 
     def __init__(
         self,
         worker: Worker,
+        session: WorkerSession,
         transport: Transport,
         master: Outlet,
         inboxes: dict[str, Target],
         connections: Connections,
-        config: TopologyConfig,
         busy_in: Callable[[], str],
         clock: Callable[[], float] = time.monotonic,
         start_file: Path | None = None,
+        stint_s: float = STINT_S,
     ) -> None:
         self.worker = worker
+        self.session = session
         self.turned_at = clock()
         """When the loop last turned; the watchdog reads it."""
         self.alive_at = self.turned_at
@@ -133,102 +135,67 @@ class Loop:
         self._transport = transport
         self._master = master
         self._inboxes = inboxes
-        self._control = [name for name, (_, inbox) in inboxes.items() if inbox is Inbox.CONTROL]
-        self._data = [name for name, (_, inbox) in inboxes.items() if inbox is Inbox.DATA]
         self._connections = connections
-        self._config = config
         self._busy_in = busy_in
         self._clock = clock
         self._start_file = start_file
-        self._to_master: deque[bytes] = deque()
-        self._sent_count = self._received_count = 0
-        """How many messages the master was sent, and how many it has sent, but for Alive."""
-        self._pending_messages: deque[bytes] = deque()
-        """What the master has said while a call yielded, or just after the process had stood still."""
-        self._listens_until = self.turned_at
-        self._beat_at = self.turned_at
-        self._heard_at = self.turned_at
+        self._stint_s = stint_s
+        self._is_busy = True
+        self._is_held = False
+        """Whether only inboxes that no task reads now had frames."""
         self._is_to_finish = False
-        self._unencodable_metrics: set[TaskId] = set()
-        """Tasks of whose metrics it has been said that they cannot be sent."""
-
-    def tell(self, message: control.FromWorker) -> None:
-        """Send a message to the master as soon as it can be reached."""
-        try:
-            data = control.encode(message)
-        except Exception:
-            if not isinstance(message, control.Heartbeat):
-                raise
-            message, errors = control.without_unencodable_metrics(message)
-            self._report_metrics(errors)
-            data = control.encode(self._counted(message))
-        if len(data) > MAX_LINK_MESSAGE:
-            _LOG.error("a %s of %d bytes is too long for the master; shortened", type(message).__name__, len(data))
-            data = control.encode(control.shortened(message))
-        self._to_master.append(data)
-        self._sent_count += 1
-
-    def _counted(self, beat: control.Heartbeat) -> control.Heartbeat:
-        return msgspec.structs.replace(beat, said=self._sent_count)
-
-    def _report_metrics(self, errors: Mapping[TaskId, Exception]) -> None:
-        for task, error in errors.items():
-            if task not in self._unencodable_metrics:
-                self._unencodable_metrics.add(task)
-                component = self.worker.tasks[task].component_id
-                why = f"metrics of component {component!r} cannot be sent, and are not shown: {error}"
-                kind = type(error).__name__
-                self.tell(control.ComponentError(task=task, component=component, kind=kind, message=why, traceback=""))
+        self._end: OrderlyEnd | None = None
 
     def run(self) -> Exit:
         """Work until the worker has to exit; return why."""
-        worker, transport, clock = self.worker, self._transport, self._clock
-        rest_s = min((task.REST_S for task in worker.tasks.values()), default=0.0)
-        is_busy = True
-        while worker.exit is None:
-            if rest_s and not is_busy:
-                time.sleep(min(rest_s, self._sleep_s()))
-            ready = transport.wait(0.0 if is_busy else self._sleep_s())
-            now = clock()
-            if now - max(self.turned_at, self.alive_at) > self._config.worker_timeout_s:
-                # Others may have taken its place: that news comes last.
-                self._listens_until = now + self._config.heartbeat_s
-            self.turned_at = now
-            if self._pending_messages:
-                self._take_messages(now)
-            self._connections.send_again()
-            has_read = self._read(ready, now)
-            has_run = worker.run(now)
-            while worker.has_work and (at := clock()) < now + STINT_S:
-                worker.run(at)
-            if now >= self._beat_at:
-                self._beat(now)
+        transport, clock = self._transport, self._clock
+        rest_s = min((task.REST_S for task in self.worker.tasks.values()), default=0.0)
+        ready = transport.wait(0.0)
+        while (at := self.turn(ready, clock())) is not None:
+            if self._is_held:
+                time.sleep(HELD_PAUSE_S)
+            elif rest_s and not self._is_busy:
+                time.sleep(min(rest_s, max(0.0, at - clock())))
+            ready = transport.wait(0.0 if self._is_busy else max(0.0, at - clock()))
+        assert self.worker.exit is not None
+        return self.worker.exit
+
+    def turn(self, ready: list[str], now: float) -> float | None:
+        """Turn once, without sleeping.
+
+        Args:
+            ready: the inboxes that the transport's `wait` has named.
+
+        Returns:
+            When the next turn is due if nothing arrives before; None when the worker has ended.
+        """
+        worker = self.worker
+        if worker.exit is not None:
+            return self._leave(now)
+        self.session.woke(now, max(self.turned_at, self.alive_at))
+        self.turned_at = now
+        has_read, has_run = self._work(ready, now, self._stint_s)
+        # After a turn that a deadline caused, the inboxes need not be polled at once: they were silent until then.
+        self._is_busy = has_read or worker.has_work or (has_run and self._is_busy)
+        if not self._is_busy:
+            worker.idle(self._clock())
             self._perform()
-            # Whoever was woken by a deadline need not ask for input again: the sockets were silent up to it.
-            is_busy = has_read or worker.has_work or (has_run and is_busy)
-            if not is_busy:
-                worker.idle(clock())
-                self._perform()
-                is_busy = worker.has_work
-        return self._leave(worker.exit)
+            self._is_busy = worker.has_work
+        return now if self._is_busy or worker.exit is not None else self._next_turn()
 
     def attend(self) -> None:
         """Turn once for the other tasks while a call of user code yields; sleeps when there is nothing to do for them.
 
-        What the master says waits until the call is over.
+        Messages of the master wait until the call is over.
 
         Raises:
-            SystemExit: the worker cannot go on, and the call is to be left.
+            SystemExit: the worker cannot go on, and the call has to be left.
         """
         worker = self.worker
-        ready = self._transport.wait(0.0 if worker.has_work else self._sleep_s())
-        now = self._clock()
-        self._connections.send_again()
-        self._read(ready, now)
-        worker.run(now)
-        if now >= self._beat_at:
-            self._beat(now)
-        self._perform()
+        ready = self._transport.wait(0.0 if worker.has_work else max(0.0, self._next_turn() - self._clock()))
+        self._work(ready, self._clock(), 0.0)
+        if self._is_held:
+            time.sleep(HELD_PAUSE_S)
         if not worker.has_work:
             worker.idle(self._clock())
             self._perform()
@@ -242,128 +209,109 @@ class Loop:
     def stop(self, exit_: Exit) -> None:
         """Ask the loop to finish what it has read and to end; for signal handlers."""
         self._is_to_finish = self.worker.exit is None
-        self.worker.exit = self.worker.exit or exit_
+        self._exit(exit_)
         self._transport.wake()
 
-    def _sleep_s(self) -> float:
-        now = self._clock()
-        deadline = self.worker.next_deadline(now)
-        until = self._beat_at if deadline is None else min(deadline, self._beat_at)
-        return max(0.0, until - now)
+    def _exit(self, exit_: Exit | None) -> None:
+        self.worker.exit = self.worker.exit or exit_
+
+    def _next_turn(self) -> float:
+        deadline = self.worker.next_deadline(self._clock())
+        return self.session.next_beat if deadline is None else min(deadline, self.session.next_beat)
+
+    def _work(self, ready: list[str], now: float, stint_s: float) -> tuple[bool, bool]:
+        """Read, let the tasks work, send; return whether anything was read, and whether any task had work."""
+        worker = self.worker
+        self._connections.send_again()
+        has_read = self._read(ready, now)
+        has_run = worker.run(now)
+        while worker.has_work and (at := self._clock()) < now + stint_s:
+            worker.run(at)
+        if now >= self.session.next_beat:
+            self._beat(now)
+        self._perform()
+        return has_read, has_run
 
     def _read(self, ready: list[str], now: float) -> bool:
-        """Read control inboxes, then the data inboxes of tasks that want data."""
-        if not ready:
-            return False
-        if LINK in ready:
-            self._pending_messages += self._transport.receive(LINK, READ_AT_ONCE)
-            self._heard_at = now
-            self._take_messages(now)
+        """Read messages of the master, then control inboxes, then the data inboxes of tasks that want data."""
         has_read = LINK in ready
-        is_held = False
-        for name in ready:
-            target = self._inboxes.get(name)
-            if target is None or target[1] is not Inbox.CONTROL:
-                continue
-            for frame in self._transport.receive(name, READ_AT_ONCE):
-                self.worker.arrived(target[0], Inbox.CONTROL, frame, now)
-            has_read = True
-        for name in ready:
-            target = self._inboxes.get(name)
-            if target is None or target[1] is not Inbox.DATA:
-                continue
-            if not self.worker.tasks[target[0]].wants_data:
-                is_held = True
-                continue
-            for frame in self._transport.receive(name, READ_AT_ONCE):
-                self.worker.arrived(target[0], Inbox.DATA, frame, now)
-            has_read = True
-        if is_held and not has_read:
-            time.sleep(HELD_PAUSE_S)
+        if has_read:
+            self.session.received(self._transport.receive(LINK, READ_AT_ONCE), now)
+        self._obey(now)
+        self._is_held = False
+        for inbox in (Inbox.CONTROL, Inbox.DATA) if ready else ():
+            for name in ready:
+                target = self._inboxes.get(name)
+                if target is None or target[1] is not inbox:
+                    continue
+                if inbox is Inbox.DATA and not self.worker.tasks[target[0]].wants_data:
+                    self._is_held = True
+                    continue
+                for frame in self._transport.receive(name, READ_AT_ONCE):
+                    self.worker.arrived(target[0], inbox, frame, now)
+                has_read = True
+        self._is_held &= not has_read
         return has_read
 
-    def _take_messages(self, now: float) -> None:
-        if self.worker.is_in_call or now < self._listens_until:
+    def _obey(self, now: float) -> None:
+        """Act on the messages of the master that are due."""
+        messages = self.session.due_messages(now, is_in_call=self.worker.is_in_call)
+        if not messages:
             return
-        messages: list[control.FromMaster] = []
-        for data in self._pending_messages:
-            try:
-                message = control.decode_from_master(data, MAX_LINK_MESSAGE)
-            except FrameError as error:
-                _LOG.error("the master sent %s", error)
-                self._received_count += 1
-            else:
-                self._count(message)
-                messages.append(message)
-        self._pending_messages.clear()
+        self._exit(self.session.verdict(now))
         for message in messages:
             if isinstance(message, control.Routes) and message.term >= self.worker.term and message.epoch > self.worker.epoch:
                 self._connections.adopt(message)
         self.worker.on_messages(messages, now)
-
-    def _count(self, message: control.FromMaster) -> None:
-        """Notice that a message is missing: nobody would say again what it has said."""
-        if not isinstance(message, control.Alive):
-            self._received_count += 1
-        elif message.said > self._received_count:
-            why = f"the connection has lost messages: the master has sent {message.said}, and {self._received_count} have arrived"
-            self.worker.exit = self.worker.exit or Exit(EXIT_ORPHANED, why)
 
     def _perform(self) -> None:
         for command in self.worker.take_commands():
             if isinstance(command, SendFrame):
                 self._connections.send(command)
             else:
-                self.tell(command.message)
-        to_master = self._to_master
-        while to_master and self._transport.send(self._master, to_master[0]):
-            to_master.popleft()
+                self.session.send(command.message)
+        outgoing = self.session.outgoing
+        while outgoing and self._transport.send(self._master, outgoing[0]):
+            outgoing.popleft()
 
     def _beat(self, now: float) -> None:
-        self._beat_at = now + self._config.heartbeat_s
-        self.tell(self._counted(self.worker.heartbeat(self._busy_in())))
+        self.session.send_beat(self.worker.heartbeat(self._busy_in()), now)
         self._look_at_files()
-        if now - self._heard_at > self._config.master_timeout_s:
-            why = f"no master was heard of for {self._config.master_timeout_s:g} s"
-            self.worker.exit = self.worker.exit or Exit(EXIT_ORPHANED, why)
+        self._exit(self.session.verdict(now))
 
     def _look_at_files(self) -> None:
         """Notice files that were removed under the running process."""
         if self._start_file is not None and is_gone(self._start_file):
             why = f"the state folder was removed while the topology ran: {self._start_file} is gone"
-            self.worker.exit = self.worker.exit or Exit(EXIT_ORPHANED, why)
+            self._exit(Exit(EXIT_ORPHANED, why))
         try:
             if self._transport.listen_again():
-                _LOG.warning("the sockets of this worker were removed; they are made anew")
+                _LOG.warning("the sockets of this worker were removed; they are bound again")
         except EnvironmentFault as error:
             # The master has sockets in the same folder, and decides.
             _LOG.error("%s", error)
 
-    def _leave(self, exit_: Exit) -> Exit:
-        """Send the last figures, and what is still to be said."""
+    def _leave(self, now: float) -> float | None:
+        """Finish if that was asked for, then send the last figures and what is still queued."""
         if self._is_to_finish:
-            self._finish()
-        self._beat(self._clock())
+            self._end = self._end or OrderlyEnd(now)
+            if not self._finish(self._end, now):
+                return now if self.worker.has_work else min(self._next_turn(), self._end.until)
+        self._beat(now)
         self._perform()
         done = self._transport.statistics()
         _LOG.info("frames: %d sent, %d received, %d refused at first", done.frames_sent, done.frames_received, done.refused)
-        return exit_
+        return None
 
-    def _finish(self) -> None:
-        """Work off what has been read, close the components, and let everything out: whoever gets it need not get it again."""
-        worker, now = self.worker, self._clock()
-        until = now + FINISH_S
-        worker.on_messages([control.Deactivate()], now)
-        while worker.has_work and now < until:
-            worker.run(now)
-            self._perform()
-            self._transport.wait(0.0)
-            self._connections.send_again()
-            now = self._clock()
-        worker.idle(now)
-        worker.on_messages([control.Close(worker.epoch, drain=True)], now)
-        while not worker.is_closed and now < until:
-            self._transport.wait(min(self._sleep_s(), until - now))
-            now = self._clock()
-            worker.run(now)
+    def _finish(self, end: OrderlyEnd, now: float) -> bool:
+        """Work off what was read and close the components, so that nobody has to replay it; return whether that is over."""
+        worker = self.worker
+        self._connections.send_again()
+        message = end.next_message(worker.epoch, now, has_work=worker.has_work)
+        if message is not None:
+            worker.idle(now)
+            worker.on_messages([message], now)
+        worker.run(now)
         self._perform()
+        self._is_busy = worker.has_work
+        return end.is_over(now, is_closed=worker.is_closed)

@@ -51,6 +51,7 @@ from topo.worker.crash_marker import CrashMarkerFile
 from topo.worker.loop import LINK, Connections, Loop, Target, frame_limits
 from topo.worker.memory import is_memory_short
 from topo.worker.progress import Progress
+from topo.worker.session import WorkerSession
 from topo.worker.spec import STAND_BY, WorkerSpec, read_spec
 from topo.worker.watchdog import Watchdog
 
@@ -154,19 +155,20 @@ def run(spec: WorkerSpec, log: TaskLog, start_file: Path | None = None) -> Exit:
             inboxes[name] = (task, inbox)
         endpoints.append(control.Endpoints(task, bound[0], bound[1], transport.public_key or ""))
     master = transport.link(LINK, spec.master_endpoint, spec.identity(), spec.master_key or None)
+    components = {task.id: task.component_id for task in tasks}
     loop: Loop = Loop(
         worker,
+        WorkerSession(config, components, time.monotonic()),
         transport,
         master,
         inboxes,
         Connections(transport, plan, frozenset(mine)),
-        config,
         lambda: progress.shown() or busy_component(worker, hand),
         start_file=start_file,
     )
     for signum in (signal.SIGTERM, signal.SIGINT):
         signal.signal(signum, lambda *_: loop.stop(Exit(EXIT_DONE, "asked to end")))
-    loop.tell(
+    loop.session.send(
         control.Register(
             worker=spec.worker,
             incarnation=spec.incarnation,

@@ -1,75 +1,110 @@
-"""What the loop of a worker does about figures that cannot be sent, and about messages that were lost on the way."""
+"""The loop of a worker, turn by turn, on a manual clock and a transport in memory."""
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import pytest
 
-from tests.unit.task.harness import Plain, Scripted
-from tests.unit.worker.test_core import Hosted, word_count
-from topo.transport.memory import MemoryNetwork, MemoryTransport
+from tests.unit.task.harness import Scripted, routes
+from tests.unit.worker.test_core import EXPECTED, LINES, Hosted, word_count
+from topo.ids import Epoch
+from topo.transport.memory import MemoryNetwork, MemoryRouter, MemoryTransport
 from topo.wire import control
-from topo.worker.core import EXIT_ORPHANED
-from topo.worker.loop import Connections, Loop
+from topo.worker.core import EXIT_DONE, EXIT_ORPHANED, Exit
+from topo.worker.loop import LINK, Connections, Loop
+from topo.worker.session import FINISH_S, WorkerSession
 
 
-def made() -> tuple[Loop, Any, list[control.FromWorker]]:
-    bolt = Plain()
-    hosted = Hosted(word_count(Scripted(ends=False), counted=bolt)[0])
-    transport = MemoryTransport(MemoryNetwork())
-    sent: list[control.FromWorker] = []
+class Turned:
+    """A loop that the test turns, and the master's end of its link."""
 
-    class Told(Loop):
-        def tell(self, message: control.FromWorker) -> None:
-            super().tell(message)
-            sent.extend(control.decode_from_worker(data) for data in self._to_master)
-            self._to_master.clear()
+    def __init__(self, spout: Any, **settings: Any) -> None:
+        topology, self.counts = word_count(spout, **settings)
+        self.hosted = Hosted(topology, starts=False)
+        self.clock, self.plan, worker = self.hosted.clock, self.hosted.plan, self.hosted.worker
+        network = MemoryNetwork()
+        self.router = MemoryRouter(network, "memory://master")
+        self.transport = MemoryTransport(network)
+        master = self.transport.link(LINK, "memory://master", b"0:1")
+        session = WorkerSession(self.plan.config, {task.id: task.component_id for task in worker.tasks.values()}, self.clock.now)
+        connections = Connections(self.transport, self.plan, frozenset(worker.tasks))
+        self.loop = Loop(worker, session, self.transport, master, {}, connections, lambda: "", self.clock, stint_s=0.0)
 
-    connections = Connections(transport, hosted.plan, frozenset())
-    loop = Told(hosted.worker, transport, 0, {}, connections, hosted.plan.config, lambda: "", hosted.clock)
-    (task,) = [task for task in hosted.worker.tasks.values() if task.component_id == "c"]
-    return loop, task, sent
+    def tell(self, *messages: control.FromMaster) -> None:
+        for message in messages:
+            assert self.router.send(b"0:1", control.encode(message))
 
+    def start(self) -> None:
+        self.tell(routes(self.plan, 1))
+        self.turn()
+        self.tell(control.Go(Epoch(1)))
 
-@pytest.mark.parametrize("odd", [object(), 2**70])
-def test_metrics_that_cannot_be_sent_are_left_out_of_the_heartbeat_and_told_of_once(odd: Any) -> None:
-    loop, task, sent = made()
-    task.context.metrics.gauge("g").value = odd
-    for _ in range(2):
-        loop.tell(loop.worker.heartbeat(""))
-    (error,) = [message for message in sent if isinstance(message, control.ComponentError)]
-    assert (error.component, error.task) == ("c", task.id)
-    assert "metrics of component 'c' cannot be sent" in error.message
-    beats = [message for message in sent if isinstance(message, control.Heartbeat)]
-    assert len(beats) == 2
-    assert all(set(beat.tasks) == set(loop.worker.tasks) for beat in beats), "the engine's own figures are there"
+    def turn(self) -> float | None:
+        return self.loop.turn(self.transport.wait(0.0), self.clock.now)
 
+    def run(self, seconds: float) -> Exit | None:
+        """Turn as `Loop.run` does, with time passing only when nothing is to be done; return how the worker ended."""
+        end = self.clock.now + seconds
+        while (at := self.turn()) is not None and max(at, self.clock.now) <= end:
+            self.clock.now = max(at, self.clock.now)
+        self.clock.now = end
+        return self.loop.worker.exit if at is None else None
 
-def test_anything_else_that_cannot_be_sent_is_an_error_of_the_engine() -> None:
-    loop, task, _ = made()
-    with pytest.raises(TypeError):
-        loop.tell(control.ComponentError(task=task.id, component="c", kind="K", message=object(), traceback=""))  # type: ignore[arg-type]
-
-
-def test_a_heartbeat_says_how_many_messages_went_before_it() -> None:
-    loop, task, sent = made()
-    for number in range(3):
-        loop._beat(float(number))
-        loop.tell(control.ComponentError(task=task.id, component="c", kind="K", message="m", traceback=""))
-    task.context.metrics.gauge("g").value = object()
-    loop._beat(3.0)
-    beats = [message for message in sent if isinstance(message, control.Heartbeat)]
-    assert [beat.said for beat in beats] == [sent.index(beat) for beat in beats] == [0, 2, 4, 7]
+    def said(self, kind: type) -> list[Any]:
+        found = [control.decode_from_worker(data) for _, data in self.router.receive()]
+        return [message for message in found if isinstance(message, kind)]
 
 
-@pytest.mark.parametrize(("said", "ends"), [(2, False), (-1, False), (1, False), (3, True)])
-def test_a_worker_that_has_not_got_all_that_the_master_has_said_ends(said: int, ends: bool) -> None:
-    loop, _, _ = made()
-    told = [control.Deactivate(), control.Alive(1), control.Activate(), control.Alive(said)]
-    loop._pending_messages.extend(map(control.encode, told))
-    loop._take_messages(loop.now())
-    assert (loop.worker.exit is not None) is ends
-    if loop.worker.exit is not None:
-        assert loop.worker.exit.code == EXIT_ORPHANED
-        assert loop.worker.exit.why.endswith(f"the master has sent {said}, and 2 have arrived")
+def test_worker_runs_and_closes_on_turns_alone() -> None:
+    turned = Turned(Scripted(LINES))
+    turned.start()
+    assert turned.run(3.0) is None
+    assert turned.counts == EXPECTED
+    assert len(turned.said(control.Heartbeat)) == 4
+    turned.tell(control.Close(Epoch(1)))
+    exit_ = turned.run(1.0)
+    assert exit_ is not None and (exit_.code, exit_.why) == (EXIT_DONE, "closed")
+    # The last figures follow the last Closed.
+    assert len(turned.said(control.Closed)) == len(turned.plan.tasks)
+
+
+def test_idle_turn_returns_the_next_deadline() -> None:
+    turned = Turned(Scripted(ends=False))
+    assert turned.turn() == turned.loop.session.next_beat == turned.clock.now + turned.plan.config.heartbeat_s
+
+
+def test_stopped_worker_works_off_what_it_has_and_closes() -> None:
+    turned = Turned(Scripted(LINES, ends=False))
+    turned.start()
+    turned.turn()
+    assert turned.counts != EXPECTED
+    turned.loop.stop(Exit(EXIT_DONE, "asked to end"))
+    exit_ = turned.run(FINISH_S)
+    assert exit_ is not None and exit_.why == "asked to end"
+    assert len(turned.said(control.Closed)) == len(turned.plan.tasks)
+    assert sum(turned.counts.values()) in range(1, sum(EXPECTED.values()) + 1)
+
+
+def test_worker_without_a_master_ends_with_the_heartbeat_after_the_timeout() -> None:
+    turned = Turned(Scripted(ends=False))
+    began = turned.clock.now
+    exit_ = turned.run(2 * turned.plan.config.master_timeout_s)
+    assert exit_ is not None and exit_.code == EXIT_ORPHANED
+    beats = turned.said(control.Heartbeat)
+    assert len(beats) == turned.plan.config.master_timeout_s / turned.plan.config.heartbeat_s + 3
+    assert began < turned.clock.now
+
+
+@pytest.mark.parametrize("stalled_s", [1.0, 7.0])
+def test_worker_that_stood_still_acts_on_old_messages_a_heartbeat_later(stalled_s: float) -> None:
+    turned = Turned(Scripted(LINES))
+    turned.turn()
+    turned.clock.now += stalled_s
+    turned.tell(routes(turned.plan, 1))
+    turned.turn()
+    assert turned.loop.worker.epoch == (0 if stalled_s > turned.plan.config.worker_timeout_s else 1)
+    turned.run(turned.plan.config.heartbeat_s)
+    assert turned.loop.worker.epoch == 1
+    assert turned.counts == Counter()
