@@ -44,12 +44,13 @@ def ack_before_its_emits(patch: pytest.MonkeyPatch) -> None:
         basic(self, batch, first, last, failures)
 
     def settle(self: TrackingBoltTask, now: float) -> None:
-        for tup in self._collector.acked:
-            if tup.epoch == self.epoch:
-                for root, edge in zip(tup.roots, tup.edges, strict=True):
-                    self._acks[root] = self._acks.get(root, 0) ^ edge
-                tup.edges = (0,) * len(tup.roots)
+        acked = [tup for tup in self._collector.acked if tup.epoch == self.epoch]
+        edges = [(root, edge) for tup in acked for root, edge in zip(tup.roots, tup.edges, strict=True)]
+        for root, edge in edges:
+            self._acks[root] = self._acks.get(root, 0) ^ edge
         self._flush_ids()
+        for root, edge in edges:
+            self._acks[root] = self._acks.get(root, 0) ^ edge
         tracking(self, now)
 
     patch.setattr(BasicBoltTask, "_route_single", route_single)

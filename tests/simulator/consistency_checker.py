@@ -6,22 +6,21 @@ A cut is consistent when, on each edge, its receiver has processed exactly the r
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tests.simulator.faults import Moment
-from tests.simulator.history import History, _replace
-from topo.checkpoint.alignment import StoredCallback, StoredPart
+from tests.simulator.history import History
+from tests.simulator.observers import FrameObserver
+from topo.checkpoint.alignment import Snapshot, SnapshotStore, StoredCallback, StoredPart
 from topo.checkpoint.store_messages import CommitCheckpoint, StoreCommand
 from topo.errors import TopoError
-from topo.ids import Epoch, TaskId
-from topo.task.flow_control import InEdge
+from topo.ids import TaskId
 from topo.task.guarantees.checkpointed_spout import CheckpointedSpoutTask
 from topo.task.runners.acker import AckerTask
-from topo.task.runners.inputs import BoltTask
 from topo.task.runners.spout import SpoutTask
-from topo.task.task import Task
 from topo.wire import control
 from topo.wire.frames import Columns, Frame, FrameKind
 
@@ -30,122 +29,115 @@ if TYPE_CHECKING:
     from tests.simulator.simulation import Simulation
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class EdgeRows:
     """How many rows a task has sent and processed in its epoch, by the other task."""
 
-    epoch: Epoch
-    sent: dict[TaskId, int] = field(default_factory=dict)
-    received: dict[TaskId, int] = field(default_factory=dict)
+    sent: Counter[TaskId] = field(default_factory=Counter)
+    received: Counter[TaskId] = field(default_factory=Counter)
 
-    def copy(self) -> EdgeRows:
-        """Return them as they are now."""
-        return EdgeRows(self.epoch, dict(self.sent), dict(self.received))
+
+class CutObserver(FrameObserver):
+    """Counts the rows on both ends of every edge, and has faults strike at moments of a checkpoint."""
+
+    def __init__(self, checker: ConsistencyChecker, process: SimulatedProcess) -> None:
+        super().__init__(checker, process)
+        self._checker = checker
+        self._rows: dict[TaskId, EdgeRows] = {}
+
+    def routes_adopted(self, task: TaskId, routes: control.Routes) -> None:
+        """Begin anew."""
+        super().routes_adopted(task, routes)
+        self._rows[task] = EdgeRows()
+
+    def rows_routed(self, task: TaskId, target: TaskId, stream: int, columns: Columns) -> None:
+        """Count what is sent."""
+        self._rows[task].sent[target] += len(columns.rows)
+
+    def frame_processed(self, task: TaskId, frame: Frame) -> None:
+        """Count what is processed."""
+        super().frame_processed(task, frame)
+        if frame.kind is FrameKind.DATA:
+            self._rows[task].received[TaskId(frame.sender)] += frame.count
+
+    def snapshot_taken(self, task: TaskId, checkpoint: int) -> None:
+        """Note the cut through the task's edges."""
+        rows = self._rows[task]
+        self._checker.snapshot_taken(task, checkpoint, EdgeRows(rows.sent.copy(), rows.received.copy()))
+
+    def checkpoint_begun(self, task: TaskId, checkpoint: int) -> None:
+        """Let a fault strike."""
+        self._checker.reached(Moment.BEGIN, self.process)
+
+    def barrier_arrived(self, task: TaskId, checkpoint: int, waited_s: float | None) -> None:
+        """Let a fault strike."""
+        if waited_s is None:
+            self._checker.count("alignment")
+            self._checker.reached(Moment.ALIGNING, self.process)
+        elif waited_s > 0:
+            self._checker.count("barrier waited")
+
+    def checkpoint_published(self, task: TaskId, checkpoint: int) -> None:
+        """Let a fault strike."""
+        self._checker.reached(Moment.PUBLISHING, self.process)
+
+
+class StrikingStore:
+    """The store of a task's snapshots, where faults strike."""
+
+    def __init__(self, store: SnapshotStore, checker: ConsistencyChecker, process: SimulatedProcess) -> None:
+        self._store = store
+        self._checker = checker
+        self._process = process
+        self.pack = store.pack
+        self.unpack = store.unpack
+
+    def write(self, checkpoint: int, snapshot: Snapshot, stored: StoredCallback) -> None:
+        """Write a snapshot, as the store does."""
+
+        def answered(part: StoredPart | None, error: Exception | None) -> None:
+            if self._process.is_alive:
+                self._checker.reached(Moment.STORED, self._process)
+            stored(part, error)
+
+        self._store.write(checkpoint, snapshot, answered)
+        self._checker.reached(Moment.SNAPSHOT, self._process)
+
+    def read(self, folder: str, checkpoint: int, parts: Sequence[control.PartToRead]) -> list[Snapshot]:
+        """Read snapshots, as the store does."""
+        self._checker.count("restored")
+        self._checker.reached(Moment.RESTORING, self._process)
+        return self._store.read(folder, checkpoint, parts)
 
 
 class ConsistencyChecker(History):
-    """Watches the tasks of all processes of a run with checkpoints."""
+    """What is seen of a run with checkpoints."""
 
     def __init__(self, simulation: Simulation) -> None:
         super().__init__(lambda: simulation.now)
         self._simulation = simulation
         self._cuts: dict[int, dict[TaskId, EdgeRows]] = {}
 
-    # -- watching tasks --------------------------------------------------------------------------------------------------
+    # -- what its observers report ---------------------------------------------------------------------------------------
 
-    def watch(self, process: SimulatedProcess) -> None:
-        """Watch the tasks of a new process."""
-        for task in process.tasks:
-            self._watch_input(process, task)
-            if isinstance(task, AckerTask):
-                continue
-            self._watch_rows(task)
-            self._watch_snapshots(process, task)
-            if isinstance(task, BoltTask):
-                self._watch_alignment(process, task)
-            elif isinstance(task, SpoutTask):
-                self._at(process, task, "_on_begin_checkpoint", Moment.BEGIN)
+    def observe(self, process: SimulatedProcess) -> FrameObserver:
+        """Return what watches the tasks of a new process."""
+        return CutObserver(self, process)
 
-    def _at(self, process: SimulatedProcess, task: Task, method: str, moment: Moment) -> None:
-        called = getattr(task, method)
+    def watched_store(self, store: SnapshotStore, process: SimulatedProcess) -> SnapshotStore:
+        """Return the store with faults that strike when it is written and read."""
+        return StrikingStore(store, self, process)
 
-        def watched(*arguments: Any) -> Any:
-            self._simulation.strikes.reached(moment, process)
-            return called(*arguments)
+    def reached(self, moment: Moment, process: SimulatedProcess) -> None:
+        """A moment of a checkpoint has come in a process."""
+        self._simulation.strikes.reached(moment, process)
 
-        _replace(task, method, watched)
-
-    def _watch_rows(self, task: Task) -> None:
-        rows = EdgeRows(Epoch(0))
-        put, processed, take_snapshot = task.outbox.put, task._processed, task._take_snapshot
-
-        def now() -> EdgeRows:
-            if rows.epoch != task.epoch:
-                rows.epoch = task.epoch
-                rows.sent.clear()
-                rows.received.clear()
-            return rows
-
-        def watched_put(target: TaskId, stream: int, columns: Columns) -> None:
-            sent = now().sent
-            sent[target] = sent.get(target, 0) + len(columns.rows)
-            put(target, stream, columns)
-
-        def watched_processed(edge: InEdge, frame: Frame, at: float) -> None:
-            if frame.kind is FrameKind.DATA:
-                received = now().received
-                received[edge.sender] = received.get(edge.sender, 0) + frame.count
-            processed(edge, frame, at)
-
-        def watched_take(checkpoint: int, waited_s: float, then: Callable[[], None], at: float) -> None:
-            cut = self._cuts.setdefault(checkpoint, {})
-            if task.id in cut:
-                self.violated(9, f"task {task.id} took two snapshots of checkpoint {checkpoint}")
-            cut[task.id] = now().copy()
-            take_snapshot(checkpoint, waited_s, then, at)
-
-        _replace(task.outbox, "put", watched_put)
-        _replace(task, "_processed", watched_processed)
-        _replace(task, "_take_snapshot", watched_take)
-
-    def _watch_snapshots(self, process: SimulatedProcess, task: Task) -> None:
-        self._at(process, task, "_publish", Moment.PUBLISHING)
-        store, take_over = task.ports.snapshots, task._load_snapshot
-        assert store is not None
-        write = store.write
-        strikes = self._simulation.strikes
-
-        def watched_write(checkpoint: int, snapshot: Any, stored: StoredCallback) -> None:
-            def watched_stored(part: StoredPart | None, error: Exception | None) -> None:
-                if process.is_alive:
-                    strikes.reached(Moment.STORED, process)
-                stored(part, error)
-
-            write(checkpoint, snapshot, watched_stored)
-            strikes.reached(Moment.SNAPSHOT, process)
-
-        def watched_take_over(routes: control.Routes) -> None:
-            if routes.restore.get(task.id):
-                self.count("restored")
-                strikes.reached(Moment.RESTORING, process)
-            take_over(routes)
-
-        _replace(store, "write", watched_write)
-        _replace(task, "_load_snapshot", watched_take_over)
-
-    def _watch_alignment(self, process: SimulatedProcess, task: BoltTask) -> None:
-        arrived = task._alignment.arrived
-
-        def watched_arrived(*arguments: Any) -> Any:
-            aligned = arrived(*arguments)
-            if aligned is None:
-                self.count("alignment")
-                self._simulation.strikes.reached(Moment.ALIGNING, process)
-            elif aligned.waited_s > 0:
-                self.count("barrier waited")
-            return aligned
-
-        _replace(task._alignment, "arrived", watched_arrived)
+    def snapshot_taken(self, task: TaskId, checkpoint: int, rows: EdgeRows) -> None:
+        """A task takes its snapshot when it has sent and processed these rows."""
+        cut = self._cuts.setdefault(checkpoint, {})
+        if task in cut:
+            self.violated(9, f"task {task} took two snapshots of checkpoint {checkpoint}")
+        cut[task] = rows
 
     # -- at the master ---------------------------------------------------------------------------------------------------
 
@@ -164,7 +156,7 @@ class ConsistencyChecker(History):
         for sender, rows in cut.items():
             for target in simulation.plan.downstream_tasks(sender):
                 if target in cut:
-                    sent, received = rows.sent.get(target, 0), cut[target].received.get(sender, 0)
+                    sent, received = rows.sent[target], cut[target].received[sender]
                     if sent != received:
                         what = f"task {sender} had sent {sent} rows to task {target}, which had processed {received}"
                         self.violated(7, f"checkpoint {manifest.checkpoint} is no consistent cut: {what}")

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from tests.simulator.virtual_store import VirtualThread
 from topo.api.topology import Topology
+from topo.checkpoint.alignment import SnapshotStore
 from topo.ids import IdSource, Incarnation, TaskId, WorkerId
 from topo.master.events import InFlightTuples
 from topo.plan.physical import PhysicalPlan
@@ -124,6 +125,7 @@ class SimulatedProcess:
         """Those that have not begun."""
         self.note = SimulatedNote(self)
         self.hand = InFlightTracker(self.note)
+        self.observer = simulation.history.observe(self)
         self.tasks = self._make_tasks(topology)
         self.worker = Worker(worker, incarnation, self.tasks, self.hand)
         self.inboxes: dict[tuple[TaskId, Inbox], deque[bytes]] = {
@@ -155,15 +157,17 @@ class SimulatedProcess:
                 lambda: self._simulation.wake(self),
                 self._run_async,
                 self._snapshots_of(task),
+                observer=self.observer,
             )
             tasks.append(task_class(self.plan, task, component)(setup, ports))
         return tasks
 
-    def _snapshots_of(self, task: TaskId) -> TaskSnapshots | None:
+    def _snapshots_of(self, task: TaskId) -> SnapshotStore | None:
         disk = self._simulation.disk
         if disk is None:
             return None
-        return TaskSnapshots(self.plan, task, disk.store(), SerializerRegistry(), self._beside.submit)
+        store = TaskSnapshots(self.plan, task, disk.store(), SerializerRegistry(), self._beside.submit)
+        return self._simulation.history.watched_store(store, self)
 
     def _run_async(self, call: Coroutine[Any, Any, Any], done: AsyncDone, _blocks: Callable[[Exception], None]) -> None:
         """Drive a coroutine beside the process's thread; what it awaits are virtual seconds."""

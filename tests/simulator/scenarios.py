@@ -136,8 +136,8 @@ class Scenario:
                 ways += [(reader, made) for reader in self._readers.get((component, stream), ())]
         return met
 
-    def run(self, *, keeps_trace: bool = False) -> Run:
-        """Run it to its end, under all oracles."""
+    def run(self, *, keeps_trace: bool = False, may_reopen_trees: bool = False) -> Run:
+        """Run it to its end, under all oracles. With `may_reopen_trees` ackers may hold trees open that are done."""
         outside = ExternalWorld()
         oracles = Oracles(self, outside)
         simulation = Simulation(
@@ -149,6 +149,7 @@ class Scenario:
         )
         outside.work, outside.kill = simulation.work, simulation.kill
         oracles.attach(simulation)
+        simulation.history.may_reopen_trees = may_reopen_trees
         simulation.run()
         if not simulation.violations:
             oracles.judge()

@@ -190,7 +190,6 @@ class Simulation:
         process.turn_s *= self.strikes.slowness_of(worker)
         self.processes[incarnation] = process
         self.all_processes.append(process)
-        self.history.watch(process)
         self.at(self.now + self._random.uniform(0.001, 0.05), lambda: self._booted(process))
 
     def _booted(self, process: SimulatedProcess) -> None:

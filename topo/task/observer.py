@@ -8,7 +8,7 @@ it raises ends the process.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Protocol
+from typing import Any
 
 from topo.emission.emitter import StreamRows
 from topo.ids import TaskId
@@ -19,8 +19,8 @@ from topo.wire.control import Routes
 from topo.wire.frames import Columns, Frame
 
 
-class TaskObserver(MessageObserver, Protocol):
-    """Watches the tasks of one process. A class that names it as base inherits methods that do nothing."""
+class TaskObserver(MessageObserver):
+    """Watches the tasks of one process. Subclasses override what they want to know; by itself it does nothing."""
 
     def routes_adopted(self, task: TaskId, routes: Routes) -> None:
         """The task has entered an epoch; nothing has been sent or restored in it."""
@@ -45,6 +45,9 @@ class TaskObserver(MessageObserver, Protocol):
 
     def messages_pending(self, task: TaskId, roots: Sequence[int], records: Sequence[Pending]) -> None:
         """A spout task is about to send messages that ackers follow."""
+
+    def messages_refused(self, task: TaskId, message_ids: Sequence[Any]) -> None:
+        """A spout task does not send messages because their ids cannot be used."""
 
     def ids_received(self, task: TaskId, frame: Frame) -> None:
         """An acker task is about to process a frame of ids."""

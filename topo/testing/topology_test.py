@@ -35,8 +35,8 @@ from topo.testing.comparing import difference
 from topo.testing.components import Instances, watched
 from topo.testing.in_process import Host, InProcessCluster
 from topo.testing.recording import Record, Watch
-from topo.testing.recording_operators import watched_task
 from topo.testing.recording_spouts import WatchedRetryingSpout, WatchedSpout
+from topo.testing.recording_tasks import TaskRecorder
 from topo.testing.script import Crash, Script, ScriptedSpout, Stage, scripts_of
 from topo.testing.wire_roundtrip import Row, WireRoundtrip, as_row, codec_for
 
@@ -145,28 +145,24 @@ class TopologyTest:
         carrier = WireRoundtrip(self._codec, task.component, plan.streams(task.component))
         watch = Watch(self._record, carrier, task.component, task.index, config.max_task_emit)
         runs = component if isinstance(component, OperatorBolt) else watched(component, watch)
+        ports.observer = TaskRecorder(runs, watch)
         strategy = source.component(task.component).watermarks
         groupings = deepcopy(custom_groupings(source, task.component))
         setup = TaskSpec(task_id, plan, config, runs, context, groupings, strategy, Hooks(source.hooks))
         self._lives[task.component, task.index] = component
         if isinstance(runs, WatchedSpout | WatchedRetryingSpout):
             spout_task = CheckpointedSpoutTask(setup, ports) if is_checkpointed else SpoutTask(setup, ports)
-            # A retrying spout is not told of failures that are followed by a replay.
             runs.is_open = spout_task.source_messages.is_open
             spout_task.source_messages.ids.is_ordered = not isinstance(component, ScriptedSpout)
-            spout_task.on_refusal = runs.refused
-            spout_task.source_messages.on_failure = self._record.failed.setdefault(task.component, []).append
             host.hosts(spout_task, runs.state, component if isinstance(component, ScriptedSpout) else None)
-        elif isinstance(runs, OperatorBolt):
-            if isinstance(runs, AsyncBolt):
-                from topo.testing.manual_loop import ManualLoop
+            return
+        if isinstance(runs, AsyncBolt):
+            from topo.testing.manual_loop import ManualLoop
 
-                loop = host.loop = ManualLoop(lambda: self.clock.now_ms)
-                weakref.finalize(host, loop.end)
-                ports.run_async = lambda call, done, _on_blocked: loop.run(call, done)
-            host.hosts(watched_task(runs, setup, ports, watch), None, None)
-        else:
-            host.hosts(task_class(plan, task_id, runs)(setup, ports), None, None)
+            loop = host.loop = ManualLoop(lambda: self.clock.now_ms)
+            weakref.finalize(host, loop.end)
+            ports.run_async = lambda call, done, _on_blocked: loop.run(call, done)
+        host.hosts(task_class(plan, task_id, runs)(setup, ports), None, None)
 
     def _take_crashes(self) -> list[TaskId]:
         crashes = [self._task(component, index) for component, index in self._stage.crashes]

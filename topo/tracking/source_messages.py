@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
 from operator import itemgetter
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from topo.api.metrics import Histogram, HistogramSnapshot
 from topo.api.spout import RetryingSpout, Spout
@@ -49,7 +49,7 @@ MOST_ATTEMPTS = 10
 """Attempts before the last that a dead letter explains."""
 
 
-class MessageObserver(Protocol):
+class MessageObserver:
     """Watches what becomes of the messages of spout tasks; part of `topo.task.observer.TaskObserver`."""
 
     def messages_decided(self, task: TaskId, verdict: str, roots: Sequence[int], late: int) -> None:
@@ -64,6 +64,9 @@ class MessageObserver(Protocol):
 
     def messages_expired(self, task: TaskId, roots: Sequence[int], due: float, now: float) -> None:
         """Timeouts were looked at: what was due at `due` has been removed at `now`, both in monotonic seconds."""
+
+    def message_failed(self, task: TaskId, message_id: Any) -> None:
+        """A message of a retrying spout has failed or timed out; the spout is not told."""
 
     def messages_kept(self, task: TaskId, roots: Iterable[int]) -> None:
         """The timeouts of those messages that are pending begin anew."""
@@ -84,7 +87,6 @@ class SourceMessages:
         keeps_values: whether emissions are wanted with the messages.
         ids: which message ids can be used.
         is_open: whether a message of a retrying spout is kept under an id.
-        on_failure: told of each message of a retrying spout that fails, and which its spout is not told of.
     """
 
     def __init__(
@@ -104,7 +106,6 @@ class SourceMessages:
         self.is_retrying = isinstance(spout, RetryingSpout)
         self.keeps_values = self.is_retrying or spout.wants_values
         self.pending: SpoutPending[Pending] = SpoutPending(config.message_timeout_s, now)
-        self.on_failure: Callable[[Any], None] = lambda _message: None
         self._task = task
         self._observer = observer
         self._component = component
@@ -291,7 +292,8 @@ class SourceMessages:
             self._unresolved[message] = None
             self._call(self._spout.fail, message, emission, now)
             return
-        self.on_failure(message)
+        if self._observer is not None:
+            self._observer.message_failed(self._task, message)
         outcome = self._book.failed(message, why, now)
         if isinstance(outcome, GivenUpMessage):
             self._give_up(outcome, root)

@@ -48,8 +48,7 @@ class SpoutTask(UserTask):
     """One task of a spout.
 
     Attributes:
-        fates: the messages that are not done.
-        on_refusal: told of each message id that cannot be used.
+        source_messages: the messages that are not done.
     """
 
     ACCEPTS = frozenset((FrameKind.OPEN, FrameKind.ACKED, FrameKind.FAILED, FrameKind.TOUCHED))
@@ -83,7 +82,6 @@ class SpoutTask(UserTask):
             ports.observer,
         )
         self.is_retrying = self.source_messages.is_retrying
-        self.on_refusal: Callable[[Any], None] = lambda _message: None
         self._open_messages = self.source_messages.pending
         self._init_roots, self._init_values = bytearray(), bytearray()
         self._fails: list[int] = []
@@ -462,8 +460,8 @@ class SpoutTask(UserTask):
         ids = collector.in_order()
         refused = self.source_messages.ids.refused(ids)
         self.counters.refused += len(refused)
-        for place in refused:
-            self.on_refusal(ids[place])
+        if self._observer is not None and refused:
+            self._observer.messages_refused(self.id, [ids[place] for place in refused])
         collector.refuse(refused)
         if self.is_retrying:
             self._note_order([one for place, one in enumerate(ids) if place not in refused] if refused else ids)

@@ -1,0 +1,203 @@
+"""What the tasks of one simulated process report, and what the history and the checkpoints' cuts make of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from topo.ids import TaskId
+from topo.task.flow_control import Arrival
+from topo.task.observer import TaskObserver
+from topo.tracking.ack_ledger import Verdicts
+from topo.tracking.source_messages import Pending
+from topo.wire.control import Routes
+from topo.wire.frames import Columns, Frame, FrameKind, unpack_words
+
+if TYPE_CHECKING:
+    from tests.simulator.history import History
+    from tests.simulator.processes import SimulatedProcess
+
+_SLACK_S = 1e-6
+
+
+@dataclass(slots=True)
+class _InEpoch:
+    """What a task has done in its epoch.
+
+    Attributes:
+        incarnations: whom it takes for each task.
+        taken, processed: number of the last frame, by sender.
+        inits: roots that an acker task has had the INIT of.
+    """
+
+    epoch: int = 0
+    incarnations: Mapping[int, int] = field(default_factory=dict)
+    taken: dict[int, int] = field(default_factory=dict)
+    processed: dict[int, int] = field(default_factory=dict)
+    inits: set[int] = field(default_factory=set)
+
+
+class FrameObserver(TaskObserver):
+    """Sees to it that each edge is processed in order, in its epoch, and that no gap goes unnoticed."""
+
+    def __init__(self, history: History, process: SimulatedProcess) -> None:
+        self.history = history
+        self.process = process
+        self._tasks: dict[TaskId, _InEpoch] = {}
+
+    def routes_adopted(self, task: TaskId, routes: Routes) -> None:
+        """Begin anew."""
+        self._tasks[task] = _InEpoch(routes.epoch, {route.task: route.incarnation for route in routes.routes})
+
+    def frame_taken(self, task: TaskId, frame: Frame, arrival: Arrival | None) -> None:
+        """Check what became of a frame that has arrived."""
+        history = self.history
+        if arrival is None:
+            if frame.kind is not FrameKind.CONFIRM:
+                history.count("frame of a newer epoch left unread")
+            return
+        mine = self._tasks[task]
+        if arrival is Arrival.NEXT:
+            if frame.number > mine.taken.get(frame.sender, -1) + 1:
+                history.violated(6, f"task {task} did not count the gap before {frame!r}")
+            mine.taken[frame.sender] = frame.number
+        elif arrival is Arrival.GAP and not history.has_lost(frame.epoch, frame.sender, task):
+            history.violated(11, f"task {task} found a gap before {frame!r}, where nothing was lost")
+
+    def frame_processed(self, task: TaskId, frame: Frame) -> None:
+        """Check the order of what is processed."""
+        mine, history = self._tasks[task], self.history
+        last = mine.processed.get(frame.sender, -1)
+        if frame.epoch != mine.epoch:
+            history.violated(6, f"task {task} in epoch {mine.epoch} processed {frame!r}")
+        elif frame.number != last + 1:
+            history.violated(6, f"task {task} processed {frame!r} after number {last}")
+        elif mine.incarnations.get(frame.sender) != frame.incarnation:
+            history.violated(9, f"task {task} processed {frame!r} of a life that the routes do not name")
+        mine.processed[frame.sender] = frame.number
+
+
+class TreeObserver(FrameObserver):
+    """Keeps the tuple trees of the history, and checks verdicts and timeouts against them."""
+
+    def __init__(self, history: History, process: SimulatedProcess) -> None:
+        super().__init__(history, process)
+        plan = process.plan
+        self._spouts = frozenset(plan.spouts)
+        self._timeouts = {task: plan.config_of(plan.task(task).component).message_timeout_s for task in plan.spouts}
+        self._longest_timeout_s = plan.longest_message_timeout_s
+        self._pending: dict[TaskId, dict[int, float]] = {task: {} for task in plan.spouts}
+        """By root: how long the process had stood still, in all, when the message was emitted."""
+        self._stood_still: dict[TaskId, float] = dict.fromkeys(plan.spouts, 0.0)
+
+    # -- trees -----------------------------------------------------------------------------------------------------------
+
+    def rows_routed(self, task: TaskId, target: TaskId, stream: int, columns: Columns) -> None:
+        """Add edges to trees."""
+        if not columns.roots:
+            return
+        history, is_spout = self.history, task in self._spouts
+        for root, edge in zip(unpack_words(columns.roots), unpack_words(columns.edges), strict=True):
+            tree = history.trees.get(root)
+            if tree is None or (tree.verdict and is_spout):
+                tree = history.plant(root)
+            elif tree.decided == "acked" and not is_spout:
+                history.violated(3, f"task {task} emits for root {root:x}, whose tree an acker has found complete")
+            tree.open[edge] = tree.open.get(edge, 0) + 1
+            tree.edges += 1
+
+    def inputs_acked(self, task: TaskId, ids: Iterable[tuple[Sequence[int], Sequence[int]]], stale: int = 0) -> None:
+        """Take edges out of trees. Whether a window bolt's inputs are acked too early, its results will show."""
+        history = self.history
+        if stale:
+            history.count("stale tuple acked", stale)
+        for roots, edges in ids:
+            for root, edge in zip(roots, edges, strict=True):
+                tree = history.trees.get(root)
+                if tree is None or edge not in tree.open:
+                    history.violated(6, f"a tuple of root {root:x} was acked twice")
+                elif tree.open[edge] == 1:
+                    del tree.open[edge]
+                else:
+                    tree.open[edge] -= 1
+
+    # -- spouts ----------------------------------------------------------------------------------------------------------
+
+    def messages_pending(self, task: TaskId, roots: Sequence[int], records: Sequence[Pending]) -> None:
+        """Note whose messages they are."""
+        history, stood_still_s = self.history, self._stood_still[task]
+        history.roots += len(roots)
+        for root, (message, emitted_at, _) in zip(roots, records, strict=True):
+            tree = history.trees.get(root) or history.plant(root)
+            tree.message, tree.emitted_at, tree.owner = message, emitted_at, self.process
+            self._pending[task][root] = stood_still_s
+
+    def messages_decided(self, task: TaskId, verdict: str, roots: Sequence[int], late: int) -> None:
+        """Check a verdict."""
+        if late:
+            self.history.count("late verdict")
+        for root in roots:
+            if verdict == "acked":
+                self.history.check_complete(root)
+            self._decide(task, root, verdict)
+
+    def messages_expired(self, task: TaskId, roots: Sequence[int], due: float, now: float) -> None:
+        """Check that nothing times out too early or too late. Time in which the process stood still ages no message."""
+        history, timeout_s, pending = self.history, self._timeouts[task], self._pending[task]
+        self._stood_still[task] += now - due
+        for root in roots:
+            tree = history.trees[root]
+            age = now - tree.emitted_at
+            self._decide(task, root, "timed out")
+            if timeout_s is not None and age < timeout_s - _SLACK_S:
+                what = f"timed out after {age:.3f} s, before its timeout of {timeout_s:g} s"
+                history.violated(2, f"{tree.message!r} {what}")
+        for root, stood_before_s in pending.items():
+            tree = history.trees[root]
+            age = now - tree.emitted_at - (self._stood_still[task] - stood_before_s)
+            if timeout_s is not None and age > timeout_s * 1.1 + _SLACK_S and not tree.touched:
+                history.violated(2, f"{tree.message!r} has had no verdict for {age:.3f} s; its timeout is {timeout_s:g} s")
+
+    def messages_kept(self, task: TaskId, roots: Iterable[int]) -> None:
+        """Expect no timeout."""
+        for root in roots:
+            if root in self.history.trees:
+                self.history.trees[root].touched = True
+
+    def _decide(self, task: TaskId, root: int, verdict: str) -> None:
+        self._pending[task].pop(root, None)
+        self.history.message_decided(root, verdict)
+
+    # -- ackers ----------------------------------------------------------------------------------------------------------
+
+    def ids_received(self, task: TaskId, frame: Frame) -> None:
+        """Note what overtakes the INIT of its root."""
+        inits = self._tasks[task].inits
+        if frame.kind is FrameKind.INIT:
+            inits.update(frame.root_list())
+        elif frame.kind is FrameKind.ACK and not inits.issuperset(frame.root_list()):
+            self.history.count("ack before init")
+        elif frame.kind is FrameKind.FAIL and not inits.issuperset(frame.root_list()):
+            self.history.count("fail before init")
+
+    def verdicts_reached(self, task: TaskId, verdicts: Verdicts) -> None:
+        """Check what an acker has decided."""
+        history = self.history
+        for root in verdicts.failed:
+            history.verdict_reached(root, "failed")
+        for root in verdicts.acked:
+            history.check_complete(root)
+            history.verdict_reached(root, "acked")
+        if verdicts.reset:
+            history.count("timeout reset", len(verdicts.reset))
+
+    def trees_expired(self, task: TaskId, roots: Sequence[int], now: float) -> None:
+        """Check that no spout waits for what its acker has forgotten."""
+        timeout_s = self._longest_timeout_s
+        for root in roots:
+            tree = self.history.trees.get(root)
+            if tree is not None and tree.owner is not None and tree.owner.is_alive and not tree.verdict:
+                age = now - tree.emitted_at
+                if timeout_s is not None and age < 2 * timeout_s - _SLACK_S:
+                    self.history.violated(2, f"the acker forgot root {root:x} after {age:.3f} s, while its spout waits for it")
