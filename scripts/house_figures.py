@@ -45,7 +45,7 @@ BANNED: Mapping[str, str] = {
     "nobody": r"\bnobody\b",
     "whoever": r"\bwhoever\b",
     "for good": r"\bfor good\b",
-    "letter (without dead)": r"(?<!dead )(?<!dead_)\bletters?\b",
+    "letter (without dead)": r"(?<!dead[\s_-])\bletters?\b",
     "fates": r"\bfates?\b",
 }
 """Words of a private dialect, and the pattern that finds each; upper and lower case count alike."""

@@ -1,4 +1,4 @@
-"""The tests that pages name are there, and what the README and the page on delivery promise is held by tests."""
+"""The tests that pages name exist, and tests hold each promise of the README and of the page on delivery."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ def test_each_row_of_what_can_be_lost_or_come_twice_names_a_test() -> None:
 
 
 def promises() -> list[str]:
-    """What the README says is guaranteed and what is not: rows of the table, and items of the lists."""
-    section = (ROOT / "README.md").read_text().partition("## What is guaranteed\n")[2].partition("\n## ")[0]
+    """The README's promises, kept and not: rows of the table, and items of the lists."""
+    section = (ROOT / "README.md").read_text().partition("## Guarantees\n")[2].partition("\n## ")[0]
     items = re.findall(r"^- (.+(?:\n  .+)*)", section, re.MULTILINE)
     return [row[0] for row in rows_of(section)] + [re.sub(r"\s+", " ", item) for item in items]
 
