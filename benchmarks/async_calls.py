@@ -17,7 +17,8 @@ from topo import AsyncBolt, AsyncMode
 from topo.operators.async_wait import AsyncWaitOperator
 from topo.operators.base import OperatorContext
 from topo.operators.bolt_operators import BoltCalls
-from topo.operators.mailbox.mailbox import MailboxExecutor, TaskMailbox
+from topo.operators.mailbox.executor import MailboxExecutor
+from topo.operators.mailbox.mailbox import TaskMailbox
 from topo.operators.time.clock import ManualProcessingTime
 from topo.worker.async_runner import AsyncRunner
 

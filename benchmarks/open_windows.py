@@ -17,10 +17,12 @@ from typing import Any
 import psutil
 
 from topo import WindowBolt, aggregates, windows
+from topo.api.tuples import Origin
 from topo.ids import IdSource
 from topo.operators.base import OperatorContext
 from topo.operators.bolt_operators import window_operator_of
-from topo.operators.mailbox.mailbox import MailboxExecutor, TaskMailbox
+from topo.operators.mailbox.executor import MailboxExecutor
+from topo.operators.mailbox.mailbox import TaskMailbox
 from topo.operators.time.clock import ManualProcessingTime
 from topo.tracking.window_tracking import WindowTracker
 
@@ -50,7 +52,9 @@ def main() -> None:
     ids, process, output = IdSource(), psutil.Process(), Counted()
     ledger = None if given.untracked else WindowTracker(ids)
     bolt = WindowBolt(key="key", window=windows.TumblingEventTimeWindows.of("10s"), aggregate=aggregates.Sum("value"))
-    operator = window_operator_of(bolt, ("key", "value"), observer=ledger)
+    operator = window_operator_of(bolt, [Origin("source", 0, "default", ("key", "value"))])
+    if ledger is not None:
+        operator.scope = ledger
     operator.setup(OperatorContext(output, ManualProcessingTime(), MailboxExecutor(TaskMailbox())))  # type: ignore[arg-type]
     operator.open()
     before = process.memory_info().rss

@@ -16,9 +16,12 @@ from typing import Any
 from topo.api import aggregates
 from topo.api.windows import EventTimeSessionWindows
 from topo.operators.base import OperatorContext
-from topo.operators.mailbox.mailbox import MailboxExecutor, TaskMailbox
+from topo.operators.mailbox.executor import MailboxExecutor
+from topo.operators.mailbox.mailbox import TaskMailbox
+from topo.operators.state.undo_log import UndoLog
 from topo.operators.time.clock import ManualProcessingTime
 from topo.operators.windows.builder import build_window_operator
+from topo.operators.windows.scope import CheckpointedWindowScope
 
 APART_MS = 10_000_000
 
@@ -33,7 +36,10 @@ class Nowhere:
 
 def microseconds(sessions: int, elements: int, *, can_undo: bool) -> float:
     operator = build_window_operator(EventTimeSessionWindows.with_gap("1s"), aggregate=aggregates.Count())
-    operator.setup(OperatorContext(Nowhere(), ManualProcessingTime(), MailboxExecutor(TaskMailbox()), can_undo=can_undo))
+    log = UndoLog() if can_undo else None
+    if log is not None:
+        operator.scope = CheckpointedWindowScope(log, lambda: None, lambda _mark: None)
+    operator.setup(OperatorContext(Nowhere(), ManualProcessingTime(), MailboxExecutor(TaskMailbox()), undo_log=log))
     operator.open()
     reached = [start * APART_MS for start in range(sessions)]
     for timestamp in reached:

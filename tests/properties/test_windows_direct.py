@@ -12,6 +12,7 @@ from topo.api import aggregates
 from topo.api.windows import TumblingWindows, WindowStagger
 from topo.operators.windows.builder import build_window_operator
 from topo.operators.windows.operator import WindowOperator
+from topo.operators.windows.scope import NoWindowScope
 from topo.operators.windows.tumbling_fast_path import TumblingFastPath
 
 batches = st.lists(st.tuples(st.sampled_from("abc"), st.integers(-30, 60)), max_size=12)
@@ -20,7 +21,7 @@ steps = st.lists(
 )
 
 
-class Panes:
+class Panes(NoWindowScope):
     """Follows which element numbers each pane holds."""
 
     def __init__(self) -> None:
@@ -39,17 +40,8 @@ class Panes:
     def firing(self, key: Any, window: Any) -> None:
         self.log.append(("firing", key, tuple(window)))
 
-    def raised(self, error: Exception) -> bool:
-        return False
-
-    def fired(self) -> None:
-        """Not of interest here."""
-
     def abandon(self, key: Any, window: Any) -> None:
         raise AssertionError("no call raises")
-
-    def missed(self, position: int) -> None:
-        """Not of interest here."""
 
     def evicted(self, key: Any, window: Any, positions: Any) -> None:
         raise AssertionError("there is no evictor")
@@ -69,11 +61,12 @@ def build(shape: Any, direct: bool, panes: Panes | None) -> WindowOperator:
         late_stream="late",
         keyed=keyed,
         result_of=lambda key, window, result: (key, window.start, window.end, result),
-        observer=panes,
         direct=direct,
         **function,
     )
     assert isinstance(operator, TumblingFastPath) is direct
+    if panes is not None:
+        operator.scope = panes
     return operator
 
 

@@ -91,8 +91,7 @@ class OperatorContext:
         executor: the operator's way to its mailbox.
         max_parallelism: number of key groups; the same for the whole life of the topology.
         key_groups: those this task owns.
-        can_undo: whether what a failed call has changed in state and timers is to be taken back.
-        on_call: told of each such call before it begins.
+        undo_log: notes changes of state and timers, where the driver undoes calls that raise.
     """
 
     output: Output
@@ -100,9 +99,8 @@ class OperatorContext:
     executor: MailboxExecutor
     max_parallelism: int = 128
     key_groups: KeyGroupRange = field(default_factory=lambda: KeyGroupRange(0, 127))
-    can_undo: bool = False
+    undo_log: UndoLog | None = None
     brake: Brake = field(default_factory=Brake)
-    on_call: Callable[[], None] | None = None
 
     def __post_init__(self) -> None:
         if self.key_groups.end >= self.max_parallelism:
@@ -197,7 +195,7 @@ class KeyedOperator(Operator):
         """Take the surroundings; make state and timers that are empty."""
         super().setup(context)
         self.keys = KeyContext(context.max_parallelism)
-        log = self.undo_log = UndoLog() if context.can_undo else None
+        log = self.undo_log = context.undo_log
         if log is None:
             self.state = KeyedState(self.keys, context.clock.now_ms)
         else:
@@ -205,14 +203,12 @@ class KeyedOperator(Operator):
         self.timers = TimerServices(self.keys, context.clock, log, context.brake)
 
     def begin_call(self) -> None:
-        """User code is called for one element or timer: `undo` goes back to here."""
+        """A call of user code begins, for one element or timer: `undo` returns to this moment."""
         if self.undo_log is not None:
             self.undo_log.begin()
-            if self.context.on_call is not None:
-                self.context.on_call()
 
     def undo(self) -> None:
-        """Take back what the call at hand has changed in state and timers, where the context says so."""
+        """Take back the changes of the current call to state and timers, where there is a log of them."""
         if self.undo_log is not None:
             self.undo_log.undo()
 

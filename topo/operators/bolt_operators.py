@@ -11,23 +11,20 @@ from topo.operators.async_wait import AsyncFunction, ResultHandle
 from topo.operators.state.deep_copy import independent, stays
 from topo.operators.windows.assigners import Draw
 from topo.operators.windows.builder import build_window_operator
-from topo.operators.windows.operator import WindowObserver, WindowOperator
+from topo.operators.windows.operator import WindowOperator
 from topo.operators.windows.rows import WindowRows, source_name
 
 RunAsync = Callable[[Coroutine[Any, Any, Any], Callable[[Any, BaseException | None], None]], object]
 """Runs a coroutine on an event loop; the function is called there with its result or its error."""
 
 
-def window_operator_of(
-    bolt: WindowBolt, inputs: Sequence[Origin], draw: Draw | None = None, observer: WindowObserver | None = None
-) -> WindowOperator:
+def window_operator_of(bolt: WindowBolt, inputs: Sequence[Origin], draw: Draw | None = None) -> WindowOperator:
     """Return the operator of a window bolt, which puts out rows: key fields, window start and end, result fields.
 
     Args:
         bolt: what the user declares.
         inputs: the streams that it reads; without `sources` all have the same fields.
         draw: as for `build_window_operator`.
-        observer: as for `build_window_operator`.
 
     Raises:
         UserError: the parts of the bolt do not go together, or an aggregate is of a field that the input does not have.
@@ -55,7 +52,6 @@ def window_operator_of(
         shows_key=not bolt.per_task,
         result_of=result_of,
         draw=draw,
-        observer=observer,
     )
 
 

@@ -7,7 +7,9 @@ from functools import partial
 from typing import Any
 
 from topo.operators.base import KeyedOperator, Operator
+from topo.operators.state.undo_log import UndoLog
 from topo.operators.windows.operator import WindowOperator
+from topo.operators.windows.scope import CheckpointedWindowScope
 from topo.testing.operator_output import RecordedOutput
 from topo.user_errors import call_for_effect
 
@@ -22,41 +24,40 @@ class OperatorCalls:
         operator: the operator; one without keyed state is called once.
         output: what it puts out.
         attempts: how often a call is made at most.
+
+    Attributes:
+        log: the operator's.
+        scope: of the operator, where it has windows.
     """
 
     def __init__(self, operator: Operator, output: RecordedOutput, attempts: int) -> None:
         self._operator = operator
         self._output = output
         self._attempts = attempts if isinstance(operator, KeyedOperator) else 1
-        self._mark: int | None = None
-        """What had been put out when the call at hand began; None when the operator has begun none."""
-        self._position = 0
-
-    def begins(self) -> None:
-        """A call begins; told by the operator."""
-        self._mark = len(self._output.events)
-        self._position = self._operator.position if isinstance(self._operator, WindowOperator) else 0
+        self.log = UndoLog()
+        self.scope = CheckpointedWindowScope(self.log, self._mark, self._rewind)
+        if isinstance(operator, WindowOperator):
+            operator.scope = self.scope
 
     def elements(self, keys: Sequence[Any], values: Sequence[Any], timestamps: Sequence[int | None]) -> None:
         """Feed elements as one batch. One that raises is the last that is fed."""
-        operator = self._operator
+        operator, scope = self._operator, self.scope
         if not isinstance(operator, WindowOperator):
             for key, value, timestamp in zip(keys, values, timestamps, strict=True):
                 self._try(partial(call_for_effect, operator.process_element, key, value, timestamp))
             return
         first = 0
         while first < len(values):
-            self._mark = None
+            scope.begin_batch()
             try:
                 operator.process_batch(keys[first:], values[first:], timestamps[first:])
                 return
             except Exception as error:
                 place = first + operator.position
                 one = slice(place, place + 1)
-                if self._position != operator.position:
-                    # The element was taken a short way, which changes nothing when it raises.
-                    self._mark = None
-                self._again(partial(operator.process_batch, keys[one], values[one], timestamps[one]), error)
+                again = partial(operator.process_batch, keys[one], values[one], timestamps[one])
+                scope.undo_element(operator.position)
+                self._again(again, partial(scope.undo_element, 0), error)
             first = place + 1
 
     def on_timer(self, _timestamp: int, call: Callable[[], object]) -> None:
@@ -71,33 +72,44 @@ class OperatorCalls:
                 fire()
                 return
             except Exception as error:
-                if not isinstance(operator, WindowOperator) or operator.due is None:
+                timer = self.scope.timer
+                if not isinstance(operator, WindowOperator) or timer is None:
                     raise
+                self.scope.undo_timer()
                 try:
-                    self._again(operator.repeat_due, error)
+                    self._again(partial(operator.call_for, timer), self.scope.undo_timer, error)
                 except Exception:
-                    operator.clear_due()
+                    operator.skip(timer)
                     raise
 
     def _try(self, call: Callable[[], object]) -> None:
+        mark = self._mark()
+        self.log.begin()
         try:
             call()
         except Exception as error:
-            self._again(call, error)
+            undo = partial(self._undo, mark)
+            undo()
+            self._again(call, undo, error)
 
-    def _again(self, call: Callable[[], object], error: Exception) -> None:
-        """Undo a call that has raised and make it again, as often as attempts allow."""
+    def _again(self, call: Callable[[], object], undo: Callable[[], object], error: Exception) -> None:
+        """Make a call again that has raised and was undone, as often as attempts allow."""
         for _ in range(self._attempts - 1):
-            self._undo()
             try:
                 call()
                 return
             except Exception as raised:
+                undo()
                 error = raised
-        self._undo()
         raise error
 
-    def _undo(self) -> None:
-        if self._mark is not None and isinstance(self._operator, KeyedOperator):
-            self._operator.undo()
-            del self._output.events[self._mark :]
+    def _undo(self, mark: int) -> None:
+        if isinstance(self._operator, KeyedOperator):
+            self.log.undo()
+            self._rewind(mark)
+
+    def _mark(self) -> int:
+        return len(self._output.events)
+
+    def _rewind(self, mark: int) -> None:
+        del self._output.events[mark:]

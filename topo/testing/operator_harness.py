@@ -509,8 +509,7 @@ class OperatorHarness:
                 executor,
                 self._max_parallelism,
                 self._key_groups,
-                can_undo=True,
-                on_call=self._calls.begins,
+                self._calls.log,
             )
         )
         if snapshot is not None:

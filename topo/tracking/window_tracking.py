@@ -147,7 +147,7 @@ class Firing:
 
 
 class WindowTracker:
-    """The panes of one task; observes its window operator.
+    """The panes of one task; the scope of its window operator.
 
     Args:
         ids: draws shares and roots.
@@ -163,6 +163,8 @@ class WindowTracker:
         acked: inputs of which nothing is left, since the owner last set it to 0. It lags while an input of several panes has lost
             some of them, and never exceeds the truth.
     """
+
+    can_undo = False
 
     def __init__(
         self,
@@ -254,6 +256,12 @@ class WindowTracker:
         self._held_once = bytearray(len(roots))
         self.missed_replays.clear()
         self._end_firing()
+
+    def begin_element(self, position: int) -> None:
+        """Nothing: an element that raises fails by its ids."""
+
+    def begin_timer(self, timer: object) -> None:
+        """Nothing: the inputs of a pane that raises fail by its firing."""
 
     def unheld(self) -> list[int]:
         """Return the inputs of the batch that no pane has taken."""

@@ -12,6 +12,7 @@ from topo.operators.base import KeyedOperator, OperatorContext
 from topo.operators.mailbox.executor import MailboxExecutor
 from topo.operators.mailbox.mailbox import TaskMailbox
 from topo.operators.state.deep_copy import independent
+from topo.operators.state.undo_log import UndoLog
 from topo.operators.time.clock import ManualProcessingTime
 
 
@@ -35,7 +36,8 @@ def operator(*, can_undo: bool = True) -> Bare:
     made = Bare()
     executor = MailboxExecutor(TaskMailbox())
     groups = KeyGroupRange(0, DEFAULT_MAX_PARALLELISM - 1)
-    made.setup(OperatorContext(Nowhere(), ManualProcessingTime(), executor, DEFAULT_MAX_PARALLELISM, groups, can_undo))
+    log = UndoLog() if can_undo else None
+    made.setup(OperatorContext(Nowhere(), ManualProcessingTime(), executor, DEFAULT_MAX_PARALLELISM, groups, log))
     made.open()
     return made
 

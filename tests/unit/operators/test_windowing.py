@@ -47,6 +47,7 @@ from topo.keys import KeyGroupRange
 from topo.operators.time.clock import MAX_TIMESTAMP, MIN_TIMESTAMP
 from topo.operators.windows.builder import build_window_operator
 from topo.operators.windows.operator import WindowOperator
+from topo.operators.windows.scope import NoWindowScope
 from topo.operators.windows.tumbling_fast_path import TumblingFastPath
 
 TEN = TumblingWindows(10, 0, TumblingEventTimeWindows.of("1s").stagger, is_event_time=True)
@@ -881,7 +882,7 @@ def test_a_settled_stagger_is_kept() -> None:
 # Tracking
 
 
-class Held:
+class Held(NoWindowScope):
     """Notes which inputs each pane holds, as a tracker does."""
 
     def __init__(self) -> None:
@@ -900,18 +901,6 @@ class Held:
     def firing(self, key: Any, window: Any) -> None:
         self.log.append(("firing", key, tuple(window)))
 
-    def raised(self, error: Exception) -> bool:
-        return False
-
-    def fired(self) -> None:
-        """Not of interest here."""
-
-    def abandon(self, key: Any, window: Any) -> None:
-        raise AssertionError("no call raises")
-
-    def missed(self, position: int) -> None:
-        """Not of interest here."""
-
     def evicted(self, key: Any, window: Any, positions: Sequence[int]) -> None:
         self.log.append(("evicted", key, tuple(window), list(positions)))
 
@@ -920,9 +909,10 @@ class Held:
 
 
 @both_ways
-def test_the_observer_hears_which_elements_a_pane_holds_until_it_is_cleared(direct: bool) -> None:
+def test_the_scope_hears_which_elements_a_pane_holds_until_it_is_cleared(direct: bool) -> None:
     held = Held()
-    r = rig(TEN, aggregate=aggregates.Count(), observer=held, direct=direct)
+    r = rig(TEN, aggregate=aggregates.Count(), direct=direct)
+    operator_of(r).scope = held
     r.operator.process_batch(["a", "b", "a", "a"], "wxyz", [1, 1, 2, 11])
     r.watermark(9)
     assert sorted(held.log[:4], key=lambda entry: entry[1]) == [
@@ -940,9 +930,10 @@ def test_the_observer_hears_which_elements_a_pane_holds_until_it_is_cleared(dire
     assert held.log.index(("firing", "a", (0, 10))) < held.log.index(("released", "a", (0, 10)))
 
 
-def test_the_observer_hears_of_merges_under_state_windows() -> None:
+def test_the_scope_hears_of_merges_under_state_windows() -> None:
     held = Held()
-    r = rig(GAP_3S, aggregate=aggregates.Count(), observer=held)
+    r = rig(GAP_3S, aggregate=aggregates.Count())
+    operator_of(r).scope = held
     for timestamp in (0, 5000, 2500):
         r.element("k", "x", timestamp)
     r.watermark(END)
@@ -956,13 +947,14 @@ def test_the_observer_hears_of_merges_under_state_windows() -> None:
     ]
 
 
-def test_the_observer_hears_which_elements_were_evicted_equal_ones_told_apart() -> None:
+def test_the_scope_hears_which_elements_were_evicted_equal_ones_told_apart() -> None:
     class OneOfTwo(Evictor):
         def evict_before(self, elements: Any, window: Any, watermark: int, clock: int) -> None:
             del elements[1]
 
     held = Held()
-    r = rig(GlobalWindows(), trigger=CountTrigger(3), evictor=OneOfTwo(), process=Together(), observer=held)
+    r = rig(GlobalWindows(), trigger=CountTrigger(3), evictor=OneOfTwo(), process=Together())
+    operator_of(r).scope = held
     for _ in range(3):
         r.element("k", "same", 5)
     assert held.log[3:] == [("firing", "k", ()), ("evicted", "k", (), [1])]
@@ -970,7 +962,8 @@ def test_the_observer_hears_which_elements_were_evicted_equal_ones_told_apart() 
 
 def test_a_late_element_is_held_by_nothing() -> None:
     held = Held()
-    r = rig(TEN, aggregate=aggregates.Count(), observer=held)
+    r = rig(TEN, aggregate=aggregates.Count())
+    operator_of(r).scope = held
     r.watermark(9)
     r.element("k", "x", 1)
     assert held.log == []

@@ -24,7 +24,7 @@ from topo.operators.windows.contents import (
 )
 from topo.operators.windows.evictors import build_evictor
 from topo.operators.windows.functions import CallUser, EmitResult, ResultOf
-from topo.operators.windows.operator import WindowObserver, WindowOperator
+from topo.operators.windows.operator import WindowOperator
 from topo.operators.windows.rows import WindowRows
 from topo.operators.windows.triggers import build_trigger
 from topo.operators.windows.tumbling_fast_path import TumblingFastPath
@@ -52,7 +52,6 @@ def build_window_operator(
     rows: WindowRows | None = None,
     shows_key: bool = True,
     draw: Draw | None = None,
-    observer: WindowObserver | None = None,
     direct: bool = True,
 ) -> WindowOperator:
     """Return the operator for declared windows.
@@ -71,7 +70,6 @@ def build_window_operator(
         rows: reads the elements for `process`.
         shows_key: whether the key is the user's own.
         draw: returns a random integer in [0, n) for n; needed for a random stagger.
-        observer: is told which inputs which windows hold.
         direct: allow the short way where it applies; it changes speed alone.
 
     Raises:
@@ -119,7 +117,6 @@ def build_window_operator(
             lateness_ms=allowed_lateness_ms,
             late_stream=late_stream,
             keyed=keyed,
-            observer=observer,
         )
     operator = WindowOperator(
         assigner,
@@ -129,7 +126,6 @@ def build_window_operator(
         lateness_ms=allowed_lateness_ms,
         late_stream=late_stream,
         keyed=keyed,
-        observer=observer,
     )
     return operator
 

@@ -16,7 +16,7 @@ where an element goes that no window took.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from topo.api.triggers import Trigger, TriggerResult
 from topo.api.windows import GlobalWindow, TimeWindow, WindowAssigner
@@ -29,6 +29,7 @@ from topo.operators.windows.assigners import TumblingAssigner
 from topo.operators.windows.contents import CONTENTS_STATE, WindowContents
 from topo.operators.windows.functions import FunctionContext, WindowFunction
 from topo.operators.windows.merging import MergingWindowSet, restored_pairs
+from topo.operators.windows.scope import NoWindowScope, WindowScope, WindowTimer
 
 TIMERS: Final = "window-timers"
 _TRIGGER_STATE: Final = "__window-trigger"
@@ -39,52 +40,6 @@ MOST_TOLD: Final = 1_000
 
 _FIRES: Final = frozenset({TriggerResult.FIRE, TriggerResult.FIRE_AND_PURGE})
 _PURGES: Final = frozenset({TriggerResult.PURGE, TriggerResult.FIRE_AND_PURGE})
-
-
-class WindowObserver(Protocol):
-    """Follows which inputs which windows hold, for tracking. A pane is a key with the window its contents lie under."""
-
-    def held(self, position: int, key: Any, window: Any) -> None:
-        """An element went into a pane.
-
-        Args:
-            position: of the element in the batch at hand; 0 with `process_element`.
-            key: the pane's key.
-            window: the pane's window.
-        """
-
-    def held_run(self, positions: Sequence[int], keys: Sequence[Any], window: Any) -> None:
-        """Elements went into panes of one window, and each into no other.
-
-        Args:
-            positions: of the elements in the batch at hand.
-            keys: of all elements of the batch.
-            window: the panes' window.
-        """
-
-    def missed(self, position: int) -> None:
-        """An element of the batch at hand was too late for one of its windows, which is over."""
-
-    def merge(self, key: Any, target: Any, sources: Sequence[Any]) -> None:
-        """What the panes `sources` held is held by `target` now, behind what it held before."""
-
-    def firing(self, key: Any, window: Any) -> None:
-        """What is put out next, until `fired`, comes from this pane."""
-
-    def raised(self, error: Exception) -> bool:
-        """What makes the result of the pane that fires has raised; return whether to call it again."""
-
-    def fired(self) -> None:
-        """The pane has put out everything. Not called when it has raised for good."""
-
-    def abandon(self, key: Any, window: Any) -> None:
-        """The pane is over, and a call for it has raised before it could fire; it is released next."""
-
-    def evicted(self, key: Any, window: Any, positions: Sequence[int]) -> None:
-        """The elements at these places of the pane, counted in the order in which it holds them, have left it."""
-
-    def released(self, key: Any, window: Any) -> None:
-        """The pane holds nothing any more."""
 
 
 class WindowOperator(KeyedOperator):
@@ -98,15 +53,13 @@ class WindowOperator(KeyedOperator):
         lateness_ms: how long after its end an event-time window is kept for late elements.
         late_stream: where elements go that are too late; None: they are dropped and counted.
         keyed: False gives all elements the key None.
-        observer: follows the panes, if anything does.
 
     Attributes:
         late_elements: elements too late for all their windows, whether dropped or put out.
         late_dropped: those that were dropped.
         position: of the element at hand in its batch, -1 before the first. After `process_batch` it is that of the last one
             taken. After an exception it says whose it was: the elements before that one were taken, those after it were not.
-        due: where calls can be undone, the timer at hand: key, window, timestamp, whether it is of event time. After an
-            exception in a timer's call it says whose it was.
+        scope: follows the elements and the calls; the driver sets it before `setup`.
     """
 
     def __init__(
@@ -119,7 +72,6 @@ class WindowOperator(KeyedOperator):
         lateness_ms: int,
         late_stream: str | None,
         keyed: bool,
-        observer: WindowObserver | None,
     ) -> None:
         self.assigner = assigner
         self.late_elements = 0
@@ -130,9 +82,8 @@ class WindowOperator(KeyedOperator):
         self._lateness_ms = lateness_ms
         self._late_stream = late_stream
         self._keyed = keyed
-        self._observer = observer
+        self.scope: WindowScope = NoWindowScope()
         self.position = 0
-        self.due: tuple[Any, Any, int, bool] | None = None
 
     def setup(self, context: OperatorContext) -> None:
         """Take hold of state and timers."""
@@ -184,12 +135,12 @@ class WindowOperator(KeyedOperator):
 
     def on_event_time(self, key: Any, namespace: Any, timestamp: int) -> None:
         """A timer of the window `namespace` is due by the watermark."""
-        self._begin_timer(key, namespace, timestamp, is_event_time=True)
+        self.scope.begin_timer(WindowTimer(key, namespace, timestamp, True))
         self._on_timer(key, namespace, timestamp, self._trigger.on_event_time, is_event_time=True)
 
     def on_processing_time(self, key: Any, namespace: Any, timestamp: int) -> None:
         """A timer of the window `namespace` is due by the clock."""
-        self._begin_timer(key, namespace, timestamp, is_event_time=False)
+        self.scope.begin_timer(WindowTimer(key, namespace, timestamp, False))
         self._on_timer(key, namespace, timestamp, self._trigger.on_processing_time, is_event_time=False)
 
     def end_of_input(self) -> None:
@@ -208,30 +159,27 @@ class WindowOperator(KeyedOperator):
         """A message comes again behind the end of the input, which is to be told again after it."""
         self._timers.takes_clock_timers = True
 
-    def repeat_due(self) -> None:
-        """Call for the timer at hand once more; it has been undone."""
-        assert self.due is not None
-        self.keys.key, window, timestamp, is_event_time = self.due
+    def call_for(self, timer: WindowTimer) -> None:
+        """Make the call for a timer once more, after it was undone."""
+        self.keys.key, window, timestamp, is_event_time = timer
         on_time = self.on_event_time if is_event_time else self.on_processing_time
-        on_time(self.keys.key, window, timestamp)
+        on_time(timer.key, window, timestamp)
 
-    def contents_due(self) -> tuple[Any, ...]:
-        """Return what the timer at hand is about: key, start and end of its window, and what that holds, as far as known."""
-        assert self.due is not None
-        self.keys.key, window, _, _ = self.due
+    def contents_for(self, timer: WindowTimer) -> tuple[Any, ...]:
+        """Return the subject of a timer: key, start and end of its window, and the window's contents, as far as known."""
+        self.keys.key, window = timer.key, timer.window
         namespace = self._namespace(window)
         try:
             held = self._contents.read(namespace) or ()
         except Exception:  # the aggregate's own result is what raises
             held = ()
         bounds = (window.start, window.end) if isinstance(window, TimeWindow) else (None, None)
-        return (self.keys.key, *bounds, tuple(held[:MOST_TOLD]))
+        return (timer.key, *bounds, tuple(held[:MOST_TOLD]))
 
-    def clear_due(self) -> None:
-        """Go on without the timer at hand: a window that is over by it is cleared, whatever it holds."""
-        assert self.due is not None
-        self.keys.key, window, timestamp, is_event_time = self.due
-        self._on_timer(self.keys.key, window, timestamp, _go_on, is_event_time=is_event_time)
+    def skip(self, timer: WindowTimer) -> None:
+        """Continue without the call for a timer. A window that is over by it is cleared, whatever it holds."""
+        self.keys.key, window, timestamp, is_event_time = timer
+        self._on_timer(timer.key, window, timestamp, _go_on, is_event_time=is_event_time)
 
     def own(self) -> list[Any]:
         """The assigner's stagger, which belongs to no key."""
@@ -258,13 +206,9 @@ class WindowOperator(KeyedOperator):
         last: int = window.max_timestamp
         return min(last + self._lateness_ms, MAX_TIMESTAMP) if self.assigner.is_event_time else last
 
-    def _begin_timer(self, key: Any, window: Any, timestamp: int, *, is_event_time: bool) -> None:
-        if self.undo_log is not None:
-            self.due = (key, window, timestamp, is_event_time)
-            self.begin_call()
-
     def _take(self, key: Any, value: Any, timestamp: int | None) -> None:
-        self.begin_call()
+        scope, position = self.scope, self.position
+        scope.begin_element(position)
         self.keys.key = key
         time = MIN_TIMESTAMP if timestamp is None else timestamp
         merging = self._merging
@@ -273,7 +217,7 @@ class WindowOperator(KeyedOperator):
             if merging is None:
                 namespace = window
                 if self._is_late(window):
-                    self._miss()
+                    scope.missed(position)
                     continue
             else:
                 if not isinstance(window, TimeWindow):
@@ -281,13 +225,12 @@ class WindowOperator(KeyedOperator):
                 window, namespace = merging.add(window, self._on_merge)
                 if self._is_late(window):
                     merging.retire(window)
-                    self._miss()
+                    scope.missed(position)
                     continue
             skipped = False
             try:
                 self._contents.add(namespace, value, timestamp)
-                if self._observer is not None:
-                    self._observer.held(self.position, key, namespace)
+                scope.held(position, key, namespace)
                 self._trigger_context.window = window
                 self._act(self._trigger.on_element(value, time, window, self._trigger_context), key, window, namespace)
             except Exception:
@@ -303,10 +246,6 @@ class WindowOperator(KeyedOperator):
 
     def _is_element_late(self, time: int) -> bool:
         return self.assigner.is_event_time and min(time + self._lateness_ms, MAX_TIMESTAMP) <= self._timers.current_watermark
-
-    def _miss(self) -> None:
-        if self._observer is not None:
-            self._observer.missed(self.position)
 
     def _too_late(self, value: Any, timestamp: int | None) -> None:
         self.late_elements += 1
@@ -326,8 +265,8 @@ class WindowOperator(KeyedOperator):
         try:
             self._act(callback(timestamp, window, self._trigger_context), key, window, namespace)
         except Exception:
-            if is_over and self._observer is not None:
-                self._observer.abandon(key, namespace)
+            if is_over:
+                self.scope.abandon(key, namespace)
             raise
         finally:
             # The moment of the clean-up does not come again, not even for a window whose function has raised.
@@ -342,34 +281,29 @@ class WindowOperator(KeyedOperator):
 
     def _fire(self, key: Any, window: Any, namespace: Any) -> None:
         def evicted(positions: Sequence[int]) -> None:
-            if self._observer is not None:
-                self._observer.evicted(key, namespace, positions)
+            self.scope.evicted(key, namespace, positions)
 
         def apply(elements: Sequence[Any]) -> None:
             self._function.apply(key, window, elements)
 
-        self._observed(key, namespace, lambda: self._contents.fire(namespace, window, apply, evicted))
+        self._put_out(key, namespace, lambda: self._contents.fire(namespace, window, apply, evicted))
 
-    def _observed(self, key: Any, namespace: Any, put_out: Callable[[], None]) -> None:
-        """Put out what a pane gives, as often as the observer wants it when it raises."""
-        observer = self._observer
-        if observer is None:
-            put_out()
-            return
-        observer.firing(key, namespace)
+    def _put_out(self, key: Any, namespace: Any, fire: Callable[[], None]) -> None:
+        """Put out the results of a pane, as often as the scope asks for it when that raises."""
+        scope = self.scope
+        scope.firing(key, namespace)
         while True:
             try:
-                put_out()
+                fire()
                 break
             except Exception as error:
-                if not observer.raised(error):
+                if not scope.raised(error):
                     raise
-        observer.fired()
+        scope.fired()
 
     def _clear_contents(self, key: Any, namespace: Any) -> None:
         self._contents.clear(namespace)
-        if self._observer is not None:
-            self._observer.released(key, namespace)
+        self.scope.released(key, namespace)
 
     def _clear_all(self, key: Any, window: Any, namespace: Any) -> None:
         self._clear_contents(key, namespace)
@@ -417,8 +351,7 @@ class WindowOperator(KeyedOperator):
         if not merged_state_windows:
             return
         self._contents.merge(state_window, merged_state_windows)
-        if self._observer is not None:
-            self._observer.merge(self.keys.key, state_window, merged_state_windows)
+        self.scope.merge(self.keys.key, state_window, merged_state_windows)
 
 
 def _go_on(_timestamp: int, _window: Any, _context: Any) -> TriggerResult:

@@ -19,7 +19,8 @@ from topo.operators.time.clock import MAX_TIMESTAMP
 from topo.operators.windows.assigners import TumblingAssigner
 from topo.operators.windows.contents import Accumulated
 from topo.operators.windows.functions import EmitResult, WindowFunction
-from topo.operators.windows.operator import WindowObserver, WindowOperator
+from topo.operators.windows.operator import WindowOperator
+from topo.operators.windows.scope import WindowTimer
 
 
 class TumblingFastPath(WindowOperator):
@@ -37,7 +38,6 @@ class TumblingFastPath(WindowOperator):
         lateness_ms: int,
         late_stream: str | None,
         keyed: bool,
-        observer: WindowObserver | None,
     ) -> None:
         super().__init__(
             assigner,
@@ -47,7 +47,6 @@ class TumblingFastPath(WindowOperator):
             lateness_ms=lateness_ms,
             late_stream=late_stream,
             keyed=keyed,
-            observer=observer,
         )
         self._accumulated = contents
         self._result_of = function.result_of if isinstance(function, EmitResult) else None
@@ -55,7 +54,7 @@ class TumblingFastPath(WindowOperator):
         self._open: dict[int, MutableMapping[Any, Any]] = {}
         self._open_windows: dict[int, TimeWindow] = {}
         self._taken: dict[int, list[int]] = {}
-        """By start: the positions of the batch that have gone into the window and are not known to the observer."""
+        """By start: the positions of the batch that have gone into the window and are not known to the scope."""
 
     def process_batch(self, keys: Sequence[Any], values: Sequence[Any], timestamps: Sequence[int | None]) -> None:
         """Take several elements; most cost two look-ups and a call of the aggregate."""
@@ -66,9 +65,10 @@ class TumblingFastPath(WindowOperator):
         if not self._keyed:
             keys = [None] * len(keys)
         # Should `more` raise, what is kept has to be as it was before.
-        copies = self.undo_log is not None and not self._accumulated.is_atomic
+        can_undo = self.scope.can_undo
+        copies = can_undo and not self._accumulated.is_atomic
         elements: Iterable[Any] = values
-        if self.undo_log is not None:
+        if can_undo:
             self._accumulated.look_at(values)
             if self._accumulated.copies:
                 elements = map(independent, values)
@@ -90,13 +90,12 @@ class TumblingFastPath(WindowOperator):
                 taken[start].append(position)
         finally:
             self.position = position
-            self._tell_observer(keys)
+            self._report_held(keys)
 
-    def _tell_observer(self, keys: Sequence[Any]) -> None:
+    def _report_held(self, keys: Sequence[Any]) -> None:
         for start, positions in self._taken.items():
             if positions:
-                if self._observer is not None:
-                    self._observer.held_run(positions, keys, self._open_windows[start])
+                self.scope.held_run(positions, keys, self._open_windows[start])
                 positions.clear()
         if len(self._taken) > len(self._open):
             self._taken = {start: self._taken[start] for start in self._open}
@@ -106,14 +105,14 @@ class TumblingFastPath(WindowOperator):
         self._open.clear()
         self._open_windows.clear()
         self._taken.clear()
-        self._begin_timer(key, namespace, timestamp, is_event_time=True)
+        self.scope.begin_timer(WindowTimer(key, namespace, timestamp, True))
         last = namespace.end - 1
         try:
             if timestamp == last:
                 if self._result_of is None:
                     self._fire(key, namespace, namespace)
                 else:
-                    self._observed(key, namespace, lambda: self._emit(key, namespace, last))
+                    self._put_out(key, namespace, lambda: self._emit(key, namespace, last))
         finally:
             if timestamp == min(last + self._lateness_ms, MAX_TIMESTAMP):
                 self._clear_contents(key, namespace)

@@ -29,6 +29,7 @@ from topo.errors import FrameworkBug
 from topo.ids import TaskId
 from topo.operators.base import KeyedOperator, Operator, OperatorContext, OperatorSnapshot
 from topo.operators.mailbox.executor import CALL_PRIORITY, MailboxExecutor
+from topo.operators.state.undo_log import UndoLog
 from topo.operators.time.clock import TaskProcessingTime
 from topo.operators.time.timers import Brake
 from topo.operators.time.watermarks import InputStatus
@@ -99,6 +100,7 @@ class OperatorTask(AnchoringTask):
         self._brake = Brake()
         self._news: list[int | InputStatus] = []
         """What the frame at hand says of event time, from the watermark on whose timers have not all fired."""
+        self._undo_log = UndoLog() if self.is_checkpointed else None
         self._operator = self._make_operator()
         self._looks_at_time = True
 
@@ -126,17 +128,13 @@ class OperatorTask(AnchoringTask):
                 executor=executor,
                 max_parallelism=component.max_parallelism,
                 key_groups=self.plan.key_groups(self.id),
-                can_undo=self.is_checkpointed,
+                undo_log=self._undo_log,
                 brake=self._brake,
-                on_call=self._on_call,
             )
         )
         if snapshot is not None:
             self._operator.restore(snapshot)
         self._operator.open()
-
-    def _on_call(self) -> None:
-        """The operator calls user code for one element or timer; told only where what it changes can be undone."""
 
     def _renew_operator(self) -> None:
         """Begin anew: what the operator held comes again."""

@@ -37,7 +37,9 @@ class WindowTask(OperatorTask):
     def _make_operator(self) -> Operator:
         bolt = self.component
         assert isinstance(bolt, WindowBolt)
-        return window_operator_of(bolt, self._window_inputs, lambda size: self.ports.ids.roots(1)[0] % size, self.ledger)
+        operator = window_operator_of(bolt, self._window_inputs, lambda size: self.ports.ids.roots(1)[0] % size)
+        operator.scope = self.ledger
+        return operator
 
     def _reset(self, event: RoutesChanged, now: float) -> None:
         super()._reset(event, now)
