@@ -27,7 +27,7 @@ NOT_COUNTED = {"Exception", "BaseException", "Protocol", "Struct", "Enum", "IntE
 BANNED: Mapping[str, str] = {
     "what is/was/has/the/it": r"\bwhat (?:is|was|has|the|it)\b",
     "told": r"\btold\b",
-    "tell, tells": r"\btells?\b",
+    "tell, tells": r"(?<!\.)\btells?\b",
     "says": r"\bsays\b",
     "said": r"\bsaid\b",
     "hear, heard": r"\bhear[ds]?\b",

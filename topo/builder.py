@@ -1,4 +1,4 @@
-"""The builder of topologies, and how a bolt declares what it reads. It stands above the plan, which checks the result."""
+"""The builder of topologies, and the declaration of a bolt's inputs. It stands above the plan, which checks the result."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ T = TypeVar("T")
 
 
 class BoltDeclarer:
-    """Says what a bolt reads. `TopologyBuilder.set_bolt` returns it; every method returns it again, so calls can be chained."""
+    """Declares the inputs of a bolt. `TopologyBuilder.set_bolt` returns it, and so does every method: calls can be chained."""
 
     def __init__(self) -> None:
         self._inputs: list[Input] = []
 
     @property
     def inputs(self) -> tuple[Input, ...]:
-        """What has been declared so far."""
+        """The declared inputs so far."""
         return tuple(self._inputs)
 
     def grouping(self, source: str, grouping: Grouping, stream: str = DEFAULT_STREAM) -> BoltDeclarer:
@@ -113,7 +113,7 @@ class TopologyBuilder:
 
         What needs no registration: None, bool, int, float, str, bytes, tuples, lists, dicts, sets, `datetime` and its kin,
         `Decimal`, `UUID`, dataclasses and enums of an imported module, and numpy's arrays and scalars. A class that is
-        registered travels as its serializer says, whatever it is.
+        registered travels as its serializer encodes it.
 
         Args:
             cls: matched exactly; a subclass is registered on its own.
@@ -140,10 +140,10 @@ class TopologyBuilder:
         Args:
             id: its name, unique in the topology.
             component: an instance, or a class that is made with `args` and `kwargs` only where it runs.
-            parallelism: how many tasks it has, each in a process of its own unless the setting `workers` packs them.
+            parallelism: its number of tasks, each in a separate process unless the setting `workers` packs them.
             args: positional arguments of the class.
             kwargs: keyword arguments of the class.
-            watermarks: how event time is made for what it emits.
+            watermarks: the event-time strategy of its output.
             settings: settings for this component alone, such as `max_spout_pending=100`.
         """
         self._add(ComponentKind.SPOUT, id, component, parallelism, args, kwargs, settings, watermarks)
@@ -159,7 +159,7 @@ class TopologyBuilder:
         watermarks: WatermarkStrategy | None = None,
         **settings: Any,
     ) -> BoltDeclarer:
-        """Add a bolt, and say with the result what it reads: `set_bolt("count", Count()).fields_grouping("split", "word")`.
+        """Add a bolt, and declare its inputs on the result: `set_bolt("count", Count()).fields_grouping("split", "word")`.
 
         The arguments are those of `set_spout`; a setting that bolts often have is `tick_interval="1s"`.
         """
@@ -177,7 +177,7 @@ class TopologyBuilder:
         watermarks: WatermarkStrategy | None,
     ) -> BoltDeclarer:
         declarer = BoltDeclarer()
-        # What is given may be no component at all; `build` says so.
+        # The argument may be no component at all; `build` reports that.
         wanted = component.component_settings if hasattr(component, "component_settings") else {}
         settings = {**wanted, **settings}
         given = (tuple(args), dict(kwargs or {}), settings)

@@ -117,7 +117,7 @@ class TopologyConfig:
 
     delivery: Literal["auto", "at_least_once", "at_most_once", "exactly_once"] = _setting(
         "choice", "auto",
-        "What is promised for each message. `auto` is `exactly_once` where the engine keeps state, else `at_least_once`; "
+        "The promise for each message. `auto` is `exactly_once` where the engine keeps state, else `at_least_once`; "
         "`at_most_once` is the same as `ackers=0`.",
         choices=("auto", "at_least_once", "at_most_once", "exactly_once"),
     )  # fmt: skip
@@ -210,12 +210,12 @@ class TopologyConfig:
         "count", 1, "Processes that wait, with topo imported, to replace lost workers; 36 MB each. On Spark hosts there are none."
     )  # fmt: skip
     start_timeout_s: float = _setting("duration", 30.0, "Time that all workers have to come up.")
-    heartbeat_s: float = _setting("duration", 1.0, "How often a worker tells the master that it lives.")
+    heartbeat_s: float = _setting("duration", 1.0, "Interval of a worker's heartbeats to the master.")
     worker_timeout_s: float = _setting("duration", 5.0, "A worker that was silent for this time is replaced.")
     progress_timeout_s: float | None = _setting(
         "duration", 30.0, "A worker whose user code has not returned for this time is replaced.", optional=True
     )
-    master_timeout_s: float = _setting("duration", 60.0, "Workers end when they have not heard of a master for this time.")
+    master_timeout_s: float = _setting("duration", 60.0, "Workers end after this time without a message from a master.")
     restart_back_off_s: float = _setting("duration", 0.2, "Wait before a lost worker is started again, doubling; none at first.")
     restart_back_off_max_s: float = _setting("duration", 30.0, "The longest such wait.")
     drain_timeout_s: float = _setting("duration", 30.0, "Time that messages in flight have to finish when a topology is stopped.")
@@ -225,7 +225,7 @@ class TopologyConfig:
         """Return the defaults changed by settings under their public names, validated.
 
         Raises:
-            ConfigError: a name is unknown or a value cannot be used; the message says all that is wrong.
+            ConfigError: a name is unknown or a value cannot be used; the message names every mistake.
         """
         return cls().with_settings(settings)
 
@@ -238,7 +238,7 @@ class TopologyConfig:
         return config
 
     def changed(self, settings: Mapping[str, Any], *, per_component: bool = False) -> tuple[TopologyConfig, list[str]]:
-        """Return this changed by the settings that can be read, and what is wrong with the others.
+        """Return this changed by the settings that can be read, and the mistakes in the others.
 
         Args:
             settings: values by public name.
@@ -262,7 +262,7 @@ class TopologyConfig:
                     changes[setting.name] = {**changes.get("user", self.user), **read} if name == "user" else read
                 except ConfigError as error:
                     problems.append(f"{name}: {error}")
-        # One says the same as the other, so whichever was set decides.
+        # Both settings mean the same, so a setting that was given decides.
         if changes.get("delivery") == "at_most_once":
             changes.setdefault("ackers", 0)
         elif "ackers" in changes and "delivery" not in changes:
@@ -273,21 +273,21 @@ class TopologyConfig:
 
     @property
     def _tracked(self) -> Literal["auto", "at_least_once", "exactly_once"]:
-        """The mode with ackers: the one that was chosen, if it has any."""
+        """The mode with ackers: the chosen one, if it has ackers."""
         return "auto" if self.delivery == "at_most_once" else self.delivery
 
     def problems(self) -> list[str]:
-        """Return what is wrong with settings that do not go together, a sentence with its fix each."""
+        """Return the conflicts between settings, a sentence with its fix each."""
         found: list[str] = []
         if self.message_timeout_s is None and self.max_spout_pending is not None and self.ackers:
             found.append(
-                "message_timeout is off while max_spout_pending is set: messages that are lost would fill it and stop the spout "
-                "for good; set a message_timeout, or max_spout_pending=None as well"
+                "message_timeout is off while max_spout_pending is set: messages that are lost would fill it and stop the spout; "
+                "set a message_timeout, or max_spout_pending=None as well"
             )
         if (self.delivery == "at_most_once") != (self.ackers == 0):
             found.append(f"delivery={self.delivery!r} does not go with ackers={self.ackers}; leave one of them out")
         if self.transport == "tcp" and self.host in ("", "*", "0.0.0.0", "::"):
-            found.append(f"host={self.host!r} tells peers no address to connect to; name one address of this machine")
+            found.append(f"host={self.host!r} gives peers no address to connect to; name one address of this machine")
         if self.worker_timeout_s <= self.heartbeat_s:
             found.append("worker_timeout must be longer than heartbeat, or live workers would be given up; take five times it")
         if self.restart_back_off_max_s < self.restart_back_off_s:
@@ -302,7 +302,7 @@ class TopologyConfig:
         """Check that the settings go together.
 
         Raises:
-            ConfigError: they do not; the message says all that is wrong and how to mend it.
+            ConfigError: they do not; the message names every mistake and its fix.
         """
         found = self.problems()
         if found:
@@ -383,7 +383,7 @@ def _read_values(values: Any) -> dict[str, Any]:
             kind = type(value).__name__
             raise ConfigError(
                 f"{name!r} is a {kind}; a setting is None, a bool, a number, a string, or a list or dict (by string) of these: "
-                "make what it stands for from it in open or prepare"
+                "build the object from it in open or prepare"
             )
     return dict(values)
 
@@ -423,7 +423,7 @@ def _shown(setting: dataclasses.Field[Any], value: Any) -> str:
 
 
 def settings_table() -> str:
-    """Return the page docs/settings.md: every setting with its default, what it takes and what it means."""
+    """Return the page docs/settings.md: every setting with its default, its values and its meaning."""
     kinds = {"duration": "duration", "durations": "durations", "size": "size", "count": "number", "text": "text"}
     kinds["values"] = "names with values"
     rows = []
@@ -442,9 +442,9 @@ Generated by `settings_table()` in `topo/config.py`; do not edit by hand.
 
 Set them for a whole topology with `builder.config(message_timeout="10s")`, from outside with an environment variable such as
 `TOPO_MESSAGE_TIMEOUT=10s` or with `-s message_timeout=10s`, and for one component with
-`builder.set_bolt("count", Count(), tick_interval="1s")` where the column says so: for any component,
-a spout or a bolt. What comes later in this list wins: what is set
-for one component is not changed from outside.
+`builder.set_bolt("count", Count(), tick_interval="1s")` as the column "set for" allows: for any component,
+a spout or a bolt. Later entries of this list win: a setting
+of one component is not changed from outside.
 
 A duration is "500ms", "10s", "1m30s", "2h", a `timedelta`, or a number of seconds; a size is "64KiB", "16MiB" or a number of
 bytes. `None` or "off" switches a setting off that can be.

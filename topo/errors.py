@@ -1,4 +1,4 @@
-"""One tree of errors. A class says who is at fault; fields say what, where and what to do about it."""
+"""One tree of errors. The class names who is at fault; fields name the fault, its place and the fix."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class TopologyError(UserError):
     """A topology is wrong. Carries every problem found, not only the first.
 
     Attributes:
-        problems: one sentence each: what is wrong, where, and the fix.
+        problems: one sentence each: the mistake, its place, and the fix.
     """
 
     def __init__(self, problems: list[str] | tuple[str, ...] | str) -> None:
@@ -49,15 +49,15 @@ class BlockingCall(UserError):
 
 
 class SpoutStalled(UserError):
-    """A spout may emit nothing more before windows are over that wait for what it would emit."""
+    """A spout may emit nothing more until windows close, which themselves wait for its next tuples: a deadlock."""
 
 
 class TooLate(UserError):
-    """A message that had failed came again when the window that it belongs to was over."""
+    """A failed message was replayed after its window was over."""
 
 
 class PeerError(TopoError):
-    """Another process sent what it should not have."""
+    """Another process broke the protocol."""
 
 
 class FrameError(PeerError):
@@ -73,7 +73,7 @@ class StagedRowsLost(EnvironmentFault):
 
 
 class SinkStuck(EnvironmentFault):
-    """A sink cannot write, and holds as many rows as it may, or cannot go on with what it holds. No tuple is at fault.
+    """A sink cannot write, and holds as many rows as it may, or cannot continue with those that it holds. No tuple is at fault.
 
     Raised by `write` and `pre_commit` of a two-phase sink with `exactly_once`: its process ends, and all tasks go back to the
     last checkpoint.
@@ -98,11 +98,11 @@ class FrameworkBug(TopoError):
 
 
 class CheckpointDamaged(EnvironmentFault):
-    """A file of a checkpoint is not what was written.
+    """A file of a checkpoint is damaged.
 
     Attributes:
         file: which one.
-        reason: what is wrong with it.
+        reason: the damage found.
     """
 
     def __init__(self, file: str, reason: str) -> None:
@@ -115,7 +115,7 @@ class CheckpointDamaged(EnvironmentFault):
 
 
 class CheckpointRefused(UserError):
-    """A checkpoint is whole, but of another topology, or of a newer version, or does not fit what it is to be restored into."""
+    """A checkpoint is whole, but of another topology, or of a newer version, or does not fit the components that restore it."""
 
 
 class CheckpointMissing(UserError):

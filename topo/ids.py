@@ -81,9 +81,9 @@ class IdSource:
 
 
 def topology_name_problem(name: object) -> str | None:
-    """Return what is wrong with the name of a topology, with the fix; None if it may be used. It names a folder as well."""
+    """Return the mistake in the name of a topology, with the fix; None if the name is valid. It names a folder as well."""
     if isinstance(name, str) and _TOPOLOGY_NAME.fullmatch(name):
         return None
     near = re.sub(r"[^a-z0-9]+", "-", str(name).lower()).strip("-")[:63]
     hint = f", such as {near!r}" if near else ""
-    return f"topology name {name!r} is not allowed; use 1 to 63 of a-z, 0-9 and '-', a letter or digit first{hint}"
+    return f"topology name {name!r} is not allowed; use 1 to 63 of a-z, 0-9 and '-', and '-' not first{hint}"

@@ -61,7 +61,7 @@ class KeyGroupRange(_Bounds):
 def stable_hash(key: Any) -> int:
     """Return a 32-bit hash of a key, from 0 to 2**32 - 1. Equal keys have equal hashes, in all processes.
 
-    An int that fits 32 bits is its own hash; one that fits 64 has its halves XORed; a string has Java's polynomial over its
+    An int of 32 bits is its own hash; an int of 64 bits has its halves XORed; a string has Java's polynomial over its
     UTF-16 units. Other keys are hashed by their encoded value: floats, bytes, None, tuples, datetimes, dates, times, timedeltas,
     Decimals, UUIDs. Numbers that are equal count as one key: 1, 1.0, True and Decimal(1).
 
@@ -108,7 +108,7 @@ def route_of(key: Any, max_parallelism: int, parallelism: int) -> int:
 
 
 def default_max_parallelism(parallelism: int) -> int:
-    """Return how many key groups a component has unless it is told: half as many again as tasks, a power of two, 128 at least."""
+    """Return the default number of key groups: half as many again as tasks, rounded up to a power of two, 128 at least."""
     wanted = parallelism + parallelism // 2
     return min(max(1 << (wanted - 1).bit_length(), DEFAULT_MAX_PARALLELISM), MAX_PARALLELISM_LIMIT)
 

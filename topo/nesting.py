@@ -14,7 +14,7 @@ import msgspec
 MAX_DEPTH = 256
 """Most arrays and maps inside each other that a payload may have. In a tuple two of them are the batch and the tuple itself."""
 MAX_STATE_DEPTH = 2 * MAX_DEPTH
-"""The same for state in a checkpoint, which has levels of its own around the values that came in tuples."""
+"""The same for state in a checkpoint, which adds levels around the values of tuples."""
 
 _STACK = 1024
 """Levels that msgpack reads: a constant compiled into it."""
@@ -26,7 +26,7 @@ _NOT_OPENING = bytes(set(range(256)) - {*range(0x80, 0xA0), *range(0xDC, 0xE0)})
 
 
 class _Nested:
-    """Gives a payload as the content of so many arrays inside each other, in chunks: msgpack copies what it reads."""
+    """Gives a payload in chunks as the content of nested arrays: msgpack copies all that it reads."""
 
     __slots__ = ("_at", "_payload")
 
@@ -54,7 +54,7 @@ def check_depth(payload: bytes | bytearray | memoryview, most: int = MAX_DEPTH, 
     Args:
         payload: the value, packed.
         most: levels.
-        rows: if the value is an array of so many arrays or maps: how many. If it is not, it may pass though it is too deep.
+        rows: the number of arrays or maps if the value is an array of these. A wrong number may let too deep a value pass.
 
     Raises:
         TooDeep: it is nested deeper than `most`.

@@ -24,7 +24,7 @@ MAX_DISTINCT = 64
 FIRST_INTERVAL_S = 1.0
 LONGEST_INTERVAL_S = 60.0
 SILENCE_S = 600.0
-"""An error that has not been reported for so long is reported as a new one."""
+"""Time without a report after which an error is reported as a new one."""
 
 
 @dataclass(slots=True)
@@ -52,7 +52,7 @@ def is_engine_frame(module: str) -> bool:
 
 
 def blame(error: BaseException, function: Callable[..., object]) -> None:
-    """Have `place_of` fall back to where a function begins: what it returned has caused the error, and no frame of it is left."""
+    """Have `place_of` fall back to where a function begins: its return value caused the error, and no frame of it is left."""
     inner = inspect.unwrap(function)
     code = getattr(inner, "__code__", None)
     if code is not None and not is_engine_frame(inner.__module__):
@@ -124,7 +124,7 @@ def describe(error: BaseException, place: tuple[str, int] | None = None) -> Caug
 
 
 def message_of(error: BaseException) -> str:
-    """Return an exception's own text, also of one that cannot say it. It can be sent and stored: lone surrogates are escaped."""
+    """Return an exception's own text, even if its `__str__` raises. It can be sent and stored: lone surrogates are escaped."""
     try:
         return str(error)[:MAX_MESSAGE].encode(errors="backslashreplace").decode()
     except Exception as broken:
@@ -154,7 +154,7 @@ class ErrorBook:
     _held: dict[_Key, CaughtError] = field(default_factory=dict)
     _paces: dict[_Key, _Pace] = field(default_factory=dict)
     _others: _Pace = field(default_factory=_Pace)
-    """Of all errors beyond the distinct ones that are told apart."""
+    """All errors beyond the limit of distinct ones."""
 
     def record(self, error: BaseException, now: float) -> None:
         """Report the error at once when it is new, else with a `flush`."""
@@ -182,7 +182,7 @@ class ErrorBook:
         return len(self._paces) < MAX_DISTINCT
 
     def flush(self, now: float, *, all_of_them: bool = False) -> None:
-        """Report what has been counted for its interval."""
+        """Report the errors counted for a full interval."""
         reported: dict[int, _Pace] = {}
         for key, caught in list(self._held.items()):
             pace = self._paces.get(key, self._others)

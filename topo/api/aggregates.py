@@ -1,6 +1,6 @@
 """Aggregates: what a window keeps of its elements instead of the elements themselves.
 
-`field` names what is aggregated: a field of the tuple, a position, a function of the element, or None for the element itself.
+`field` names the aggregated value: a field of the tuple, a position, a function of the element, or None for the element itself.
 An accumulator is a value that a tuple could carry (numbers, text, lists), because it is part of every snapshot. As in tuples,
 a list comes back from a snapshot as a tuple.
 """
@@ -22,7 +22,7 @@ class AggregateFunction(ABC):
 
     Attributes:
         fields: names of the result. With one name `get_result` returns the value, with several a tuple of as many.
-        is_atomic: say True if an `add` that raises leaves the accumulator as it was. Otherwise one that can be changed in place
+        is_atomic: True if an `add` that raises leaves the accumulator unchanged. Otherwise a mutable accumulator
             is copied before each `add`, where calls that raise are tried again (`exactly_once`).
     """
 
@@ -35,7 +35,7 @@ class AggregateFunction(ABC):
 
     @abstractmethod
     def add(self, value: Any, accumulator: Any) -> Any:
-        """Return the accumulator with `value` in it; may change and return either of what it got."""
+        """Return the accumulator with `value` in it; may change and return either argument."""
 
     @abstractmethod
     def get_result(self, accumulator: Any) -> Any:

@@ -98,12 +98,12 @@ class BatchBolt(OperatorBolt, ABC):
     `exactly_once` at each checkpoint, so that no checkpoint has a batch that is half full. Every tuple of the batch is acked when
     the call returns, unless the call has failed it with `collector.fail`.
 
-    A call that raises is undone. Each half of its batch is then a batch of its own, and so on, until the tuples are found that
+    A call that raises is undone. Each half of its batch is then a separate batch, and so on, until the tuples are found that
     raise when they are alone: these fail, the others are processed. So what a call writes elsewhere is written again for some
     tuples: make it idempotent (an upsert), or one transaction that is rolled back.
 
     The order of calls: `prepare`; `execute_batch`; `on_reset` after a recovery, when the open batches are dropped since their
-    tuples come again; `end_of_input` after the last batch; `cleanup` at an orderly end.
+    tuples are replayed; `end_of_input` after the last batch; `cleanup` at an orderly end.
 
     Args:
         size: tuples in a batch at most. With fewer tuples in flight (`max_spout_pending`) batches wait for `wait`.
@@ -122,14 +122,14 @@ class BatchBolt(OperatorBolt, ABC):
         self._set_key(key)
 
     def prepare(self, context: TaskContext) -> None:
-        """Called once in each process, before the first batch: make what is heavy."""
+        """Called once in each process, before the first batch: create heavy resources here."""
 
     @abstractmethod
     def execute_batch(self, tuples: Sequence[Tuple], collector: BatchCollector) -> None:
         """Process a batch of 1 to `size` tuples, in the order of their arrival. Must return well within `progress_timeout`."""
 
     def end_of_input(self, collector: BatchCollector) -> None:
-        """Called when all inputs have ended, after the last batch: emit what is still held back, with `anchors=None`.
+        """Called when all inputs have ended, after the last batch: emit the remaining results, with `anchors=None`.
 
         Called at most once in each epoch. Replays can follow, and are processed as ever.
         """

@@ -19,7 +19,7 @@ class Collector(Protocol):
     """What a `Bolt` emits and acks with. The engine gives it to `prepare`.
 
     Any thread may use it. A call on another thread than the task's is done by the task, between two calls of the bolt and in the
-    order in which that thread makes them; threads have no order among each other. What is wrong with a row is raised where it is
+    order in which that thread makes them; threads have no order among each other. A row that cannot be sent raises where it is
     emitted; a second ack of one input is an error of the component.
     """
 
@@ -57,7 +57,7 @@ class Collector(Protocol):
     def ack(self, tup: Tuple) -> None:
         """Say that the input is done and everything anchored on it has been emitted.
 
-        Each input must be acked or failed exactly once, in `execute` or later; one that is forgotten fails when
+        Each input must be acked or failed exactly once, in `execute` or later; a forgotten input fails when
         `message_timeout` has passed.
 
         Raises:
@@ -72,45 +72,45 @@ class Collector(Protocol):
         """
 
     def reset_timeout(self, tup: Tuple) -> None:
-        """Start the input's message timeout anew, for work that takes longer. Call it well before the timeout."""
+        """Restart the input's message timeout, for work that takes longer. Call it well before the timeout."""
 
     def report_error(self, error: BaseException) -> None:
-        """Show an error to whoever watches the topology (`topo errors`). Nothing fails by it."""
+        """Report an error in `topo errors`. No tuple fails because of it."""
 
 
 class BasicCollector(Protocol):
-    """What a `BasicBolt` emits with: every tuple is anchored on the input in hand, which is acked when `execute` returns."""
+    """Output of a `BasicBolt`: anchors every tuple on the current input, which is acked when `execute` returns."""
 
     def emit(self, values: Sequence[Any], stream: str = DEFAULT_STREAM, timestamp: int | None = None) -> None:
-        """Emit one tuple, anchored on the input in hand. As `Collector.emit` otherwise."""
+        """Emit one tuple, anchored on the current input; otherwise as `Collector.emit`."""
 
     def emit_direct(self, task: int, values: Sequence[Any], stream: str = DEFAULT_STREAM, timestamp: int | None = None) -> None:
-        """Emit one tuple of a direct stream to the task with that id, anchored on the input in hand."""
+        """Emit one tuple of a direct stream to the task with that id, anchored on the current input."""
 
     def report_error(self, error: BaseException) -> None:
-        """Show an error to whoever watches the topology (`topo errors`). Nothing fails by it."""
+        """Report an error in `topo errors`. No tuple fails because of it."""
 
 
 class Bolt(Component, ABC):
-    """A bolt that anchors and acks by itself. All its methods are called by one thread, one at a time.
+    """A bolt that anchors and acks explicitly. All its methods are called by one thread, one at a time.
 
     The order of calls: `prepare`; `execute` for each input, `on_reset` between them after a recovery; `end_of_input` when all
     inputs have ended; `cleanup` at an orderly end. A killed process calls nothing, and what a bolt keeps in its attributes
     dies with its process.
 
-    An exception in `execute` discards what the call has emitted, fails the input and is reported with its traceback; the
-    process goes on (setting `on_error`).
+    An exception in `execute` discards the output of the call, fails the input and is reported with its traceback; the
+    process continues (setting `on_error`).
     """
 
     def prepare(self, context: TaskContext, collector: Collector) -> None:
-        """Called once in each process, before the first input: make what is heavy, keep the collector."""
+        """Called once in each process, before the first input: create heavy resources, keep the collector."""
 
     @abstractmethod
     def execute(self, tup: Tuple) -> None:
         """Process one input, and ack or fail it here or later. Must not block for long."""
 
     def end_of_input(self) -> None:
-        """Called when all inputs have ended: emit what is still held back.
+        """Called when all inputs have ended: emit the remaining results.
 
         Called at most once in each epoch. Replays can follow, and are executed as ever.
         """
@@ -118,7 +118,7 @@ class Bolt(Component, ABC):
     def on_reset(self) -> None:
         """Called after a lost process has been replaced, before the replays come.
 
-        Drop the inputs that are held back: they will come again, and to ack, fail or anchor the old ones has no effect.
+        Drop the inputs that are held back: they will be replayed, and to ack, fail or anchor the old ones has no effect.
         """
 
     def cleanup(self) -> None:
@@ -128,19 +128,19 @@ class Bolt(Component, ABC):
 class BasicBolt(Component, ABC):
     """A bolt whose inputs are acked by the engine when `execute` returns, and failed when it raises.
 
-    What it emits is anchored on the input in hand. Take `Bolt` to hold inputs back, to join several, or to ack later. The
+    Its output is anchored on the current input. Take `Bolt` to hold inputs back, to join several, or to ack later. The
     order of calls is that of `Bolt`.
     """
 
     def prepare(self, context: TaskContext) -> None:
-        """Called once in each process, before the first input: make what is heavy."""
+        """Called once in each process, before the first input: create heavy resources here."""
 
     @abstractmethod
     def execute(self, tup: Tuple, collector: BasicCollector) -> None:
-        """Process one input. Raise any exception to fail it; what the call has emitted is then discarded."""
+        """Process one input. Raise any exception to fail it; the output of the call is then discarded."""
 
     def end_of_input(self, collector: BasicCollector) -> None:
-        """Called when all inputs have ended: emit what is still held back. Nothing is in hand, so it is not tracked.
+        """Called when all inputs have ended: emit the remaining results. They have no input, so they are not tracked.
 
         Called at most once in each epoch. Replays can follow, and are executed as ever.
         """
@@ -155,7 +155,7 @@ class BasicBolt(Component, ABC):
 class StatefulBolt(BasicBolt):
     """A `BasicBolt` whose state is part of the checkpoints of an `exactly_once` topology.
 
-    After a recovery `restore` brings it back to the last checkpoint, and the inputs since then come again: each has changed the
+    After a recovery `restore` brings it back to the last checkpoint, and the inputs since then are replayed: each has changed the
     state once. With another mode of delivery neither method is called, and the state dies with its process.
 
     Attributes:
@@ -174,6 +174,6 @@ class StatefulBolt(BasicBolt):
     def restore(self, state: Any) -> None:
         """Take the state that `snapshot` returned, sequences as tuples; None: begin with nothing.
 
-        Called after `prepare`, when there is something to restore; and in a process that goes on, at every recovery, before
+        Called after `prepare`, when there is something to restore; and in a surviving process, at every recovery, before
         `on_reset`.
         """

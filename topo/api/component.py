@@ -12,9 +12,9 @@ class Component:
     """Base of everything that a topology is built of.
 
     Attributes:
-        outputs: what it emits: a tuple of field names, or `{stream: fields}`. Set on the class or in `__init__`; read once,
+        outputs: its output streams: a tuple of field names, or `{stream: fields}`. Set on the class or in `__init__`; read once,
             when the topology is built.
-        component_settings: settings it wants for itself unless `set_spout` or `set_bolt` says otherwise, such as
+        component_settings: its own settings, which those of `set_spout` or `set_bolt` override, such as
             `{"tick_interval": "1s"}`. Set and read as `outputs`.
     """
 

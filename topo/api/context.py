@@ -21,14 +21,14 @@ class Executor(Protocol):
     def execute(self, action: Callable[[], object], description: str = "") -> None:
         """Have `action` run on the task's thread, between two calls or inside a `yield_`. From any thread.
 
-        It may emit, ack and fail. What it raises is shown as an error of the component, and fails no tuple.
+        It may emit, ack and fail. An exception in it is reported as an error of the component, and fails no tuple.
         """
 
     def yield_(self) -> None:
         """Run the oldest action that waits, and wait until there is one. Meanwhile the other tasks of the worker run.
 
-        For a call that needs the result of another thread. On the task's thread only; what the action raises is raised here, as
-        the cause of a `MailFailed`. The task itself takes no other input, and goes on only when the calls that other tasks have
+        For a call that needs another thread's result. On the task's thread only; an exception of the action is raised here as
+        the cause of a `MailFailed`. The task itself takes no other input, and continues only when the calls that other tasks have
         begun meanwhile are over: two tasks of a worker must not wait for each other.
         """
 
@@ -96,10 +96,10 @@ class TaskContext:
         """Report that a call which takes long is not stuck: `progress_timeout` counts from here.
 
         Args:
-            text: what is under way, such as "loading the model"; `topo status` shows it. "" leaves the last text as it is.
+            text: the work under way, such as "loading the model"; `topo status` shows it. "" leaves the last text as it is.
 
         Returns:
-            True when the call has lasted so long that the rest of the worker waits for it. A call that can continue in the next
+            True when the call has lasted long enough to hold up the worker. A call that can continue in the next
             one, such as `next_tuple` while it looks for its position, should return.
         """
         return self.report_progress(text)
@@ -136,5 +136,5 @@ class TaskContext:
 
     @property
     def logger(self) -> logging.Logger:
-        """A standard logger named for topology, component and task; what it writes shows in `topo logs`."""
+        """A standard logger named for topology, component and task; its records show in `topo logs`."""
         return logging.getLogger(f"topo.user.{self.topology}.{self.component}.{self.task_index}")

@@ -1,6 +1,6 @@
-"""Evictors: what is taken out of a window's buffer before or after its function sees it.
+"""Evictors: remove elements of a window's buffer before or after its function sees them.
 
-An evictor makes the window keep its elements one by one, with their timestamps; what it takes out never comes back.
+An evictor makes the window keep its elements one by one, with their timestamps; an evicted element never comes back.
 """
 
 from __future__ import annotations

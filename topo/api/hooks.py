@@ -26,7 +26,7 @@ class Hook:
         """Called before `open` or `prepare` of a task's component."""
 
     def error(self, context: TaskContext, error: BaseException) -> None:
-        """Called for each error that the task shows in `topo errors`, as soon as it is there. It can be often."""
+        """Called for each error that the task shows in `topo errors`, as soon as it is recorded. Calls can be frequent."""
 
     def task_closes(self, context: TaskContext) -> None:
         """Called after `close` or `cleanup` of a task's component, at an orderly end."""

@@ -83,7 +83,7 @@ class Counter:
         self.value = 0
 
     def add(self, amount: int = 1) -> None:
-        """Count `amount` more. Raises TypeError for what is no integer."""
+        """Count `amount` more. Raises TypeError for a value other than an integer."""
         self.value += index(amount)
 
 
@@ -121,7 +121,7 @@ class Histogram:
         self._highest = max(self._highest, value)
 
     def snapshot(self) -> HistogramSnapshot:
-        """Return what has been recorded so far."""
+        """Return the recorded values so far."""
         return HistogramSnapshot(dict(self._counts), self._total, self._lowest, self._highest)
 
 

@@ -1,6 +1,6 @@
 """Bolts with event time, timers, keyed state and asynchronous calls: thin descriptions that the operator core carries out.
 
-They are added with `set_bolt` like every bolt. What they need to be told, they are told in `__init__`; what they do is decided in
+They are added with `set_bolt` like every bolt. `__init__` takes their parts; their behaviour is decided in
 `topo.operators`, and who drives it in `topo.task`.
 """
 
@@ -146,7 +146,7 @@ class ProcessContext(Protocol):
 
     @property
     def domain(self) -> TimeDomain | None:
-        """What the timer of an `on_timer` goes by: `TimeDomain.EVENT_TIME` or `PROCESSING_TIME`; None in `process`."""
+        """The time domain of the timer in `on_timer`: `TimeDomain.EVENT_TIME` or `PROCESSING_TIME`; None in `process`."""
 
     @property
     def current_watermark(self) -> int:
@@ -161,10 +161,10 @@ class ProcessContext(Protocol):
         """Keyed state: `state.value(name)`, `list`, `map`, `reducing`, `aggregating`. Ask for handles once, in `open`."""
 
     def register_event_time_timer(self, timestamp: int) -> None:
-        """Have `on_timer` called for this key when the watermark is there."""
+        """Have `on_timer` called for this key when the watermark reaches the timestamp."""
 
     def register_processing_time_timer(self, timestamp: int) -> None:
-        """Have `on_timer` called for this key when the clock is there."""
+        """Have `on_timer` called for this key when the clock reaches the timestamp."""
 
     def delete_event_time_timer(self, timestamp: int) -> None:
         """Undo a registration."""
@@ -177,7 +177,7 @@ class ProcessCollector(Protocol):
     """What a `ProcessBolt` emits with."""
 
     def emit(self, values: Any, stream: str | None = None) -> None:
-        """Emit one tuple with the timestamp of what the call is for."""
+        """Emit one tuple with the timestamp of the current input or timer."""
 
 
 class ProcessBolt(OperatorBolt, ABC):
@@ -256,7 +256,7 @@ class _Input(Protocol):
 
 
 def bind_inputs(components: Mapping[str, Any], inputs: Mapping[str, Sequence[_Input]]) -> None:
-    """Tell window bolts the fields of their input, in the order in which they feed each other; validation says what is wrong."""
+    """Give window bolts the fields of their input, in the order in which they feed each other; validation reports mistakes."""
     waiting = {
         name: bolt
         for name, bolt in components.items()

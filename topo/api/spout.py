@@ -26,7 +26,7 @@ class SpoutCollector(Protocol):
 
         Args:
             values: one value for each field of the stream.
-            message_id: what `ack` or `fail` is called with when the fate of the tuple tree is known. None: the tuple is not
+            message_id: the argument of the later `ack` or `fail` of the tuple tree. None: the tuple is not
                 tracked, and neither is called. For a `RetryingSpout` it is the message's position in the source.
             stream: one of the declared streams.
             timestamp: event time in milliseconds since the epoch.
@@ -51,21 +51,21 @@ class SpoutCollector(Protocol):
     def emit_watermark(self, timestamp: int) -> None:
         """Promise that no tuple with a timestamp <= `timestamp` (milliseconds) follows, replays of failed messages aside.
 
-        It stands where it is said: readers get it between the tuples before and after it, also within one call.
+        It keeps its place in the stream: readers get it between the tuples before and after it, also within one call.
         Lower than one before: nothing happens. Not needed with a `WatermarkStrategy`.
         """
 
     def mark_idle(self) -> None:
-        """Say that nobody is to wait for watermarks from here until the next tuple or watermark."""
+        """Declare the spout idle: readers do not wait for its watermarks until its next tuple or watermark."""
 
     def end_of_input(self) -> None:
         """Say that the source has no more. `next_tuple` is not called again; failed messages are still replayed.
 
-        A topology whose spouts have all ended finishes by itself when every message is acked or given up.
+        A topology whose spouts have all ended finishes when every message is acked or given up.
         """
 
     def report_error(self, error: BaseException) -> None:
-        """Show an error to whoever watches the topology (`topo errors`). Nothing fails by it."""
+        """Report an error in `topo errors`. No tuple fails because of it."""
 
 
 class Spout(Component, ABC):
@@ -74,10 +74,10 @@ class Spout(Component, ABC):
     The order of calls: `open`; `activate` when the topology starts or is activated again; `next_tuple`, `ack` and `fail` in
     any order; `deactivate` when it is paused; `close` at an orderly end. A killed process calls nothing.
 
-    An exception in `next_tuple` is reported and everything the call said (tuples, watermarks, idleness, the end of the input) is
+    An exception in `next_tuple` is reported and all output of the call (tuples, watermarks, idleness, end of input) is
     discarded; the next call follows after a pause.
 
-    A message that fails and is not emitted again by the spout counts as finally failed, and the run says so. Take
+    A message that fails and is not emitted again by the spout counts as finally failed, and the run reports it. Take
     `RetryingSpout` to have the engine replay it.
 
     Attributes:
@@ -140,10 +140,10 @@ class RetryingSpout(Spout):
 
 
 class BlockingSpout(Spout):
-    """A source that blocks: `run` loops in a thread of its own and emits as messages come.
+    """A source that blocks: `run` loops in a separate thread and emits as messages come.
 
     `open`, `ack`, `fail`, `activate`, `deactivate` and `close` are called by the task's thread as in every spout, while `run`
-    is under way: share with it only what is safe to share. `collector.emit` may be called by the thread of `run`; it blocks
+    is under way: share with it only thread-safe objects. `collector.emit` may be called by the thread of `run`; it blocks
     while there is no room, while `max_spout_pending` is reached, and while the topology is paused.
     """
 

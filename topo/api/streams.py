@@ -1,4 +1,4 @@
-"""Streams: what a component says that it emits.
+"""Streams: the declared outputs of a component.
 
 A component's `outputs` is a tuple of field names (one stream, called "default") or a mapping of stream names to fields. Fields
 wrapped in `direct(...)` make a direct stream, on which the emitter names the task that gets each tuple.
@@ -80,5 +80,5 @@ def _stream(name: object, fields: object) -> StreamDeclaration:
             raise ConfigError(f"stream {name!r}: field {field!r} begins with {RESERVED_PREFIX!r}, which is reserved; rename it")
     twice = sorted({field for field in names if names.count(field) > 1})
     if twice:
-        raise ConfigError(f"stream {name!r}: declared twice: {', '.join(map(repr, twice))}; give each field a name of its own")
+        raise ConfigError(f"stream {name!r}: declared twice: {', '.join(map(repr, twice))}; give each field its own name")
     return StreamDeclaration(name, tuple(names), is_direct)

@@ -46,7 +46,7 @@ class ComponentSpec:
         kwargs: keyword arguments of the class.
         settings: its own settings by public name, as it wants them or as they were given.
         inputs: what a bolt reads.
-        watermarks: how event time is made for what it emits; None where it says so itself, or passes on its inputs'.
+        watermarks: the event-time strategy of its output; None where it emits watermarks itself, or passes on its inputs'.
     """
 
     id: str
@@ -100,7 +100,7 @@ class Topology:
         components: in the order of their declaration.
         config: its settings.
         carried_types: what its tuples carry besides the types that topo knows.
-        hooks: what is told of its workers and tasks.
+        hooks: observers of its workers and tasks.
     """
 
     name: str

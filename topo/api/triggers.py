@@ -18,7 +18,7 @@ from topo.errors import UserError
 
 
 class TriggerResult(Enum):
-    """What the window operator does after a trigger was asked."""
+    """A trigger's decision for the window operator."""
 
     CONTINUE = "continue"
     """Nothing."""
@@ -57,17 +57,17 @@ class TriggerContext(Protocol):
         """Return the value kept under `name`, or `default`."""
 
     def put(self, name: str, value: Any) -> None:
-        """Keep a value (one that a tuple could carry) under `name`."""
+        """Keep a value (of a type that tuples carry) under `name`."""
 
     def forget(self, name: str) -> None:
-        """Drop what is kept under `name`."""
+        """Drop the value under `name`."""
 
 
 class OnMergeContext(TriggerContext, Protocol):
     """What a trigger sees when windows were merged; it belongs to the window that resulted."""
 
     def merge(self, name: str, combine: Callable[[Any, Any], Any]) -> Any:
-        """Move what the merged windows keep under `name` to the result, combined; return it, or None when none keeps anything."""
+        """Combine the values of the merged windows under `name` in the result; return it, or None when there is no value."""
 
 
 class Trigger(ABC):
@@ -75,7 +75,7 @@ class Trigger(ABC):
 
     @property
     def can_merge(self) -> bool:
-        """Whether `on_merge` is supported; a trigger that says no is refused with session windows."""
+        """Whether `on_merge` is supported; session windows refuse a trigger without it."""
         return False
 
     @abstractmethod
@@ -124,7 +124,7 @@ class CountTrigger:
 class ContinuousEventTimeTrigger:
     """Fires every `interval_ms` of event time from the first element on, and at the end of the window.
 
-    One watermark that passes several intervals fires once for each; one that passes more than a hundred fires for
+    One watermark that passes several intervals fires once for each; a jump over more than a hundred fires for
     the first and the last of them, since all show the same contents.
     """
 
@@ -144,7 +144,7 @@ class ContinuousEventTimeTrigger:
 class ContinuousProcessingTimeTrigger:
     """Fires every `interval_ms` of the clock from the first element on.
 
-    A clock that goes on by more than a hundred intervals at once, as after a restore, fires for the first and the last of them.
+    A clock that advances by more than a hundred intervals at once, as after a restore, fires for the first and the last of them.
     """
 
     interval_ms: int

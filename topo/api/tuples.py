@@ -89,7 +89,7 @@ class Tuple:
         return True
 
     def __contains__(self, name: object) -> bool:
-        """Tell whether the stream has a field of that name."""
+        """Return whether the stream has a field of that name."""
         return name in self.origin.index
 
     @property

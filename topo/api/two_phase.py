@@ -14,22 +14,22 @@ from topo.errors import ConfigError
 
 
 class TwoPhaseSink(Bolt):
-    """A sink that stages what it writes, and publishes it when the engine says so.
+    """A sink that stages its output, and publishes it when the engine calls `commit`.
 
-    What is written between `begin` and `pre_commit` is a *transaction*. `pre_commit` makes it durable, but not visible, and
+    The writes between `begin` and `pre_commit` are a *transaction*. `pre_commit` makes it durable, but not visible, and
     returns a token that stands for it; `commit` publishes it. With `delivery="exactly_once"` the engine calls `pre_commit` at a
     checkpoint and `commit` when that checkpoint is complete, so that each row is published once. With the other modes a
     transaction is a batch: it is published when `max_batch` tuples are in it, at a tick or at the end of the input, and its
-    tuples are acked then; after a recovery rows may come again.
+    tuples are acked then; after a recovery rows may be repeated.
 
     The order of calls: `open`; `recover`, `begin`; `write` for each tuple; `pre_commit`, `begin`; `commit` for tokens of
-    completed checkpoints, also between two `write`. In every new epoch, in the processes that go on as in the new one:
+    completed checkpoints, also between two `write`. In every new epoch, in surviving processes as in the new one:
     `abort(None)`, `abort` for tokens that do not count, `recover`, `begin`. At an orderly end `abort(None)` and `close`; a
     killed process calls nothing.
 
     What tokens stand for may be published by another process: of the same task after a crash, and of another task of the
     component when the parallelism has changed (that of task j by task j modulo the new parallelism). Let names of staged
-    files, rows or transactions carry `context.topology`, `context.component`, `context.task_index` and something drawn anew in
+    files, rows or transactions carry `context.topology`, `context.component`, `context.task_index` and a random part drawn in
     each process.
 
     Attributes:
@@ -71,7 +71,7 @@ class TwoPhaseSink(Bolt):
         """Called once in each process, first: connect. Remove nothing; what earlier processes have left is for `recover`."""
 
     def begin(self) -> None:
-        """Start a transaction. Better without anything that can fail: the first `write` can create what is needed."""
+        """Start a transaction. Better without anything that can fail: the first `write` can create files or tables."""
 
     @abstractmethod
     def write(self, tup: Tuple) -> None:
@@ -103,7 +103,7 @@ class TwoPhaseSink(Bolt):
 
     @abstractmethod
     def abort(self, token: Any) -> None:
-        """Undo a transaction for which there is a token, or (None) the one that was begun.
+        """Undo a transaction for which there is a token, or (None) the open transaction.
 
         There may be nothing to undo, or not any more: that is no error.
         """
@@ -125,7 +125,7 @@ class TwoPhaseSink(Bolt):
         """Make everything written since `begin` durable and visible. Not called with `exactly_once`. It ends the transaction.
 
         As it stands it is `pre_commit` and `commit`. A `commit` that raises is repeated at the next tick, and then its tuples are
-        acked. A sink that can do both in one cheaper step says how.
+        acked. Override it if the sink can do both in one cheaper step.
         """
         if self._token is None:
             self._token = self.pre_commit()
@@ -134,7 +134,7 @@ class TwoPhaseSink(Bolt):
             self._token = None
 
     def close(self) -> None:
-        """Called at an orderly end: release what `open` took. What is staged stays; it may still count."""
+        """Called at an orderly end: release the resources of `open`. Staged data stays; a checkpoint may still publish it."""
 
     # -- as a bolt -------------------------------------------------------------------------------------------------------
 
@@ -164,13 +164,13 @@ class TwoPhaseSink(Bolt):
         self._publish_held()
 
     def end_of_input(self) -> None:
-        """Publish what is held; replays after the end are published at once. With `exactly_once` the last checkpoint does it."""
+        """Publish the held rows; replays after the end are published at once. With `exactly_once` the last checkpoint does it."""
         self._has_ended = True
         if not self._is_staged:
             self._publish_held()
 
     def on_reset(self) -> None:
-        """Forget what is held: it comes again."""
+        """Drop the held rows: they are replayed."""
         self._has_ended = False
         if not self._is_staged:
             self._held.clear()
@@ -179,7 +179,7 @@ class TwoPhaseSink(Bolt):
             self.begin()
 
     def cleanup(self) -> None:
-        """Close the sink. What is held has not been acked."""
+        """Close the sink. Held rows have not been acked."""
         try:
             self.abort(None)
         finally:

@@ -1,7 +1,8 @@
 """Where event time comes from: which timestamp a tuple has, and how far the stream is complete.
 
-A watermark t says: no tuple with a timestamp <= t follows. A spout gives timestamps with `emit(..., timestamp=)` and watermarks
-with `emit_watermark`, or a `WatermarkStrategy` makes both from what passes. Timestamps are milliseconds since the epoch.
+A watermark t promises that no tuple with a timestamp <= t follows. A spout gives timestamps with `emit(..., timestamp=)` and
+watermarks with `emit_watermark`, or a `WatermarkStrategy` makes both from passing tuples.
+Timestamps are milliseconds since the epoch.
 """
 
 from __future__ import annotations
@@ -43,8 +44,8 @@ class WatermarkStrategy:
         bound_ms: how far timestamps lie back at most behind the latest one before.
         generator: makes the user's own generator, or gives a tuple's watermark (punctuated).
         timestamp: where a tuple's timestamp is; None: it has been given one when it was emitted.
-        idleness_ms: after so long without a tuple the source holds nobody back; None: never.
-        advances_when_idle: event time then goes on with the clock.
+        idleness_ms: time without a tuple after which the source is idle and holds no reader back; None: never.
+        advances_when_idle: event time then advances with the clock.
 
     Raises:
         UserError: the parts are none that a strategy can have.
@@ -103,11 +104,11 @@ class WatermarkStrategy:
         return cls("none", timestamp=timestamp)
 
     def with_idleness(self, timeout: str | timedelta, *, advance: bool = False) -> WatermarkStrategy:
-        """Return this strategy for a source that may fall silent: after `timeout` without a tuple it holds nobody back.
+        """Return this strategy for a source that may fall silent: after `timeout` without a tuple it holds no reader back.
 
         Args:
             timeout: how long, by the clock; the time in which the source is kept from emitting does not count.
-            advance: event time goes on with the clock as long as the source is silent: the watermark is the last one plus the
+            advance: event time advances with the clock as long as the source is silent: the watermark is the last one plus the
                 time since the last tuple. So the last windows close without further tuples; a tuple that comes after that with
                 an earlier timestamp is late.
         """
@@ -118,10 +119,10 @@ class WatermarkStrategy:
 
 
 def strategy_problem(strategy: Any, fields: Sequence[str] | None) -> str | None:
-    """Return what is wrong with what was given as `watermarks=`, with the fix; None when nothing is.
+    """Return the mistake in the argument `watermarks=`, with the fix; None when it is valid.
 
     Args:
-        strategy: what was given.
+        strategy: the argument.
         fields: of the component's main stream; None when it has none.
     """
     if strategy is None:

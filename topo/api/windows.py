@@ -109,7 +109,7 @@ class WindowAssigner(ABC):
 
     Attributes:
         is_event_time: whether lateness and clean-up go by the watermark (else by the clock).
-        is_merging: whether windows of one key are merged, as `merge` says; they have to be time windows then.
+        is_merging: whether `merge` merges windows of one key; they have to be time windows then.
     """
 
     is_event_time: bool = True
@@ -126,7 +126,7 @@ class WindowAssigner(ABC):
         """
 
     def merge(self, windows: Sequence[TimeWindow]) -> Iterable[tuple[TimeWindow, Collection[TimeWindow]]]:
-        """Say which windows of a key become one. By default those that overlap or touch become the one that covers them.
+        """Choose the windows of a key to merge. By default those that overlap or touch.
 
         Asked for each window of an element when `is_merging`, and only then.
 
@@ -134,7 +134,7 @@ class WindowAssigner(ABC):
             windows: those in flight, and last the element's, which may be among them already.
 
         Returns:
-            For each merge what it gives, and the windows that become it, each in one merge at most. What it gives may not be
+            For each merge its result, and the windows that become it, each in one merge at most. The result may not be
             over already: its end, with the allowed lateness, must be ahead of the watermark (of the clock in processing time).
         """
         return merge_time_windows(windows)
@@ -367,7 +367,7 @@ class WindowContext(Protocol):
 
     @property
     def expired(self) -> Sequence[Tuple]:
-        """What was there at the last firing for this key and is not any more: Storm's `getExpired`. Raises as `new`."""
+        """The elements of this key's last firing that have left the window since: Storm's `getExpired`. Raises as `new`."""
 
 
 class WindowCollector(Protocol):

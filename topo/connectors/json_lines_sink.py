@@ -44,8 +44,8 @@ class JsonLinesSink(TwoPhaseSink):
     One task writes to `path`; of several, task n writes to `path.n`.
 
     With `exactly_once` lines are staged in hidden files beside it, `.NAME.staged.TASK.TOPOLOGY.COMPONENT.PROCESS.NUMBER`, and
-    appended when their checkpoint is complete: the file has each line once, and none that may be taken back. The folder must be
-    one that every worker sees. With the other modes lines are appended in batches, and acked after `fsync`: nothing that was
+    appended when their checkpoint is complete: the file has each line once, and none that may be taken back. Every worker must
+    see the folder. With the other modes lines are appended in batches, and acked after `fsync`: nothing that was
     acked is lost, whatever is killed, and after a recovery lines may repeat.
     """
 
@@ -138,12 +138,12 @@ class JsonLinesSink(TwoPhaseSink):
                 self._collector.report_error(
                     StagedRowsLost(
                         f"{output} has {size} bytes, and had at least {least} with the lines of {staged.name}. Either somebody "
-                        "has changed it, or the folder is not the one that an earlier worker has written to."
+                        "has changed it, or an earlier worker has written to another folder."
                     )
                 )
 
     def abort(self, token: Any) -> None:
-        """Remove what is staged."""
+        """Remove the staged lines."""
         if token is not None:
             remove_staged(Path(token[0]))
             return
@@ -154,7 +154,7 @@ class JsonLinesSink(TwoPhaseSink):
             self._number += 1
 
     def recover(self, tokens: Sequence[Any]) -> None:
-        """Append what counts; remove the other files that this task, or one that is no more, has staged."""
+        """Append the committed files; remove the others that this task, or a task that no longer exists, has staged."""
         if not self._is_staged:
             return
         self._size = mend(self._file)

@@ -6,7 +6,7 @@ Staged lines are moved into the output so that every step can be repeated:
     write all of it to the output, from byte N on; sync the output                       the same bytes at the same place
     remove `staged.at.N`                                                                 done
 
-A repetition finds either name and goes on, or neither and has nothing to do.
+A repetition finds either name and continues, or neither and has nothing to do.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def sync_folder(folder: Path) -> None:
 def move_lines(staged: Path, length: int, output: Path) -> bool:
     """Append a staged file to the output, or complete doing so. Returns False when there is no such file (any more).
 
-    The output must end with a whole line, and nobody else may append to it meanwhile.
+    The output must end with a whole line, and no other process may append to it meanwhile.
 
     Raises:
         EnvironmentFault: the staged file has not the length that was synced.
@@ -113,7 +113,7 @@ def remove_staged(staged: Path) -> None:
 
 
 def _marked(staged: Path, output: Path) -> tuple[Path, int] | None:
-    """Return the staged file under the name that says where it goes, and where that is."""
+    """Rename the staged file to the name that records its offset in the output; return it and that offset."""
     size = size_of(output)
     marked = staged.with_name(f"{staged.name}{_MARK}{size}")
     try:

@@ -14,7 +14,7 @@ class Spilling:
     """Counts the rows in memory of one task.
 
     Attributes:
-        at: with so many rows in memory they are to be written.
+        at: the number of rows in memory at which they are to be written.
     """
 
     def __init__(self, target: object, every: int, report: Callable[[BaseException], None]) -> None:
@@ -23,7 +23,7 @@ class Spilling:
         Args:
             target: where the rows are to go, for messages.
             every: rows that leave memory together.
-            report: told once when nothing can be written any more.
+            report: called once when nothing can be written any more.
         """
         self.at = self._every = every
         self._target = target

@@ -29,13 +29,13 @@ class SqliteSink(TwoPhaseSink):
     """Writes one row for each tuple. Several tasks may write to one table.
 
     With `exactly_once` rows are staged in the table `TABLE__staged` and moved when their checkpoint is complete: each is inserted
-    once, and none may be taken back. `TABLE__committed` holds what was moved, in the same SQL transaction. With the other modes
+    once, and none may be taken back. `TABLE__committed` records the moved rows, in the same SQL transaction. With the other modes
     rows are inserted in batches and acked then; after a recovery they may repeat.
 
     With a `key` a row replaces the one with the same key (an *upsert*), so repeats change nothing and `at_least_once` gives
     the same table. Give the bolt a fields grouping by the key: then the last row of a key is the last one emitted.
 
-    The table is made if need be. One that exists must have the columns, for a `key` a unique index on exactly its columns, and no
+    A missing table is created. An existing table must have the columns, for a `key` a unique index on exactly its columns, and no
     constraint that a row could break: a batch is inserted as a whole. Dates, times, decimals and UUIDs are stored as texts.
     """
 
@@ -146,7 +146,7 @@ class SqliteSink(TwoPhaseSink):
             self._connection.close()
             needs = f"columns {self._columns!r}" + (f" and a unique index on {self._key!r}" if self._key else "")
             raise ConfigError(
-                f"SqliteSink: {self._path}: table {self._name!r} needs {needs}; {self._name}__staged, if it is there, the same "
+                f"SqliteSink: {self._path}: table {self._name!r} needs {needs}; {self._name}__staged, if it exists, the same "
                 f"columns: {error}"
             ) from error
 
@@ -208,7 +208,7 @@ class SqliteSink(TwoPhaseSink):
                 self._connection.execute(self._drop, (self._process, self._number))
 
     def recover(self, tokens: Sequence[Any]) -> None:
-        """Move what counts; remove the other rows that this task, or one that is no more, has staged."""
+        """Move the committed rows; remove the others that this task, or a task that no longer exists, has staged."""
         if not self._is_staged:
             return
         super().recover(tokens)

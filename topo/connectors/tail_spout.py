@@ -53,7 +53,7 @@ class TailSpout(RetryingSpout):
     Rotation is followed, by rename (`access.log` becomes `access.log.1` or `access.log-20260101`) and by copy and truncate. The
     rest of the old file is read before the new one; also when the rotation, or several, happened while the topology was down, as
     long as the old files are there under names that `rotated` matches and are not compressed. Where a file that was not read to
-    its end is gone, an error says so (`topo errors`) and the spout continues with what is left.
+    its end is gone, an error is reported (`topo errors`) and the spout continues with the files that are left.
 
     A line is emitted when its newline is written. Waits for a file that does not exist yet. Each task follows one file, so the
     parallelism is the number of paths.
@@ -76,8 +76,8 @@ class TailSpout(RetryingSpout):
 
         Args:
             path: the file, or several, one for each task. No pattern: files are known by name before they are there.
-            start: where to begin a file that is there when the topology first starts: at its beginning, or behind its last whole
-                line, for what is appended from then on. Only until the first line was processed: then the position counts.
+            start: where to begin a file that exists when the topology first starts: at its beginning, or behind its last whole
+                line, for lines appended from then on. Only until the first line was processed: then the position counts.
                 A file that comes later is read from its beginning.
             rotated: pattern of the names that it is given when it is rotated, in the same folder; by default its own name
                 followed by "." or "-" and anything.
@@ -148,7 +148,7 @@ class TailSpout(RetryingSpout):
                 reader.file.seek(reader.offset)
                 return
             if not piece:
-                self._go_on()
+                self._open_next()
                 return
         begin = reader.offset
         line = reader.take(piece)
@@ -184,13 +184,13 @@ class TailSpout(RetryingSpout):
             return begin + found + 1 if found >= 0 or begin == 0 else size
 
     def _is_replaced(self) -> bool:
-        """Whether what was read of the open file is no longer in it: it was truncated."""
+        """Whether the open file was truncated: it no longer has the content read from it."""
         file, offset = self._reader.file, self._reader.offset
         assert file is not None
         return os.fstat(file.fileno()).st_size < offset or _head(file, offset) != self._digest
 
     def _is_left(self) -> bool:
-        """Whether the path is another file by now, and nobody has written to this one for a while."""
+        """Whether the path is another file by now, and this file has not been written to for a while."""
         assert self._reader.file is not None
         mine = os.fstat(self._reader.file.fileno())
         try:
@@ -200,7 +200,7 @@ class TailSpout(RetryingSpout):
         return not os.path.samestat(mine, theirs) and time.time() - mine.st_mtime >= self._wait_s
 
     def _find_again(self) -> None:
-        """Go to the position in the file that has it: the same one, a renamed one, or the copy of one that was truncated."""
+        """Go to the position in the file that has it: the same one, a renamed one, or the copy of a truncated one."""
         paths = (self._path, *self._old_files())
         found = [(file.inode == self._inode, path) for path in paths if (file := self._look(path)) and self._is_in(file)]
         for _, path in sorted(found, key=lambda one: not one[0]):
@@ -219,11 +219,11 @@ class TailSpout(RetryingSpout):
         self._begin(later)
 
     def _is_in(self, file: _Look) -> bool:
-        """Whether a file has what was read up to the position."""
+        """Whether a file has the content read up to the position."""
         return file.size >= self._reader.offset and file.head == self._digest
 
     def _look(self, path: Path, offset: int | None = None) -> _Look | None:
-        """Return what identifies a file, with the head of what is in front of `offset`; None when it is not there."""
+        """Return the identity of a file, with the head of its content in front of `offset`; None when it does not exist."""
         try:
             with path.open("rb") as file:
                 found = os.fstat(file.fileno())
@@ -242,8 +242,8 @@ class TailSpout(RetryingSpout):
         found = [(file.mtime_ns, path) for path in paths if path.is_file() and (file := self._look(path, 0))]
         return [path for _, path in sorted(found)]
 
-    def _go_on(self) -> None:
-        """The open file has been read to its end and left: go on with the one that followed it."""
+    def _open_next(self) -> None:
+        """Continue with the file that followed the open one, which has been read to its end and left."""
         assert self._reader.file is not None
         left_at = os.fstat(self._reader.file.fileno()).st_mtime_ns
         self._done.add((self._inode, self._digest))

@@ -41,7 +41,7 @@ class TextFileSpout(RetryingSpout):
             pattern: which files of a folder, such as "*.log".
             exclude: names of subfolders to leave out, wherever they are.
             encoding: one in which a newline is the one byte 10, as in UTF-8 and all single-byte encodings.
-            errors: what to do with bytes that are no text, as in `open`. With "strict" the spout stops at them and says so.
+            errors: what to do with bytes that are no text, as in `open`. With "strict" the spout stops at them with an error.
             repeat: how often to emit everything.
             max_line: a longer line is emitted in pieces of this size.
 

@@ -1,1 +1,1 @@
-"""From what was declared to tasks, edges and workers: pure, serialisable data."""
+"""From the declared topology to tasks, edges and workers: pure, serialisable data."""

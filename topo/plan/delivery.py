@@ -1,4 +1,4 @@
-"""Which mode of delivery a topology runs in when nobody has said."""
+"""Resolves `delivery="auto"`."""
 
 from __future__ import annotations
 

@@ -25,9 +25,9 @@ class PlannedComponent(Struct, frozen=True, kw_only=True):
         code: qualified name of its class.
         parallelism: how many tasks it has.
         max_parallelism: how many key groups its keys fall into.
-        streams: what it emits; frames name a stream by its index here.
+        streams: its output streams; frames name a stream by its index here.
         settings: its own settings, read and by public name.
-        originates: whether it draws roots of its own and is told their fate, as spouts are: a window bolt for its firings.
+        originates: whether it draws root ids and receives their verdicts, as spouts do: a window bolt does for its firings.
         state: which kind of state it has in a checkpoint; see `state_kind`.
     """
 

@@ -1,6 +1,6 @@
-"""What is wrong with the methods of users' components: what the engine could not call, or would call for nothing.
+"""Finds mistakes in the methods of users' components: methods that the engine could not call, or never calls.
 
-The base classes say what is called with how many arguments; a method that a user defines has to take as many, and to be of the
+The base classes define the methods and their numbers of arguments; a user's method has to take as many, and to be of the
 same kind: a generator or a coroutine function is called and never run. The `__init__` of a base class has to be called.
 """
 
@@ -21,7 +21,7 @@ _API = "topo.api."
 
 
 def method_problems(spec: ComponentSpec) -> Iterator[str]:
-    """Yield what is wrong with the methods of one component, which is of a class that its kind allows."""
+    """Yield the mistakes in the methods of one component, which is of a class that its kind allows."""
     missing = _unprepared(spec)
     if missing is not None:
         yield (

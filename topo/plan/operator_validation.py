@@ -1,4 +1,4 @@
-"""What is wrong with window, process and async bolts: their keys, their parts, and what tracking cannot cover."""
+"""Finds mistakes in window, process and async bolts: in keys and parts, and in work that tracking cannot cover."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ Streams = Mapping[str, tuple[StreamDeclaration, ...] | None]
 
 
 def operator_problems(specs: Sequence[ComponentSpec], streams: Streams, config: TopologyConfig) -> list[str]:
-    """Return what is wrong with the bolts that the operator core runs: one sentence each, with the fix.
+    """Return the mistakes in the bolts that the operator core runs: one sentence each, with the fix.
 
     Args:
         specs: all components.
-        streams: what each component emits; None where that is wrong and has been said.
+        streams: the output streams of each component; None where they are invalid, which has been reported.
         config: the settings in force.
     """
     found: list[str] = []
     for spec in specs:
         if streams.get(spec.id) is None:
-            continue  # said elsewhere
+            continue  # reported elsewhere
         if spec.kind is ComponentKind.BOLT and issubclass(spec.type, StatefulBolt):
             key = key_fields(getattr(spec.component, "key", None))
             if key and spec.parallelism != 1:
@@ -115,7 +115,7 @@ def _window(spec: ComponentSpec, bolt: WindowBolt, streams: Streams) -> Iterator
         outputs = streams.get(declared.source) or ()
         stream = next((candidate for candidate in outputs if candidate.name == declared.stream), None)
         if stream is None:
-            return  # said elsewhere
+            return  # reported elsewhere
         origins.append(Origin(declared.source, 0, declared.stream, stream.fields))
         inputs.setdefault(stream.fields, f"{declared.source!r} with {_names(stream.fields)}")
     if len(inputs) > 1 and not bolt.sources:
@@ -132,7 +132,7 @@ def _window(spec: ComponentSpec, bolt: WindowBolt, streams: Streams) -> Iterator
 
 
 def _timeout(spec: ComponentSpec, bolt: WindowBolt, specs: Sequence[ComponentSpec], config: TopologyConfig) -> Iterator[str]:
-    """Windows ack their inputs with their end. Event time is taken to pass as the clock does unless `held_for` says otherwise."""
+    """Windows ack their inputs with their end. Event time is taken to pass as the clock does, unless there is `held_for`."""
     held_ms = bolt.held_for_ms if bolt.held_for_ms is not None else _length_ms(bolt.window, bolt.allowed_lateness_ms)
     timeouts = _timeouts_above(spec, specs, config)
     if held_ms is None or not timeouts:
@@ -173,7 +173,7 @@ def _tuples_needed(bolt: WindowBolt) -> int | None:
 
 
 def _length_ms(window: AssignerLike, lateness_ms: int) -> int | None:
-    """How long an input of the window waits at most, as far as the declaration says; None where it says nothing."""
+    """Return the longest wait of an input in the window by its declaration; None where the declaration has no bound."""
     if isinstance(window, TumblingWindows | SlidingWindows):
         return window.size_ms + (lateness_ms if window.is_event_time else 0)
     if isinstance(window, SessionWindows) and isinstance(window.gap, int):

@@ -1,4 +1,4 @@
-"""Other numbers of tasks than the code says: given when a topology starts, or when it is rebalanced."""
+"""Overrides the numbers of tasks in the code: when a topology starts, or when it is rebalanced."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def unsplittable(topology: Topology, before: Mapping[str, int]) -> list[str]:
     """Return why components cannot have another number of tasks and keep their state: one sentence each.
 
     Args:
-        topology: what the code says of them.
+        topology: the topology as the code declares it.
         before: the components whose number of tasks changes, with the number that they had.
     """
     found = []

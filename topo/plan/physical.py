@@ -97,7 +97,7 @@ class PhysicalPlan(Struct, frozen=True, kw_only=True, dict=True):
 
     @property
     def origins(self) -> tuple[TaskId, ...]:
-        """Ids of the tasks that draw roots and are told their fate by the ackers: all spouts, and window bolts."""
+        """Ids of the tasks that draw root ids and receive verdicts from the ackers: all spouts, and window bolts."""
         return tuple(task.id for task in self.tasks if self._components[task.component].originates)
 
     def subscriptions_on(self, component_id: str, stream: str | None = None) -> tuple[PlannedSubscription, ...]:

@@ -12,7 +12,7 @@ def placement(
 ) -> tuple[tuple[TaskId, ...], ...]:
     """Return the tasks of each worker slot, in ascending order.
 
-    Without a number of workers every task has a slot of its own, in the order of their ids. With one, tasks are dealt in turn,
+    Without a number of workers every task has its own slot, in the order of their ids. With one, tasks are dealt in turn,
     so that the tasks of one component lie on as many workers as possible; ackers then go where there is least, from the last
     slot backwards, since spouts were dealt from the first. There are never more slots than tasks.
 

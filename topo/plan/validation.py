@@ -1,4 +1,4 @@
-"""What is wrong with a topology: every rule, all findings at once, each with what, where and what to do about it."""
+"""Validates a topology: every rule, all findings at once, each with its place and its fix."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from topo.plan.method_validation import method_problems
 from topo.plan.operator_validation import operator_problems
 
 _COMPONENT_NAME = re.compile(r"[A-Za-z0-9_-]{1,63}")
-_NAME_RULE = "1 to 63 letters, digits, '-' and '_'"
+_NAME_RULE = "1 to 63 of a-z, A-Z, 0-9, '-' and '_'"
 _TYPE_CODES = range(32, 128)
 _BASES: dict[ComponentKind, tuple[type[Component], ...]] = {
     ComponentKind.SPOUT: (Spout,),
@@ -58,7 +58,7 @@ def problems_of(topology: Topology, config: TopologyConfig | None = None) -> lis
         faults = list(_class(spec))
         faults = faults or list(method_problems(spec))
         found += faults
-        # None: what is wrong with it has been said, and what its readers expect of it cannot be checked.
+        # None: its mistake has been reported, and the expectations of its readers cannot be checked.
         is_second = spec.id in streams
         streams[spec.id] = None
         if not faults and not is_second:
@@ -92,7 +92,7 @@ def _names(topology: Topology) -> Iterator[str]:
             yield f"component id {spec.id!r} begins with {RESERVED_PREFIX!r}, which is reserved; choose another"
     for component_id, count in Counter(spec.id for spec in topology.components).items():
         if count > 1:
-            yield f"component id {component_id!r} is used {count} times; give each component an id of its own"
+            yield f"component id {component_id!r} is used {count} times; give each component its own id"
 
 
 def _settings(topology: Topology, config: TopologyConfig) -> Iterator[str]:
@@ -100,7 +100,7 @@ def _settings(topology: Topology, config: TopologyConfig) -> Iterator[str]:
         yield f"settings of the topology: {problem}"
     for spec in topology.components:
         own, problems = config.changed(spec.settings, per_component=True)
-        # What is wrong with the whole topology's settings has been said; here only what the component's own make wrong.
+        # Mistakes in the whole topology's settings have been reported; only those of the component's own are left.
         for problem in [*problems, *(p for p in own.problems() if p not in config.problems())]:
             yield f"component {spec.id!r}: {problem}"
         for name in spec.settings:
@@ -170,7 +170,7 @@ def _parallelism(spec: ComponentSpec, config: TopologyConfig) -> Iterator[str]:
 
 def _watermarks(spec: ComponentSpec, streams: Sequence[StreamDeclaration] | None) -> Iterator[str]:
     if streams is None and isinstance(spec.watermarks, WatermarkStrategy):
-        return  # its outputs are wrong, which has been said
+        return  # its outputs are invalid, which has been reported
     main = next((stream.fields for stream in streams or () if stream.name == DEFAULT_STREAM), None)
     if problem := strategy_problem(spec.watermarks, main):
         yield f"component {spec.id!r}: {problem}"
@@ -276,7 +276,7 @@ def _carried_types(topology: Topology) -> Iterator[str]:
     for what, counted in (("code", Counter(c.code for c in topology.carried_types)), ("class", _class_counts(topology))):
         for value, count in counted.items():
             if count > 1:
-                yield f"register_type: {what} {value} is registered {count} times; give each class one code of its own"
+                yield f"register_type: {what} {value} is registered {count} times; give each class its own code"
 
 
 def _class_counts(topology: Topology) -> Counter[Any]:
@@ -290,7 +290,7 @@ def _cycle(specs: Sequence[ComponentSpec]) -> list[str]:
             if declared.source in readers and spec.id not in readers[declared.source]:
                 readers[declared.source].append(spec.id)
     found: list[str] = []
-    # Each cycle found is cut open and the search goes on, so that one run names them all.
+    # Each cycle found is cut open and the search continues, so that one run names them all.
     while cycle := find_cycle(readers):
         path = " -> ".join(cycle)
         found.append(f"the components form a cycle: {path}; a topology must flow one way, so take out one of these groupings")

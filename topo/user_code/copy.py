@@ -29,7 +29,7 @@ from topo.user_code.files import ORIGIN, code_of, files_of, hash_of, hash_of_cod
 
 DEFAULT_ATTRIBUTE = "topology"
 MAX_CODE_BYTES = 64 * 1024 * 1024
-"""What the copied package may have in all; more is data that was left in it."""
+"""Limit of the copied package's size; a larger one has data files left in it."""
 
 _MODULES = (".py", ".zip", ".egg", ".whl")
 _COMPILED = (".so", ".pyd", ".dylib")
@@ -45,7 +45,7 @@ class TopologyReference:
     Attributes:
         target: a path that ends in .py (or .pickle), or a dotted module name.
         attribute: a `Topology`, or a function that returns one.
-        parameters: arguments of the function; text is converted to what the function's parameter is.
+        parameters: arguments of the function; text is converted to the type of the function's parameter.
     """
 
     target: str
@@ -68,7 +68,7 @@ class CodeCopy:
     Attributes:
         reference: what to give to `load_topology`.
         hash: of the contents: equal exactly where the code is.
-        files: what was copied, by path below the folder that it was copied from; empty for installed code.
+        files: the copied files, by path below the folder that it was copied from; empty for installed code.
     """
 
     reference: str
@@ -147,7 +147,7 @@ def copy_py_files(paths: Sequence[str], folder: Path) -> list[str]:
 
 
 def check_importable(path: Path) -> None:
-    """Raise UserError unless a file of `--py-files` is there and a process can import from it."""
+    """Raise UserError unless a file of `--py-files` exists and a process can import from it."""
     if not path.is_file():
         raise UserError(f"--py-files: there is no file {path}")
     if path.suffix not in _MODULES:
@@ -234,7 +234,7 @@ def _modules_in(folders: Sequence[str]) -> list[str]:
 
 
 def _copy(files: Sequence[Path], root: Path, folder: Path) -> Path:
-    """Copy files below `root` to a folder named by their contents, unless it is there; return that folder."""
+    """Copy files below `root` to a folder named by their contents, unless it exists; return that folder."""
     if (size := sum(path.stat().st_size for path in files)) > MAX_CODE_BYTES:
         largest = max(files, key=lambda path: path.stat().st_size)
         raise UserError(
@@ -271,7 +271,7 @@ def origin_of_copy(reference: str, folder: Path) -> tuple[str, str] | None:
 
 
 def as_user_knows_it(text: str, copy: str, origin: str) -> str:
-    """Return a text that names files of a copy as one that names the user's own files.
+    """Return a text with the names of copied files replaced by those of the user's own files.
 
     Args:
         copy: the folder of the copy on this machine; on another one the end of its path is the same.

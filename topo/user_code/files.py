@@ -137,7 +137,7 @@ def _find(root: Path, names: list[str]) -> Path | None:
         for suffix in (*SOURCE_SUFFIXES, *EXTENSION_SUFFIXES):
             if (module := folder / f"{name}{suffix}").is_file():
                 return None if is_installed(module) else module
-        # A folder without __init__.py is a namespace: only what is imported from it belongs to the code.
+        # A folder without __init__.py is a namespace: only the modules imported from it belong to the code.
         folder = folder / name
         if not folder.is_dir():
             return None

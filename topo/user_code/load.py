@@ -1,6 +1,6 @@
 """Loading a topology from the user's code, or from the copy of it.
 
-What a traceback says of the copy is said of the original, which is the user's.
+Tracebacks name the user's original instead of the copy.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ def serializers_of(topology: Topology) -> SerializerRegistry:
 
 
 def bind_parameters(function: Callable[..., Any], given: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """Convert text to what the function's parameters are, by annotation, else by default, else by its looks.
+    """Convert text to the types of the function's parameters, by annotation, else by default, else by its looks.
 
     Raises:
         NotFound: the function has no such parameter; carries near misses.
@@ -178,7 +178,7 @@ def _type_of(parameter: inspect.Parameter) -> Callable[[str], Any] | None:
 
 
 def _import(reference: TopologyReference, file: Path) -> tuple[ModuleType, bool]:
-    """Import the module, under a name of its own; whether it was not imported before."""
+    """Import the module, under a unique name; return whether it was not imported before."""
     if not reference.is_path or is_installed(file):
         # A module that is named, not pointed at, is imported as `python -m` would.
         _search_in(os.getcwd())
@@ -321,12 +321,12 @@ class _blaming_user:
             copied, line = error.filename, error.lineno or 0
         elif frames:
             copied, line = frames[-1].filename, frames[-1].lineno or 0
-        told = "".join(traceback.format_list(frames) + traceback.format_exception_only(error))
+        trace = "".join(traceback.format_list(frames) + traceback.format_exception_only(error))
         origin = _origin_of(self._root)
         file = copied.replace(str(self._root), origin)
         what = f"{type(error).__name__}: {error.msg if isinstance(error, SyntaxError) else error}"
         message = f"{self._doing} {self._file.name} failed: {what} ({file}, line {line}){self._hint(error, origin)}"
-        raise CodeError(message, file, line, told.replace(str(self._root), origin)) from error
+        raise CodeError(message, file, line, trace.replace(str(self._root), origin)) from error
 
     def _hint(self, error: BaseException, origin: str) -> str:
         """Say how a module is shipped that lies beside the original code and was imported by a name that no source shows."""
