@@ -13,12 +13,12 @@ from topo.ids import Epoch, IdSource, TaskId
 from topo.operators.async_wait import AsyncWaitOperator
 from topo.task.events import Inbox, RoutesChanged
 from topo.task.flow_control import Arrival, InEdge
+from topo.task.inbound import Inbound
 from topo.task.runners import inputs as bolt_task
 from topo.task.runners.async_calls import AsyncTask
 from topo.task.runners.basic_bolt import BasicBoltTask
 from topo.task.runners.bolt import TrackingBoltTask
 from topo.task.runners.spout import SpoutTask
-from topo.task.task import Task
 from topo.tracking.ack_ledger import AckLedger
 from topo.tracking.acker import Acker
 from topo.tracking.pending import SpoutPending
@@ -117,17 +117,18 @@ def repeated_init_is_accepted(patch: pytest.MonkeyPatch) -> None:
 
 def epoch_is_not_checked(patch: pytest.MonkeyPatch) -> None:
     """Frames of an older epoch are taken as if they were of this one."""
-    take = Task._take
+    take = Inbound.take
 
-    def take_any(self: Task, frame: Frame, inbox: Inbox, now: float) -> None:
-        if 0 < frame.epoch < self.epoch:
-            epoch, self.epoch = self.epoch, Epoch(frame.epoch)
+    def take_any(self: Inbound, frame: Frame, inbox: Inbox, now: float) -> None:
+        state = self._state
+        if 0 < frame.epoch < state.epoch:
+            epoch, state.epoch = state.epoch, Epoch(frame.epoch)
             take(self, frame, inbox, now)
-            self.epoch = epoch
+            state.epoch = epoch
         else:
             take(self, frame, inbox, now)
 
-    patch.setattr(Task, "_take", take_any)
+    patch.setattr(Inbound, "take", take_any)
 
 
 def gap_is_ignored(patch: pytest.MonkeyPatch) -> None:
@@ -172,13 +173,13 @@ def acker_expires_before_the_spout(patch: pytest.MonkeyPatch) -> None:
 
 def newer_frame_is_dropped(patch: pytest.MonkeyPatch) -> None:
     """A frame of an epoch that the task has not adopted yet is thrown away."""
-    take = Task._take
+    take = Inbound.take
 
-    def take_known(self: Task, frame: Frame, inbox: Inbox, now: float) -> None:
-        if frame.epoch <= self.epoch:
+    def take_known(self: Inbound, frame: Frame, inbox: Inbox, now: float) -> None:
+        if frame.epoch <= self._state.epoch:
             take(self, frame, inbox, now)
 
-    patch.setattr(Task, "_take", take_known)
+    patch.setattr(Inbound, "take", take_known)
 
 
 def zombie_adopts_an_epoch(patch: pytest.MonkeyPatch) -> None:

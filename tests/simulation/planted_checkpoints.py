@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
@@ -17,7 +17,7 @@ from topo.operators.windows.scope import CheckpointedWindowScope
 from topo.storage.snapshots import TaskSnapshots
 from topo.task.flow_control import InEdge
 from topo.task.guarantees.checkpointed_spout import CheckpointedSpoutTask
-from topo.task.runners import inputs as bolt_task
+from topo.task.outbound import Outbound
 from topo.task.runners.bolt import AnchoringTask
 from topo.task.runners.inputs import BoltTask
 from topo.wire.frames import Frame, barrier_frame, pack_words
@@ -28,28 +28,24 @@ Plant = Callable[[pytest.MonkeyPatch], None]
 def barrier_overtakes_a_tuple(patch: pytest.MonkeyPatch) -> None:
     """A barrier leaves before the rows that were emitted ahead of it."""
 
-    def pass_on(outbox: Any, consumers: Any, ids: Any, checkpoint: int, roots: Any) -> int:
-        out = 0
-        for target in consumers:
-            edge = ids.roots(1)[0]
-            out ^= edge
+    def send_barrier(outbound: Outbound, checkpoint: int, roots: Sequence[int]) -> int:
+        outbox, owed = outbound.outbox, 0
+        for target in outbound.consumers:
+            edge = outbound._state.ids.roots(1)[0]
+            owed ^= edge
             make = partial(barrier_frame, checkpoint=checkpoint, roots=pack_words(roots), edges=pack_words([edge] * len(roots)))
             way = outbox.edges[target]
             outbox._offer(way, make(outbox._stamp, target, way.next_number))
-        return out
+        return owed
 
     def pass_barrier(self: BoltTask, aligned: Aligned, now: float) -> None:
-        flush, flush_all = self._flush, self.outbox.flush_all
-        self._flush = lambda _now: None  # type: ignore[method-assign]
-        self.outbox.flush_all = lambda: None  # type: ignore[method-assign]
-        try:
+        with pytest.MonkeyPatch.context() as meanwhile:
+            meanwhile.setattr(self, "_flush", lambda _now: None)
+            meanwhile.setattr(self.outbox, "flush_all", lambda: None)
+            meanwhile.setattr(self.outbound, "send_barrier", partial(send_barrier, self.outbound))
             whole(self, aligned, now)
-        finally:
-            self._flush = flush  # type: ignore[method-assign]
-            self.outbox.flush_all = flush_all  # type: ignore[method-assign]
 
     whole = BoltTask._pass_barrier
-    patch.setattr(bolt_task, "pass_on", pass_on)
     patch.setattr(BoltTask, "_pass_barrier", pass_barrier)
 
 

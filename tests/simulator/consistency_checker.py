@@ -179,7 +179,7 @@ class ConsistencyChecker(History):
         super().inspect(process)
         for task in process.tasks:
             behind: dict[TaskId, int] = {}
-            for edge, _ in task.behind:
+            for edge, _ in task.inbound.behind:
                 behind[edge.sender] = behind.get(edge.sender, 0) + 1
             if behind:
                 self.count("frames behind a barrier")

@@ -174,7 +174,7 @@ class History:
         for task in process.tasks:
             config = task.config
             queued: dict[int, int] = {}
-            for edge, _ in task.queue:
+            for edge, _ in task.inbound.queue:
                 # Verdicts have no window: the firings of a window bolt, or the messages of a spout, bound them.
                 if edge.sender not in task.plan.ackers:
                     queued[edge.sender] = queued.get(edge.sender, 0) + 1

@@ -50,8 +50,6 @@ MAY_IMPORT: dict[str, set[str]] = {
 """For each folder (or module) of `topo` the others it may import, besides itself; "" is `topo/__init__.py`."""
 
 EXCEPTIONS = {
-    ("checkpoint/alignment.py", "task"): "passes barriers on through the outbox",
-    ("emission/output_watermarks.py", "task"): "sends watermarks through the outbox",
     ("tracking/suspects.py", "master"): "what was in hand at a death",
 }
 

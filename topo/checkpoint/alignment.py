@@ -12,14 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, Protocol
 
-from topo.ids import IdSource, TaskId
-from topo.task.flow_control import InEdge
-from topo.task.outbox import Outbox
 from topo.wire.control import PartToRead
-from topo.wire.frames import Frame, barrier_frame, pack_words
+from topo.wire.frames import Frame
 
 
 @dataclass(slots=True)
@@ -67,6 +63,13 @@ class SnapshotStore(Protocol):
         """Return what the task takes from each part. Blocks. Raises TopoError when a part cannot be used."""
 
 
+class Barred(Protocol):
+    """An edge, as far as barriers are concerned."""
+
+    is_behind_barrier: bool
+    """The barrier at hand has come on it: what follows waits until it has come on all others."""
+
+
 @dataclass(slots=True)
 class Aligned:
     """A barrier that has come on all edges.
@@ -94,7 +97,7 @@ class Alignment:
         """A new epoch: no barrier is under way."""
         self._roots.clear()
 
-    def arrived(self, edge: InEdge, frame: Frame, edges: Iterable[InEdge], now: float) -> Aligned | None:
+    def arrived(self, edge: Barred, frame: Frame, edges: Iterable[Barred], now: float) -> Aligned | None:
         """A barrier has come on one of the data edges; what follows on it waits. Returns it when that was the last edge."""
         if not self._roots:
             self.checkpoint, self._began = frame.mark, now
@@ -108,14 +111,3 @@ class Alignment:
             one.is_behind_barrier = False
         roots, self._roots = self._roots, {}
         return Aligned(frame.mark, roots, now - self._began)
-
-
-def pass_on(outbox: Outbox, consumers: Sequence[TaskId], ids: IdSource, checkpoint: int, roots: Sequence[int]) -> int:
-    """Send a barrier to the consumers, behind the rows before it, anchored on `roots`. Returns the XOR that each root owes."""
-    out = 0
-    packed = pack_words(roots)
-    for target in consumers:
-        edge = ids.roots(1)[0]
-        out ^= edge
-        outbox.signal(target, partial(barrier_frame, checkpoint=checkpoint, roots=packed, edges=pack_words([edge] * len(roots))))
-    return out

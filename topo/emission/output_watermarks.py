@@ -15,7 +15,6 @@ from typing import Any
 from topo.api.watermarks import TimestampOf, WatermarkStrategy
 from topo.emission.emitter import checked_timestamp
 from topo.errors import EmitError
-from topo.ids import TaskId
 from topo.operators.time.watermarks import (
     BoundedOutOfOrderness,
     InputStatus,
@@ -24,9 +23,8 @@ from topo.operators.time.watermarks import (
     WatermarkGenerator,
     WatermarksWithIdleness,
 )
-from topo.task.outbox import Outbox
 from topo.user_errors import blame
-from topo.wire.frames import MAX_WATERMARK, MIN_WATERMARK, FrameKind, signal_frame, watermark_frame
+from topo.wire.frames import MAX_WATERMARK, MIN_WATERMARK
 
 Row = tuple[Any, ...]
 UnreadableRows = dict[int, Exception]
@@ -55,21 +53,6 @@ def timestamp_reader(timestamp: TimestampOf | None, fields: Sequence[str]) -> Ca
     if timestamp is None or callable(timestamp):
         return timestamp
     return itemgetter(fields.index(timestamp) if isinstance(timestamp, str) else timestamp)
-
-
-def send_time(outbox: Outbox, consumers: Sequence[TaskId], news: Sequence[int | InputStatus]) -> None:
-    """Send event time to the consumers, behind the rows that were emitted before it.
-
-    The last watermark is not sent: it comes with the end of the input.
-    """
-    for one in news:
-        if isinstance(one, InputStatus):
-            kind = FrameKind.IDLE if one is InputStatus.IDLE else FrameKind.ACTIVE
-            for target in consumers:
-                outbox.signal(target, partial(signal_frame, kind))
-        elif one < MAX_WATERMARK:
-            for target in consumers:
-                outbox.signal(target, partial(watermark_frame, watermark=one))
 
 
 class OutputWatermarks:

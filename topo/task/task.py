@@ -1,43 +1,35 @@
-"""A task as a state machine: edges, epochs, confirmations and the user's component. Spouts, bolts and ackers build on it.
+"""A task as a state machine. Spouts, bolts and ackers build on it.
 
-What a task knows: the plan, the routes of its epoch, what it has received and not processed, what it has sent and not seen
-confirmed. What it must not know: sockets, threads, the wall clock, other tasks' insides.
+A task knows the plan, the routes of its epoch, what it has received and not processed, what it has sent and not seen confirmed.
+It knows no sockets, no threads, no wall clock, and nothing of other tasks' insides.
 
-Life in an epoch:
+Its parts: `TaskState` (facts that all parts read), `Inbound` (in-edges, queue, confirmations, barriers), `Outbound` (outbox,
+opening frames, event time), `Reports` (messages to the master, errors), `SnapshotTaker`. `TaskPhase` is the phase of its life.
 
-    adopt       a RoutesChanged with a higher epoch: everything in flight is dropped, every out-edge begins with an OPEN frame
-    opening     until the OPEN frame of every in-edge is processed; then the master is told TaskReady
-    running     frames are processed one at a time, in order of arrival; each is confirmed to its sender when it is done
-    (dead edge) a gap in an edge's numbers: the master is told EdgeLost until it raises the epoch
-
-Frames of an older epoch, or of an incarnation that the routes do not name, are dropped and counted. A frame of a *newer* epoch
-is held unread, and no more data is taken, until this task has adopted that epoch too.
+An epoch begins with a RoutesChanged of a higher number: everything in flight is dropped, and every out-edge begins with an OPEN
+frame. When the OPEN frame of every in-edge is processed, the task reports TaskReady.
 """
 
 from __future__ import annotations
 
-import gc
 from abc import ABC, abstractmethod
-from collections import deque
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
-from topo.checkpoint.alignment import Snapshot, SnapshotStore, StoredPart
-from topo.errors import CheckpointDamaged, EnvironmentFault, FrameError, FrameworkBug, SinkStuck, StagedRowsLost, TopoError
-from topo.ids import Epoch, Incarnation, TaskId
+from topo.checkpoint.alignment import Snapshot
+from topo.ids import Epoch, TaskId
 from topo.operators.mailbox.executor import CALL_PRIORITY, MailboxExecutor
-from topo.operators.mailbox.mailbox import RejectedExecution, TaskMailbox
-from topo.task.commands import SendFrame, TaskCommand, TellMaster
+from topo.operators.mailbox.mailbox import TaskMailbox
+from topo.task.commands import TaskCommand
 from topo.task.environment import TaskEnvironment, TaskSpec
-from topo.task.events import FrameArrived, Idle, Inbox, RoutesChanged, TaskEvent, Turn
-from topo.task.flow_control import UNLIMITED_WINDOW, Arrival, EdgeStatus, InEdge, OutEdge
-from topo.task.outbox import Outbox
-from topo.task.process_faults import is_process_fault
-from topo.tracking.failure_causes import FailureCauses
-from topo.user_errors import CaughtError, ErrorBook
-from topo.wire.batcher import PIECES
+from topo.task.error_reports import Reports
+from topo.task.events import FrameArrived, Idle, RoutesChanged, TaskEvent, Turn
+from topo.task.flow_control import InEdge
+from topo.task.inbound import Inbound
+from topo.task.outbound import Outbound
+from topo.task.snapshot_taker import SnapshotTaker
+from topo.task.state import TaskPhase, TaskState
 from topo.wire.control import (
     Activate,
     BeginCheckpoint,
@@ -45,110 +37,58 @@ from topo.wire.control import (
     CheckpointPublished,
     Close,
     Closed,
-    ComponentError,
     Deactivate,
     DeadLettersStored,
     Drain,
-    EdgeLost,
     Go,
     Probe,
     Quiet,
-    RestoreFailed,
-    Routes,
-    SnapshotFailed,
-    SnapshotTaken,
-    TaskReady,
 )
-from topo.wire.frames import MIN_WATERMARK, Frame, FrameKind, SenderStamp, SenderStatus, confirm_frame, encode, open_frame, parse
-from topo.wire.statistics import Counters, TaskStatistics
+from topo.wire.frames import MIN_WATERMARK, Frame, FrameKind, SenderStatus
+from topo.wire.statistics import TaskStatistics
 
-CONFIRM_DELAY_S = 0.01
-"""How long a confirmation may wait for others to join it. A quarter of a window is confirmed at once, so no sender waits."""
-KEEP_ALIVE_S = 1.0
-"""How often a receiver that has frames in its queue tells their sender that it still works on them."""
-EDGE_LOST_REPEAT_S = 1.0
 TOUCHES = 4
 """How often, within `message_timeout`, the timeout of a message begins anew while one of its tuples waits on an edge."""
-UNWATCHED_SILENCE_S = 3600.0
-"""How long a receiver may be silent when `progress_timeout` is off: then user code may take as long as it likes."""
 
 
 class Task(ABC):
     """Base of the three kinds of task."""
 
     ACCEPTS: ClassVar[frozenset[FrameKind]]
-    """What may come on its in-edges; anything else is malformed."""
+    """Kinds of frames that may come on its in-edges; anything else is malformed."""
     REST_S: ClassVar[float] = 0.0
     """How long what arrives may lie unread once the task has gone idle, so that more comes with it."""
 
     def __init__(self, setup: TaskSpec, ports: TaskEnvironment) -> None:
-        self.id = setup.task
-        self.plan = setup.plan
-        self.config = setup.config
+        state = self.state = TaskState(setup, ports)
+        self.id = state.id
+        self.component_id = state.component_id
+        self.plan = state.plan
+        self.config = state.config
+        self.counters = state.counters
+        self.is_checkpointed = state.is_checkpointed
         self.context = setup.context
-        self._hooks = setup.hooks
         self.ports = ports
         self._observer = ports.observer
-        spec = setup.plan.task(setup.task)
-        self.component_id = spec.component
-        self.consumers = tuple(target for target in self.plan.downstream_tasks(self.id) if target not in self.plan.ackers)
         self.worker = self.plan.worker_of(self.id)
-        self.is_checkpointed = self.config.delivery == "exactly_once" and self.id not in self.plan.ackers
-        self.restored: list[Snapshot] = []
-        """What this epoch begins with, of each task that it is taken over from."""
-        self._is_unreadable = False
-        """Whether that could not be read: then no call reaches the user's component until other Routes come."""
-        self._restore_point = 0
-        """The checkpoint that this epoch begins with; 0: none."""
-        self._restored_ended = False
-        """Whether that was taken behind the end of this task's input."""
-        self.epoch = Epoch(0)
-        self.incarnation = Incarnation(0)
-        self.counters = Counters()
-        self.inputs: dict[TaskId, InEdge] = {}
-        self.queue: deque[tuple[InEdge, Frame]] = deque()
-        self.behind: deque[tuple[InEdge, Frame]] = deque()
-        """Frames that wait behind a barrier, in order of arrival."""
-        self.is_closed = False
         self.mailbox = TaskMailbox(wake=ports.wake, wait=ports.wait)
         self.executor = MailboxExecutor(self.mailbox)
         """For the task's own mails: only the main loop runs them, and an error ends the process."""
         object.__setattr__(self.context, "executor", MailboxExecutor(self.mailbox, CALL_PRIORITY, self._run_user_mail))
-        self._now = 0.0
-        self._busy_since = 0.0
-        """When the work at hand began: at an arrival at an empty queue, or when the work before it was done."""
+        senders, targets = self._edges_in(), self._edges_out()
+        self.reports = Reports(state, setup.context, setup.hooks)
+        self.outbound = Outbound(state, self.reports, ports.codec, targets, self._reject_row)
+        self.outbox = self.outbound.outbox
+        receivers = [target for target, _ in targets]
+        self.inbound = Inbound(state, self.reports, senders, receivers, self.ACCEPTS, self.outbox.confirm)
+        self.snapshots = SnapshotTaker(state, self.reports, ports, self.executor.execute)
         timeout = self.plan.shortest_message_timeout_s if self.plan.ackers and not self.is_checkpointed else None
         self._touch_interval_s = timeout and timeout / TOUCHES
         self._touch_at = 0.0
-        self._peers = frozenset([*self._edges_in(), *(target for target, _ in self._edges_out())])
-        self._incarnations: Mapping[TaskId, Incarnation] = {}
-        self._local: frozenset[TaskId] = frozenset()
-        self._held: list[tuple[Frame, Inbox]] = []
-        self._owing: dict[TaskId, InEdge] = {}
-        self._confirm_at: float | None = None
-        self._keep_alive_at = 0.0
-        self._loss_repeat_at: float | None = None
-        """When dead edges are reported again; None while there is none."""
         self._blocked_since: float | None = None
-        self._ready_reported = False
         self._quiet_reported: tuple[bool, bool] = (False, False)
-        self._received = 0
         self._is_open = False
-        self._commands: list[TaskCommand] = []
-        self._errors = ErrorBook(self._report_error)
-        self._causes = FailureCauses(self.id, self.component_id)
-        self.outbox = Outbox(
-            ports.codec,
-            self._commands,
-            self._reject_row,
-            lambda stream: self.plan.streams(self.component_id)[stream].fields,
-            batch_size=self.config.batch_size,
-            batch_bytes=self.config.batch_bytes,
-            limit=self.config.outbox_limit,
-            max_frame=self.config.max_frame_bytes,
-            max_control_frame=self.config.max_control_frame_bytes,
-            observer=ports.observer,
-        )
+        """Whether the user's component has been opened in this process."""
         self._handlers: dict[type, Callable[[Any, float], None]] = {
             FrameArrived: self._on_frame,
             Turn: lambda _event, now: self._turn(now),
@@ -173,17 +113,17 @@ class Task(ABC):
         self._handlers[type(event)](event, now)
         if self._blocked_since is not None or not self._may_act:
             self._note_blocked(now)
-        commands = self._commands[:]
-        self._commands.clear()
+        commands = self.state.commands[:]
+        self.state.commands.clear()
         return commands
 
     def crashed(self, error: BaseException, now: float) -> list[TaskCommand]:
         """The task did not survive `error`: return what is still to be said."""
-        self._commands.clear()
-        self._record_error(error, now)
-        self._errors.flush(now, all_of_them=True)
-        self._report_causes()
-        return self._commands[:]
+        self.state.commands.clear()
+        self.reports.record(error, now)
+        self.reports.flush(now)
+        self.reports.flush_causes()
+        return self.state.commands[:]
 
     def cut_short(self) -> None:  # noqa: B027
         """Return from user code after the call at hand rather than make the next one; any thread may call it."""
@@ -191,16 +131,16 @@ class Task(ABC):
     @property
     def wants_data(self) -> bool:
         """Whether the shell may read the data inbox for this task. What can arrive is bounded by the edges' windows."""
-        return not self._held
+        return not self.inbound.holds_newer_epoch
 
     @property
     def has_work(self) -> bool:
         """Whether a Turn would do something now, without an arrival and before the next deadline."""
-        return self._is_working and ((bool(self.queue) and self._may_act) or self.mailbox.may_have_mail)
+        return self.state.is_working and ((bool(self.inbound.queue) and self._may_act) or self.mailbox.may_have_mail)
 
     def next_deadline(self, now: float) -> float | None:
         """When the task wants a Turn if nothing arrives before, in monotonic seconds."""
-        if not self._is_working:
+        if not self.state.is_working:
             return None
         deadlines = [at for at in self._deadlines(now) if at is not None]
         return min(deadlines) if deadlines else None
@@ -210,25 +150,24 @@ class Task(ABC):
         self.counters.frames_out = self.outbox.frames_out
         if self._blocked_since is not None:
             self._note_blocked(self.ports.clock())
-        levels = {"queue": float(len(self.queue)), "outbox": float(self.outbox.waiting), **self._levels()}
+        levels = {"queue": float(len(self.inbound.queue)), "outbox": float(self.outbox.waiting), **self._levels()}
         user = self.context.metrics.snapshot()
         return TaskStatistics(replace(self.counters), levels, self._latencies(), {"metrics": user})
 
     def validate(self) -> None:
         """Assert the invariants."""
-        for out in self.outbox.edges.values():
-            out.validate()
-        for edge in self.inputs.values():
-            edge.validate()
-        assert self.outbox.waiting == sum(len(out.waiting) for out in self.outbox.edges.values())
-        waiting = (*self.queue, *self.behind)
-        assert all(edge is self.inputs.get(edge.sender) for edge, _ in waiting), "a frame of an edge of another epoch"
-        assert all(edge.is_behind_barrier for edge, _ in self.behind), "a frame waits for no barrier"
+        self.outbound.validate()
+        self.inbound.validate()
 
     @property
-    def _is_working(self) -> bool:
-        """Whether the user's component is open, where the epoch begins or further."""
-        return self._is_open and not self._is_unreadable and not self.is_closed
+    def epoch(self) -> Epoch:
+        """The epoch of the routes at hand."""
+        return self.state.epoch
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the component is closed."""
+        return self.state.phase is TaskPhase.CLOSED
 
     # -- for the kinds of task -------------------------------------------------------------------------------------------
 
@@ -268,12 +207,12 @@ class Task(ABC):
     @property
     def _has_input(self) -> bool:
         """Whether there is something to take in, were there room for what comes of it."""
-        return bool(self.queue)
+        return bool(self.inbound.queue)
 
     @property
     def _has_ended(self) -> bool:
         """Whether no input will come any more, replays aside."""
-        return bool(self.inputs) and all(edge.status is EdgeStatus.FINISHED for edge in self.inputs.values())
+        return self.inbound.has_ended
 
     @property
     def _pending(self) -> int:
@@ -289,19 +228,11 @@ class Task(ABC):
 
     def _act(self, now: float) -> None:
         """One default action."""
-        while self.queue and self.queue[0][0].is_behind_barrier:
-            self.behind.append(self.queue.popleft())
-        if self.queue and self._may_act:
-            edge, frame = self.queue[0]
+        head = self.inbound.head()
+        if head is not None and self._may_act:
+            edge, frame = head
             if self._process(edge, frame, now):
-                # A failing user callback may have ended the epoch's queue; look again.
-                if self.queue and self.queue[0][1] is frame:
-                    self.queue.popleft()
-                self._processed(edge, frame, now)
-                if self.behind and not self.behind[0][0].is_behind_barrier:
-                    self._busy_since = self.ports.clock()
-                    self.queue.extendleft(reversed(self.behind))
-                    self.behind.clear()
+                self.inbound.done(edge, frame, now)
 
     def _flush(self, now: float) -> None:
         """Let out what is buffered."""
@@ -345,13 +276,9 @@ class Task(ABC):
             mail.run()
 
     def _deadlines(self, now: float) -> list[float | None]:
-        oldest = self.outbox.oldest
-        flush = None if oldest is None else oldest + self.config.flush_interval_s
-        silent = self.outbox.unconfirmed_since()
-        lost = None if silent is None else silent[1] + self._silence_limit_s
-        keep_alive = self._keep_alive_at if self.queue or self.behind else None
-        touch = None if silent is None or self._touch_interval_s is None else self._touch_at
-        return [flush, self._confirm_at, self._errors.next_deadline, lost, keep_alive, self._loss_repeat_at, touch]
+        flush, silence = self.outbound.deadlines()
+        touch = None if silence is None or self._touch_interval_s is None else self._touch_at
+        return [flush, silence, touch, self.reports.next_deadline, *self.inbound.deadlines()]
 
     def _levels(self) -> dict[str, float]:
         return {}
@@ -359,148 +286,28 @@ class Task(ABC):
     def _latencies(self) -> dict[str, Any]:
         return {}
 
-    # -- frames ----------------------------------------------------------------------------------------------------------
-
-    def _on_frame(self, event: FrameArrived, now: float) -> None:
-        if self.is_closed:
-            return
-        frame = event.frame
-        if not isinstance(frame, Frame):
-            try:
-                frame = parse(frame, self.config.max_frame_bytes)
-            except FrameError:
-                self.counters.malformed_frames += 1
-                return
-        self._take(frame, event.inbox, now)
-
-    def _take(self, frame: Frame, inbox: Inbox, now: float) -> None:
-        if frame.epoch < self.epoch:
-            self.counters.stale_frames += 1
-            return
-        sender = TaskId(frame.sender)
-        if frame.target != self.id or sender not in self._peers:
-            self.counters.fenced_frames += 1
-            return
-        if frame.epoch > self.epoch:
-            self._held.append((frame, inbox))
-            if self._observer is not None:
-                self._observer.frame_taken(self.id, frame, None)
-            return
-        if self._incarnations.get(sender) != frame.incarnation:
-            self.counters.fenced_frames += 1
-            return
-        if frame.kind is FrameKind.CONFIRM:
-            self.outbox.confirm(sender, frame.number, frame.mark)
-            return
-        edge = self.inputs.get(sender)
-        if edge is None:
-            self.counters.fenced_frames += 1
-            return
-        if frame.kind not in self.ACCEPTS:
-            self.counters.malformed_frames += 1
-            return
-        arrival = edge.accept(frame.number)
-        if self._observer is not None:
-            self._observer.frame_taken(self.id, frame, arrival)
-        if arrival is Arrival.NEXT:
-            self.counters.frames_in += 1
-            if not self.queue:
-                self._busy_since = now
-                if not self.behind:
-                    self._keep_alive_at = now + KEEP_ALIVE_S
-            self.queue.append((edge, frame))
-        elif arrival is Arrival.DUPLICATE:
-            self.counters.duplicate_frames += 1
-        else:
-            self.counters.gaps += 1
-            if arrival is Arrival.GAP:
-                self._edge_died(edge, f"frame {edge.expected} is missing, frame {frame.number} came", now)
-
-    def _processed(self, edge: InEdge, frame: Frame, now: float) -> None:
-        """Note that a frame is done, and confirm it soon."""
-        if self._observer is not None:
-            self._observer.frame_processed(self.id, frame)
-        if self.inputs.get(edge.sender) is not edge:
-            return
-        edge.processed = frame.number
-        self._received += 1
-        self._owing[edge.sender] = edge
-        if frame.kind is FrameKind.DATA:
-            edge.owed_tuples += frame.count
-        if self._is_confirmed_now(edge):
-            self._confirm(edge)
-            del self._owing[edge.sender]
-        if self._owing and self._confirm_at is None:
-            self._confirm_at = now + CONFIRM_DELAY_S
-
-    def _is_confirmed_now(self, edge: InEdge) -> bool:
-        """Whether a quarter of what the sender may have out is processed; and the first frame, which brings the first grant."""
-        if edge.owes_confirmation >= max(1, self.config.edge_window // PIECES):
-            return True
-        granted = self._granted(edge)
-        return granted > 0 and (edge.confirmed < 0 or edge.owed_tuples * PIECES >= granted)
-
-    def _granted(self, edge: InEdge) -> int:
-        """Return how many tuples the sender may have out; 0 where nothing bounds them but its window."""
-        return 0
-
-    def _confirm(self, edge: InEdge) -> None:
-        edge.confirmed = edge.processed
-        edge.owed_tuples = 0
-        frame = confirm_frame(self._stamp, edge.sender, edge.processed, self._granted(edge))
-        local = edge.sender in self._local
-        self._commands.append(SendFrame(edge.sender, Inbox.CONTROL, frame if local else encode(frame)))
-
-    def _opened(self, edge: InEdge, frame: Frame) -> None:
-        edge.status = {
-            SenderStatus.ACTIVE: EdgeStatus.ACTIVE,
-            SenderStatus.IDLE: EdgeStatus.IDLE,
-            SenderStatus.FINISHED: EdgeStatus.FINISHED,
-        }[frame.status]
-        edge.watermark = frame.mark
-        self._report_ready()
-
-    def _report_ready(self) -> None:
-        if not self._ready_reported and all(edge.status is not EdgeStatus.OPENING for edge in self.inputs.values()):
-            self._ready_reported = True
-            self._report_to_master(TaskReady(task=self.id, epoch=self.epoch))
-
     # -- epochs ----------------------------------------------------------------------------------------------------------
 
-    @property
-    def _stamp(self) -> SenderStamp:
-        return SenderStamp(self.epoch, self.id, self.incarnation)
-
-    @property
-    def _silence_limit_s(self) -> float:
-        return (self.config.progress_timeout_s or UNWATCHED_SILENCE_S) + KEEP_ALIVE_S
+    def _on_frame(self, event: FrameArrived, now: float) -> None:
+        if not self.is_closed:
+            self.inbound.receive(event.frame, event.inbox, now)
 
     def _on_routes(self, event: RoutesChanged, now: float) -> None:
-        routes = event.routes
-        if routes.epoch <= self.epoch or self.is_closed:
+        routes, state = event.routes, self.state
+        if routes.epoch <= state.epoch or self.is_closed:
             return
-        self._incarnations = {route.task: route.incarnation for route in routes.routes}
-        self.incarnation = self._incarnations[self.id]
-        self._local = event.local
-        self.queue.clear()
-        self.behind.clear()
-        self._owing.clear()
-        self._confirm_at = self._loss_repeat_at = None
-        self._ready_reported = False
+        state.begin_epoch(routes.epoch, {route.task: route.incarnation for route in routes.routes}, event.local)
         self._quiet_reported = (False, False)
-        self._received = 0
-        self.epoch = routes.epoch
         if self._observer is not None:
             self._observer.routes_adopted(self.id, routes)
-        self.inputs = {sender: InEdge(sender) for sender in self._edges_in()}
-        self.outbox.open(self._stamp, [self._out_edge(target, control) for target, control in self._edges_out()])
-        self._load_snapshot(routes)
+        self.inbound.begin_epoch()
+        self.outbound.begin_epoch()
+        is_readable = self.snapshots.load(routes)
+        state.phase = TaskPhase.OPENING if is_readable else TaskPhase.UNREADABLE
         self._epoch_begins(now)
-        if not self._is_unreadable:
+        if is_readable:
             self._begin(event, now)
-        held, self._held = self._held, []
-        for frame, inbox in held:
-            self._take(frame, inbox, now)
+        self.inbound.take_newer(now)
 
     def _begin(self, event: RoutesChanged, now: float) -> None:
         """Bring the user's component to where the epoch begins, and open the out-edges."""
@@ -508,150 +315,94 @@ class Task(ABC):
             self._reset(event, now)
         else:
             self._is_open = True
-            self._call_hooks("task_opens")
+            self.reports.call_hooks("task_opens")
             self._open(event, now)
-        status, watermark = self._status(), self._opening_watermark()
-        for target in self.outbox.edges:
-            self.outbox.signal(target, lambda stamp, to, _number: open_frame(stamp, to, status, watermark))
+        self.outbound.send_opening(self._status(), self._opening_watermark())
         self._edges_are_open(now)
         if self.is_checkpointed and event.routes.checkpoint:
             self._on_checkpoint_complete(event.routes.checkpoint, now)
-        self._report_ready()
-
-    def _out_edge(self, target: TaskId, control: bool) -> OutEdge:
-        window = UNLIMITED_WINDOW if control else self.config.edge_window
-        return OutEdge(target, window, local=target in self._local, inbox_is_control=control)
+        self.inbound.report_ready()
 
     # -- checkpoints -----------------------------------------------------------------------------------------------------
 
-    @property
-    def _store(self) -> SnapshotStore:
-        if self.ports.snapshots is None:
-            raise FrameworkBug("a checkpoint without a place to store it")
-        return self.ports.snapshots
-
-    def _load_snapshot(self, routes: Routes) -> None:
-        """Read what the epoch begins with."""
-        self._restore_point = routes.checkpoint
-        self._restored_ended = self.is_checkpointed and self.id in routes.ended
-        parts = routes.restore.get(self.id, []) if self.is_checkpointed else []
-        self.restored = []
-        self._is_unreadable = False
-        if parts:
-            try:
-                self.restored = self._store.read(routes.folder, routes.checkpoint, parts)
-            except TopoError as error:
-                # Never ready: it waits for other Routes.
-                self._is_unreadable = True
-                is_transient = isinstance(error, EnvironmentFault) and not isinstance(error, CheckpointDamaged)
-                self._report_to_master(RestoreFailed(self.id, self.epoch, routes.checkpoint, str(error), is_transient))
-
-    def _take_snapshot(self, checkpoint: int, waited_s: float, then: Callable[[], None], now: float) -> None:
-        """Take the snapshot of a checkpoint; when it is stored, tell the master and call `then`.
-
-        Args:
-            checkpoint: which.
-            waited_s: how long the first barrier has waited for the last.
-            then: called on the task's thread, in the same epoch only.
-            now: monotonic seconds.
-        """
-        epoch, clock, has_ended = self.epoch, self.ports.clock, self._has_passed_end
-        began = clock()
-        if self._observer is not None:
-            self._observer.snapshot_taken(self.id, checkpoint)
-
-        def failed(error: Exception) -> None:
-            if is_process_fault(error):
-                # No later snapshot of this process would fare better.
-                raise error
-            # Why the storage failed is in the master's report of the checkpoint, if that has not been given up already.
-            if not isinstance(error, EnvironmentFault):
-                self._record_error(error, clock())
-            self._report_to_master(SnapshotFailed(task=self.id, epoch=epoch, checkpoint=checkpoint, why=str(error)))
-
-        def settle(part: StoredPart | None, error: Exception | None) -> None:
-            if self.epoch != epoch:
-                return
-            if part is None:
-                failed(error or FrameworkBug("a snapshot was stored nowhere"))
-                return
-            self._report_to_master(
-                SnapshotTaken(
-                    task=self.id,
-                    epoch=epoch,
-                    checkpoint=checkpoint,
-                    file=part.file,
-                    length=part.length,
-                    checksum=part.checksum,
-                    alignment_ms=waited_s * 1000,
-                    pause_ms=pause_s * 1000,
-                    duration_ms=(clock() - began) * 1000,
-                    ended=has_ended,
-                )
-            )
-            then()
-
-        def stored(part: StoredPart | None, error: Exception | None) -> None:
-            with suppress(RejectedExecution):
-                self.executor.execute(lambda: settle(part, error), "a snapshot is stored")
-
-        collects = gc.isenabled()
-        gc.disable()  # what is copied is garbage only when it is written, and looking for it doubles the pause
-        try:
-            snapshot = self._snapshot(checkpoint)
-        except SinkStuck:
-            raise
-        except Exception as error:
-            failed(error)
-            return
-        finally:
-            if collects:
-                gc.enable()
-        pause_s = clock() - began
-        self._store.write(checkpoint, snapshot, stored)
+    def _take_snapshot(self, checkpoint: int, waited_s: float, then: Callable[[], None]) -> None:
+        """Take the snapshot of a checkpoint, whose first barrier has waited for the last; call `then` when it is stored."""
+        self.snapshots.take(
+            checkpoint, lambda: self._snapshot(checkpoint), has_ended=self._has_passed_end, waited_s=waited_s, then=then
+        )
 
     def _on_checkpoint_complete(self, checkpoint: int, now: float) -> None:
-        if not self.is_checkpointed or not self._is_working:
+        if not self.is_checkpointed or not self.state.is_working:
             return
         if self._observer is not None:
             self._observer.checkpoint_published(self.id, checkpoint)
         try:
             self._publish(checkpoint, now)
         except Exception as error:
-            # Not told: the master tells of the checkpoint again.
-            self._record_error(error, now)
+            # Without an answer the master sends the message again.
+            self.reports.record(error, now)
         else:
-            self._report_to_master(CheckpointPublished(task=self.id, epoch=self.epoch, checkpoint=checkpoint))
+            self.reports.to_master(CheckpointPublished(task=self.id, epoch=self.state.epoch, checkpoint=checkpoint))
 
     # -- time ------------------------------------------------------------------------------------------------------------
 
     def _on_idle(self, now: float) -> None:
-        if self._is_working:
+        if self.state.is_working:
             self._flush(now)
             self._watch_end()
 
     def _turn(self, now: float) -> None:
-        if not self._is_working:
+        """Do everything that is due, then one action.
+
+        The letters say whose step it is: A all tasks, B bolts, H bolts that hold inputs, O operators, W tracked windows, Y async
+        bolts, X batch bolts, S spouts, SC spouts with checkpoints, K ackers. Nothing happens before the component is open.
+
+         1. O  processing-time timers become mails
+         2. S  verdicts in the queue, before any timeout of this moment
+         3. A  confirmations that are due
+         4. A  FLUSH if the oldest buffered row is `flush_interval` old
+         5. A  keep-alive confirmations to the senders of waiting frames
+         6. A  touch: the timeouts of roots that wait on out-edges begin anew
+         7. A  error reports that are due
+         8. A  receivers that are silent for too long
+         9. A  dead in-edges, again
+        10. B  FLUSH if ids have been owed for `flush_interval`
+        11. B  the tick: a user call, settled, then ids if they are due
+        12. B  event time by the interval of the watermark strategy
+            S  timeouts, positions to commit, event time, the watch for a stall
+            K  expired trees, then verdicts that are due
+        13. H  inputs still held `message_timeout` after the end are given up; W firings without verdict expire
+        14. A  a batch of mails, if there are any, then the action:
+               B  the head frame: a slice of its rows (RUN), or OPEN, END, event time, a barrier; then its confirmation
+               X  a batch that is ready goes before input; BARRIER and END wait until nothing is held
+               S  callbacks, rows that callbacks emitted, a replay or else a burst, END (SC: acks of covered messages first)
+               K  all frames of the queue, then verdicts if a batch of them may be there
+        15. O  settle, ids if they are due; Y END when the last call is done
+
+        RUN     H restored inputs; user calls; SETTLE; then user errors are reported, which may end the process
+        SETTLE  timestamps read; per stream: the strategy sees the rows, then they are routed; acks, fails, touches folded
+        FLUSH   rows; then causes to the master; then FAIL, ACK, RESET (S: FAIL, INIT; K: verdicts, before rows)
+        """
+        if not self.state.is_working:
             return
-        self._now = now
+        self.state.now = now
         self._run_due(now)
         if self.mailbox.may_have_mail:
             self.mailbox.run_batch()
-        self._act(self._now)
+        self._act(self.state.now)
 
     def _run_due(self, now: float) -> None:
-        if self._confirm_at is not None and now >= self._confirm_at:
-            self._confirm_at = None
-            for edge in self._owing.values():
-                self._confirm(edge)
-            self._owing.clear()
-        oldest = self.outbox.oldest
-        if oldest is not None and now >= oldest + self.config.flush_interval_s:
+        inbound = self.inbound
+        inbound.confirm_due(now)
+        if self.outbound.is_flush_due(now):
             self._flush(now)
-        if (self.queue or self.behind) and now >= self._keep_alive_at:
-            self._keep_alive_at = now + KEEP_ALIVE_S
-            for edge in {edge.sender: edge for edge, _ in (*self.queue, *self.behind)}.values():
-                self._confirm(edge)
+        inbound.keep_alive(now)
+        self._touch_waiting_roots(now)
+        self.reports.on_time(now)
+        self.outbound.report_silent_receiver(now)
+        inbound.report_dead_edges(now)
+
+    def _touch_waiting_roots(self, now: float) -> None:
         interval = self._touch_interval_s
         if interval is not None and now >= self._touch_at:
             self._touch_at = now + interval
@@ -660,17 +411,6 @@ class Task(ABC):
                 roots.update(self._held_roots())
             if roots:
                 self._keep_waiting(roots)
-        self._errors.flush(now)
-        silent = self.outbox.unconfirmed_since()
-        if silent is not None and now >= silent[1] + self._silence_limit_s:
-            target, since = silent
-            self.outbox.edges[target].unconfirmed_since = now
-            self._report_lost(target, f"task {target} confirmed nothing for {now - since:.0f} s")
-        if self._loss_repeat_at is not None and now >= self._loss_repeat_at:
-            self._loss_repeat_at = now + EDGE_LOST_REPEAT_S
-            for edge in self.inputs.values():
-                if edge.status is EdgeStatus.DEAD:
-                    self._report_lost(edge.sender, "frames were lost")
 
     @property
     def _is_held_up(self) -> bool:
@@ -690,21 +430,12 @@ class Task(ABC):
             self.counters.blocked_s += now - self._blocked_since
         self._blocked_since = now if not self._may_act and self._has_input else None
 
-    def _edge_died(self, edge: InEdge, why: str, now: float) -> None:
-        """Process nothing more on an edge, and report it until the epoch changes."""
-        edge.status = EdgeStatus.DEAD
-        self._report_lost(edge.sender, why)
-        self._loss_repeat_at = now + EDGE_LOST_REPEAT_S
-
-    def _report_lost(self, peer: TaskId, why: str) -> None:
-        self._report_to_master(EdgeLost(task=self.id, epoch=self.epoch, sender=peer, why=why))
-
     # -- the end ---------------------------------------------------------------------------------------------------------
 
     @property
     def is_quiet(self) -> bool:
         """Whether nothing is in hand and everything sent has been processed by its receivers."""
-        return not self.queue and not self.behind and not self._held and self.outbox.is_quiet and not self._pending
+        return self.inbound.is_empty and self.outbox.is_quiet and not self._pending
 
     def _watch_end(self) -> None:
         facts = (self._has_ended, self.is_quiet)
@@ -714,77 +445,39 @@ class Task(ABC):
     def _report_quiet(self, probe: int) -> None:
         facts = (self._has_ended, self.is_quiet)
         self._quiet_reported = facts
-        self._report_to_master(
+        self.reports.to_master(
             Quiet(
                 task=self.id,
-                epoch=self.epoch,
+                epoch=self.state.epoch,
                 probe=probe,
                 ended=facts[0],
                 quiet=facts[1],
                 sent=self.outbox.sent,
-                received=self._received,
+                received=self.inbound.received,
                 pending=self._pending,
                 why=self._why_not_quiet(),
             )
         )
 
     def _why_not_quiet(self) -> str:
-        if self.queue or self.behind:
-            return f"{len(self.queue) + len(self.behind)} frames to process"
+        if self.inbound.waiting:
+            return f"{self.inbound.waiting} frames to process"
         if self._pending:
             return f"{self._pending} messages pending"
         return "" if self.outbox.is_quiet else "frames not confirmed by their receivers"
 
     def _on_close(self, now: float) -> None:
         if not self.is_closed:
-            self.is_closed = True
-            self.queue.clear()
+            self.state.phase = TaskPhase.CLOSED
+            self.inbound.queue.clear()
             if self._is_open:
                 for step in (self._end_mails, self._close_component, self.mailbox.close):
                     try:
                         step()
                     except Exception as error:
-                        # It may have held back what it was to write now, and nothing comes again.
+                        # It may have held back what it was to write now, and nothing is replayed.
                         self.counters.lost_results += 1
-                        self._record_error(error, now)
-                self._call_hooks("task_closes")
-            self._errors.flush(now, all_of_them=True)
-            self._report_to_master(Closed(task=self.id))
-
-    # -- talk ------------------------------------------------------------------------------------------------------------
-
-    def _report_to_master(self, message: Any) -> None:
-        self._commands.append(TellMaster(message))
-
-    def _report_causes(self) -> None:
-        """Tell why roots have failed; to be called before their FAIL leaves."""
-        if (told := self._causes.take()) is not None:
-            self._report_to_master(told)
-
-    def _record_error(self, error: BaseException, now: float) -> None:
-        self.counters.errors += 1
-        self._errors.record(error, now)
-        self._call_hooks("error", error)
-
-    def _call_hooks(self, what: str, *about: object) -> None:
-        for raised in self._hooks.call(what, self.context, *about):
-            self._errors.record(raised, self.ports.clock())
-
-    def _report(self, error: BaseException) -> None:
-        self.counters.lost_results += isinstance(error, StagedRowsLost)
-        self._record_error(error, self.ports.clock())
-
-    def _report_error(self, caught: CaughtError) -> None:
-        self._report_to_master(
-            ComponentError(
-                task=self.id,
-                component=self.component_id,
-                kind=caught.kind,
-                message=caught.message,
-                traceback=caught.trace,
-                file=caught.file,
-                line=caught.line,
-                count=caught.count,
-                at_ms=self.ports.wall_ms(),
-            )
-        )
+                        self.reports.record(error, now)
+                self.reports.call_hooks("task_closes")
+            self.reports.flush(now)
+            self.reports.to_master(Closed(task=self.id))

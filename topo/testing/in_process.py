@@ -145,7 +145,7 @@ class Host:
         if self.spout is None:
             return task.is_quiet and not task.has_work
         is_silent = self.spout.is_silent if self.script is None else self.script.is_dry and not self.spout.pending
-        return is_silent and not task.queue and task.outbox.is_quiet
+        return is_silent and not task.inbound.queue and task.outbox.is_quiet
 
 
 class InProcessCluster:

@@ -70,7 +70,7 @@ def barrier(solo: Solo, checkpoint: int) -> None:
 def restored(store_of: Solo, checkpoint: int, bolt: Any, **more: Any) -> Solo:
     """A new process that goes on from a checkpoint."""
     solo = solo_of(bolt, **more)
-    solo.task.ports = store_of.task.ports
+    solo.task.ports.snapshots = store_of.task.ports.snapshots
     solo.adopt(2, checkpoint=checkpoint, restore={solo.id: [PartToRead("f", 1, "c", "b", solo.id, 0, (1, 0), True)]})
     solo.open_inputs()
     solo.out.clear()

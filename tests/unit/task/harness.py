@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from topo.api.bolt import BasicBolt, Bolt
@@ -375,7 +375,7 @@ class Solo:
         self.turn()
 
     def senders(self) -> list[TaskId]:
-        return list(self.task.inputs)
+        return list(self.task.inbound.edges)
 
     def stamp(self, sender: int, *, epoch: int | None = None, incarnation: int = INCARNATION) -> tuple[int, int, int]:
         return (self.epoch if epoch is None else epoch, sender, incarnation)
@@ -438,7 +438,7 @@ class Solo:
     def told_time(self) -> list[Any]:
         """The event time that the task has sent to its first consumer: watermarks, and kinds of signals."""
         kinds = (FrameKind.WATERMARK, FrameKind.IDLE, FrameKind.ACTIVE, FrameKind.END)
-        frames = self.frames(*kinds, to=self.task.consumers[0])
+        frames = self.frames(*kinds, to=self.task.outbound.consumers[0])
         return [frame.mark if frame.kind is FrameKind.WATERMARK else frame.kind.name for frame in frames]
 
     def feed_ids(self, kind: FrameKind, roots: Sequence[int], values: Sequence[int] = (), sender: int | None = None) -> None:
@@ -674,5 +674,5 @@ class Storing:
 
 def with_store(solo: Solo) -> Solo:
     store: Any = Storing()
-    solo.task.ports = replace(solo.task.ports, snapshots=store)
+    solo.task.ports.snapshots = store
     return solo

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -51,7 +50,7 @@ def spout_of(source: Any, store: Storing | None = None, *, checkpoint: int = 0, 
     """A spout at the beginning, or at a checkpoint."""
     solo = Solo(chain(source, Sink(), delivery="exactly_once", **settings), "a", is_open=False)
     ports: Any = store or Storing()
-    solo.task.ports = replace(solo.task.ports, snapshots=ports)
+    solo.task.ports.snapshots = ports
     solo.adopt(1, checkpoint=checkpoint, restore=part(solo) if checkpoint else {})
     solo.open_inputs()
     solo.handle(Go(Epoch(1)))
@@ -263,7 +262,7 @@ def forking_spout(source: Forking, **settings: Any) -> tuple[Solo, Storing]:
     builder.set_bolt("b", Sink()).shuffle_grouping("a", stream="odd").shuffle_grouping("a", stream="even")
     solo, store = Solo(builder.build(), "a"), Storing()
     ports: Any = store
-    solo.task.ports = replace(solo.task.ports, snapshots=ports)
+    solo.task.ports.snapshots = ports
     return solo, store
 
 
@@ -306,7 +305,7 @@ def behind_the_end(source: Any, ids: tuple[Any, ...]) -> Solo:
     store.kept[1] = Snapshot(values={"source": told, "watermark": -(2**63)})
     solo = Solo(chain(source, Sink(), delivery="exactly_once"), "a", is_open=False)
     ports: Any = store
-    solo.task.ports = replace(solo.task.ports, snapshots=ports)
+    solo.task.ports.snapshots = ports
     solo.adopt(1, checkpoint=1, restore=part(solo), ended=[solo.id])
     solo.open_inputs()
     solo.handle(Go(Epoch(1)))

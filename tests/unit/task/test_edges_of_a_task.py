@@ -108,7 +108,7 @@ def test_a_receiver_that_cannot_get_on_keeps_its_senders_calm() -> None:
     for value in range(6):
         task.feed(value)
         task.turn()
-    assert task.task.queue and not task.task.has_work
+    assert task.task.inbound.queue and not task.task.has_work
     task.wait(0.5)
     task.out.clear()
     task.wait(3.0)
@@ -280,7 +280,7 @@ def test_rows_of_a_stream_that_the_sender_does_not_have_fail_their_roots_and_the
     task = relay()
     ids = task.fresh(1)
     task.feed(1, ids=ids)
-    task.task.queue[-1][1].stream = 7
+    task.task.inbound.queue[-1][1].stream = 7
     task.run()
     assert task.roots(FrameKind.FAIL) == ids.roots
     assert task.task.counters.malformed_frames == 1
@@ -315,7 +315,7 @@ def test_values_that_cannot_be_read_fail_their_roots_and_the_edge_goes_on() -> N
     ids = task.fresh(1)
     good = len(task.out)
     task.feed(1, ids=ids)
-    frame = task.task.queue[-1][1]
+    frame = task.task.inbound.queue[-1][1]
     frame.payload = b"\xc1" * 8
     task.run()
     assert task.roots(FrameKind.FAIL) == ids.roots
@@ -350,10 +350,10 @@ def test_at_a_new_epoch_what_is_in_flight_is_dropped() -> None:
         task.feed(value)
     task.turn()
     task.turn()
-    assert task.task.queue and task.task.outbox.waiting
+    assert task.task.inbound.queue and task.task.outbox.waiting
     task.out.clear()
     task.adopt(2)
-    assert not task.task.queue and not task.task.outbox.waiting
+    assert not task.task.inbound.queue and not task.task.outbox.waiting
     task.confirm_all()
     task.run()
     assert [f.kind for f in task.frames()] == [FrameKind.OPEN, FrameKind.OPEN]
@@ -369,12 +369,12 @@ def test_a_task_with_a_full_outbox_takes_no_more_input_and_goes_on_when_there_is
         task.feed(value)
         task.turn()
     assert not task.task.has_work
-    waiting = len(task.task.queue)
+    waiting = len(task.task.inbound.queue)
     assert waiting
     task.confirm_all()
     task.run()
-    assert len(task.task.queue) < waiting
-    while task.task.queue:
+    assert len(task.task.inbound.queue) < waiting
+    while task.task.inbound.queue:
         task.confirm_all()
         task.run()
     task.confirm_all()
@@ -388,7 +388,7 @@ def test_the_time_without_room_is_counted() -> None:
         task.turn()
     task.wait(2.0)
     assert task.task.statistics().counters.blocked_s == 2.0
-    while task.task.queue:
+    while task.task.inbound.queue:
         task.confirm_all()
         task.run()
     task.confirm_all()

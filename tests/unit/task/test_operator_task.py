@@ -375,7 +375,7 @@ def test_the_end_of_the_input_fires_what_is_open_before_it_is_told() -> None:
     solo = alone(sums())
     put(solo, [("k", 1)], [5])
     time(solo, FrameKind.END)
-    kinds = [frame.kind for frame in solo.frames(FrameKind.DATA, FrameKind.END, to=solo.task.consumers[0])]
+    kinds = [frame.kind for frame in solo.frames(FrameKind.DATA, FrameKind.END, to=solo.task.outbound.consumers[0])]
     assert kinds == [FrameKind.DATA, FrameKind.END]
 
 
@@ -604,7 +604,7 @@ def test_the_watermark_of_a_window_bolt_follows_its_results() -> None:
     solo = alone(sums())
     put(solo, [("k", 1)], [5])
     time(solo, 10)
-    kinds = [frame.kind for frame in solo.frames(FrameKind.DATA, FrameKind.WATERMARK, to=solo.task.consumers[0])]
+    kinds = [frame.kind for frame in solo.frames(FrameKind.DATA, FrameKind.WATERMARK, to=solo.task.outbound.consumers[0])]
     assert kinds == [FrameKind.DATA, FrameKind.WATERMARK] and solo.told_time() == [10]
 
 
@@ -776,7 +776,7 @@ def test_timers_that_are_due_run_between_slices_of_a_full_input() -> None:
     for _ in range(50):
         solo.feed(("b", "echo"), sender=spouts_of(solo)[0])
     solo.turn()
-    assert solo.task.queue, "there is more to do"
+    assert solo.task.inbound.queue, "there is more to do"
     solo.run()
     assert solo.rows()[0] == ("a", 1), "the timer did not wait for the end of the queue"
 
@@ -820,10 +820,10 @@ def feed(solo: Solo, *values: Any, stamps: Sequence[int | None] | None = None) -
 def test_no_call_begins_before_open_has_returned() -> None:
     solo, calls = enriching(opens=False)
     feed(solo, 1)
-    assert len(calls.waiting) == 1 and solo.task.queue
+    assert len(calls.waiting) == 1 and solo.task.inbound.queue
     calls.complete()
     solo.run()
-    assert len(calls.waiting) == 1 and not solo.task.queue
+    assert len(calls.waiting) == 1 and not solo.task.inbound.queue
 
 
 def test_an_input_is_acked_when_its_result_has_been_emitted_and_the_result_is_anchored_on_it() -> None:

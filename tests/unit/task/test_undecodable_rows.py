@@ -53,7 +53,7 @@ def relay(kind: Any, *, read: Any = decode, **settings: Any) -> Solo:
 def feed(solo: Solo, *cents: int, **more: Any) -> Ids:
     """Deliver one frame with an amount in each row."""
     ids = solo.feed(*cents, **more)
-    frame = solo.task.queue[-1][1]
+    frame = solo.task.inbound.queue[-1][1]
     frame.payload = solo.task.ports.codec.pack_rows([(Money(one),) for one in cents])
     return ids
 
@@ -120,7 +120,7 @@ def test_a_frame_without_a_readable_row_is_processed(kind: Any) -> None:
     ids = feed(solo, 0, 0)
     solo.run()
     assert solo.roots(FrameKind.FAIL) == ids.roots
-    assert not solo.task.queue
+    assert not solo.task.inbound.queue
     feed(solo, 7)
     solo.run()
     assert solo.values() == [7]
@@ -150,7 +150,7 @@ def test_with_checkpoints_a_payload_of_no_rows_is_a_lost_frame() -> None:
     solo = relay(Plain, delivery="exactly_once")
     for cents in (1, 2, 3):
         feed(solo, cents, tracked=False)
-    solo.task.queue[1][1].payload = b"\xc1" * 8
+    solo.task.inbound.queue[1][1].payload = b"\xc1" * 8
     solo.run()
     (lost,) = solo.messages(EdgeLost)
     assert (lost.sender, "frame 2 cannot be read" in lost.why) == (1, True)

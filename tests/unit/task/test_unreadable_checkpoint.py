@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -60,7 +59,7 @@ def test_storage_that_fails_is_told_from_a_part_that_is_damaged(error: Exception
     builder.set_bolt("sums", Sums()).global_grouping("numbers")
     solo = Solo(builder.build(), "sums", is_open=False)
     store: Any = Unreadable(error)
-    solo.task.ports = replace(solo.task.ports, snapshots=store)
+    solo.task.ports.snapshots = store
     part = PartToRead("7/2", 100, "c", "sums", solo.id, 0, (0, 127), True)
     solo.adopt(3, checkpoint=7, restore={solo.id: [part]})
     solo.open_inputs()
@@ -98,7 +97,7 @@ def test_state_in_another_form_than_the_bolts_is_refused_where_the_manifest_does
     builder.set_bolt("sums", bolt).fields_grouping("numbers", "value")
     solo = Solo(builder.build(), "sums", is_open=False)
     store: Any = Kept(snapshot)
-    solo.task.ports = replace(solo.task.ports, snapshots=store)
+    solo.task.ports.snapshots = store
     with pytest.raises(UserError, match=words):
         solo.adopt(3, checkpoint=7, restore={solo.id: [PartToRead("7/2", 100, "c", "sums", solo.id, 0, (0, 127), True)]})
 
@@ -155,7 +154,7 @@ def noting(store: Any) -> tuple[Solo, Noting, dict[Any, list[PartToRead]]]:
     builder.set_spout("numbers", IterableSpout([1]))
     builder.set_bolt("sink", sink, tick_interval="1s").global_grouping("numbers")
     solo = Solo(builder.config(delivery="exactly_once").build(), "sink", is_open=False)
-    solo.task.ports = replace(solo.task.ports, snapshots=store)
+    solo.task.ports.snapshots = store
     return solo, sink, {solo.id: [PartToRead("7/2", 100, "c", "sink", solo.id, 0, (1, 0), True)]}
 
 

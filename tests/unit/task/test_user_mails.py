@@ -112,7 +112,10 @@ def test_an_action_in_prepare_waits_for_the_edges_with_what_it_emits() -> None:
     solo = Solo(chain(Replaying(), Asking(), Sink()), "b", is_open=False)
     solo.adopt(1)
     solo.run()
-    assert [frame.kind for frame in solo.frames() if frame.target == solo.task.consumers[0]] == [FrameKind.OPEN, FrameKind.DATA]
+    assert [frame.kind for frame in solo.frames() if frame.target == solo.task.outbound.consumers[0]] == [
+        FrameKind.OPEN,
+        FrameKind.DATA,
+    ]
     assert solo.values() == ["early"]
 
 

@@ -69,10 +69,10 @@ def test_nothing_is_asked_for_where_nothing_times_out() -> None:
 
 def test_the_first_confirmation_grants_one_tuple_and_later_ones_as_many_as_the_bolt_is_fast() -> None:
     task = Solo(chain(Scripted(), Plain(), Sink()), "b")
-    assert task.task.inputs[1].confirmed == 0, "the frame that opens the edge is confirmed at once"
+    assert task.task.inbound.edges[1].confirmed == 0, "the frame that opens the edge is confirmed at once"
     granted = []
     for _ in range(15):
-        size = task.task._allowance.size
+        size = task.task.inbound.allowance.size
         task.feed(*range(size))
         task.run()
         task.confirm_all()

@@ -15,7 +15,7 @@ from typing import Any
 from zlib import crc32
 
 from topo.api.spout import Spout
-from topo.checkpoint.alignment import Snapshot, pass_on
+from topo.checkpoint.alignment import Snapshot
 from topo.checkpoint.source_progress import ANY_VALUES, UncommittedMessages
 from topo.emission.emitter import StreamRows
 from topo.errors import EmitError, ValueNotCarried
@@ -60,10 +60,10 @@ class CheckpointedSpoutTask(SpoutTask):
 
     def _go_on(self, may_deliver_again: bool) -> None:
         """Open the user's spout at the checkpoint's position, unless that is the end."""
-        if not self._restored_ended or may_deliver_again:
+        if not self.state.restored_ended or may_deliver_again:
             self._is_user_open = True
             self._open_user(self.uncommitted.position)
-        self._collector.ended |= self._restored_ended and not may_deliver_again
+        self._collector.ended |= self.state.restored_ended and not may_deliver_again
 
     def _activate_if_wanted(self, now: float) -> None:
         if self._is_user_open:
@@ -78,7 +78,7 @@ class CheckpointedSpoutTask(SpoutTask):
         # Else what `fail` has emitted in a recovery before this one has not been sent, and is in no checkpoint.
         self._end_sent = False
         # The routes may be the first to say that it is complete.
-        self._publish(self._restore_point, now)
+        self._publish(self.state.restore_point, now)
         lost = self._restore_source()
         self._emitted_at_telling = self.uncommitted.emitted
         if self.is_retrying:
@@ -101,18 +101,18 @@ class CheckpointedSpoutTask(SpoutTask):
 
     def _restore_source(self) -> list[Any]:
         """Take over what the checkpoint says; return the messages that it does not cover."""
-        states = [part.values["source"] for part in self.restored if "source" in part.values]
-        marks = [part.values["watermark"] for part in self.restored if "watermark" in part.values]
-        letters = [part.values["letters"] for part in self.restored if "letters" in part.values]
-        self._letters.restore(letters, self._restore_point)
+        states = [part.values["source"] for part in self.state.restored if "source" in part.values]
+        marks = [part.values["watermark"] for part in self.state.restored if "watermark" in part.values]
+        letters = [part.values["letters"] for part in self.state.restored if "letters" in part.values]
+        self._letters.restore(letters, self.state.restore_point)
         self.source_messages.ids.restart()
         self._output_watermarks.reset(self.ports.clock(), forget=True)
         if marks:
             self._output_watermarks.restore(min(marks))
-        return self.uncommitted.restore(states, self._restore_point)
+        return self.uncommitted.restore(states, self.state.restore_point)
 
     def _opening_watermark(self) -> int:
-        return self._output_watermarks.latest if self.restored else MIN_WATERMARK
+        return self._output_watermarks.latest if self.state.restored else MIN_WATERMARK
 
     def _close_component(self) -> None:
         for message in self.uncommitted.tell(self.uncommitted.untold):
@@ -120,20 +120,20 @@ class CheckpointedSpoutTask(SpoutTask):
                 self._spout.ack(message)
             except Exception as error:
                 # The process ends anyway: the others are told, and the spout is closed.
-                self._record_error(error, self.ports.clock())
+                self.reports.record(error, self.ports.clock())
         if self._is_user_open:
             super()._close_component()
 
     @property
     def has_work(self) -> bool:
         """Whether a Turn would do something now."""
-        return (self.uncommitted.untold > 0 and self._is_working) or super().has_work
+        return (self.uncommitted.untold > 0 and self.state.is_working) or super().has_work
 
     def _act(self, now: float) -> None:
         emitted = self.uncommitted.emitted - self._emitted_at_telling
         self._emitted_at_telling += emitted
         self._ack_done(max(_TOLD_AT_ONCE, 2 * emitted), now)
-        if self._restored_ended and (not self.uncommitted.has_known or self._idle_polls > _LAST_POLLS):
+        if self.state.restored_ended and (not self.uncommitted.has_known or self._idle_polls > _LAST_POLLS):
             self._collector.ended = True
         super()._act(now)
 
@@ -167,17 +167,17 @@ class CheckpointedSpoutTask(SpoutTask):
             self._send_untracked(stream)
         if self.uncommitted.uncovered * 2 >= self._uncovered_limit and not self._early_checkpoint_requested:
             self._early_checkpoint_requested = True
-            self._report_to_master(CheckpointWanted(task=self.id, epoch=self.epoch))
+            self.reports.to_master(CheckpointWanted(task=self.id, epoch=self.epoch))
 
     def _send_untracked(self, stream: StreamRows) -> None:
-        if self._restored_ended and stream.rows:
+        if self.state.restored_ended and stream.rows:
             # Its readers have published what they made of the end.
             self._collector.ended = True
             error = EmitError(
-                f"component {self.component_id!r} emitted a new message, and checkpoint {self._restore_point} is behind the end "
-                "of its input; begin anew to have it processed (topo submit, or topo resume --from-beginning)"
+                f"component {self.component_id!r} emitted a new message, and checkpoint {self.state.restore_point} is behind "
+                "the end of its input; begin anew to have it processed (topo submit, or topo resume --from-beginning)"
             )
-            self._record_error(error, self._now)
+            self.reports.record(error, self.state.now)
             for row in stream.rows:
                 self._lose_row(row, error)
             return
@@ -187,11 +187,11 @@ class CheckpointedSpoutTask(SpoutTask):
         """Give up a message whose id a covered one has: it is another message, or the same one with other values."""
         error = EmitError(
             f"component {self.component_id!r} emitted message id {message!r} with other values than in checkpoint "
-            f"{self._restore_point}, which covers that id. With exactly_once an id names one message of the source, in every "
-            "process: use the source's own ids, not a counter, or a RetryingSpout with positions; keep the time of reading out "
-            "of the values; or set delivery=at_least_once"
+            f"{self.state.restore_point}, which covers that id. With exactly_once an id names one message of the source, in "
+            "every process: use the source's own ids, not a counter, or a RetryingSpout with positions; keep the time of reading "
+            "out of the values; or set delivery=at_least_once"
         )
-        self._record_error(error, now)
+        self.reports.record(error, now)
         self._lose_row(values, error)
 
     def _digest(self, values: Any) -> int:
@@ -217,11 +217,11 @@ class CheckpointedSpoutTask(SpoutTask):
         self._flush(now)
         # What cannot be carried is a dead letter of this checkpoint.
         self.outbox.flush_all()
-        self._take_snapshot(checkpoint, 0.0, lambda: None, now)
+        self._take_snapshot(checkpoint, 0.0, lambda: None)
         root = self.ports.ids.roots(1)[0]
-        owed = pass_on(self.outbox, self.consumers, self.ports.ids, checkpoint, [root])
-        if not self.consumers:
-            self._report_to_master(BarrierAcked(task=self.id, epoch=self.epoch, checkpoint=checkpoint))
+        owed = self.outbound.send_barrier(checkpoint, [root])
+        if not self.outbound.consumers:
+            self.reports.to_master(BarrierAcked(task=self.id, epoch=self.epoch, checkpoint=checkpoint))
             return
         self._barriers[root] = checkpoint
         self._acker_routes.send(FrameKind.INIT, pack_words([root]), pack_words([owed]))
@@ -231,7 +231,7 @@ class CheckpointedSpoutTask(SpoutTask):
             for root in frame.root_list():
                 checkpoint = self._barriers.pop(root, None)
                 if checkpoint is not None:
-                    self._report_to_master(BarrierAcked(task=self.id, epoch=self.epoch, checkpoint=checkpoint))
+                    self.reports.to_master(BarrierAcked(task=self.id, epoch=self.epoch, checkpoint=checkpoint))
             return True
         return super()._process(edge, frame, now)
 

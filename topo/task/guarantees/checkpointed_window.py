@@ -35,11 +35,11 @@ class CheckpointedWindowTask(OperatorTask):
         try:
             windows.skip(timer)
         except Exception as raised:
-            self._record_error(raised, now)
+            self.reports.record(raised, now)
         self._user_error(final, now)
 
     def _user_end(self) -> None:
-        self._fire_timers(self._operator.end_of_input, self._now)
+        self._fire_timers(self._operator.end_of_input, self.state.now)
 
     @property
     def _windows(self) -> WindowOperator:

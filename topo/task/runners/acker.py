@@ -52,10 +52,10 @@ class AckerTask(Task):
         return True
 
     def _act(self, now: float) -> None:
-        while self.queue:
-            edge, frame = self.queue.popleft()
+        while self.inbound.queue:
+            edge, frame = self.inbound.queue.popleft()
             self._process(edge, frame, now)
-            self._processed(edge, frame, now)
+            self.inbound.processed(edge, frame, now)
         if self._undelivered >= self.config.batch_size:
             self._deliver()
 
@@ -72,7 +72,7 @@ class AckerTask(Task):
         elif kind is FrameKind.RESET:
             acker.on_reset(frame.root_list())
         elif kind is FrameKind.OPEN:
-            self._opened(edge, frame)
+            self.inbound.opened(edge, frame)
         else:
             edge.status = EdgeStatus.FINISHED
         self._undelivered += frame.count

@@ -48,7 +48,7 @@ class AsyncTask(OperatorTask):
     def _on_blocked(self, error: Exception) -> None:
         """A call holds up the event loop; told on another thread."""
         with suppress(RejectedExecution):
-            self.executor.execute(lambda: self._record_error(error, self._now), "a blocking call")
+            self.executor.execute(lambda: self.reports.record(error, self.state.now), "a blocking call")
 
     def _make_operator(self) -> Operator:
         return AsyncWaitOperator(BoltCalls(self._bolt, self._run_call), self._bolt.settings, self)
@@ -102,11 +102,11 @@ class AsyncTask(OperatorTask):
 
     def _on_close(self, now: float) -> None:
         """Close the user's bolt; the task is closed when that has returned or raised."""
-        if not (self._is_working and self._is_user_open) or self._close_returned:
+        if not (self.state.is_working and self._is_user_open) or self._close_returned:
             super()._on_close(now)
         elif not self._close_called:
             self._close_called = True
-            self.queue.clear()
+            self.inbound.queue.clear()
             self._operator.close()
             self._run_call(self._bolt.close(), self._on_user_closed)
 
@@ -118,7 +118,7 @@ class AsyncTask(OperatorTask):
             if error is not None:
                 self.counters.lost_results += 1
                 blame(error, self._bolt.close)
-                self._record_error(error, self._now)
+                self.reports.record(error, self.state.now)
 
         with suppress(RejectedExecution):
             self.executor.execute(note, "the user's close has returned")
@@ -184,11 +184,11 @@ class AsyncTask(OperatorTask):
                 self.counters.failed += 1
                 self._give_up(value.values, error)
             else:
-                self._causes.note(value.roots, error)
+                self.reports.causes.note(value.roots, error)
                 self._collector.fail(value)
             if not isinstance(error, Exception):
                 raise error
-            self._user_error(error, self._now)
+            self._user_error(error, self.state.now)
 
     def _call_raised(self, error: Exception, now: float) -> None:
         """A mail has raised: what it was putting out is discarded, and the input fails."""

@@ -53,7 +53,7 @@ class BasicBoltTask(BoltTask):
         self._collector = anchoring_collector(
             setup.context.component,
             setup.plan.streams(setup.context.component),
-            self._report,
+            lambda error: self.reports.record_misuse(error),
             ports.codec,
         )
         super().__init__(setup, ports)
@@ -218,7 +218,7 @@ class BasicBoltTask(BoltTask):
 
     def _fail_row(self, root: int, error: Exception) -> None:
         self._fail((root,), error)
-        self._record_error(error, self.ports.clock())
+        self.reports.record(error, self.ports.clock())
 
     def _clear(self) -> None:
         for stream in self._collector.streams:

@@ -115,7 +115,7 @@ class BatchTask(OperatorTask):
     @property
     def has_work(self) -> bool:
         """Whether a batch waits for its call, or input to be taken in."""
-        return super().has_work or (self._is_working and self._batches.has_ready and self._may_act)
+        return super().has_work or (self.state.is_working and self._batches.has_ready and self._may_act)
 
     def _act(self, now: float) -> None:
         if not self._batches.has_ready:
@@ -142,23 +142,23 @@ class BatchTask(OperatorTask):
         if not self.is_checkpointed:
             for tup in values:
                 if (error := self._calls.error_of(tup)) is not None:
-                    self._causes.note(tup.roots, error)
+                    self.reports.causes.note(tup.roots, error)
 
     def split(self, error: Exception) -> None:
         """A call for several inputs has raised."""
-        self._user_error(error, self._now)
+        self._user_error(error, self.state.now)
 
     def failed(self, value: TrackedTuple, error: Exception) -> None:
         """A call for one input has raised."""
         if not self.is_checkpointed:
-            self._causes.note(value.roots, error)
+            self.reports.causes.note(value.roots, error)
             self._collector.fail(value)
-            self._user_error(error, self._now)
+            self._user_error(error, self.state.now)
             return
         mark = self._collector.mark()
         final = self._try_tuple_again(partial(self.call, [value]), mark, value, error)
         if final is not None:
-            self._user_error(final, self._now)
+            self._user_error(final, self.state.now)
 
     def _why_failed(self, tup: TrackedTuple) -> str:
         error = self._calls.error_of(tup)

@@ -46,7 +46,7 @@ class AnchoringTask(BoltTask):
         self._collector = BoltCollector(
             setup.context.component,
             setup.plan.streams(setup.context.component),
-            self._report,
+            lambda error: self.reports.record_misuse(error),
             ports.codec,
         )
         super().__init__(setup, ports)
@@ -89,7 +89,7 @@ class AnchoringTask(BoltTask):
         before = len(failed)
         self._collector.roll_back(mark, culprit)
         for tup in failed[before:]:
-            self._causes.note(tup.roots, error)
+            self.reports.causes.note(tup.roots, error)
 
     def _try_tuple_again(
         self,
@@ -146,7 +146,7 @@ class AnchoringTask(BoltTask):
                     row: int, error: Exception, stream: StreamRows = stream, anchors: list[tuple[TrackedTuple, ...]] = anchors
                 ) -> None:
                     comes_again = self._fail_anchors(anchors[row], error)
-                    self._record_error(error, now)
+                    self.reports.record(error, now)
                     self._lose_row(stream.rows[row], error, comes_again=comes_again)
 
                 self.counters.emitted += len(stream.rows)
@@ -170,7 +170,7 @@ class AnchoringTask(BoltTask):
             assert tup.state == TupleState.FAILED
             self.counters.failed += 1
             self._fails.update(dict.fromkeys(tup.roots))
-            self._causes.note(tup.roots, None)
+            self.reports.causes.note(tup.roots, None)
             if self.is_checkpointed:
                 self._letters.add(tup.values, self._why_failed(tup), 1)
         for tup in collector.touched:
@@ -227,13 +227,13 @@ class TrackingBoltTask(AnchoringTask):
             snapshot = super()._snapshot(checkpoint)
             if held["inputs"]:
                 snapshot.values["held"] = held
-                self._look_at = self._now
+                self._look_at = self.state.now
                 if (floor := self._time_floor()) is not None:
                     snapshot.values["watermark"] = min(snapshot.values["watermark"], floor - 1)
             return snapshot
         staged = self._staged.snapshot(checkpoint)
         # What the sink has refused while it staged is given up in this checkpoint.
-        self._settle(self._now)
+        self._settle(self.state.now)
         snapshot = super()._snapshot(checkpoint)
         snapshot.values["staged"] = staged
         return snapshot
@@ -325,7 +325,7 @@ class TrackingBoltTask(AnchoringTask):
     def _left_undecided(self, tup: TrackedTuple, mark: Mark, undecided: list[TrackedTuple]) -> None:
         if self.is_checkpointed:
             tup.out = int(self._collector.count() > mark.emitted)
-        tup.since = self._now
+        tup.since = self.state.now
         if tup.timestamp is not None and (self._least is None or tup.timestamp < self._least):
             self._least = tup.timestamp
         undecided.append(tup)
@@ -348,9 +348,9 @@ class TrackingBoltTask(AnchoringTask):
         tracked = sum([bool(tup.roots) for tup in undecided])
         held = still_held(undecided)
         for _ in range(tracked - sum([bool(tup.roots) for tup in held])):
-            self._record_error(TupleStateError(_FORGOTTEN), now)
+            self.reports.record(TupleStateError(_FORGOTTEN), now)
         # An input that is tracked is waited for by its spout, too: only those downstream have to know that it is held.
-        self._withheld.keep(held if self.consumers else [tup for tup in held if not tup.roots])
+        self._withheld.keep(held if self.outbound.consumers else [tup for tup in held if not tup.roots])
 
     def _held_roots(self) -> dict[int, None]:
         # A bolt that is given no input, since its output waits, may have no other occasion to ack what it holds.
@@ -404,10 +404,10 @@ class TrackingBoltTask(AnchoringTask):
         # One that is held for longer than message_timeout is late then, so that no input holds up event time for good.
         if self._output_watermarks.is_used or not self._withheld:
             self._least = None
-        elif self._now >= self._look_at:
-            self._look_at = self._now + self.config.watermark_interval_s
+        elif self.state.now >= self._look_at:
+            self._look_at = self.state.now + self.config.watermark_interval_s
             timeout_s = self.config.message_timeout_s
-            self._least = self._withheld.least_timestamp(-inf if timeout_s is None else self._now - timeout_s)
+            self._least = self._withheld.least_timestamp(-inf if timeout_s is None else self.state.now - timeout_s)
         return self._least
 
     def _send_end(self, now: float) -> None:
@@ -445,7 +445,7 @@ class TrackingBoltTask(AnchoringTask):
                 self.counters.failed += 1
                 if self.is_checkpointed:
                     self._letters.add(tup.values, self._cause(error), 1)
-                self._record_error(error, now)
+                self.reports.record(error, now)
             self._withheld.clear()
         if self._waits_for_held and now >= self._look_at:
             self._send_event_time()

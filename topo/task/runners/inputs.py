@@ -8,7 +8,6 @@ raises owes a FAIL instead, and what it emitted is discarded.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections import deque
 from collections.abc import Callable, Container, Iterable, Sequence
 from functools import partial
 from math import inf
@@ -18,15 +17,15 @@ from topo.api.bolt import BasicBolt, Bolt, StatefulBolt
 from topo.api.metrics import Histogram
 from topo.api.streams import DEFAULT_STREAM, SYSTEM_COMPONENT, TICK_STREAM
 from topo.api.tuples import Origin, Tuple
-from topo.checkpoint.alignment import Aligned, Alignment, Snapshot, pass_on
+from topo.checkpoint.alignment import Aligned, Snapshot
 from topo.emission.emitter import Emitter, StreamRows
-from topo.emission.output_watermarks import OutputWatermarks, UnreadableRows, send_time
+from topo.emission.output_watermarks import OutputWatermarks, UnreadableRows
 from topo.emission.router import Stamps, owners_of
 from topo.errors import FrameError, UserError
 from topo.ids import TaskId
 from topo.operators.state.deep_copy import independent_rows
 from topo.operators.state.handles import KeyContext
-from topo.operators.time.watermarks import InputStatus, WatermarkCombiner
+from topo.operators.time.watermarks import InputStatus
 from topo.task.allowance import Allowance
 from topo.task.batch import Batch, read_batch
 from topo.task.environment import TaskEnvironment, TaskSpec
@@ -46,6 +45,7 @@ but those of several spouts meet in one batch, and so do suspects and what spout
 be alone in hand."""
 
 
+VERDICTS = frozenset((FrameKind.ACKED, FrameKind.FAILED, FrameKind.TOUCHED))
 QUEUE_SHARE = 20
 """What waits before one bolt may take this part of `message_timeout` or `checkpoint_interval`: there are many bolts in a row."""
 
@@ -71,8 +71,7 @@ class BoltTask(UserTask):
         self._ackers = self.plan.ackers
         self._acker_routes = AckerRoutes(self._ackers, self.outbox.put_ids)
         self._pace = AdaptiveSliceSize(self.config.flush_interval_s, self.config.batch_size)
-        self._sender_count = len([sender for sender in self._edges_in() if sender not in self._ackers])
-        self._allowance = self._make_allowance()
+        self.inbound.allowance = self._make_allowance()
         self._batch: Batch | None = None
         self._single_step_budget = 0
         """So many tuples more are run one by one."""
@@ -90,16 +89,14 @@ class BoltTask(UserTask):
         self._tick_at: float | None = None
         self._tick = Origin(SYSTEM_COMPONENT, 0, TICK_STREAM)
         self._execute_latency = Histogram()
-        self._alignment = Alignment()
         self._key_groups = KeyContext(self.plan.component(self.component_id).max_parallelism).group_of
-        self._time = WatermarkCombiner(())
         self._output_watermarks = OutputWatermarks(
             setup.watermarks,
             self._default_fields,
             ports.wall_ms,
             self.config.watermark_interval_s,
             self.component_id,
-            lambda error: self._user_error(error, self._now),
+            lambda error: self._user_error(error, self.state.now),
         )
         streams = [stream.name for stream in self.plan.streams(self.component_id)]
         self._cut_stream = streams.index(DEFAULT_STREAM) if self._output_watermarks.cuts and DEFAULT_STREAM in streams else None
@@ -121,12 +118,7 @@ class BoltTask(UserTask):
             limits.append(config.checkpoint_interval_s / QUEUE_SHARE)
         elif (timeout := self._touch_interval_s) is not None:
             limits.append(timeout * TOUCHES / QUEUE_SHARE)
-        return Allowance(min(limits), self._sender_count * config.edge_window * config.batch_size)
-
-    def _granted(self, edge: InEdge) -> int:
-        if self._allowance is None or edge.sender in self._ackers:
-            return 0
-        return self._allowance.share(self._sender_count)
+        return Allowance(min(limits), self.inbound.sender_count * config.edge_window * config.batch_size)
 
     @property
     def _default_fields(self) -> tuple[str, ...]:
@@ -135,7 +127,7 @@ class BoltTask(UserTask):
     @property
     def _has_ended(self) -> bool:
         # One that reads nothing but ticks keeps nobody from ending.
-        return super()._has_ended or (self._is_open and not self.inputs)
+        return super()._has_ended or (self._is_open and not self.inbound.edges)
 
     # -- for the two kinds -----------------------------------------------------------------------------------------------
 
@@ -174,20 +166,18 @@ class BoltTask(UserTask):
     # -- life ------------------------------------------------------------------------------------------------------------
 
     def _epoch_begins(self, now: float) -> None:
-        self._time = WatermarkCombiner([sender for sender in self.inputs if sender not in self._ackers])
         self._output_watermarks.reset(now, forget=True)
         if self.is_checkpointed:
-            self._alignment.reset()
-            letters = [part.values["letters"] for part in self.restored if "letters" in part.values]
-            self._letters.restore(letters, self._restore_point)
-            marks = [part.values["watermark"] for part in self.restored if "watermark" in part.values]
-            if any("held" in part.values for part in self.restored) and not isinstance(self._user, Bolt):
+            letters = [part.values["letters"] for part in self.state.restored if "letters" in part.values]
+            self._letters.restore(letters, self.state.restore_point)
+            marks = [part.values["watermark"] for part in self.state.restored if "watermark" in part.values]
+            if any("held" in part.values for part in self.state.restored) and not isinstance(self._user, Bolt):
                 raise UserError(
                     f"component {self.component_id!r} was a Bolt that held inputs back, and now is none: they would be lost; "
                     f"leave it as it was, or give them up (--drop-state {self.component_id})"
                 )
             # Another run that reads on from where one had ended has rows that are not late.
-            if marks and (self._restored_ended or min(marks) < MAX_WATERMARK):
+            if marks and (self.state.restored_ended or min(marks) < MAX_WATERMARK):
                 self._output_watermarks.restore(min(marks))
 
     def _open(self, event: RoutesChanged, now: float) -> None:
@@ -195,8 +185,8 @@ class BoltTask(UserTask):
             self._tick_at = now + self.config.tick_interval_s
         self._enter_single_step(event)
         self._user_prepare()
-        if self.is_checkpointed and self.restored:
-            self._restore_user(self.restored)
+        if self.is_checkpointed and self.state.restored:
+            self._restore_user(self.state.restored)
         elif self.is_checkpointed:
             self._begin_user()
 
@@ -204,20 +194,20 @@ class BoltTask(UserTask):
         self._batch = None
         self._acks.clear()
         self._fails.clear()
-        self._causes.clear()
+        self.reports.causes.clear()
         self._touches.clear()
         self._owing_since = None
         self._ended_in_epoch = self._end_sent = False
         self._enter_single_step(event)
         if self.is_checkpointed:
-            self._restore_user(self.restored)
+            self._restore_user(self.state.restored)
         self._guard(self._user.on_reset, now)
 
     def _enter_single_step(self, event: RoutesChanged) -> None:
         self._single_step_budget = SINGLE_STEP_TUPLES if event.routes.suspects else 0
 
     def _run_user_mail(self, action: Callable[[], object]) -> None:
-        self._run_untracked(action, self._now, "a mail", self.config.max_task_emit)
+        self._run_untracked(action, self.state.now, "a mail", self.config.max_task_emit)
 
     def _close_component(self) -> None:
         self._user.cleanup()
@@ -266,7 +256,7 @@ class BoltTask(UserTask):
     def _send_event_time(self) -> None:
         """Send what is new of event time behind the rows that were emitted before it."""
         if self._output_watermarks.has_updates and not self._end_sent:
-            send_time(self.outbox, self.consumers, self._output_watermarks.drain_updates(self._time_floor()))
+            self.outbound.send_time(self._output_watermarks.drain_updates(self._time_floor()))
 
     def _time_floor(self) -> int | None:
         """Return the least timestamp that output may still have, although the input is past it; None without such output."""
@@ -277,40 +267,25 @@ class BoltTask(UserTask):
     def _process(self, edge: InEdge, frame: Frame, now: float) -> bool:
         if frame.kind is FrameKind.DATA:
             return self._process_data(frame, now)
-        if frame.kind is FrameKind.OPEN:
-            self._opened(edge, frame)
-            if edge.sender not in self._ackers:
-                if frame.mark > MIN_WATERMARK:
-                    self._pass_time(self._time.watermark(edge.sender, frame.mark), now)
-                if edge.status is EdgeStatus.IDLE:
-                    self._pass_time(self._time.idle(edge.sender), now)
-                elif edge.status is EdgeStatus.FINISHED:
-                    self._edge_ended(edge, now)
-        elif frame.kind is FrameKind.END:
-            edge.status = EdgeStatus.FINISHED
-            self._edge_ended(edge, now)
-        elif frame.kind is FrameKind.WATERMARK:
-            edge.watermark = frame.mark
-            self._pass_time(self._time.watermark(edge.sender, frame.mark), now)
-        elif frame.kind is FrameKind.IDLE:
-            edge.status = EdgeStatus.IDLE
-            self._pass_time(self._time.idle(edge.sender), now)
-        elif frame.kind is FrameKind.ACTIVE:
-            edge.status = EdgeStatus.ACTIVE
-            self._pass_time(self._time.active(edge.sender), now)
-        elif frame.kind is FrameKind.BARRIER:
-            edges = [edge for edge in self.inputs.values() if edge.sender not in self._ackers]
-            aligned = self._alignment.arrived(edge, frame, edges, now)
-            if self._observer is not None:
-                self._observer.barrier_arrived(self.id, frame.mark, None if aligned is None else aligned.waited_s)
+        if frame.kind is FrameKind.BARRIER:
+            aligned = self.inbound.barrier(edge, frame, now)
             if aligned is not None:
                 self._pass_barrier(aligned, now)
-        else:
-            self._process_other(edge, frame, now)
+            return True
+        if frame.kind is FrameKind.OPEN:
+            self.inbound.opened(edge, frame)
+        elif frame.kind in VERDICTS:
+            self._process_verdicts(frame, now)
+            return True
+        if edge.sender in self._ackers:
+            return True
+        self._pass_time(self.inbound.event_time(edge, frame), now)
+        if frame.kind in (FrameKind.OPEN, FrameKind.END) and edge.status is EdgeStatus.FINISHED:
+            self._input_ended(now)
         return True
 
-    def _process_other(self, edge: InEdge, frame: Frame, now: float) -> None:
-        """Process a frame of a kind that only some bolts accept."""
+    def _process_verdicts(self, frame: Frame, now: float) -> None:
+        """Process the verdicts of an acker; only window bolts accept them."""
 
     # -- checkpoints -----------------------------------------------------------------------------------------------------
 
@@ -326,9 +301,9 @@ class BoltTask(UserTask):
         # What cannot be carried is a dead letter of this checkpoint.
         self.outbox.flush_all()
         # The snapshot is finished before anything else is processed; acks wait until it is stored, the barrier does not.
-        self._take_snapshot(aligned.checkpoint, aligned.waited_s, settle, now)
+        self._take_snapshot(aligned.checkpoint, aligned.waited_s, settle)
         self._flush(now)
-        out = pass_on(self.outbox, self.consumers, self.ports.ids, aligned.checkpoint, list(owed))
+        out = self.outbound.send_barrier(aligned.checkpoint, list(owed))
 
     def _snapshot(self, checkpoint: int) -> Snapshot:
         values = {"watermark": self._output_watermarks.latest, "letters": self._letters.snapshot(checkpoint)}
@@ -337,7 +312,7 @@ class BoltTask(UserTask):
         if isinstance(user, StatefulBolt):
             state = user.snapshot()
             if user.key is None:
-                values["user"] = self._store.pack(state)
+                values["user"] = self.snapshots.store.pack(state)
             else:
                 keyed = self._by_key_group(state)
         return Snapshot(keyed, values)
@@ -349,7 +324,7 @@ class BoltTask(UserTask):
             raise UserError(
                 f"component {self.component_id!r}: snapshot() of a StatefulBolt with a key returns a dict by key; got a {kind}"
             )
-        copied, group_of, pack = independent_rows(state), self._key_groups, self._store.pack
+        copied, group_of, pack = independent_rows(state), self._key_groups, self.snapshots.store.pack
 
         def sort() -> dict[int, bytes]:
             groups: dict[int, list[tuple[Any, Any]]] = {}
@@ -372,11 +347,14 @@ class BoltTask(UserTask):
             )
         if user.key is not None:
             keyed = {
-                key: value for part in parts for packed in part.keyed().values() for key, value in self._store.unpack(packed)
+                key: value
+                for part in parts
+                for packed in part.keyed().values()
+                for key, value in self.snapshots.store.unpack(packed)
             }
             user.restore(keyed if parts else None)
             return
-        states = [self._store.unpack(part.values["user"]) for part in parts if "user" in part.values]
+        states = [self.snapshots.store.unpack(part.values["user"]) for part in parts if "user" in part.values]
         if len(states) > 1:
             raise UserError(
                 f"component {self.component_id!r}: a StatefulBolt without a key takes over the state of one task, not of "
@@ -394,7 +372,7 @@ class BoltTask(UserTask):
         self.counters.dead_lettered += self._letters.stored(ids)
 
     def _opening_watermark(self) -> int:
-        return self._output_watermarks.latest if self.restored else MIN_WATERMARK
+        return self._output_watermarks.latest if self.state.restored else MIN_WATERMARK
 
     def _try_again(self, call: Callable[[], object], undo: Callable[[], object], error: Exception) -> Exception | None:
         """Repeat a call that has raised, as often as attempts allow. Returns the last error, None when it has gone well."""
@@ -415,16 +393,12 @@ class BoltTask(UserTask):
         if final is not None:
             self.counters.failed += 1
             self._give_up((what,), final)
-            self._user_error(final, self._now)
+            self._user_error(final, self.state.now)
         return final is None
 
     def _give_up(self, values: Any, error: BaseException) -> None:
         """Make a dead letter of a tuple."""
         self._letters.add(values, self._cause(error), self.config.attempts)
-
-    def _edge_ended(self, edge: InEdge, now: float) -> None:
-        self._pass_time(self._time.finish(edge.sender), now)
-        self._input_ended(now)
 
     def _process_data(self, frame: Frame, now: float) -> bool:
         batch = self._batch or self._begin_batch(frame, now)
@@ -451,9 +425,9 @@ class BoltTask(UserTask):
         count = last - first
         if not count:
             return False
-        if self._allowance is not None:
-            self._allowance.note(count, ended - self._busy_since, self._may_act)
-        self._busy_since = ended
+        if self.inbound.allowance is not None:
+            self.inbound.allowance.note(count, ended - self.inbound.busy_since, self._may_act)
+        self.inbound.busy_since = ended
         self._pace.note(count, seconds)
         self.counters.executed += count
         self.counters.busy_s += seconds
@@ -481,12 +455,9 @@ class BoltTask(UserTask):
         """Fail the roots of a frame that cannot be read. With checkpoints its rows are lost, so the epoch has to end."""
         self.counters.malformed_frames += 1
         self._fail(frame.root_list(), error)
-        self._record_error(error, now)
+        self.reports.record(error, now)
         if self.is_checkpointed:
-            edge = self.inputs[TaskId(frame.sender)]
-            # A barrier behind it would put the loss into a checkpoint.
-            self.queue = deque(waiting for waiting in self.queue if waiting[0] is not edge)
-            self._edge_died(edge, f"frame {frame.number} cannot be read: {error}", now)
+            self.inbound.drop_unreadable(frame, error, now)
 
     def cut_short(self) -> None:
         """End the slice of input at hand soon, so that the worker turns; any thread may call it."""
@@ -509,7 +480,7 @@ class BoltTask(UserTask):
     def _input_ended(self, now: float) -> None:
         if self._has_ended and not self._ended_in_epoch:
             self._ended_in_epoch = True
-            if not self._restored_ended:
+            if not self.state.restored_ended:
                 # A new epoch repeats it.
                 self.counters.lost_results -= self._end_raised
                 before = self._lost_calls
@@ -525,7 +496,7 @@ class BoltTask(UserTask):
 
     @property
     def _has_passed_end(self) -> bool:
-        return self._ended_in_epoch or self._restored_ended
+        return self._ended_in_epoch or self.state.restored_ended
 
     # -- output ----------------------------------------------------------------------------------------------------------
 
@@ -557,8 +528,10 @@ class BoltTask(UserTask):
         """After it: let them out, in pieces with what is new of event time between them."""
         if self._cut_stream is not None:
             cuts, self._cuts = self._cuts, []
-            tell = partial(send_time, self.outbox, () if self._end_sent else self.consumers)
-            self._router.release(self._cut_stream, [(count, partial(tell, news)) for count, news in cuts])
+            self._router.release(
+                self._cut_stream,
+                [(count, partial(self.outbound.send_time, () if self._end_sent else news)) for count, news in cuts],
+            )
 
     def _read_stamps(self, streams: Iterable[StreamRows]) -> UnreadableRows:
         """Have a strategy read the timestamps of the main stream. Returns why, of the rows where it cannot."""
@@ -590,15 +563,14 @@ class BoltTask(UserTask):
         """Have the ackers told that roots have failed, and the master why."""
         roots = list(roots)
         self._fails.update(dict.fromkeys(roots))
-        self._causes.note(roots, error)
+        self.reports.causes.note(roots, error)
 
     def _flush_when_due(self, now: float) -> None:
         if len(self._acks) >= self.config.batch_size or self._fails or self._touches:
             self._flush_ids()
         if self._acks and self._owing_since is None:
             self._owing_since = now
-        oldest = self.outbox.oldest
-        if oldest is not None and now >= oldest + self.config.flush_interval_s:
+        if self.outbound.is_flush_due(now):
             self._flush(now)
 
     def _flush(self, now: float) -> None:
@@ -610,10 +582,10 @@ class BoltTask(UserTask):
         self._owing_since = None
         if not self._ackers:
             self._fails.clear()
-            self._causes.clear()
+            self.reports.causes.clear()
             return
         if self._acks or self._fails or self._touches:
-            self._report_causes()
+            self.reports.flush_causes()
             acks, fails, touches = self._acks, self._fails, self._touches
             self._acks, self._fails, self._touches = {}, {}, {}
             # A failed root first: its verdict is the same whatever follows, and it comes sooner.
@@ -627,21 +599,7 @@ class BoltTask(UserTask):
         return super().is_quiet and not self._acks and not self._fails
 
     def _levels(self) -> dict[str, float]:
-        levels = super()._levels()
-        if self._allowance is not None:
-            tuples = sum(frame.count for _, frame in self.queue if frame.kind is FrameKind.DATA)
-            levels |= {"allowance": float(self._allowance.size), "queue_s": tuples * self._allowance.each_s}
-        told = [edge.watermark for edge in self.inputs.values() if edge.watermark is not None and edge.watermark > MIN_WATERMARK]
-        watermark = self._time.last_watermark
-        if told and watermark < MAX_WATERMARK:
-            if watermark > MIN_WATERMARK:
-                levels |= {"watermark_ms": watermark, "watermark_lag_s": (self.ports.wall_ms() - watermark) / 1000}
-            else:
-                levels["watermark_ms"] = float(MIN_WATERMARK)
-            by = self._time.held_back_by
-            if isinstance(by, int):
-                levels["held_back_by"] = float(by)
-        return levels
+        return {**super()._levels(), **self.inbound.levels()}
 
     def _latencies(self) -> dict[str, Any]:
         return {"execute": self._execute_latency.snapshot()}

@@ -150,7 +150,7 @@ class OperatorTask(AnchoringTask):
             except FrameworkBug:
                 raise
             except Exception as error:
-                self._call_raised(error, self._now)
+                self._call_raised(error, self.state.now)
 
     def _user_prepare(self) -> None:
         self._start_operator()
@@ -196,7 +196,7 @@ class OperatorTask(AnchoringTask):
         return [*super()._deadlines(now), timers]
 
     def _turn(self, now: float) -> None:
-        if self._is_working:
+        if self.state.is_working:
             self._brake.is_on = False
             self._clock.fire(self._processing_ms())
             super()._turn(now)
@@ -210,7 +210,7 @@ class OperatorTask(AnchoringTask):
 
     @property
     def _is_held_up(self) -> bool:
-        return super()._is_held_up or bool(self.queue)
+        return super()._is_held_up or bool(self.inbound.queue)
 
     def _process(self, edge: InEdge, frame: Frame, now: float) -> bool:
         if self._news:
@@ -256,7 +256,7 @@ class OperatorTask(AnchoringTask):
         self._operator.process_idle(idle)
 
     def _put_out_time(self, watermark: int | None, idle: bool | None) -> None:
-        self._settle(self._now)
+        self._settle(self.state.now)
         if self._output_watermarks.is_used:
             return
         if watermark is not None:
@@ -289,7 +289,7 @@ class OperatorTask(AnchoringTask):
             self._looks_at_time = False
             source = self.plan.task(TaskId(frame.sender)).component
             where = f"component {self.component_id!r}: a tuple of {source!r} has a timestamp in another unit"
-            self._record_error(SuspiciousTimestamps(f"{where}: {why}"), now)
+            self.reports.record(SuspiciousTimestamps(f"{where}: {why}"), now)
 
     # -- keys ------------------------------------------------------------------------------------------------------------
 

@@ -54,14 +54,14 @@ class ProcessTask(OperatorTask):
         except Exception as error:
             if not self.is_checkpointed:
                 self._roll_back(mark, None, error)
-                self._lose_call(error, self._now)
+                self._lose_call(error, self.state.now)
                 return
             undo()
             final = self._try_again(limited, undo, error)
             if final is not None:
                 self.counters.failed += 1
                 self._give_up((operator.keys.key, timestamp), final)
-                self._user_error(final, self._now)
+                self._user_error(final, self.state.now)
 
     def _limited(self, call: Callable[[], object], mark: Mark, function: Callable[..., object]) -> None:
         """Make one call of a user's function. Raises when it has emitted too much since the mark, or has returned a value."""

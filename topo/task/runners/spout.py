@@ -15,7 +15,7 @@ from topo.api.spout import RetryingSpout, Spout
 from topo.api.streams import DEFAULT_STREAM
 from topo.emission.emitter import StreamRows
 from topo.emission.message_collectors import REFUSED, MessageCollector, OrderedCollector
-from topo.emission.output_watermarks import OutputWatermarks, UnreadableRows, send_time
+from topo.emission.output_watermarks import OutputWatermarks, UnreadableRows
 from topo.emission.time_cuts import send_in_pieces
 from topo.errors import FrameworkBug, SpoutStalled
 from topo.ids import ID_BYTES, REPLAYED_BIT, Epoch, TaskId
@@ -62,7 +62,7 @@ class SpoutTask(UserTask):
         streams = self.plan.streams(self.component_id)
         has_order = isinstance(self._spout, RetryingSpout) and len(streams) > 1
         collector = OrderedCollector if has_order else MessageCollector
-        self._collector = collector(self.component_id, streams, self._report, ports.codec)
+        self._collector = collector(self.component_id, streams, self.reports.record_misuse, ports.codec)
         self._router = make_router(setup, ports.ids, self.outbox, self._collector)
         self._ackers = self.plan.ackers
         self._acker_routes = AckerRoutes(self._ackers, self.outbox.put_ids)
@@ -75,7 +75,7 @@ class SpoutTask(UserTask):
             config,
             ports.codec,
             self.counters,
-            self._report_to_master,
+            self.reports.to_master,
             self._user_error,
             ports.clock(),
             TRIAL_S if self._feeds_windows else None,
@@ -94,7 +94,7 @@ class SpoutTask(UserTask):
             self._idle_clock.now_ms,
             config.watermark_interval_s,
             self.component_id,
-            lambda error: self._user_error(error, self._now),
+            lambda error: self._user_error(error, self.state.now),
         )
         self._taken = 0
         """Messages that were to be tracked, each time that the user's spout emitted them."""
@@ -132,7 +132,7 @@ class SpoutTask(UserTask):
 
     def _reset(self, event: RoutesChanged, now: float) -> None:
         self._init_roots, self._init_values, self._fails = bytearray(), bytearray(), []
-        self._causes.clear()
+        self.reports.causes.clear()
         self.source_messages.reset(event.routes.suspects, event.routes.alone, now)
         self._end_sent = self._may_send_end
         if event.routes.suspects:
@@ -165,12 +165,12 @@ class SpoutTask(UserTask):
         try:
             action()
         except Exception as error:
-            self._user_error(error, self._now)
+            self._user_error(error, self.state.now)
             # Nothing repeats it.
             self.counters.lost_results += 1
         if self._error_wait_s == FIRST_ERROR_WAIT_S:
             # It may have brought what `next_tuple` is waiting for.
-            self._poll_at = min(self._poll_at, self._now)
+            self._poll_at = min(self._poll_at, self.state.now)
 
     def _close_component(self) -> None:
         self.source_messages.commit(self.epoch, self.ports.clock(), at_once=True)
@@ -235,9 +235,14 @@ class SpoutTask(UserTask):
     @property
     def has_work(self) -> bool:
         """Whether a Turn would do something now."""
-        if not self._is_working:
+        if not self.state.is_working:
             return False
-        if self.queue or self.source_messages.has_local or self.mailbox.may_have_mail or (self._may_send and self._has_leftovers):
+        if (
+            self.inbound.queue
+            or self.source_messages.has_local
+            or self.mailbox.may_have_mail
+            or (self._may_send and self._has_leftovers)
+        ):
             return True
         now = self.ports.clock()
         return (self._may_emit and now >= self._poll_at) or self._replay_is_due(now)
@@ -273,14 +278,14 @@ class SpoutTask(UserTask):
             for root in touched:
                 self._open_messages.touch(root)
         else:
-            self._opened(edge, frame)
+            self.inbound.opened(edge, frame)
         return True
 
     def _take_verdicts(self, now: float) -> None:
-        while self.queue:
-            edge, frame = self.queue.popleft()
+        while self.inbound.queue:
+            edge, frame = self.inbound.queue.popleft()
             self._process(edge, frame, now)
-            self._processed(edge, frame, now)
+            self.inbound.processed(edge, frame, now)
 
     def _on_dead_letters_stored(self, ids: Sequence[int], now: float) -> None:
         self.source_messages.stored(ids, now)
@@ -409,7 +414,7 @@ class SpoutTask(UserTask):
         """Send what is new of event time behind the rows that were emitted before it, and below what comes again."""
         time = self._output_watermarks
         if time.has_updates and not self._end_sent:
-            send_time(self.outbox, self.consumers, time.drain_updates(self.source_messages.least_waiting_stamp()))
+            self.outbound.send_time(time.drain_updates(self.source_messages.least_waiting_stamp()))
 
     def _wait(self, now: float) -> None:
         self._idle_polls += 1
@@ -433,10 +438,9 @@ class SpoutTask(UserTask):
             self._send_rows(now, first_time)
         collector.clear()
         self._unstamped.clear()
-        oldest = self.outbox.oldest
         if len(self._init_roots) >= self.config.batch_size * ID_BYTES:
             self._flush_inits()
-        if oldest is not None and now >= oldest + self.config.flush_interval_s:
+        if self.outbound.is_flush_due(now):
             self._flush(now)
 
     def _send_rows(self, now: float, first_time: bool) -> None:
@@ -528,8 +532,8 @@ class SpoutTask(UserTask):
 
         def reject(row: int, error: Exception) -> None:
             self._fails.append(roots[row])
-            self._causes.note((roots[row],), error)
-            self._record_error(error, now)
+            self.reports.causes.note((roots[row],), error)
+            self.reports.record(error, now)
 
         self.counters.transferred += self._router.single(stream, packed, owed, None, stream.stamp_list(), reject)
         self._init_roots += packed
@@ -570,7 +574,7 @@ class SpoutTask(UserTask):
     def _fail(self, roots: Iterable[int], error: Exception) -> None:
         roots = list(roots)
         self._fails.extend(roots)
-        self._causes.note(roots, error)
+        self.reports.causes.note(roots, error)
 
     def _flush(self, now: float) -> None:
         super()._flush(now)
@@ -580,7 +584,7 @@ class SpoutTask(UserTask):
         """Send INITs, and FAILs of what could not be sent, to the ackers."""
         # The init of a message that no task got would complete its tree; that it has failed must be known before.
         if self._fails and self._ackers:
-            self._report_causes()
+            self.reports.flush_causes()
             fails, self._fails = self._fails, []
             self._acker_routes.send(FrameKind.FAIL, pack_words(fails))
         if self._init_roots:
@@ -616,7 +620,7 @@ class SpoutTask(UserTask):
         elif now >= self._stall_from + STALL_S:
             self._stall_from = inf
             what = f"component {self.component_id!r} has {self._pending} messages in flight (max_spout_pending) and no verdict"
-            self._record_error(
+            self.reports.record(
                 SpoutStalled(
                     f"{what} for {STALL_S:g} s: windows hold them, and wait for a watermark, or for the count of a count window, "
                     "that only further messages bring; "

@@ -14,7 +14,6 @@ from topo.task.task import Task
 from topo.tracking.failure_causes import MAX_TEXT
 from topo.user_errors import message_of, place_of
 from topo.wire.control import Cause
-from topo.wire.frames import FrameKind, signal_frame
 
 
 class UserTask(Task):
@@ -25,7 +24,7 @@ class UserTask(Task):
 
     def __init__(self, setup: TaskSpec, ports: TaskEnvironment) -> None:
         super().__init__(setup, ports)
-        self._letters = PendingDeadLetters(self.id, ports.codec, ports.ids, self._report_to_master)
+        self._letters = PendingDeadLetters(self.id, ports.codec, ports.ids, self.reports.to_master)
 
     def _guard(self, call: Callable[[], object], now: float) -> None:
         """Call user code to which no tuple belongs."""
@@ -36,7 +35,7 @@ class UserTask(Task):
 
     def _user_error(self, error: Exception, now: float) -> None:
         """Report what user code has raised; with `on_error="crash"`, or out of memory, raise it again: that ends the process."""
-        self._record_error(error, now)
+        self.reports.record(error, now)
         if self.config.on_error == "crash" or (isinstance(error, MemoryError) and self.ports.is_memory_short()):
             raise error
 
@@ -46,14 +45,14 @@ class UserTask(Task):
         wrapped = type(error)(f"component {self.component_id!r}, stream {name!r}: {error}")
         vars(wrapped).update(vars(error))
         self._fail(roots, wrapped)
-        self._record_error(wrapped, self.ports.clock())
+        self.reports.record(wrapped, self.ports.clock())
         self._lose_row(values, wrapped, comes_again=bool(roots))
 
     def _reject_untracked(self, stream: StreamRows) -> Reject:
         """Return what is called with rows of a stream that cannot be routed, where no root fails with them."""
 
         def reject(row: int, error: Exception) -> None:
-            self._record_error(error, self.ports.clock())
+            self.reports.record(error, self.ports.clock())
             self._lose_row(stream.rows[row], error)
 
         return reject
@@ -81,5 +80,4 @@ class UserTask(Task):
     def _send_end(self, now: float) -> None:
         self._end_sent = True
         self._flush(now)
-        for target in self.consumers:
-            self.outbox.signal(target, lambda stamp, to, number: signal_frame(FrameKind.END, stamp, to, number))
+        self.outbound.send_end()

@@ -12,7 +12,8 @@ from topo.operators.windows.operator import WindowOperator
 from topo.task.batch import Batch
 from topo.task.environment import TaskEnvironment, TaskSpec
 from topo.task.events import RoutesChanged
-from topo.task.flow_control import EdgeStatus, InEdge
+from topo.task.flow_control import EdgeStatus
+from topo.task.runners.inputs import VERDICTS
 from topo.task.runners.operator import OperatorTask
 from topo.tracking.window_tracking import Firing, WindowTracker
 from topo.wire.frames import Anchoring, Frame, FrameKind, pack_words
@@ -21,7 +22,7 @@ from topo.wire.frames import Anchoring, Frame, FrameKind, pack_words
 class WindowTask(OperatorTask):
     """Runs a `WindowBolt` in a tracked topology."""
 
-    ACCEPTS = OperatorTask.ACCEPTS | {FrameKind.ACKED, FrameKind.FAILED, FrameKind.TOUCHED}
+    ACCEPTS = OperatorTask.ACCEPTS | VERDICTS
 
     def __init__(self, setup: TaskSpec, ports: TaskEnvironment) -> None:
         self.ledger = WindowTracker(ports.ids, self._on_firing, self._may_fire_again)
@@ -55,16 +56,16 @@ class WindowTask(OperatorTask):
 
     def _held_roots(self) -> dict[int, None]:
         # What the ackers say of firings waits behind the input, too.
-        told = [frame.root_list() for _, frame in self.queue if frame.kind in (FrameKind.ACKED, FrameKind.TOUCHED)]
-        return self.ledger.held_roots() | self.ledger.touched([root for roots in told for root in roots], self._now)
+        told = [frame.root_list() for _, frame in self.inbound.queue if frame.kind in (FrameKind.ACKED, FrameKind.TOUCHED)]
+        return self.ledger.held_roots() | self.ledger.touched([root for roots in told for root in roots], self.state.now)
 
     def _keep_waiting(self, roots: dict[int, None]) -> None:
         # Firings are roots of this task: it need not wait to hear from the ackers that they are kept.
-        super()._keep_waiting(roots | self.ledger.touched(list(roots), self._now))
+        super()._keep_waiting(roots | self.ledger.touched(list(roots), self.state.now))
 
     @property
     def _has_ended(self) -> bool:
-        return all(edge.status is EdgeStatus.FINISHED for edge in self.inputs.values() if edge.sender not in self._ackers)
+        return all(edge.status is EdgeStatus.FINISHED for edge in self.inbound.edges.values() if edge.sender not in self._ackers)
 
     @property
     def _pending(self) -> int:
@@ -150,7 +151,7 @@ class WindowTask(OperatorTask):
             for position in missed:
                 self._fail(batch.ids_at(first + position)[0], error)
             self.counters.failed += len(missed)
-            self._record_error(error, now)
+            self.reports.record(error, now)
         for position in self.ledger.unheld():
             if position < taken and position not in missed:
                 self.counters.acked += 1
@@ -185,11 +186,11 @@ class WindowTask(OperatorTask):
             self._roll_back(self._firing_mark, None, error)
             self.ledger.fail_current()
         if self.ledger.fails:
-            self._causes.note(self.ledger.fails, error)
+            self.reports.causes.note(self.ledger.fails, error)
         return 0 if self._ackers else self.ledger.take_lost()
 
     def _user_end(self) -> None:
-        self._fire_timers(self._operator.end_of_input, self._now)
+        self._fire_timers(self._operator.end_of_input, self.state.now)
         self.ledger.release_all()
 
     def _settle(self, now: float) -> None:
@@ -219,7 +220,7 @@ class WindowTask(OperatorTask):
         super()._run_due(now)
         timeout = self.plan.longest_message_timeout_s
         # Verdicts that came while the process was held up count before the timeouts of the same time.
-        if timeout is not None and not self.queue and self.ledger.oldest_firing() is not None:
+        if timeout is not None and not self.inbound.queue and self.ledger.oldest_firing() is not None:
             self.counters.timed_out += self.ledger.expire(now, timeout)
 
     def _flush_when_due(self, now: float) -> None:
@@ -234,7 +235,7 @@ class WindowTask(OperatorTask):
             self._acker_routes.send(FrameKind.INIT, pack_words(roots), pack_words(values))
         super()._flush_ids()
 
-    def _process_other(self, edge: InEdge, frame: Frame, now: float) -> None:
+    def _process_verdicts(self, frame: Frame, now: float) -> None:
         if frame.kind is FrameKind.ACKED:
             self.ledger.completed(frame.root_list())
         elif frame.kind is FrameKind.FAILED:

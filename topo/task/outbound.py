@@ -1,0 +1,136 @@
+"""The sending half of a task around its outbox: opening frames, event time, the end, and receivers that fall silent."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from topo.ids import TaskId
+from topo.operators.time.watermarks import InputStatus
+from topo.task.error_reports import Reports
+from topo.task.flow_control import UNLIMITED_WINDOW, OutEdge
+from topo.task.inbound import KEEP_ALIVE_S
+from topo.task.outbox import Outbox, RejectRow
+from topo.task.state import TaskState
+from topo.wire.codec import Codec
+from topo.wire.frames import (
+    MAX_WATERMARK,
+    Frame,
+    FrameKind,
+    SenderStamp,
+    SenderStatus,
+    barrier_frame,
+    open_frame,
+    pack_words,
+    signal_frame,
+    watermark_frame,
+)
+
+UNWATCHED_SILENCE_S = 3600.0
+"""How long a receiver may be silent when `progress_timeout` is off: then user code may take as long as it likes."""
+
+
+class Outbound:
+    """All edges that leave one task.
+
+    Args:
+        state: of the task.
+        reports: of the task.
+        codec: packs rows.
+        targets: of all out-edges, and whether the edge leads to their control inbox.
+        reject: takes rows that cannot be packed.
+
+    Attributes:
+        outbox: buffers and windows of the edges.
+        consumers: the tasks that read the output; the other edges lead to ackers.
+    """
+
+    def __init__(
+        self, state: TaskState, reports: Reports, codec: Codec, targets: Sequence[tuple[TaskId, bool]], reject: RejectRow
+    ) -> None:
+        self._state = state
+        self._reports = reports
+        self._targets = targets
+        config, plan = state.config, state.plan
+        self.consumers = tuple(target for target in plan.downstream_tasks(state.id) if target not in plan.ackers)
+        self._silence_limit_s = (config.progress_timeout_s or UNWATCHED_SILENCE_S) + KEEP_ALIVE_S
+        self.outbox = Outbox(
+            codec,
+            state.commands,
+            reject,
+            lambda stream: plan.streams(state.component_id)[stream].fields,
+            batch_size=config.batch_size,
+            batch_bytes=config.batch_bytes,
+            limit=config.outbox_limit,
+            max_frame=config.max_frame_bytes,
+            max_control_frame=config.max_control_frame_bytes,
+            observer=state.observer,
+        )
+
+    def begin_epoch(self) -> None:
+        """Forget what has not left, and make the edges anew."""
+        self.outbox.open(self._state.stamp, [self._edge(target, control) for target, control in self._targets])
+
+    def _edge(self, target: TaskId, control: bool) -> OutEdge:
+        window = UNLIMITED_WINDOW if control else self._state.config.edge_window
+        return OutEdge(target, window, local=target in self._state.local, inbox_is_control=control)
+
+    def send_opening(self, status: SenderStatus, watermark: int) -> None:
+        """Send the first frame of every edge."""
+        for target in self.outbox.edges:
+            self.outbox.signal(target, lambda stamp, to, _number: open_frame(stamp, to, status, watermark))
+
+    def send_time(self, news: Sequence[int | InputStatus]) -> None:
+        """Send event time to the consumers, behind the rows that were emitted before it.
+
+        The last watermark is not sent: it comes with the end of the input.
+        """
+        for one in news:
+            if isinstance(one, InputStatus):
+                kind = FrameKind.IDLE if one is InputStatus.IDLE else FrameKind.ACTIVE
+                self._signal_consumers(partial(signal_frame, kind))
+            elif one < MAX_WATERMARK:
+                self._signal_consumers(partial(watermark_frame, watermark=one))
+
+    def send_end(self) -> None:
+        """Send END to the consumers."""
+        self._signal_consumers(partial(signal_frame, FrameKind.END))
+
+    def send_barrier(self, checkpoint: int, roots: Sequence[int]) -> int:
+        """Send a barrier to the consumers, behind the rows before it, anchored on `roots`; return the XOR each root owes."""
+        owed, packed = 0, pack_words(roots)
+        for target in self.consumers:
+            edge = self._state.ids.roots(1)[0]
+            owed ^= edge
+            edges = pack_words([edge] * len(roots))
+            self.outbox.signal(target, partial(barrier_frame, checkpoint=checkpoint, roots=packed, edges=edges))
+        return owed
+
+    def _signal_consumers(self, make: Callable[[SenderStamp, TaskId, int], Frame]) -> None:
+        for target in self.consumers:
+            self.outbox.signal(target, make)
+
+    def report_silent_receiver(self, now: float) -> None:
+        """Report the receiver that has confirmed nothing for too long."""
+        silent = self.outbox.unconfirmed_since()
+        if silent is not None and now >= silent[1] + self._silence_limit_s:
+            target, since = silent
+            self.outbox.edges[target].unconfirmed_since = now
+            self._reports.edge_lost(target, f"task {target} confirmed nothing for {now - since:.0f} s")
+
+    def is_flush_due(self, now: float) -> bool:
+        """Whether buffered rows have waited for `flush_interval`."""
+        oldest = self.outbox.oldest
+        return oldest is not None and now >= oldest + self._state.config.flush_interval_s
+
+    def deadlines(self) -> list[float | None]:
+        """Return when rows have to leave, and when the receiver that is silent for longest has to be reported."""
+        oldest, silent = self.outbox.oldest, self.outbox.unconfirmed_since()
+        flush = None if oldest is None else oldest + self._state.config.flush_interval_s
+        return [flush, None if silent is None else silent[1] + self._silence_limit_s]
+
+    def validate(self) -> None:
+        """Assert the invariants."""
+        for edge in self.outbox.edges.values():
+            edge.validate()
+        assert self.outbox.waiting == sum(len(edge.waiting) for edge in self.outbox.edges.values())
