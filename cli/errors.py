@@ -11,7 +11,7 @@ import click
 
 from topo_cli.options import examples, name_argument, reading_options
 
-_NUMBER = re.compile(r"\d+([.,]\d+)*")
+_VARYING = re.compile(r"\d+([.,]\d+)*|(?<=restarted )(at once|in [\d.]+ s)")
 
 
 @click.command(epilog=examples("topo errors enrichment", "topo errors enrichment --traceback -n 1"))
@@ -48,7 +48,7 @@ def distinct(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     """
     found: dict[tuple[Any, ...], dict[str, Any]] = {}
     for row in rows:
-        key = (row["component"], row["kind"], row["file"], row["line"] or _NUMBER.sub("#", row["message"]))
+        key = (row["component"], row["kind"], row["file"], row["line"] or _VARYING.sub("#", row["message"]))
         earlier = found.pop(key, None)
         found[key] = {
             "component": row["component"],

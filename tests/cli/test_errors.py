@@ -50,8 +50,8 @@ def test_errors_without_a_line_of_user_code_are_told_apart_by_their_message() ->
 
 def test_errors_that_differ_in_their_numbers_alone_are_one_row_that_names_all_workers() -> None:
     lost = [
-        row(at, "WorkerLost", 0, f"exit code 3; it is started again in {wait} s", component="", task=None, worker=worker)
-        for at, wait, worker in ((1, "0.2", 4), (2, "0.4", 1), (3, "0.8", 4))
+        row(at, "WorkerLost", 0, f"exit code 3; it is restarted {when}", component="", task=None, worker=worker)
+        for at, when, worker in ((1, "at once", 4), (2, "in 0.4 s", 1), (3, "in 0.8 s", 4))
     ]
     failed = [row(at, "CheckpointFailed", 0, f"checkpoint {at} was given up: no room", worker=None) for at in (41, 42)]
 

@@ -95,7 +95,7 @@ def test_a_worker_that_is_asked_to_end_finishes_what_it_has_and_is_replaced_at_o
     assert time.monotonic() - asked_at < 2.0
     running.wait_until(lambda status: status["epoch"] == 2 and status["status"] == "RUNNING")
     (error,) = running.errors()
-    assert error["message"].startswith("exited; it is started again")
+    assert error["message"].startswith("exited; it is restarted")
     assert "worker 1 ends: asked to end" in (running.folder.logs / "worker-1.log").read_text()
     scene.touch("stop")
     assert running.wait(timeout_s=30).kind is OutcomeKind.DONE

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from topo import AsyncBolt, FixedDelayRetry
+import pytest
+
+from topo import AsyncBolt, ExponentialBackoffRetry, FixedDelayRetry, UserError
+from topo.api.async_io import RetryStrategy
 from topo.testing import OperatorHarness
 
 
@@ -28,3 +31,41 @@ def test_the_last_input_of_a_file_is_retried_as_every_other_one() -> None:
         harness.process((1,))
         harness.end_of_input()
         assert harness.outputs == [((1,), None)]
+
+
+@pytest.mark.parametrize("retry", [FixedDelayRetry(3, "1s"), ExponentialBackoffRetry(3, "1s", "5s")])
+def test_a_strategy_without_a_condition_retries_a_call_that_raises(retry: RetryStrategy) -> None:
+    """The user writes `retry=FixedDelayRetry(3, "1s")`, without `if_error=`, and the service hangs up three times."""
+
+    class Flaky(AsyncBolt):
+        outputs = ("answer",)
+        tries = 0
+
+        async def call(self, tup: Any) -> Any:
+            self.tries += 1
+            if self.tries < 4:
+                raise ConnectionResetError
+            return (tup["id"],)
+
+    with OperatorHarness(Flaky(retry=retry), fields=("id",)) as harness:
+        harness.process((1,))
+        harness.advance_clock("1m")
+        assert harness.outputs == [((1,), None)]
+
+
+def test_a_strategy_of_ones_own_that_never_retries_is_refused() -> None:
+    """The user derives from RetryStrategy, counts attempts there, and sets no predicate."""
+
+    class Thrice(RetryStrategy):
+        def can_retry(self, attempt: int) -> bool:
+            return attempt <= 3
+
+        def backoff_ms(self, attempt: int) -> int:
+            return 100
+
+    class Calls(AsyncBolt):
+        async def call(self, tup: Any) -> Any:
+            return None
+
+    with pytest.raises(UserError, match=r"retry=Thrice\(\.\.\.\) would never retry a call.*self\.error_predicate = lambda"):
+        Calls(retry=Thrice())

@@ -30,11 +30,11 @@ class AsyncMode(Enum):
 
 
 class RetryStrategy(ABC):
-    """When a call is made again. Without a predicate that holds, never.
+    """When a call is made again. At least one of the predicates has to be set.
 
     Attributes:
-        result_predicate: of the list of results; whether they ask for another attempt.
-        error_predicate: of the exception; whether it asks for another attempt.
+        result_predicate: of the list of results; whether they ask for another attempt. None: results never do.
+        error_predicate: of the exception; whether it asks for another attempt. None: exceptions never do.
     """
 
     result_predicate: ResultPredicate | None = None
@@ -54,8 +54,24 @@ def _check_attempts(max_attempts: int) -> None:
         raise UserError(f"a retry strategy needs max_attempts above zero; got {max_attempts}")
 
 
+def _error_predicate(if_result: ResultPredicate | None, if_error: ErrorPredicate | None) -> ErrorPredicate | None:
+    """Return what decides on exceptions: without any condition, each asks for another attempt."""
+    return (lambda _error: True) if if_result is None and if_error is None else if_error
+
+
 class FixedDelayRetry(RetryStrategy):
-    """The same pause before each of at most `max_attempts` repetitions."""
+    """The same pause before each of at most `max_attempts` repetitions.
+
+    Args:
+        max_attempts: repetitions after the first attempt; above zero.
+        delay: the pause.
+        if_result: whether the list of results asks for another attempt.
+        if_error: whether the exception asks for another attempt. Without `if_result` and `if_error` every exception does;
+            with `if_result` alone none does.
+
+    Raises:
+        UserError: `max_attempts` is not above zero, or `delay` is no duration.
+    """
 
     def __init__(
         self,
@@ -69,7 +85,7 @@ class FixedDelayRetry(RetryStrategy):
         self._max_attempts = max_attempts
         self._delay_ms = duration_ms(delay)
         self.result_predicate = if_result
-        self.error_predicate = if_error
+        self.error_predicate = _error_predicate(if_result, if_error)
 
     def can_retry(self, attempt: int) -> bool:
         """Whether fewer than `max_attempts` repetitions were made."""
@@ -81,7 +97,15 @@ class FixedDelayRetry(RetryStrategy):
 
 
 class ExponentialBackoffRetry(RetryStrategy):
-    """A pause that grows by a factor up to a limit, before each of at most `max_attempts` repetitions."""
+    """A pause that grows by a factor up to a limit, before each of at most `max_attempts` repetitions.
+
+    The other arguments, and what is raised, are those of `FixedDelayRetry`.
+
+    Args:
+        initial_delay: the pause after the first attempt.
+        max_delay: the longest pause.
+        multiplier: the factor.
+    """
 
     def __init__(
         self,
@@ -99,7 +123,7 @@ class ExponentialBackoffRetry(RetryStrategy):
         self._max_ms = duration_ms(max_delay)
         self._multiplier = multiplier
         self.result_predicate = if_result
-        self.error_predicate = if_error
+        self.error_predicate = _error_predicate(if_result, if_error)
 
     def can_retry(self, attempt: int) -> bool:
         """Whether fewer than `max_attempts` repetitions were made."""
@@ -134,3 +158,9 @@ class AsyncSettings:
             raise UserError(f"an async operator needs a capacity above zero; got {self.capacity}")
         if self.timeout_ms < 0:
             raise UserError(f"an async timeout is zero (none) or more; got {self.timeout_ms} ms")
+        retry = self.retry
+        if retry is not None and retry.result_predicate is None and retry.error_predicate is None:
+            raise UserError(
+                f"retry={type(retry).__name__}(...) would never retry a call: it sets neither error_predicate nor "
+                "result_predicate; set `self.error_predicate = lambda error: True` in it to retry calls that raise"
+            )

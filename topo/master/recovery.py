@@ -230,7 +230,8 @@ class Recovery:
             self._commands.append(StopWorker(slot.worker, slot.incarnation, kill=True))
         self.counts.losses += 1
         start_at = slot.restarts.lost(now, has_ended=not kill)
-        self.record("WorkerLost", f"{why.rstrip('.')}; it is started again in {start_at - now:.1f} s", slot)
+        when = f"in {start_at - now:.1f} s" if start_at > now else "at once"
+        self.record("WorkerLost", f"{why.rstrip('.')}; it is restarted {when}", slot)
         self._vacate(slot, why, start_at)
         if not self.has_run and slot.restarts.losses_in_a_row >= GIVE_UP_AFTER:
             who = ", ".join(self._components(slot.tasks))

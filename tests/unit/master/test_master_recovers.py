@@ -47,7 +47,7 @@ def test_a_dead_worker_is_replaced_at_once_and_the_epoch_rises_when_it_has_regis
     play = running()
     assert play.exits(1) == [
         record(1, 101, 104, 103),
-        RecordError("WorkerLost", "killed by SIGKILL; it is started again in 0.0 s", "sink", None, WorkerId(1)),
+        RecordError("WorkerLost", "killed by SIGKILL; it is restarted at once", "sink", None, WorkerId(1)),
         StartWorker(WorkerId(1), Incarnation(104)),
     ]
     assert status(play) == ("DEGRADED", "worker 1 (sink) is being replaced: killed by SIGKILL")
@@ -88,7 +88,7 @@ def test_a_silent_worker_is_killed_and_replaced_and_fenced_when_it_wakes() -> No
     commands = play.until(6.0, silent=(1,))
     assert commands == [
         StopWorker(WorkerId(1), Incarnation(102), kill=True),
-        RecordError("WorkerLost", "was silent for 5.0 s; it is started again in 0.2 s", "sink", None, WorkerId(1)),
+        RecordError("WorkerLost", "was silent for 5.0 s; it is restarted in 0.2 s", "sink", None, WorkerId(1)),
     ]
     awake = WorkerMessage(WorkerId(1), Incarnation(102), control.TaskReady(SINK, Epoch(1)))
     assert [type(message) for _, message in messages_in(play.do(awake))] == [control.Stop]

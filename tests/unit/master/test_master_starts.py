@@ -98,7 +98,7 @@ def test_a_worker_that_does_not_register_in_time_is_killed_and_started_again() -
     commands = play.until(5.0)
     assert commands == [
         StopWorker(WorkerId(1), Incarnation(102), kill=True),
-        RecordError("WorkerLost", "did not register within 3 s; it is started again in 0.2 s", "sink", None, WorkerId(1)),
+        RecordError("WorkerLost", "did not register within 3 s; it is restarted in 0.2 s", "sink", None, WorkerId(1)),
     ]
     assert play.until(5.2) == [record(0, 101, 104, 103, has_run=False), StartWorker(WorkerId(1), Incarnation(104))]
 

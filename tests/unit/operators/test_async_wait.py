@@ -520,12 +520,16 @@ def test_results_that_still_ask_for_a_retry_are_taken_when_attempts_run_out() ->
     assert r.taken() == [("second", 1)]
 
 
-def test_a_strategy_without_predicates_never_retries() -> None:
-    r, function = rig(retry=FixedDelayRetry(3, "10ms"))
+@pytest.mark.parametrize("retry", [FixedDelayRetry(2, "10ms"), ExponentialBackoffRetry(2, "10ms", "1s")])
+def test_a_strategy_without_conditions_retries_every_exception_and_no_result(retry: RetryStrategy) -> None:
+    r, function = rig(retry=retry)
     feed(r, "a1")
     function.failed("a1")
-    with pytest.raises(ValueError, match="no a1"):
-        r.run_mails()
+    r.run_mails()
+    r.clock.advance(10)
+    function.handles["a1"][-1].complete([])
+    r.run_mails()
+    assert (r.taken(), len(function.invoked)) == ([], 2)
 
 
 @pytest.mark.parametrize("strategy", [{"if_result": on_empty}, {"if_error": lambda error: isinstance(error, KeyError)}])
