@@ -99,7 +99,7 @@ class FixedDelayRetry(RetryStrategy):
 class ExponentialBackoffRetry(RetryStrategy):
     """A pause that grows by a factor up to a limit, before each of at most `max_attempts` repetitions.
 
-    The other arguments, and what is raised, are those of `FixedDelayRetry`.
+    The other arguments and the errors are those of `FixedDelayRetry`.
 
     Args:
         initial_delay: the pause after the first attempt.

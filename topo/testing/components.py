@@ -20,21 +20,22 @@ class Instances:
     """Where instances come from.
 
     Args:
-        topology: the topology, or the function that builds it, which is then called for every life of every task. Of a topology
-            the first life of a component's first task takes the very instance; the others take copies of it as it was.
+        topology: the topology, or the function that builds it, which is then called for every life of every task. Of an instance
+            that each call gives again, as a function does that builds from one shared builder, and of those of a topology, the
+            first life of the first task takes the very instance; the others take copies of it as it was.
     """
 
     def __init__(self, topology: Topology | Callable[[], Topology]) -> None:
-        self._build = None if isinstance(topology, Topology) else topology
-        self.topology = topology if isinstance(topology, Topology) else topology()
+        self.source: Callable[[], Topology] = (lambda: topology) if isinstance(topology, Topology) else topology
+        """Returns the topology that the next life is made of."""
+        self.topology = self.source()
+        again = {spec.id: spec.component for spec in self.source().components}
         self._used: set[str] = set()
-        self._copies: dict[str, Component | Exception] = {}
-        if self._build is None:
-            self._copies = {spec.id: _copied(spec) for spec in self.topology.components if not isinstance(spec.component, type)}
-
-    def source(self) -> Topology:
-        """Return the topology that the next life is made of."""
-        return self.topology if self._build is None else self._build()
+        self._copies: dict[str, Component | Exception] = {
+            spec.id: _copied(spec)
+            for spec in self.topology.components
+            if not isinstance(spec.component, type) and again.get(spec.id) is spec.component
+        }
 
     def make(self, source: Topology, task: PlannedTask) -> Component:
         """Return the component of a task.
@@ -43,7 +44,7 @@ class Instances:
             UserError: it would have to be copied and cannot be.
         """
         spec = source.component(task.component)
-        if self._build is not None or isinstance(spec.component, type):
+        if spec.id not in self._copies:
             return spec.make()
         if spec.id not in self._used and task.index == 0:
             self._used.add(spec.id)
@@ -52,7 +53,7 @@ class Instances:
         if isinstance(copy, Exception):
             raise UserError(
                 f"component {spec.id!r} is needed again, for a further task or after a crash, and cannot be copied "
-                f"({type(copy).__name__}: {copy}); give TopologyTest the function that builds the topology"
+                f"({type(copy).__name__}: {copy}); give TopologyTest a function that makes the component and builds the topology"
             ) from copy
         return deepcopy(copy)
 

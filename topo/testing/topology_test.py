@@ -75,7 +75,7 @@ class TopologyTest:
 
     Args:
         topology: a topology, or the function that builds it. The function is called again for every task, so that no two
-            tasks share an object; of a topology further tasks get copies.
+            tasks share an object; of a topology, and of an instance that each call gives again, further tasks get copies.
         sources: scripts, by spout. Spouts without one run as they are.
         seed: of the scheduling order and of all ids.
         clock: the clock to run on, for components that look at it or move it on; by default one that begins at 0.

@@ -520,7 +520,7 @@ def test_a_component_that_cannot_be_copied_says_what_to_do_when_it_would_have_to
     single = TopologyTest(topology(1))
     single.run()
     single.assert_all_acked()
-    with pytest.raises(AssertionError, match=r"cannot be copied .*; give TopologyTest the function that builds the topology"):
+    with pytest.raises(AssertionError, match=r"cannot be copied .*; give TopologyTest a function that makes the component"):
         TopologyTest(topology(2)).run()
 
 
@@ -541,6 +541,19 @@ def test_a_custom_grouping_is_prepared_by_each_sender() -> None:
     test.run()
 
     assert test.bolt("count", 2).counts == {"a": 1, "b": 1}
+
+
+def test_tasks_of_one_shared_builder_share_no_component() -> None:
+    builder = TopologyBuilder("shared-builder")
+    builder.set_spout("words", IterableSpout((), fields=("word",)))
+    builder.set_bolt("count", Count(), 2).fields_grouping("words", "word")
+    test = TopologyTest(builder.build, sources={"words": [*"abcabc", END]})
+
+    test.run()
+
+    counts = [test.bolt("count", index).counts for index in range(2)]
+    assert counts[0] and counts[1] and not counts[0].keys() & counts[1].keys()
+    assert counts[0] | counts[1] == {"a": 2, "b": 2, "c": 2}
 
 
 def test_several_tasks_of_a_source_share_its_script() -> None:
