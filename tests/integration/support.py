@@ -29,7 +29,7 @@ from topo.launch.submission import end_leftovers, new_job
 from topo.master.commands import RecordError
 from topo.master.outcome import Outcome
 from topo.master_process.client import AnswerTimeout, Unreachable
-from topo.master_process.loop import MasterShell
+from topo.master_process.shell import MasterShell
 from topo.storage.state_folder import read_json_lines
 
 PATIENCE_S = 30.0

@@ -16,7 +16,7 @@ import pytest
 from topo.errors import EnvironmentFault
 from topo.ids import Incarnation, WorkerId
 from topo.launch.local import LocalLauncher, worker_environment
-from topo.master_process.loop import WorkerEnd
+from topo.master.links import WorkerEnd
 from topo.storage.state_folder import StateFolder, TopologyFolder
 from topo.worker.spec import WorkerSpec
 

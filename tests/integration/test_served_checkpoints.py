@@ -15,7 +15,8 @@ from topo.ids import Incarnation, WorkerId
 from topo.launch.local import LocalLauncher
 from topo.launch.submission import new_job
 from topo.master.outcome import OutcomeKind
-from topo.master_process.loop import Job, MasterShell
+from topo.master_process.job import Job
+from topo.master_process.shell import MasterShell
 from topo.storage.part_service import Bytes, PartAnswer, PartService, Refused
 from topo.worker.spec import WorkerSpec
 
@@ -64,7 +65,7 @@ def run(
 
 
 def test_a_killed_worker_and_a_later_run_go_on_from_what_the_master_keeps(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("topo.master_process.loop.PartService", FailsOnce)
+    monkeypatch.setattr("topo.master_process.shell.PartService", FailsOnce)
     killed: list[int] = []
 
     def kill_once(status: dict[str, Any]) -> None:

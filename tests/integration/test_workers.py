@@ -28,8 +28,8 @@ from tests.integration.support import (
 from topo.errors import EnvironmentFault
 from topo.ids import Incarnation, WorkerId
 from topo.launch.local import LocalLauncher
+from topo.master.links import WorkerEnd
 from topo.master.outcome import OutcomeKind
-from topo.master_process.loop import WorkerEnd
 from topo.transport.security import AllowList
 from topo.transport.zmq import IpcPlace, TcpPlace, ZmqTransport, new_key_pair
 

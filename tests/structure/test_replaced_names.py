@@ -32,7 +32,7 @@ EXCEPTIONS = {
     "tests/unit/connectors/test_spilling.py": LIMIT,
     "tests/unit/connectors/test_sqlite_sink.py": LIMIT,
     "tests/unit/emission/test_groupers.py": LIMIT,
-    "tests/unit/master_process/test_loop.py": SYSTEM,
+    "tests/unit/master_process/test_shell.py": SYSTEM,
     "tests/unit/operators/test_state_costs.py": "counts copies",
     "tests/unit/storage/test_state_folder.py": SYSTEM,
     "tests/unit/test_user_errors.py": "counts calls",

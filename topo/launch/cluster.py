@@ -33,8 +33,8 @@ from topo.launch.submission import (
 from topo.master.commands import RecordError
 from topo.master.outcome import Outcome, OutcomeKind
 from topo.master_process.client import AnswerTimeout, Client, Unreachable
-from topo.master_process.loop import MasterShell
 from topo.master_process.restore_point import Start
+from topo.master_process.shell import MasterShell
 from topo.storage.state_folder import TopologyFolder, TopologyIsRunning, read_json_lines
 
 _POLL_S = 0.02

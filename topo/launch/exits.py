@@ -6,7 +6,7 @@ import re
 import signal
 from pathlib import Path
 
-from topo.master_process.loop import ENDED_WELL
+from topo.master.links import ENDED_WELL
 from topo.user_code.files import is_installed
 
 _SHELL_SIGNAL = 128

@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator
 
 from topo.launch.local import LocalLauncher
 from topo.launch.submission import cluster_of
-from topo.master_process.loop import Job, Launcher
+from topo.master_process.job import Job
+from topo.master_process.launcher import Launcher
 
 
 @contextlib.contextmanager

@@ -16,7 +16,8 @@ from topo.errors import EnvironmentFault
 from topo.ids import Incarnation, WorkerId
 from topo.launch.exits import count_oom_kills, describe_exit, tail_of
 from topo.launch.spares import Spares
-from topo.master_process.loop import WorkerEnd, spec_path
+from topo.master.links import WorkerEnd
+from topo.master_process.launcher import spec_path
 from topo.storage.state_folder import TopologyFolder
 from topo.worker.spec import WorkerSpec
 

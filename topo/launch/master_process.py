@@ -18,7 +18,7 @@ from topo.launch.launchers import launcher_of
 from topo.launch.signals import ending_on_signals
 from topo.launch.submission import end_leftovers, stored_job
 from topo.master.outcome import Outcome, OutcomeKind
-from topo.master_process.loop import MasterShell
+from topo.master_process.shell import MasterShell
 from topo.observability.status import never_ran
 from topo.storage.state_folder import StateFolder, StateFolderLost, TopologyFolder, TopologyIsRunning, write_atomically
 from topo.worker.process import die_with

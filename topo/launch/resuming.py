@@ -15,7 +15,7 @@ import msgspec
 from topo.api.topology import Topology
 from topo.errors import CheckpointRefused, EnvironmentFault, NotFound, TopoError, UserError
 from topo.ids import TaskId
-from topo.master_process.loop import Job
+from topo.master_process.job import Job
 from topo.master_process.restore_point import checkpoint_to_restore, moment
 from topo.plan.parallelism import unsplittable
 from topo.plan.physical import PhysicalPlan

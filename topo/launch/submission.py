@@ -36,7 +36,7 @@ from topo.launch.resuming import (
 )
 from topo.launch.spark.cluster import SparkCluster
 from topo.launch.spark.context import check_here
-from topo.master_process.loop import Job
+from topo.master_process.job import Job
 from topo.plan.parallelism import with_parallelism
 from topo.plan.physical import PhysicalPlan, physical_plan
 from topo.plan.validation import problems_of

@@ -1,7 +1,7 @@
 """The topology master: one state machine, composed of the parts beside it.
 
-What it knows: the plan, the lives of workers, the epoch, what spouts have committed, what tasks have counted. What it must not
-know: processes, sockets, files, the wall clock; the shell performs its commands.
+Knows: the plan, the lives of workers, the epoch, positions that spouts have committed, counters of tasks. Does not know:
+processes, sockets, files, the wall clock; the loop performs its commands.
 
 Rules that hold whatever happens:
 
@@ -399,7 +399,7 @@ class TopologyMaster:
         if self.ending.stage is EndingStage.SERVING and self.membership.is_current(event.worker, event.incarnation):
             self.recovery.lose(self.membership.slots[event.worker], event.why, now, kill=True)
 
-    # -- what workers say ------------------------------------------------------------------------------------------------
+    # -- messages of workers ------------------------------------------------------------------------------------------------
 
     def _on_message(self, event: WorkerMessage, now: float) -> None:
         message = event.message
@@ -459,7 +459,7 @@ class TopologyMaster:
             self._confirm(waiting)
 
     def _confirm(self, waiting: Waiting) -> None:
-        # A later life of the task numbers its letters anew.
+        # A later life of the task numbers its dead letters from the start.
         if self.membership.is_current(waiting.worker, waiting.incarnation):
             message = control.DeadLettersStored(waiting.task, [waiting.id])
             self._commands.append(SendTo(waiting.worker, waiting.incarnation, message))
@@ -486,7 +486,7 @@ class TopologyMaster:
         self.ending.drain(event.timeout_s, now)
 
     def _tell_spouts(self, message: control.Activate | control.Deactivate | control.Drain) -> None:
-        # Workers that register later hear it with their routes.
+        # Workers that register later get it with their routes.
         for slot in self.recovery.live_spouts():
             self.recovery.send(slot, message)
 

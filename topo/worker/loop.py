@@ -189,7 +189,7 @@ class Loop:
         Messages of the master wait until the call is over.
 
         Raises:
-            SystemExit: the worker cannot go on, and the call has to be left.
+            SystemExit: the worker has to end, and the call has to be left.
         """
         worker = self.worker
         ready = self._transport.wait(0.0 if worker.has_work else max(0.0, self._next_turn() - self._clock()))
@@ -207,7 +207,7 @@ class Loop:
         return self._clock()
 
     def stop(self, exit_: Exit) -> None:
-        """Ask the loop to finish what it has read and to end; for signal handlers."""
+        """Ask the loop to work off its input and to end; for signal handlers."""
         self._is_to_finish = self.worker.exit is None
         self._exit(exit_)
         self._transport.wake()
@@ -292,7 +292,7 @@ class Loop:
             _LOG.error("%s", error)
 
     def _leave(self, now: float) -> float | None:
-        """Finish if that was asked for, then send the last figures and what is still queued."""
+        """Finish if a signal asked for that, then send the last figures and all that is queued."""
         if self._is_to_finish:
             self._end = self._end or OrderlyEnd(now)
             if not self._finish(self._end, now):
@@ -304,7 +304,7 @@ class Loop:
         return None
 
     def _finish(self, end: OrderlyEnd, now: float) -> bool:
-        """Work off what was read and close the components, so that nobody has to replay it; return whether that is over."""
+        """Work off all input that was read, so that it need not be replayed, and close the components; return True when done."""
         worker = self.worker
         self._connections.send_again()
         message = end.next_message(worker.epoch, now, has_work=worker.has_work)

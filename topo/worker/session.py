@@ -101,7 +101,7 @@ class WorkerSession:
     # -- to the master ---------------------------------------------------------------------------------------------------
 
     def send(self, message: control.FromWorker) -> None:
-        """Queue a message. One that is too long loses its figures or values.
+        """Queue a message. If it is too long, it loses its figures or values.
 
         Raises:
             Exception: it cannot be encoded, and is no heartbeat. A heartbeat loses the metrics of users that cannot be, and an
@@ -147,7 +147,7 @@ class OrderlyEnd:
         self._is_deactivated = self._is_closing = False
 
     def next_message(self, epoch: Epoch, now: float, *, has_work: bool) -> control.Deactivate | control.Close | None:
-        """Return what the worker is to do next, once each."""
+        """Return the next order to the worker, once each."""
         if not self._is_deactivated:
             self._is_deactivated = True
             return control.Deactivate()

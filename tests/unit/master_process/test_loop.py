@@ -1,214 +1,141 @@
-"""The master's shell and its clients."""
+"""The loop around the topology master, turn by turn, with everything it runs on in memory."""
 
 from __future__ import annotations
 
-import errno
-import shutil
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Iterable, Mapping
+from itertools import count
 
 import pytest
 
-from tests.unit.master.playbook import LINES, SINK, small_plan
+from tests.unit.master.playbook import small_plan
 from topo.errors import EnvironmentFault
-from topo.ids import Epoch, Incarnation, WorkerId
-from topo.master.commands import SendTo
-from topo.master.events import Started
-from topo.master.membership import SlotState
-from topo.master_process.loop import Job, MasterShell, WorkerEnd
-from topo.storage.state_folder import StateFolder, StateFolderLost, TopologyFolder, read_json_lines
-from topo.transport.control_client import ControlClient
-from topo.transport.zmq import IpcPlace, ZmqTransport
+from topo.ids import Epoch, Incarnation, TaskId, WorkerId
+from topo.master.commands import MasterRecord, RecordError, SendTo
+from topo.master.events import DrainAsked, InFlightTuples, LaunchFailed, Started, WorkerLaunched
+from topo.master.links import LAST_WORDS_S, RETRY_S, WorkerEnd
+from topo.master.master import TopologyMaster
+from topo.master.outcome import OutcomeKind
+from topo.master.positions import SpoutProgress
+from topo.master_process.loop import MasterLoop
+from topo.testing.clock import ManualClock
 from topo.wire import control
-from topo.worker.spec import WorkerSpec
 
 
-class NoLauncher:
-    """Starts nothing."""
+class Surroundings:
+    """Link, workers and records of a master."""
 
-    def start(self, worker: WorkerId, incarnation: Incarnation, spec: WorkerSpec) -> None:
-        pass
+    def __init__(self) -> None:
+        self.arrived: list[tuple[bytes, bytes]] = []
+        self.connected: set[bytes] = set()
+        self.sent: list[tuple[bytes, control.FromMaster]] = []
+        self.alive: set[tuple[WorkerId, Incarnation]] = set()
+        self.ended: list[WorkerEnd] = []
+        self.records: list[MasterRecord] = []
+        self.errors: list[RecordError] = []
+        self.is_full = False
 
-    def poll(self) -> list[WorkerEnd]:
-        return []
+    def from_workers(self) -> list[tuple[bytes, bytes]]:
+        arrived, self.arrived = self.arrived, []
+        return arrived
+
+    def to_worker(self, identity: bytes, message: bytes) -> bool:
+        if identity in self.connected:
+            self.sent.append((identity, control.decode_from_master(message)))
+        return identity in self.connected
+
+    def start(self, worker: WorkerId, incarnation: Incarnation, term: int) -> WorkerLaunched | LaunchFailed:
+        self.alive.add((worker, incarnation))
+        return WorkerLaunched(worker, incarnation)
 
     def stop(self, worker: WorkerId, incarnation: Incarnation, *, kill: bool) -> None:
+        self.alive.discard((worker, incarnation))
+        self.ended.append(WorkerEnd(worker, incarnation, "killed by SIGKILL"))
+
+    def poll(self) -> list[WorkerEnd]:
+        ended, self.ended = self.ended, []
+        return ended
+
+    def take_note(self, worker: WorkerId, incarnation: Incarnation) -> InFlightTuples | None:
+        return None
+
+    def persist(self, record: MasterRecord) -> None:
+        if self.is_full:
+            raise EnvironmentFault("No space left on device")
+        self.records.append(record)
+
+    def store_positions(self, progress: Mapping[TaskId, SpoutProgress]) -> None:
         pass
 
-    def descriptors(self) -> list[int]:
-        return []
+    def store_letters(self, letters: Iterable[control.DeadLetter]) -> bool:
+        return True
 
-    def close(self) -> None:
-        pass
+    def record(self, error: RecordError) -> None:
+        self.errors.append(error)
 
 
 @pytest.fixture
-def shell(tmp_path: Path) -> Iterator[MasterShell]:
-    folder = StateFolder(tmp_path / "home").create("small")
-    shell = MasterShell(Job(folder, small_plan(), str(tmp_path / "small.py"), "hash"), NoLauncher())
-    yield shell
-    shell.link.close()
+def clock() -> ManualClock:
+    return ManualClock()
 
 
-def ask(shell: MasterShell, verb: str) -> control.Reply:
-    """Ask as a client does."""
-    asker = ControlClient(shell.link.client_endpoint)
-    try:
-        asker.ask(control.encode(control.Request(verb, {})))
-        shell.link.wait(5.0)
-        for identity, data in shell.link.from_clients():
-            shell._from_client(identity, data)
-        answer = asker.answer(5.0)
-    finally:
-        asker.close()
-    assert answer is not None
-    return control.decode_reply(answer)
+@pytest.fixture
+def around() -> Surroundings:
+    return Surroundings()
 
 
-def test_counters_whose_sum_cannot_be_sent_end_no_topology(shell: MasterShell) -> None:
-    assert ask(shell, "status").ok
-    # Each can be carried; the two together cannot.
-    metrics = {"counters": {"bytes": 2**63}, "gauges": {}, "histograms": {}}
-    figures = {"counters": {}, "levels": {}, "latencies": {}, "user": {"metrics": metrics}}
-    shell.master.figures.heard({LINES: figures}, 0.0)
-    shell.master.figures.lost([LINES])
-    shell.master.figures.heard({LINES: figures, SINK: figures}, 0.0)
-    reply = ask(shell, "status")
-    assert not reply.ok and "OverflowError" in reply.error
-    assert ask(shell, "ping").ok
+@pytest.fixture
+def loop(clock: ManualClock, around: Surroundings) -> MasterLoop:
+    numbers = count(1)
+    master = TopologyMaster(small_plan(), "digest", lambda: Incarnation(next(numbers)))
+    return MasterLoop(master, around, around, around, None, clock)
 
 
-def test_what_a_worker_is_told_waits_until_its_connection_is_there_again(shell: MasterShell, tmp_path: Path) -> None:
-    shell._handle(Started())
-    lives = shell.master.membership.incarnations()
-    worker, gone = WorkerId(0), WorkerId(1)
-    # An Alive goes to all that have registered, which nobody has.
-    for life in (worker, gone):
-        shell._perform(SendTo(life, lives[life], control.Go(Epoch(1))))
-    shell._perform(SendTo(worker, Incarnation(7), control.Stop("of an earlier life")))
-    (tmp_path / "sockets").mkdir(mode=0o700)
-    transport = ZmqTransport(IpcPlace(tmp_path / "sockets"))
-    outlet = transport.link("link", shell.link.worker_endpoint, f"{worker}:{lives[worker]}".encode())
-    transport.send(outlet, control.encode(control.Heartbeat(worker, lives[worker], 1, Epoch(1), "")))
-    shell.link.wait(5.0)
-    shell._perform(SendTo(worker, lives[worker], control.Probe(1, Epoch(1))))
-    shell.master.membership.gone(shell.master.membership.slots[gone])
-    shell._turn()
-    found: list[control.FromMaster] = []
-    while len(found) < 2 and transport.wait(5.0):
-        found += [control.decode_from_master(data) for data in transport.receive("link", 9)]
-    transport.close()
-    assert found == [control.Go(Epoch(1)), control.Probe(1, Epoch(1))]
-    assert not shell._unsent
+def test_no_worker_starts_before_the_record_is_on_disk(loop: MasterLoop, around: Surroundings, clock: ManualClock) -> None:
+    around.is_full = True
+    loop.handle(Started())
+    loop.turn()
+    assert not around.alive
+    assert [row.kind for row in around.errors] == ["StateNotStored"]
+    assert "stands still until it can be written" in loop.held.problem
+    around.is_full = False
+    clock.advance(RETRY_S)
+    loop.turn()
+    assert loop.held.problem == ""
+    assert around.records and around.alive == set(loop.master.membership.incarnations().items())
 
 
-class Hosting:
-    """A worker's end of the control link."""
-
-    def __init__(self, shell: MasterShell, folder: Path) -> None:
-        shell._handle(Started())
-        self._shell = shell
-        self.worker = WorkerId(0)
-        self.life = shell.master.membership.incarnations()[self.worker]
-        folder.mkdir(mode=0o700)
-        self._transport = ZmqTransport(IpcPlace(folder))
-        self._outlet = self._transport.link("link", shell.link.worker_endpoint, f"{self.worker}:{self.life}".encode())
-
-    def beat(self, said: int) -> None:
-        """Say how many messages went before, and have the master hear it."""
-        beat = control.Heartbeat(self.worker, self.life, 1, Epoch(1), said=said)
-        self._transport.send(self._outlet, control.encode(beat))
-        self._shell.link.wait(5.0)
-        self._shell._turn()
-
-    def hears(self) -> control.FromMaster:
-        """Return the next message of the master."""
-        assert self._transport.wait(5.0)
-        return control.decode_from_master(self._transport.receive("link", 1)[0])
-
-    def close(self) -> None:
-        self._transport.close()
+def test_worker_whose_messages_were_lost_is_killed(loop: MasterLoop, around: Surroundings) -> None:
+    loop.handle(Started())
+    (worker, life), *_ = loop.master.membership.incarnations().items()
+    beat = control.Heartbeat(worker, life, 1, Epoch(1), "", {}, 4)
+    around.arrived = [(f"{worker}:{life}".encode(), control.encode(beat)), (b"stranger", b""), (b"0:1", b"\xc1")]
+    loop.turn()
+    assert (worker, life) not in around.alive
+    assert "it has sent 4, and 0 have arrived" in around.errors[0].message
 
 
-def test_a_worker_whose_words_were_lost_on_the_way_is_replaced(shell: MasterShell, tmp_path: Path) -> None:
-    hosting = Hosting(shell, tmp_path / "sockets")
-    for said in (0, 1, -1, 2):
-        hosting.beat(said)
-        assert shell.master.membership.is_current(hosting.worker, hosting.life)
-    hosting.beat(6)
-    hosting.close()
-    assert not shell.master.membership.is_current(hosting.worker, hosting.life)
-    (row,) = read_json_lines(shell._job.folder.errors)
-    assert row["kind"] == "WorkerLost" and "it has sent 6, and 4 have arrived" in row["message"]
-
-
-def test_a_worker_is_told_how_many_messages_it_was_sent(shell: MasterShell, tmp_path: Path) -> None:
-    hosting = Hosting(shell, tmp_path / "sockets")
-    hosting.beat(0)
+def test_message_waits_for_the_connection_of_its_worker(loop: MasterLoop, around: Surroundings) -> None:
+    loop.handle(Started())
+    (worker, life), *_ = loop.master.membership.incarnations().items()
+    identity = f"{worker}:{life}".encode()
     for message in (control.Go(Epoch(1)), control.Probe(1, Epoch(1))):
-        shell._perform(SendTo(hosting.worker, hosting.life, message))
-    shell.master.membership.slots[hosting.worker].state = SlotState.LIVE
-    shell._alive_at = 0.0
-    shell._turn()
-    assert [hosting.hears() for _ in range(3)] == [control.Go(Epoch(1)), control.Probe(1, Epoch(1)), control.Alive(2)]
-    hosting.close()
+        loop.held.add([SendTo(worker, life, message)])
+        loop.turn()
+    assert not around.sent
+    around.connected.add(identity)
+    loop.turn()
+    assert around.sent == [(identity, control.Go(Epoch(1))), (identity, control.Probe(1, Epoch(1)))]
 
 
-@pytest.fixture
-def locked(tmp_path: Path) -> Iterator[tuple[MasterShell, TopologyFolder]]:
-    """A shell whose caller holds the lock."""
-    folder = StateFolder(tmp_path / "home").create("small")
-    with folder.lock():
-        shell = MasterShell(Job(folder, small_plan(), str(tmp_path / "small.py"), "hash"), NoLauncher())
-        shell._handle(Started())
-        shell._turn()
-        yield shell, folder
-        shell.link.close()
-
-
-def look(shell: MasterShell) -> None:
-    """Have the shell look at its files, as it does twice a second."""
-    shell._look_at = 0.0
-    shell._look_at_files(1.0)
-
-
-@pytest.mark.parametrize("lost", ["folder", "lock", "replaced"])
-def test_a_master_whose_folder_or_lock_is_gone_ends(locked: tuple[MasterShell, TopologyFolder], lost: str) -> None:
-    shell, folder = locked
-    look(shell)
-    if lost == "folder":
-        shutil.rmtree(folder.path)
-    else:
-        (folder.path / "lock").unlink()
-    if lost == "replaced":
-        folder.lock().release()
-    with pytest.raises(StateFolderLost, match=r"removed or replaced while 'small' ran"):
-        look(shell)
-
-
-def test_a_folder_that_cannot_be_looked_at_for_the_moment_is_not_lost(
-    locked: tuple[MasterShell, TopologyFolder], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def stale(path: object, *_: object, **__: object) -> None:
-        raise OSError(errno.ESTALE, "stale")
-
-    shell, _ = locked
-    monkeypatch.setattr("topo.storage.state_folder.os.stat", stale)
-    look(shell)
-
-
-def test_removed_sockets_are_made_anew_and_recorded(locked: tuple[MasterShell, TopologyFolder]) -> None:
-    shell, folder = locked
-    shutil.rmtree(shell._sockets)
-    look(shell)
-    assert ask(shell, "ping").ok
-    assert [row["kind"] for row in folder.all_errors()] == ["SocketsRemoved"]
-
-
-def test_sockets_that_cannot_be_made_anew_end_the_run(locked: tuple[MasterShell, TopologyFolder]) -> None:
-    shell, _ = locked
-    shutil.rmtree(shell._sockets)
-    shell._sockets.write_text("in the way")
-    with pytest.raises(EnvironmentFault, match="cannot be made again"):
-        look(shell)
-    shell._sockets.unlink()
+def test_topology_is_over_when_its_last_worker_has_ended(loop: MasterLoop, around: Surroundings, clock: ManualClock) -> None:
+    loop.handle(Started())
+    loop.turn()
+    loop.ask(DrainAsked(10.0))
+    assert loop.next_turn() == clock()
+    loop.turn()
+    loop.turn()
+    assert loop.outcome is None and not around.alive
+    clock.advance(LAST_WORDS_S)
+    assert loop.next_turn() <= clock()
+    loop.turn()
+    assert loop.outcome is not None and loop.outcome.kind is OutcomeKind.DRAINED

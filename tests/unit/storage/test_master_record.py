@@ -9,12 +9,13 @@ from pathlib import Path
 import pytest
 
 from tests.unit.master.playbook import small_plan
-from tests.unit.master_process.test_loop import NoLauncher
+from tests.unit.master_process.test_shell import NoLauncher
 from topo.errors import EnvironmentFault
 from topo.ids import Epoch
 from topo.master.commands import MasterRecord
 from topo.master.events import Started
-from topo.master_process.loop import Job, MasterShell
+from topo.master_process.job import Job
+from topo.master_process.shell import MasterShell
 from topo.storage.checkpoint_store import open_store
 from topo.storage.master_record import RecordDamaged, read_record, reset_run, write_record
 from topo.storage.state_folder import StateFolder
@@ -56,7 +57,7 @@ def test_a_master_with_positions_goes_on_over_a_damaged_record(tmp_path: Path) -
     folder = StateFolder(tmp_path / "home").create("small")
     folder.master.write_text("{")
     shell = MasterShell(Job(folder, small_plan(), "small.py", "hash"), NoLauncher())
-    shell._handle(Started())
+    shell.loop.handle(Started())
     shell.link.close()
     assert shell.master.term > 1_000_000_000
     record = read_record(folder.master)

@@ -40,7 +40,8 @@ from topo.launch.spark.messages import (
     decode_from_driver,
     encode,
 )
-from topo.master_process.loop import WorkerEnd, note_path, spec_path
+from topo.master.links import WorkerEnd
+from topo.master_process.launcher import note_path, spec_path
 from topo.storage.state_folder import StateFolder, TopologyFolder, write_atomically
 from topo.transport.security import AllowList, KeyPair
 from topo.transport.zmq import TcpPlace, ZmqTransport

@@ -30,7 +30,9 @@ from topo.launch.spark.host_probe import PACKAGES, HostFinding, probe_task
 from topo.launch.spark.log_shipping import LogStore
 from topo.launch.spark.messages import Beat, Hello, Leave, LogData, WorkerOver, decode_from_agent, encode
 from topo.launch.spark.shipping import importable_file, topo_digest, zip_code, zip_topo
-from topo.master_process.loop import Job, WorkerEnd, note_path
+from topo.master.links import WorkerEnd
+from topo.master_process.job import Job
+from topo.master_process.launcher import note_path
 from topo.transport.zmq import new_key_pair
 from topo.worker.spec import WorkerSpec
 

@@ -1,0 +1,192 @@
+"""The master's shell and its clients."""
+
+from __future__ import annotations
+
+import errno
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.unit.master.playbook import LINES, SINK, small_plan
+from topo.errors import EnvironmentFault
+from topo.ids import Epoch, Incarnation, WorkerId
+from topo.master.commands import SendTo
+from topo.master.events import Started
+from topo.master.links import WorkerEnd
+from topo.master.membership import SlotState
+from topo.master_process.job import Job
+from topo.master_process.shell import MasterShell
+from topo.storage.state_folder import StateFolder, StateFolderLost, TopologyFolder, read_json_lines
+from topo.transport.control_client import ControlClient
+from topo.transport.zmq import IpcPlace, ZmqTransport
+from topo.wire import control
+from topo.worker.spec import WorkerSpec
+
+
+class NoLauncher:
+    """Starts nothing."""
+
+    def start(self, worker: WorkerId, incarnation: Incarnation, spec: WorkerSpec) -> None:
+        pass
+
+    def poll(self) -> list[WorkerEnd]:
+        return []
+
+    def stop(self, worker: WorkerId, incarnation: Incarnation, *, kill: bool) -> None:
+        pass
+
+    def descriptors(self) -> list[int]:
+        return []
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> Iterator[MasterShell]:
+    folder = StateFolder(tmp_path / "home").create("small")
+    shell = MasterShell(Job(folder, small_plan(), str(tmp_path / "small.py"), "hash"), NoLauncher())
+    yield shell
+    shell.link.close()
+
+
+def ask(shell: MasterShell, verb: str) -> control.Reply:
+    """Ask as a client does."""
+    asker = ControlClient(shell.link.client_endpoint)
+    try:
+        asker.ask(control.encode(control.Request(verb, {})))
+        shell.link.wait(5.0)
+        for identity, data in shell.link.from_clients():
+            shell._from_client(identity, data)
+        answer = asker.answer(5.0)
+    finally:
+        asker.close()
+    assert answer is not None
+    return control.decode_reply(answer)
+
+
+def test_counters_whose_sum_cannot_be_sent_end_no_topology(shell: MasterShell) -> None:
+    assert ask(shell, "status").ok
+    # Each can be carried; the two together cannot.
+    metrics = {"counters": {"bytes": 2**63}, "gauges": {}, "histograms": {}}
+    figures = {"counters": {}, "levels": {}, "latencies": {}, "user": {"metrics": metrics}}
+    shell.master.figures.heard({LINES: figures}, 0.0)
+    shell.master.figures.lost([LINES])
+    shell.master.figures.heard({LINES: figures, SINK: figures}, 0.0)
+    reply = ask(shell, "status")
+    assert not reply.ok and "OverflowError" in reply.error
+    assert ask(shell, "ping").ok
+
+
+class Hosting:
+    """A worker's end of the control link."""
+
+    def __init__(self, shell: MasterShell, folder: Path) -> None:
+        shell.loop.handle(Started())
+        self._shell = shell
+        self.worker = WorkerId(0)
+        self.life = shell.master.membership.incarnations()[self.worker]
+        folder.mkdir(mode=0o700)
+        self._transport = ZmqTransport(IpcPlace(folder))
+        self._outlet = self._transport.link("link", shell.link.worker_endpoint, f"{self.worker}:{self.life}".encode())
+
+    def beat(self, said: int) -> None:
+        """Say how many messages went before, and have the master hear it."""
+        beat = control.Heartbeat(self.worker, self.life, 1, Epoch(1), said=said)
+        self._transport.send(self._outlet, control.encode(beat))
+        self._shell.link.wait(5.0)
+        self._shell.turn()
+
+    def hears(self) -> control.FromMaster:
+        """Return the next message of the master."""
+        assert self._transport.wait(5.0)
+        return control.decode_from_master(self._transport.receive("link", 1)[0])
+
+    def close(self) -> None:
+        self._transport.close()
+
+
+def test_a_worker_whose_words_were_lost_on_the_way_is_replaced(shell: MasterShell, tmp_path: Path) -> None:
+    hosting = Hosting(shell, tmp_path / "sockets")
+    for said in (0, 1, -1, 2):
+        hosting.beat(said)
+        assert shell.master.membership.is_current(hosting.worker, hosting.life)
+    hosting.beat(6)
+    hosting.close()
+    assert not shell.master.membership.is_current(hosting.worker, hosting.life)
+    (row,) = read_json_lines(shell._job.folder.errors)
+    assert row["kind"] == "WorkerLost" and "it has sent 6, and 4 have arrived" in row["message"]
+
+
+def test_a_worker_is_told_how_many_messages_it_was_sent(shell: MasterShell, tmp_path: Path) -> None:
+    hosting = Hosting(shell, tmp_path / "sockets")
+    hosting.beat(0)
+    for message in (control.Go(Epoch(1)), control.Probe(1, Epoch(1))):
+        shell.loop._perform(SendTo(hosting.worker, hosting.life, message))
+    shell.master.membership.slots[hosting.worker].state = SlotState.LIVE
+    shell.loop._alive_at = 0.0
+    shell.turn()
+    assert [hosting.hears() for _ in range(3)] == [control.Go(Epoch(1)), control.Probe(1, Epoch(1)), control.Alive(2)]
+    hosting.close()
+
+
+@pytest.fixture
+def locked(tmp_path: Path) -> Iterator[tuple[MasterShell, TopologyFolder]]:
+    """A shell whose caller holds the lock."""
+    folder = StateFolder(tmp_path / "home").create("small")
+    with folder.lock():
+        shell = MasterShell(Job(folder, small_plan(), str(tmp_path / "small.py"), "hash"), NoLauncher())
+        shell.loop.handle(Started())
+        shell.turn()
+        yield shell, folder
+        shell.link.close()
+
+
+def look(shell: MasterShell) -> None:
+    """Have the shell look at its files, as it does twice a second."""
+    shell._look_at = 0.0
+    shell._look_at_files(1.0)
+
+
+@pytest.mark.parametrize("lost", ["folder", "lock", "replaced"])
+def test_a_master_whose_folder_or_lock_is_gone_ends(locked: tuple[MasterShell, TopologyFolder], lost: str) -> None:
+    shell, folder = locked
+    look(shell)
+    if lost == "folder":
+        shutil.rmtree(folder.path)
+    else:
+        (folder.path / "lock").unlink()
+    if lost == "replaced":
+        folder.lock().release()
+    with pytest.raises(StateFolderLost, match=r"removed or replaced while 'small' ran"):
+        look(shell)
+
+
+def test_a_folder_that_cannot_be_looked_at_for_the_moment_is_not_lost(
+    locked: tuple[MasterShell, TopologyFolder], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stale(path: object, *_: object, **__: object) -> None:
+        raise OSError(errno.ESTALE, "stale")
+
+    shell, _ = locked
+    monkeypatch.setattr("topo.storage.state_folder.os.stat", stale)
+    look(shell)
+
+
+def test_removed_sockets_are_made_anew_and_recorded(locked: tuple[MasterShell, TopologyFolder]) -> None:
+    shell, folder = locked
+    shutil.rmtree(shell._sockets)
+    look(shell)
+    assert ask(shell, "ping").ok
+    assert [row["kind"] for row in folder.all_errors()] == ["SocketsRemoved"]
+
+
+def test_sockets_that_cannot_be_made_anew_end_the_run(locked: tuple[MasterShell, TopologyFolder]) -> None:
+    shell, _ = locked
+    shutil.rmtree(shell._sockets)
+    shell._sockets.write_text("in the way")
+    with pytest.raises(EnvironmentFault, match="cannot be made again"):
+        look(shell)
+    shell._sockets.unlink()

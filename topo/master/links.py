@@ -1,0 +1,169 @@
+"""The master's side of its conversations with workers, and commands that wait for the disk. Pure: the loop brings the time.
+
+Knows: messages that wait for a connection, the counts of both sides, processes that have ended, the commands that are not
+performed yet. Does not know: sockets, files, clocks, what a message or a command means.
+
+- Messages to one life of a worker keep their order. A message that cannot be sent waits for the connection, and later messages
+  wait behind it, as long as that life is current; to any other life each is tried once.
+- Counts cover every message except Alive. No message is repeated, so a life whose messages were lost is replaced.
+- The end of a process is acted on a moment after it was seen: its last messages may still be under way.
+- A command that has to be on disk and cannot be written holds up those behind it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from topo.ids import Incarnation, WorkerId
+from topo.master.commands import MasterCommand, RecordError
+from topo.wire import control
+
+LAST_WORDS_S = 0.05
+"""Delay between the end of a process and its handling, for messages and final figures that have not been read."""
+LATE_WORDS_S = 2.0
+"""The same delay where a message is known to be missing, long enough for a busy machine."""
+RETRY_S = 0.5
+"""Interval between two attempts to write something that could not be written."""
+ENDED_WELL = "exited"
+"""The description of a process that has exited with 0."""
+
+Life = tuple[WorkerId, Incarnation]
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerEnd:
+    """A worker's process is gone: which life, and how, in words."""
+
+    worker: WorkerId
+    incarnation: Incarnation
+    description: str
+
+
+class WorkerLinks:
+    """Connections to the workers of one topology.
+
+    Args:
+        is_current: whether a life is that of its slot.
+        is_closing: whether a worker has yet to report that its components are closed, and is about to.
+    """
+
+    def __init__(self, is_current: Callable[[WorkerId, Incarnation], bool], is_closing: Callable[[WorkerId], bool]) -> None:
+        self._is_current = is_current
+        self._is_closing = is_closing
+        self._unsent: dict[Life, deque[bytes]] = {}
+        """Short queues: a worker that does not reconnect is declared lost."""
+        self._sent_count: Counter[Life] = Counter()
+        self._received_count: Counter[tuple[Life, bytes]] = Counter()
+        self._ended: list[tuple[WorkerEnd, float]] = []
+
+    # -- to workers ------------------------------------------------------------------------------------------------------
+
+    def send(self, life: Life, data: bytes, transmit: Callable[[Life, bytes], bool]) -> None:
+        """Send a message behind those that wait; `transmit` returns False where there is no connection."""
+        waiting = self._unsent.setdefault(life, deque())
+        waiting.append(data)
+        self._flush(life, waiting, transmit)
+
+    def send_again(self, transmit: Callable[[Life, bytes], bool]) -> None:
+        """Send messages that wait for connections; drop those for lives that are not current."""
+        for life, waiting in list(self._unsent.items()):
+            if self._is_current(*life):
+                self._flush(life, waiting, transmit)
+            else:
+                del self._unsent[life]
+
+    def alive(self, life: Life) -> control.Alive:
+        """Return the sign of life for a worker, with the count of messages before it."""
+        return control.Alive(self._sent_count[life])
+
+    @property
+    def has_unsent(self) -> bool:
+        """Whether any message waits for a connection."""
+        return bool(self._unsent)
+
+    def _flush(self, life: Life, waiting: deque[bytes], transmit: Callable[[Life, bytes], bool]) -> None:
+        while waiting and transmit(life, waiting[0]):
+            waiting.popleft()
+            self._sent_count[life] += 1
+        if not waiting or not self._is_current(*life):
+            del self._unsent[life]
+
+    # -- from workers ----------------------------------------------------------------------------------------------------
+
+    def received(self, life: Life, connection: bytes, message: control.FromWorker | None) -> str:
+        """Count a message of one connection of a worker; None: it could not be decoded.
+
+        Returns:
+            Why messages before it are missing, in words; "" when none is.
+        """
+        before = self._received_count[life, connection]
+        self._received_count[life, connection] += 1
+        if isinstance(message, control.Heartbeat) and message.said > before:
+            return f"the connection has lost messages: it has sent {message.said}, and {before} have arrived"
+        return ""
+
+    # -- ends of workers -------------------------------------------------------------------------------------------------
+
+    def ended(self, ends: Iterable[WorkerEnd], now: float) -> None:
+        """Keep the ends of processes until their last messages must have been read."""
+        self._ended += [(end, now) for end in ends]
+
+    def due_ends(self, now: float) -> list[WorkerEnd]:
+        """Return the ends to act on now; the counts of these lives are forgotten."""
+        due = [end for end, seen_at in self._ended if self._due_at(end, seen_at) <= now]
+        self._ended = [kept for kept in self._ended if kept[0] not in due]
+        for end in due:
+            life = end.worker, end.incarnation
+            del self._sent_count[life]
+            for counted in [counted for counted in self._received_count if counted[0] == life]:
+                del self._received_count[counted]
+        return due
+
+    def next_deadline(self) -> float | None:
+        """When an end becomes due; None while no process has ended."""
+        return min((self._due_at(*ended) for ended in self._ended), default=None)
+
+    def _due_at(self, end: WorkerEnd, seen_at: float) -> float:
+        # A worker that ended well has reported that it has closed, so the report must be under way.
+        has_more = end.description == ENDED_WELL and self._is_closing(end.worker)
+        return seen_at + (LATE_WORDS_S if has_more else LAST_WORDS_S)
+
+
+class HeldCommands:
+    """The master's commands, in order, each until it was performed.
+
+    Attributes:
+        problem: why the next command cannot be performed yet; "" while it can.
+    """
+
+    def __init__(self) -> None:
+        self.problem = ""
+        self._commands: deque[MasterCommand] = deque()
+        self._retry_at = 0.0
+
+    def add(self, commands: Iterable[MasterCommand]) -> None:
+        """Append commands."""
+        self._commands.extend(commands)
+
+    def next(self, now: float) -> MasterCommand | None:
+        """Return the command to perform now; None when there is none, or it waits to be tried again."""
+        return self._commands[0] if self._commands and now >= self._retry_at else None
+
+    def done(self) -> None:
+        """The command was performed."""
+        self._commands.popleft()
+        self.problem = ""
+
+    def failed(self, error: Exception, now: float, *, is_serving: bool) -> RecordError:
+        """Keep a command that could not be written, to be tried again, while the topology is served; return the row about it.
+
+        A topology that is ending starts nothing that relies on the command, which is dropped then.
+        """
+        if not is_serving:
+            self.done()
+            return RecordError("StateNotStored", str(error))
+        self._retry_at = now + RETRY_S
+        self.problem = f"{error}; the topology stands still until it can be written"
+        return RecordError("StateNotStored", self.problem)

@@ -1,0 +1,166 @@
+"""The master's writes to the topology's folder: its record, positions, dead letters, rows of `topo errors`, the summary."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from topo.dead_letters.records import letter_row
+from topo.errors import EnvironmentFault
+from topo.ids import TaskId
+from topo.master.commands import MasterRecord, RecordError
+from topo.master.links import RETRY_S
+from topo.master.outcome import Outcome
+from topo.master.positions import SpoutProgress
+from topo.master_process.job import Job
+from topo.storage.master_record import write_record
+from topo.storage.state_folder import append_lines, rotate, write_atomically
+from topo.user_code.copy import as_user_knows_it, origin_of_copy
+from topo.wire import control
+from topo.wire.codec import Codec
+
+MAX_ERRORS_BYTES = 16 << 20
+"""Size at which the file of errors is rotated; one older file is kept."""
+_MOST_UNSAVED = 100
+
+Incident = Callable[[RecordError], None]
+
+
+class Recorder:
+    """Writes what outlives a master.
+
+    Args:
+        progress: the positions that are on disk.
+        client_endpoint: noted in the master's record, for clients.
+        on_incident: called with each error as it is recorded.
+
+    Attributes:
+        started_ms: when this master started, by the wall clock.
+    """
+
+    def __init__(
+        self,
+        job: Job,
+        progress: Mapping[TaskId, SpoutProgress],
+        client_endpoint: str,
+        clock: Callable[[], float],
+        on_incident: Incident | None = None,
+    ) -> None:
+        self._job = job
+        self._progress = dict(progress)
+        self._client_endpoint = client_endpoint
+        self._clock = clock
+        self._on_incident = on_incident
+        self._codec = Codec(job.serializers)
+        self.started_ms = int(time.time() * 1000)
+        self._unsaved: deque[bytes] = deque(maxlen=_MOST_UNSAVED)
+        """Rows of errors that the disk had no room for."""
+        self._save_at = 0.0
+        self._copied_from = origin_of_copy(job.reference, job.folder.code)
+
+    def persist(self, record: MasterRecord) -> None:
+        """Write the master's record, durably. Raises EnvironmentFault when it cannot be written."""
+        write_record(
+            self._job.folder.master,
+            record,
+            pid=os.getpid(),
+            client_endpoint=self._client_endpoint,
+            started_ms=self.started_ms,
+        )
+
+    def store_positions(self, progress: Mapping[TaskId, SpoutProgress]) -> None:
+        """Write the positions of some spout tasks beside those of the others."""
+        self._progress.update(progress)
+        rows = {task: (kept.position, kept.attempts) for task, kept in self._progress.items()}
+        try:
+            write_atomically(self._job.folder.positions, msgspec.msgpack.encode(rows))
+        except EnvironmentFault as error:
+            self.record(RecordError("PositionsNotStored", str(error)))
+
+    def store_letters(self, letters: Iterable[control.DeadLetter]) -> bool:
+        """Append dead letters; return False when they were not stored, so that their tasks keep and resend them."""
+        try:
+            append_lines(self._job.folder.dead_letters, map(self._letter_row, letters))
+        except Exception as error:
+            why = str(error) if isinstance(error, EnvironmentFault) else f"{type(error).__name__}: {error}"
+            self.record(RecordError("DeadLettersNotStored", why))
+            return False
+        return True
+
+    def record(self, error: RecordError) -> None:
+        """Write a row of `topo errors`; a row that cannot be written is kept for `save_again`."""
+        error = replace(
+            error,
+            file=self._of_the_original(error.file),
+            message=self._of_the_original(error.message),
+            traceback=self._of_the_original(error.traceback),
+        )
+        row = {
+            "at_ms": error.at_ms or int(time.time() * 1000),
+            "kind": error.kind,
+            "message": error.message,
+            "component": error.component,
+            "task": error.task,
+            "worker": error.worker,
+            "file": error.file,
+            "line": error.line,
+            "count": error.count,
+            "traceback": error.traceback,
+        }
+        self._unsaved.append(json.dumps(row).encode())
+        self._save()
+        if self._on_incident is not None:
+            self._on_incident(error)
+
+    def save_again(self, now: float) -> None:
+        """Try again to write rows that could not be written."""
+        if self._unsaved and now >= self._save_at:
+            self._save()
+
+    def latest_unsaved(self) -> str:
+        """Return kind and message of the latest error that `topo errors` lacks because it cannot be written; "" for none."""
+        if not self._unsaved:
+            return ""
+        row = json.loads(self._unsaved[-1])
+        return f"{row['kind']}: {row['message']}"
+
+    def write_summary(self, status: Mapping[str, Any], outcome: Outcome) -> None:
+        """Write the last status, for commands that are given after the end."""
+        summary = {**status, "ended_ms": int(time.time() * 1000), "outcome": outcome.as_dict()}
+        with contextlib.suppress(EnvironmentFault):
+            write_atomically(self._job.folder.summary, json.dumps(summary, default=repr).encode())
+
+    def _save(self) -> None:
+        self._save_at = self._clock() + RETRY_S
+        with contextlib.suppress(EnvironmentFault):
+            append_lines(self._job.folder.errors, self._unsaved)
+            self._unsaved.clear()
+            rotate(self._job.folder.errors, MAX_ERRORS_BYTES)
+
+    def _letter_row(self, letter: control.DeadLetter) -> bytes:
+        component = self._job.plan.task(letter.task).component
+        return letter_row(letter, component, self._codec, int(time.time() * 1000), self._of_the_original)
+
+    def _of_the_original(self, text: str) -> str:
+        """Replace the path of the copy that runs by that of the user's own file."""
+        return text if self._copied_from is None else as_user_knows_it(text, *self._copied_from)
+
+
+def read_progress(path: Path) -> dict[TaskId, SpoutProgress]:
+    """Return the stored positions of spout tasks. Raises EnvironmentFault when the file is damaged."""
+    try:
+        rows = msgspec.msgpack.decode(path.read_bytes(), type=dict[int, tuple[bytes, bytes]])
+    except FileNotFoundError:
+        return {}
+    except (OSError, msgspec.MsgspecError) as error:
+        raise EnvironmentFault(f"{path} is damaged ({error}); remove it to read the sources from the beginning") from error
+    return {TaskId(task): SpoutProgress(*kept) for task, kept in rows.items()}
