@@ -35,7 +35,7 @@ from topo import (
     aggregates,
     windows,
 )
-from topo.launch.cluster import LocalCluster
+from topo.launch.local_cluster import LocalCluster
 
 SETTINGS = {"delivery": "exactly_once", "checkpoint_interval": "1s", "checkpoint_timeout": "5m"}
 _FAR_MS = 10**12

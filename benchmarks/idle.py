@@ -13,7 +13,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from topo.launch.cluster import LocalCluster
+from topo.launch.local_cluster import LocalCluster
 from topo_cli import workloads
 from topo_cli.measuring import MEGABYTE, Processes
 

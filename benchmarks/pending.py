@@ -17,7 +17,7 @@ from pathlib import Path
 import psutil
 
 from topo import Bolt, Collector, RetryingSpout, SpoutCollector, TaskContext, Topology, TopologyBuilder, Tuple
-from topo.launch.cluster import LocalCluster
+from topo.launch.local_cluster import LocalCluster
 from topo_cli.workloads import ClosedLoop
 
 SETTLE_S = 3.0

@@ -31,7 +31,8 @@ from itertools import pairwise
 from pathlib import Path
 from statistics import median
 
-from topo.launch.cluster import LocalCluster, RunningTopology
+from topo.launch.local_cluster import LocalCluster
+from topo.launch.running import RunningTopology
 from topo_cli import workloads
 
 BEFORE_S = 3.0

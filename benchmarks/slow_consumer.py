@@ -18,7 +18,7 @@ from statistics import mean
 import psutil
 
 from topo import BasicBolt, BasicCollector, Topology, TopologyBuilder, Tuple
-from topo.launch.cluster import LocalCluster
+from topo.launch.local_cluster import LocalCluster
 from topo_cli.measuring import MEGABYTE
 from topo_cli.workloads import Identity, Numbers
 

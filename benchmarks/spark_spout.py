@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from topo import BasicBolt, BasicCollector, TaskContext, Topology, TopologyBuilder, Tuple
-from topo.launch.cluster import LocalCluster
+from topo.launch.local_cluster import LocalCluster
 from topo.master_process.client import AnswerTimeout, Unreachable
 from topo.spark import SparkSpout
 

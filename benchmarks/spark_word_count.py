@@ -23,6 +23,7 @@ import psutil
 
 from tests.spark.standalone import LIGHT, StandaloneCluster
 from topo.launch.cluster import submit_background
+from topo.launch.request import RunRequest
 from topo.launch.spark.cluster import SparkCluster
 from topo.master_process.client import AnswerTimeout, Unreachable
 
@@ -42,14 +43,16 @@ def run_once(repeat: int, cluster: SparkCluster | None, **settings: Any) -> Figu
     with tempfile.TemporaryDirectory(prefix="topo-") as home:
         parameters = {"repeat": repeat, "top": 1, "path": str(ROOT / "topo")}
         running = submit_background(
-            str(ROOT / "topologies" / "word_count.py"),
-            None,
-            parameters,
-            # With checkpoints the count of acked lines would go by leaps.
-            {"delivery": "at_least_once", **settings},
-            Path(home),
-            attached=True,
-            cluster=cluster,
+            RunRequest(
+                str(ROOT / "topologies" / "word_count.py"),
+                None,
+                parameters,
+                # With checkpoints the count of acked lines would go by leaps.
+                {"delivery": "at_least_once", **settings},
+                Path(home),
+                cluster=cluster,
+                foreground=True,
+            )
         )
         seen: list[tuple[float, int, float]] = []
         while (outcome := running.outcome()) is None:

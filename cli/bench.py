@@ -13,7 +13,7 @@ import click
 from topo_cli.options import Assignment, Duration, examples, json_option, parameter_option
 
 if TYPE_CHECKING:
-    from topo.launch.cluster import RunningTopology
+    from topo.launch.running import RunningTopology
     from topo_cli.measuring import Counts, Processes
 
 BUILT_IN = {"word-count": "word_count", "pipe": "pipe", "windowed-sum": "windowed_sum"}
@@ -143,7 +143,7 @@ def _measure(
     home: Path,
 ) -> tuple[dict[str, Any], str]:
     """Run the workload; return the figures, and what is wrong with how it ended, "" when nothing is."""
-    from topo.launch.cluster import LocalCluster
+    from topo.launch.local_cluster import LocalCluster
     from topo_cli.measuring import Counts, Processes
 
     measured = Counts()

@@ -24,7 +24,7 @@ def command(name: str, home: Path, as_json: bool) -> None:
 
     Took is the time from the first barrier until all was stored; aligned and paused are those of the slowest task.
     """
-    from topo.launch.submission import checkpoints_of
+    from topo.launch.submitted import checkpoints_of
     from topo.storage.checkpoint_store import open_store
     from topo_cli.known import find_topology
     from topo_cli.output import print_json, talk

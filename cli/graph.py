@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -59,18 +58,15 @@ def command(
 
 def _submitted(name: str, home: Path, deadline_s: float) -> tuple[PhysicalPlan, dict[str, dict[str, Any]] | None] | None:
     from topo.errors import NotFound, TopoError
-    from topo.plan.physical import PhysicalPlan
+    from topo.launch.submitted import SubmittedTopology
     from topo.storage.state_folder import StateFolder
-    from topo_cli.known import current_status, read_json
+    from topo_cli.known import current_status
 
     try:
         folder = StateFolder(home).find(name)
+        plan = SubmittedTopology.read(folder).plan
     except NotFound:
         return None
-    facts = read_json(folder.topology)
-    if facts is None:
-        return None
-    plan = PhysicalPlan.from_json(json.dumps(facts["plan"]))
     try:
         return plan, _figures(current_status(folder, deadline_s))
     except TopoError:

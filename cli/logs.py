@@ -7,11 +7,14 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from topo_cli.options import Duration, examples, name_argument, reading_options
+
+if TYPE_CHECKING:
+    from topo.storage.state_folder import TopologyFolder
 
 _LOOK_S = 0.2
 _COLORS = ("cyan", "magenta", "blue", "green", "yellow")
@@ -46,7 +49,8 @@ def command(
     from topo_cli.log_files import LogFiles, is_at_least, moment
 
     folder = find_topology(name, home)
-    _check_component(folder.topology, component)
+    if component is not None:
+        _check_component(folder, component)
     earliest = "" if since is None else moment(since)
 
     def is_wanted(row: dict[str, Any]) -> bool:
@@ -71,16 +75,18 @@ def _show_new(files: Any, is_wanted: Callable[[dict[str, Any]], bool], show: Cal
     sys.stdout.flush()
 
 
-def _check_component(plan_file: Path, component: str | None) -> None:
+def _check_component(folder: TopologyFolder, component: str) -> None:
     """Refuse a component that the topology does not have, which would show nothing and explain nothing."""
+    from topo.api.topology import ComponentKind
     from topo.errors import NotFound
+    from topo.launch.submitted import SubmittedTopology
     from topo.storage.state_folder import near_misses
-    from topo_cli.known import read_json
 
-    facts = read_json(plan_file)
-    if component is None or facts is None:
+    try:
+        plan = SubmittedTopology.read(folder).plan
+    except NotFound:
         return
-    known = [row["id"] for row in facts["plan"]["components"] if row["kind"] != "acker"]
+    known = [component.id for component in plan.components if component.kind is not ComponentKind.ACKER]
     if component not in known:
         raise NotFound(f"there is no component {component!r}; there are {', '.join(known)}.", near_misses(component, known))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Callable, Mapping
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -200,6 +201,32 @@ def start_options(function: F) -> F:
     ):
         function = option(function)
     return function
+
+
+def request_options(function: F) -> F:
+    """Add what says which topology to run, where, and from which state. Gives the command a `RunRequest` as `request`."""
+
+    @functools.wraps(function)
+    def command(
+        *args: Any,
+        parameters: tuple[tuple[str, str], ...],
+        settings: tuple[tuple[str, str], ...],
+        workers: int | None,
+        parallelism: tuple[tuple[str, int], ...],
+        **options: Any,
+    ) -> Any:
+        from topo.launch.request import RunRequest
+
+        asked = {field.name: options.pop(field.name) for field in fields(RunRequest) if field.name in options}
+        request = RunRequest(
+            **asked,
+            parameters=dict(parameters),
+            settings=collect_settings(settings, workers, os.environ),
+            parallelism=dict(parallelism),
+        )
+        return function(*args, request=request, **options)
+
+    return topology_options(spark_options(start_options(cast(F, command))))
 
 
 def reading_options(function: F) -> F:

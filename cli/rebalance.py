@@ -28,8 +28,8 @@ def command(
     It ends with a savepoint and begins again from it, with the code, parameters and settings that it was submitted with. Keyed
     state moves to the tasks that own its keys then. Spouts, and state without keys, cannot be split.
     """
-    from topo.launch.cluster import RunningTopology
     from topo.launch.rebalancing import rebalancing_of
+    from topo.launch.running import RunningTopology
     from topo.master_process.client import Client
     from topo_cli.output import print_json, talk
     from topo_cli.starting import wait_until_running

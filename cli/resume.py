@@ -23,7 +23,8 @@ def command(name: str, from_beginning: bool, wait: bool, deadline: float, home: 
     It runs the code, the parameters and the settings that it was submitted with. One with checkpoints that has come to the end of
     its input is done: nothing is started.
     """
-    from topo.launch.cluster import is_done, resume_background
+    from topo.launch.cluster import resume_background
+    from topo.launch.running import is_done
     from topo.launch.submission import open_home
     from topo_cli.starting import report_started, talk_of_done
 

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from topo_cli.exits import Exit
-from topo_cli.options import collect_settings, examples, spark_options, start_options, topology_options
+from topo_cli.options import examples, request_options
 
 if TYPE_CHECKING:
-    from topo.launch.spark.cluster import SparkCluster
+    from topo.launch.request import RunRequest
     from topo.master.commands import RecordError
     from topo.master_process.restore_point import Start
     from topo.storage.state_folder import TopologyFolder
@@ -31,28 +29,15 @@ _LOG_BYTES_AT_ONCE = 1 << 20
         "topo run wordcount.py --master spark://host:7077 --workers 4",
     )
 )
-@topology_options
-@spark_options
-@start_options
+@request_options
 @click.option("-q", "--quiet", is_flag=True, help="Show no progress.")
 @click.option(
     "--json", "as_json", is_flag=True, help="Print the summary alone to stdout, as JSON; what is printed goes to stderr."
 )
 def command(
-    topology: str,
-    parameters: tuple[tuple[str, str], ...],
-    settings: tuple[tuple[str, str], ...],
-    workers: int | None,
-    parallelism: tuple[tuple[str, int], ...],
-    start_from: str,
-    drop_state: tuple[str, ...],
-    resume: bool,
-    name: str | None,
-    home: Path,
+    request: RunRequest,
     quiet: bool,
     as_json: bool,
-    cluster: SparkCluster | None,
-    py_files: list[str],
 ) -> None:
     """Run TOPOLOGY in processes of this machine until its sources have ended, and say what became of its messages.
 
@@ -68,27 +53,12 @@ def command(
     from topo_cli.screen import make_screen
     from topo_cli.starting import talk_of_done, talk_of_spark
 
-    if cluster is not None:
-        talk_of_spark(cluster)
+    if request.cluster is not None:
+        talk_of_spark(request.cluster)
     with make_screen(quiet=quiet) as screen:
         show = Show(screen, prints_to_stdout=not as_json)
         try:
-            outcome = run_foreground(
-                topology,
-                name,
-                dict(parameters),
-                collect_settings(settings, workers, os.environ),
-                home,
-                on_progress=show.progress,
-                on_incident=show.incident,
-                on_start=show.started,
-                start_from=start_from,
-                drop_state=drop_state,
-                cluster=cluster,
-                parallelism=dict(parallelism),
-                py_files=py_files,
-                resume=resume,
-            )
+            outcome = run_foreground(request, show.progress, show.incident, show.started)
         except AlreadyDone as done:
             talk_of_done(done.folder.name)
             if as_json:

@@ -68,10 +68,10 @@ def report_started(folder: TopologyFolder, *, wait_s: float | None, as_json: boo
 
 def lines_of_start(folder: TopologyFolder, start: str) -> list[str]:
     """Return what the start of a topology says first: where it starts, and which code runs."""
-    from topo.launch.resuming import last_run
+    from topo.launch.submitted import last_run
 
-    facts = last_run(folder) or {}
-    copied = [*facts.get("copied", ()), *(Path(path).name for path in facts.get("py_files", ()))]
+    submitted = last_run(folder)
+    copied = [] if submitted is None else [*submitted.copied, *(Path(path).name for path in submitted.py_files)]
     lines = [f"{folder.name} {start}"]
     if copied:
         names = ", ".join(copied[:_MOST_NAMED]) + (f" and {len(copied) - _MOST_NAMED} more" if len(copied) > _MOST_NAMED else "")

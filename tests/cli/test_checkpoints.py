@@ -10,6 +10,7 @@ import msgpack
 import pytest
 
 from tests.cli.drive import call
+from tests.submissions import small_plan, store_submission
 from topo.checkpoint.encoding import TaskSnapshot, encode_snapshot, pack
 from topo.checkpoint.manifest import ComponentFigures, ComponentShape, Manifest, Part
 from topo.ids import TaskId
@@ -75,12 +76,7 @@ def save(tmp_path: Path) -> Path:
 
 def submitted(topo_home: Path, **config: Any) -> TopologyFolder:
     folder = StateFolder(topo_home).create("flights")
-    facts = {
-        "run_ms": 5,
-        "submitted_from": "/",
-        "plan": {"config": {"checkpoint_folder": None, "delivery": "exactly_once", **config}},
-    }
-    write_atomically(folder.topology, json.dumps(facts).encode())
+    store_submission(folder, small_plan("flights", **{"delivery": "exactly_once", **config}))
     return folder
 
 

@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from tests.cli.drive import call
+from tests.submissions import small_plan, store_submission
 from topo.launch.master_process import write_failure
-from topo.storage.state_folder import StateFolder, TopologyFolder, write_atomically
+from topo.storage.state_folder import StateFolder, TopologyFolder
 
 
 @pytest.fixture
@@ -92,8 +93,7 @@ def test_the_doctor_finds_this_machine_well(capsys: pytest.CaptureFixture[str]) 
 
 
 def test_logs_of_a_component_that_does_not_exist_are_an_error(capsys: pytest.CaptureFixture[str], lost: TopologyFolder) -> None:
-    plan = {"components": [{"id": "split", "kind": "bolt"}, {"id": "__acker", "kind": "acker"}]}
-    write_atomically(lost.topology, json.dumps({"plan": plan}).encode())
+    store_submission(lost, small_plan(bolt="split"))
     result = call(capsys, "logs", lost.name, "--component", "spilt")
     assert result.code == 2
     assert "Did you mean 'split'?" in result.err

@@ -17,7 +17,7 @@ from typing import Any
 import psutil
 
 from tests.integration.support import Scene, Status, eventually, kill, words_of
-from topo.launch.cluster import RunningTopology
+from topo.launch.running import RunningTopology
 from topo.master.outcome import Outcome
 from topo.master_process.client import AnswerTimeout, Unreachable
 

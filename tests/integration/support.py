@@ -23,9 +23,13 @@ from typing import Any
 import psutil
 
 from topo.errors import EnvironmentFault
-from topo.launch.cluster import LocalCluster, RunningTopology, resume_background, run_foreground, submit_background
+from topo.launch.cluster import resume_background, run_foreground, submit_background
+from topo.launch.leftovers import end_leftovers
 from topo.launch.local import WORKER_COMMAND, LocalLauncher
-from topo.launch.submission import end_leftovers, new_job
+from topo.launch.local_cluster import LocalCluster
+from topo.launch.request import RunRequest
+from topo.launch.running import RunningTopology
+from topo.launch.submission import new_job
 from topo.master.commands import RecordError
 from topo.master.outcome import Outcome
 from topo.master_process.client import AnswerTimeout, Unreachable
@@ -137,9 +141,8 @@ class Scene:
     def run(self, topology: str, on_status: Callable[[Status], None] | None = None, **settings: Any) -> Run:
         """Run a topology in the foreground, its master in this process."""
         incidents: list[RecordError] = []
-        outcome = run_foreground(
-            topology, settings={**FAST, **settings}, home=self.home, on_progress=on_status, on_incident=incidents.append
-        )
+        request = RunRequest(topology, settings={**FAST, **settings}, home=self.home)
+        outcome = run_foreground(request, on_status, incidents.append)
         return self._ended(outcome, incidents)
 
     def run_with(
@@ -151,7 +154,7 @@ class Scene:
         **settings: Any,
     ) -> Run:
         """Run a topology in the foreground, with workers that are started by another command or in another way."""
-        job = new_job(topology, None, {}, {**FAST, **settings}, self.home, foreground=True)
+        job = new_job(RunRequest(topology, settings={**FAST, **settings}, home=self.home, foreground=True))
         incidents: list[RecordError] = []
         with job.folder.lock():
             outcome = MasterShell(job, launcher(job.folder, command), on_status, incidents.append).run()
@@ -173,7 +176,7 @@ class Scene:
 
     def submit_background(self, topology: str, name: str | None = None, **settings: Any) -> RunningTopology:
         """Start a topology that would outlive this process; it ends with the test all the same."""
-        running = submit_background(topology, name, settings={**FAST, **settings}, home=self.home)
+        running = submit_background(RunRequest(topology, name, settings={**FAST, **settings}, home=self.home))
         self._background.append(running)
         return running
 
@@ -291,8 +294,9 @@ def foreground_process(scene: Scene, topology: str, **settings: Any) -> Iterator
     """A process of its own that runs a topology in the foreground; its exit code is the outcome's."""
     code = (
         "import json, sys; from pathlib import Path; from topo.launch.cluster import run_foreground\n"
+        "from topo.launch.request import RunRequest\n"
         "home, topology, settings = sys.argv[1:]\n"
-        "outcome = run_foreground(topology, settings=json.loads(settings), home=Path(home))\n"
+        "outcome = run_foreground(RunRequest(topology, settings=json.loads(settings), home=Path(home)))\n"
         "print(outcome.kind.value, outcome.reason, sep=': ', flush=True)\n"
         "sys.exit(outcome.exit_code)\n"
     )

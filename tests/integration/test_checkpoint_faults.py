@@ -26,7 +26,7 @@ from tests.integration.test_exactly_once import (
 from tests.integration.test_full_disk import FullDisk
 from tests.integration.test_operator_bolts import TIMEOUTS, rows_of
 from tests.integration.test_workers import OutOfReach
-from topo.launch.cluster import RunningTopology
+from topo.launch.running import RunningTopology
 from topo.storage.checkpoint_store import open_store
 from topo.storage.state_folder import TopologyIsRunning
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.support import PATIENCE_S, Scene
-from topo.launch.cluster import RunningTopology
+from topo.launch.running import RunningTopology
 
 pytestmark = pytest.mark.integration
 

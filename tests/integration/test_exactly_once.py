@@ -10,7 +10,7 @@ import pytest
 
 from tests.integration.support import PATIENCE_S, Scene, acked, counter, kill, pid_of, processes_of
 from tests.integration.test_operator_bolts import EVENTS, expected_windows, rows_of
-from topo.launch.cluster import RunningTopology
+from topo.launch.running import RunningTopology
 
 pytestmark = pytest.mark.integration
 

@@ -34,7 +34,7 @@ from tests.integration.support import (
     worker_of,
 )
 from topo.errors import FrameError
-from topo.launch.cluster import RunningTopology
+from topo.launch.running import RunningTopology
 from topo.master.outcome import OutcomeKind
 from topo.transport.zmq import new_key_pair
 from topo.wire.frames import FrameKind, SenderStatus, columns_frame, encode, open_frame, pack_words, parse

@@ -7,7 +7,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from topo.launch.cluster import LocalCluster
+from topo.launch.local_cluster import LocalCluster
 from topo.master.outcome import OutcomeKind
 from topo.testing.fixtures import cluster_of_its_own, local_cluster, processes_of
 

@@ -27,7 +27,7 @@ from tests.integration.support import (
     repeated,
 )
 from topo.errors import UserError
-from topo.launch.cluster import RunningTopology
+from topo.launch.running import RunningTopology
 from topo.master.outcome import OutcomeKind
 from topo.master_process.client import Unreachable
 from topo.storage.state_folder import StateFolder, TopologyIsRunning

@@ -16,6 +16,7 @@ import pytest
 from tests.integration.random_kills import SECONDS, SETTINGS, Killer, paced
 from tests.integration.support import Scene
 from topo.launch.cluster import submit_background
+from topo.launch.request import RunRequest
 from topo.storage.state_folder import read_json_lines
 from topo_cli import workloads
 from topologies import word_count
@@ -25,7 +26,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(300 + 2 * SECONDS)]
 
 def killed_at_random(scene: Scene, topology: str) -> Killer:
     """Run a topology to its end with kills; return who has killed."""
-    running = submit_background(topology, settings=SETTINGS, home=scene.home)
+    running = submit_background(RunRequest(topology, settings=SETTINGS, home=scene.home))
     killer = Killer(scene, running)
     outcome = killer.kill_for_a_while()
     assert (outcome.exit_code, outcome.reason) == (0, "every message was processed"), str(killer)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tests.integration.support import ENDLESS, SINK, Scene, acked, eventually, flow, kill
-from topo.launch.cluster import RunningTopology
+from topo.launch.leftovers import end_leftovers
 from topo.launch.master_process import write_failure
-from topo.launch.submission import end_leftovers
+from topo.launch.running import RunningTopology
 
 pytestmark = pytest.mark.integration
 

@@ -14,8 +14,8 @@ from tests.integration.support import PATIENCE_S, Scene, component_of, kill, pid
 from tests.integration.test_exactly_once import QUICK, WINDOWS, counting, counts, ended_well, expected_counts
 from tests.integration.test_operator_bolts import expected_windows, rows_of
 from topo.errors import CheckpointRefused, EnvironmentFault, NotFound, TopologyError, UserError
-from topo.launch.cluster import RunningTopology
 from topo.launch.rebalancing import rebalancing_of
+from topo.launch.running import RunningTopology
 from topo.storage.checkpoint_store import open_store
 
 pytestmark = pytest.mark.integration

@@ -13,6 +13,7 @@ from tests.integration.test_exactly_once import QUICK, complete, counting, expec
 from tests.integration.test_operator_bolts import rows_of
 from topo.ids import Incarnation, WorkerId
 from topo.launch.local import LocalLauncher
+from topo.launch.request import RunRequest
 from topo.launch.submission import new_job
 from topo.master.outcome import OutcomeKind
 from topo.master_process.job import Job
@@ -53,9 +54,8 @@ def run(
 ) -> list[WorkerSpec]:
     """Run a count to its end; return what its workers were told."""
     settings = {**FAST, **QUICK, "transport": "tcp", "workers": 2, **of_the_job.pop("settings", {})}
-    job = replace(
-        new_job(scene.file(counting(count)), None, {}, settings, scene.home, foreground=True, **of_the_job), is_spread=True
-    )
+    request = RunRequest(scene.file(counting(count)), settings=settings, home=scene.home, foreground=True, **of_the_job)
+    job = replace(new_job(request), is_spread=True)
     launcher = Elsewhere(job)
     with job.folder.lock():
         outcome = MasterShell(job, launcher, on_status).run()

@@ -17,6 +17,7 @@ pytest.importorskip("pyspark")
 from tests.integration.random_kills import SECONDS, SETTINGS, Killer, paced
 from tests.integration.support import Scene
 from topo.launch.cluster import submit_background
+from topo.launch.request import RunRequest
 from topologies import flights_on_spark as example
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ def test_after_random_kills_the_results_are_those_of_spark_in_batch_row_by_row(
     bound = f"out={str(out)!r}, month={MONTH}, tasks=2"
     more = f"\n\ndef killed():\n    return topology({bound})\n"
     path = paced(scene, Path(example.__file__), "SparkSpout", departures / ROWS_A_CALL, more)
-    running = submit_background(f"{path}:killed", settings=SETTINGS, home=scene.home)
+    running = submit_background(RunRequest(f"{path}:killed", settings=SETTINGS, home=scene.home))
     # Without the rows of a run before this one Spark makes them first.
     running.wait_until(lambda status: status["totals"]["emitted"] > 0, timeout_s=200)
     killer = Killer(scene, running)

@@ -17,7 +17,9 @@ import zmq
 
 from tests.integration.support import FAST, PATIENCE_S, Scene, eventually
 from tests.spark.standalone import LIGHT, StandaloneCluster
-from topo.launch.cluster import RunningTopology, submit_background
+from topo.launch.cluster import submit_background
+from topo.launch.request import RunRequest
+from topo.launch.running import RunningTopology
 from topo.launch.spark.cluster import SparkCluster
 from topo.master.outcome import OutcomeKind
 
@@ -67,11 +69,13 @@ def submit(scene: Scene, standalone: StandaloneCluster) -> Iterator[Submit]:
         given: dict[str, Any] = {"master": standalone.url, "conf": LIGHT, **(cluster or {})}
         begun.append(
             submit_background(
-                topology,
-                settings={**FAST, "workers": 2, **settings},
-                home=scene.home,
-                attached=True,
-                cluster=SparkCluster(**given),
+                RunRequest(
+                    topology,
+                    settings={**FAST, "workers": 2, **settings},
+                    home=scene.home,
+                    foreground=True,
+                    cluster=SparkCluster(**given),
+                )
             )
         )
         return begun[-1]
@@ -168,4 +172,6 @@ def test_a_spark_master_that_is_not_there_is_told_at_once(scene: Scene) -> None:
     from topo.errors import EnvironmentFault
 
     with pytest.raises(EnvironmentFault, match=r"no Spark master answers at spark://127.0.0.1:9"):
-        submit_background(scene.file(WORDS, "words"), home=scene.home, cluster=SparkCluster(master="spark://127.0.0.1:9"))
+        submit_background(
+            RunRequest(scene.file(WORDS, "words"), home=scene.home, cluster=SparkCluster(master="spark://127.0.0.1:9"))
+        )

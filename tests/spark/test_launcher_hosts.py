@@ -15,6 +15,7 @@ from tests.integration.support import FAST, PATIENCE_S, Scene, eventually, is_go
 from tests.spark.standalone import LIGHT, StandaloneCluster
 from tests.spark.test_launcher_kills import LONG_S, SLOW, Victim, recovery_from
 from topo.launch.cluster import submit_background
+from topo.launch.request import RunRequest
 from topo.launch.spark.cluster import SparkCluster
 from topo.master.outcome import OutcomeKind
 
@@ -96,7 +97,7 @@ def test_a_host_that_is_cut_off_is_done_without_and_its_workers_end(
     scene: Scene, hosts: Hosts, cluster: StandaloneCluster
 ) -> None:
     spark = SparkCluster(master=cluster.url, conf=LIGHT)
-    running = submit_background(scene.file(SLOW), settings=FAST, home=scene.home, attached=True, cluster=spark)
+    running = submit_background(RunRequest(scene.file(SLOW), settings=FAST, home=scene.home, foreground=True, cluster=spark))
     with recovery_from(running, "a host is cut off, worker_timeout=5s"):
         victim = Victim(running)
         number = next(n for n in range(HOSTS) if cluster.daemons[f"worker-{n}"].pid == victim.daemon.pid)

@@ -15,7 +15,9 @@ import pytest
 
 from tests.integration.support import ENDLESS, FAST, PATIENCE_S, SINK, Scene, eventually, flow, is_gone, kill, pid_of
 from tests.spark.standalone import LIGHT, StandaloneCluster
-from topo.launch.cluster import RunningTopology, submit_background
+from topo.launch.cluster import submit_background
+from topo.launch.request import RunRequest
+from topo.launch.running import RunningTopology
 from topo.launch.spark.cluster import SparkCluster
 from topo.master.outcome import OutcomeKind
 
@@ -53,7 +55,7 @@ def stage(tmp_path_factory: pytest.TempPathFactory, standalone: StandaloneCluste
 def running(stage: Scene, standalone: StandaloneCluster) -> Iterator[RunningTopology]:
     """A topology of three workers that counts until the last test stops it."""
     cluster = SparkCluster(master=standalone.url, conf=LIGHT)
-    begun = submit_background(stage.file(SLOW), settings=FAST, home=stage.home, attached=True, cluster=cluster)
+    begun = submit_background(RunRequest(stage.file(SLOW), settings=FAST, home=stage.home, foreground=True, cluster=cluster))
     yield begun
     if begun.folder.is_running():
         begun.kill()
@@ -143,7 +145,9 @@ def test_another_topology_runs_beside_it_and_the_commands_work_on_it_as_on_a_loc
     before = running.status()
     cluster = SparkCluster(master=standalone.url, conf=LIGHT, slots=1)
     settings = {**FAST, "workers": 2}
-    beside = submit_background(scene.file(RAISING, "raising"), settings=settings, home=scene.home, attached=True, cluster=cluster)
+    beside = submit_background(
+        RunRequest(scene.file(RAISING, "raising"), settings=settings, home=scene.home, foreground=True, cluster=cluster)
+    )
     beside.wait_until(lambda status: status["totals"]["acked"] > 10, LONG_S, "tuples")
     eventually(lambda: "ValueError" in topo("errors", "raising", "--no-color"), what="the error")
     assert json.loads(topo("list", "--json"))[0]["topology"] == "raising"
@@ -175,7 +179,7 @@ def test_a_driver_that_is_killed_takes_all_with_it_and_a_new_submit_goes_on(scen
     cluster = SparkCluster(master=standalone.url, conf=LIGHT)
     # Its checkpoints are in the topology's folder on the driver's machine.
     settings = {**FAST, "workers": 2, "delivery": "exactly_once", "checkpoint_interval": "200ms"}
-    first = submit_background(scene.file(SLOW), settings=settings, home=scene.home, cluster=cluster)
+    first = submit_background(RunRequest(scene.file(SLOW), settings=settings, home=scene.home, cluster=cluster))
     status = first.wait_until(lambda status: status["totals"]["acked"] > 100, LONG_S, "tuples")
     victim, workers = Victim(first), standalone.topology_workers()
     assert len(workers) == 2
@@ -184,7 +188,7 @@ def test_a_driver_that_is_killed_takes_all_with_it_and_a_new_submit_goes_on(scen
     eventually(lambda: is_gone(victim.agent.pid) and all(is_gone(worker.pid) for worker in workers), what="all to be gone")
     print(f"\nkill -9 of the driver: all workers gone after {time.monotonic() - begun:.2f} s")
     standalone.wait_until_idle()
-    second = submit_background(scene.file(SLOW), settings=settings, home=scene.home, cluster=cluster)
+    second = submit_background(RunRequest(scene.file(SLOW), settings=settings, home=scene.home, cluster=cluster))
     print(f"kill -9 of the driver: resumed after {time.monotonic() - begun:.2f} s")
     second.wait_until(lambda status: status["totals"]["acked"] > 100, LONG_S, "tuples")
     scene.touch("stop")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from topo import BasicBolt, IterableSpout, TopologyBuilder
-from topo.launch.cluster import LocalCluster
+from topo.launch.local_cluster import LocalCluster
 from topo.testing import TopologyTest, run_bolt
 from topo.testing.fixtures import local_cluster
 

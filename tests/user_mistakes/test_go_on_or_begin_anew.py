@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.drive import Result, call
-from topo.launch.cluster import RunningTopology
+from topo.launch.running import RunningTopology
 from topo.storage.state_folder import StateFolder
 
 FLOW = """

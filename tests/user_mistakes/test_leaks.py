@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.drive import Result, piped
-from topo.launch.cluster import LocalCluster
+from topo.launch.local_cluster import LocalCluster
 from topo.master.outcome import OutcomeKind
 from topo.testing.fixtures import local_cluster
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.unit.task.harness import Replaying, Scripted, Sink
 from topo import TopologyBuilder
-from topo.launch.cluster import LocalCluster
+from topo.launch.local_cluster import LocalCluster
 from topo.master.outcome import Outcome, OutcomeKind
 from topo.testing import TopologyTest
 from topo.testing.fixtures import local_cluster

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from topo.launch.cluster import LocalCluster
+from topo.launch.local_cluster import LocalCluster
 from topo.master.outcome import OutcomeKind
 from topo.testing.fixtures import local_cluster
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from topo.launch.cluster import LocalCluster
+from topo.launch.local_cluster import LocalCluster
 
 FLOW = """
 import pathlib, time

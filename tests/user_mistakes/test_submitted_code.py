@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.drive import call
-from topo.launch.cluster import LocalCluster
+from topo.launch.local_cluster import LocalCluster
 
 pytestmark = pytest.mark.integration
 

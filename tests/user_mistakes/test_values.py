@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from topo import BasicBolt, BasicCollector, Tuple
-from topo.launch.cluster import LocalCluster
+from topo.launch.local_cluster import LocalCluster
 from topo.master.outcome import Outcome, OutcomeKind
 from topo.testing import run_bolt
 from topo.testing.fixtures import local_cluster

@@ -1,51 +1,26 @@
-"""The local cluster: every worker a process of this machine. What `topo run`, `topo submit`, tests and notebooks share."""
+"""Topologies started: in the foreground, in the background, and again after their master is gone."""
 
 from __future__ import annotations
 
-import contextlib
-import json
-import os
-import subprocess
-import sys
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-from topo.api.topology import Topology
-from topo.errors import EnvironmentFault, UserError
+from topo.errors import UserError
 from topo.launch.launchers import launcher_of
-from topo.launch.rebalancing import Rebalancing, rebalancing_of, write_down
-from topo.launch.savepoints import SAVEPOINT_S, end_with_savepoint, take_savepoint
+from topo.launch.leftovers import end_leftovers
+from topo.launch.request import RunRequest
+from topo.launch.running import RunningTopology, Status, is_done, start_master
 from topo.launch.signals import ending_on_signals
-from topo.launch.spark.cluster import SparkCluster
-from topo.launch.submission import (
-    checkpoints_of,
-    cluster_of,
-    end_leftovers,
-    new_job,
-    note_resumed,
-    open_home,
-    reset_run,
-    stored_job,
-    working_folder,
-)
+from topo.launch.submission import new_job, note_resumed, open_home, reset_run, stored_job
 from topo.master.commands import RecordError
-from topo.master.outcome import Outcome, OutcomeKind
-from topo.master_process.client import AnswerTimeout, Client, Unreachable
+from topo.master.outcome import Outcome
 from topo.master_process.restore_point import Start
 from topo.master_process.shell import MasterShell
-from topo.storage.state_folder import TopologyFolder, TopologyIsRunning, read_json_lines
+from topo.storage.state_folder import TopologyFolder, TopologyIsRunning
 
-_POLL_S = 0.02
 ANSWER_S = 2.0
 """How long a master that runs may take to answer."""
-MASTER_S = 30.0
-"""How long a master may take to come up."""
-MASTER_ON_SPARK_S = 300.0
-"""How long, with a JVM to start, executors to wait for, and agents to come up. It ends by itself when one of them does not."""
-
-Status = dict[str, Any]
 
 
 class AlreadyDone(UserError):
@@ -61,49 +36,21 @@ class AlreadyDone(UserError):
 
 
 def run_foreground(
-    topology: str | Topology,
-    name: str | None = None,
-    parameters: Mapping[str, Any] | None = None,
-    settings: Mapping[str, Any] | None = None,
-    home: Path | None = None,
+    request: RunRequest,
     on_progress: Callable[[Status], None] | None = None,
     on_incident: Callable[[RecordError], None] | None = None,
     on_start: Callable[[TopologyFolder, Start], None] | None = None,
-    start_from: str = "",
-    drop_state: Sequence[str] = (),
-    cluster: SparkCluster | None = None,
-    parallelism: Mapping[str, int] | None = None,
-    py_files: Sequence[str] = (),
-    resume: bool = False,
 ) -> Outcome:
     """Run a topology in worker processes and wait until it has ended; its master runs in this thread, the main one.
 
     The first Ctrl-C or SIGTERM drains it, the second kills it. The workers end with this process, however it ends.
 
-    Args:
-        cluster: whose machines its workers run on; by default this one.
-        py_files: modules and archives that it imports from, besides the folder it lies in; they are copied with the code.
-        resume: go on from the state of the last run under that name, however it ended; start from the beginning if there is none.
-
     Raises:
         AlreadyDone: with `resume`, the last run has processed all its input.
         TopoError: it cannot be started; the message says why.
     """
-    job = new_job(
-        topology,
-        name,
-        parameters or {},
-        settings or {},
-        home,
-        foreground=True,
-        start_from=start_from,
-        drop_state=drop_state,
-        cluster=cluster,
-        parallelism=parallelism,
-        py_files=py_files,
-        resume=resume,
-    )
-    if resume and is_done(job.folder):
+    job = new_job(replace(request, foreground=True))
+    if request.resume and is_done(job.folder):
         raise AlreadyDone(job.folder)
     with job.folder.lock():
         end_leftovers(job.folder)
@@ -115,54 +62,18 @@ def run_foreground(
             return master.run()
 
 
-def submit_background(
-    topology: str | Topology,
-    name: str | None = None,
-    parameters: Mapping[str, Any] | None = None,
-    settings: Mapping[str, Any] | None = None,
-    home: Path | None = None,
-    *,
-    attached: bool = False,
-    start_from: str = "",
-    drop_state: Sequence[str] = (),
-    cluster: SparkCluster | None = None,
-    parallelism: Mapping[str, int] | None = None,
-    py_files: Sequence[str] = (),
-    resume: bool = False,
-) -> RunningTopology:
-    """Start a topology whose master goes on in the background.
+def submit_background(request: RunRequest) -> RunningTopology:
+    """Start a topology whose master runs in the background; with `foreground` it ends with this process.
 
-    Args:
-        attached: it ends with this process.
-        start_from: path or URL of a savepoint to go on from, or of a folder of checkpoints.
-        drop_state: components of it whose state nobody is to take.
-        cluster: whose machines its workers run on; by default this one. The master runs here in any case.
-        parallelism: tasks by component, where they are not to be those that the code says.
-        py_files: modules and archives that it imports from, besides the folder it lies in; they are copied with the code.
-        resume: go on from the state of the last run under that name, however it ended; start from the beginning if there is none.
+    With `resume`, a topology that `is_done` is left as it is.
 
     Raises:
         TopoError: it cannot be started; nothing runs then.
-
-    With `resume`, a topology that `is_done` is left as it is.
     """
-    job = new_job(
-        topology,
-        name,
-        parameters or {},
-        settings or {},
-        home,
-        foreground=attached,
-        start_from=start_from,
-        drop_state=drop_state,
-        cluster=cluster,
-        parallelism=parallelism,
-        py_files=py_files,
-        resume=resume,
-    )
-    if resume and is_done(job.folder):
+    job = new_job(request)
+    if request.resume and is_done(job.folder):
         return RunningTopology(job.folder)
-    return _start_master(job.folder, attached)
+    return start_master(job.folder, attached=request.foreground)
 
 
 def resume_background(name: str, home: Path | None = None, *, from_beginning: bool = False) -> RunningTopology:
@@ -189,264 +100,4 @@ def resume_background(name: str, home: Path | None = None, *, from_beginning: bo
         return RunningTopology(folder)
     else:
         note_resumed(folder)
-    return _start_master(folder, attached=False)
-
-
-def is_done(folder: TopologyFolder) -> bool:
-    """Whether the last run has published all that came of its input, with exactly_once: to go on could only repeat some of it."""
-    outcome = RunningTopology(folder).outcome()
-    return outcome is not None and outcome.has_ended_by_itself and bool(checkpoints_of(folder))
-
-
-def _start_master(folder: TopologyFolder, attached: bool) -> RunningTopology:
-    folder.summary.unlink(missing_ok=True)
-    home = folder.path.parent.parent
-    command = [sys.executable, "-P", "-m", "topo.launch.master_process", str(home), folder.name]
-    try:
-        with open(folder.logs / "master.out", "ab") as log:
-            process = subprocess.Popen(
-                [*command, str(os.getpid())] if attached else command,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-                cwd=working_folder(folder),
-            )
-    except OSError as error:
-        raise EnvironmentFault(f"cannot start the master: {error}") from error
-    running = RunningTopology(folder, process)
-    running.wait_for_master(MASTER_S if cluster_of(folder) is None else MASTER_ON_SPARK_S)
-    return running
-
-
-class RunningTopology:
-    """A topology in the background."""
-
-    def __init__(self, folder: TopologyFolder, process: subprocess.Popen[bytes] | None = None) -> None:
-        self.folder = folder
-        self.name = folder.name
-        self._process = process
-        self._client = Client(folder.name, folder.path.parent.parent)
-
-    def wait_for_master(self, timeout_s: float = MASTER_S) -> None:
-        """Wait until the master answers, or has ended.
-
-        Raises:
-            TopologyIsRunning: somebody else has started one of that name at the same moment.
-            EnvironmentFault: it ended without a word, or did not come up in time.
-        """
-        until = time.monotonic() + timeout_s
-        while time.monotonic() < until:
-            if self.folder.summary.exists():
-                return
-            with contextlib.suppress(Unreachable, AnswerTimeout):
-                self._client.request("ping", timeout_s=1.0)
-                if self._is_ours():
-                    return
-            if self._process is not None and self._process.poll() is not None and not self.folder.summary.exists():
-                self.folder.lock().release()
-                raise EnvironmentFault(f"the master of {self.name!r} ended at once; see {self.folder.logs / 'master.out'}")
-            time.sleep(_POLL_S)
-        raise EnvironmentFault(f"the master of {self.name!r} did not answer within {timeout_s:g} s")
-
-    def _is_ours(self) -> bool:
-        """Whether the master that runs is the one that was started here; it leads a session."""
-        if self._process is None:
-            return True
-        with contextlib.suppress(OSError, ValueError):
-            return os.getsid(int(self.folder.owner())) == self._process.pid
-        return False
-
-    def wait(self, timeout_s: float | None = None) -> Outcome:
-        """Wait until the topology has ended, and return how.
-
-        Raises:
-            TimeoutError: it goes on.
-            EnvironmentFault: its master is gone without an outcome.
-        """
-        until = None if timeout_s is None else time.monotonic() + timeout_s
-        while True:
-            if (outcome := self.outcome()) is not None and not self.folder.is_running():
-                if self._process is not None:
-                    self._process.wait()
-                return outcome
-            if self._process is not None and self._process.poll() is not None and self.outcome() is None:
-                raise EnvironmentFault(f"the master of {self.name!r} is gone; `topo resume {self.name}` goes on")
-            if until is not None and time.monotonic() >= until:
-                raise TimeoutError(f"topology {self.name!r} still runs after {timeout_s:g} s")
-            time.sleep(_POLL_S)
-
-    def wait_until(self, condition: Callable[[Status], bool], timeout_s: float = 30.0, what: str = "the condition") -> Status:
-        """Wait until the status meets a condition, and return it. Raises TimeoutError, at once when the topology has ended."""
-        until = time.monotonic() + timeout_s
-        status: Status = {}
-        while time.monotonic() < until:
-            with contextlib.suppress(Unreachable, AnswerTimeout):
-                status = self.status()
-                if condition(status):
-                    return status
-            if (outcome := self.outcome()) is not None and not self.folder.is_running():
-                raise TimeoutError(f"topology {self.name!r} ended before {what} came true: {outcome.reason}")
-            time.sleep(_POLL_S)
-        told = {name: status.get(name) for name in ("status", "reason", "epoch", "restarts", "totals")}
-        raise TimeoutError(f"topology {self.name!r}: {what} did not come true within {timeout_s:g} s; at last: {told}")
-
-    def outcome(self) -> Outcome | None:
-        """Return how it ended; None while it goes on."""
-        try:
-            kept = json.loads(self.folder.summary.read_bytes())["outcome"]
-        except (OSError, ValueError, KeyError):
-            return None
-        counts = {name: kept.get(name, 0) for name in ("finally_failed", "dead_letters", "refused")}
-        return Outcome(OutcomeKind(kept["kind"]), kept["reason"], **counts)
-
-    def summary(self) -> Status:
-        """Return the figures of the run that has ended. Raises UserError while it goes on."""
-        try:
-            found: Status = json.loads(self.folder.summary.read_bytes())
-        except OSError:
-            raise UserError(f"topology {self.name!r} has not ended") from None
-        return found
-
-    def status(self) -> Status:
-        """Return the figures of this moment."""
-        found: Status = self._client.request("status")
-        return found
-
-    def errors(self) -> list[dict[str, Any]]:
-        """Return what went wrong, oldest first."""
-        return list(self.folder.all_errors())
-
-    def dead_letters(self) -> list[dict[str, Any]]:
-        """Return the messages that were given up, oldest first."""
-        return read_json_lines(self.folder.dead_letters)
-
-    def activate(self) -> None:
-        """Let the spouts emit again."""
-        self._client.request("activate")
-
-    def deactivate(self) -> None:
-        """Pause the spouts."""
-        self._client.request("deactivate")
-
-    def drain(self, timeout_s: float) -> None:
-        """Finish what is in flight, for at most that time, and end."""
-        self._client.request("drain", within_s=timeout_s)
-
-    def kill(self, *, savepoint: str | Path | bool = False, timeout_s: float = SAVEPOINT_S) -> str:
-        """End at once; or, with `savepoint`, when what is in flight has finished and a savepoint is written.
-
-        Args:
-            savepoint: where it goes; True: into a new folder of the topology's own.
-
-        Returns:
-            Where the savepoint is; "" without one. With one, the topology has ended.
-
-        Raises:
-            UserError: the topology takes no checkpoints, and goes on.
-            AnswerTimeout: it has not ended in time.
-            EnvironmentFault: it has ended, and the savepoint was not written.
-        """
-        if savepoint is False:
-            self._client.request("kill")
-            return ""
-        return end_with_savepoint(self.folder, "" if savepoint is True else str(savepoint), timeout_s)
-
-    def savepoint(self, place: str | Path = "", timeout_s: float = SAVEPOINT_S) -> str:
-        """Take a savepoint, wait until it is written, and return where it is. The topology goes on. Raises as `kill`."""
-        return take_savepoint(self.folder, str(place), timeout_s)
-
-    def rebalance(self, parallelism: Mapping[str, int], timeout_s: float = SAVEPOINT_S) -> Rebalancing:
-        """Give components other numbers of tasks: end with a savepoint, and begin again from it.
-
-        Nothing happens when the components have as many tasks already.
-
-        Raises:
-            NotFound: there is no such component.
-            UserError: it cannot be done, and the topology goes on as it is.
-            AnswerTimeout, EnvironmentFault: as `kill`.
-        """
-        change = rebalancing_of(self.folder, parallelism)
-        attached = self._process is not None and change.was_foreground
-        if change.was_foreground and not attached:
-            raise UserError(f"{self.name} runs in the foreground of another process; end it with Ctrl-C and use `topo submit`")
-        if change.moves:
-            place = end_with_savepoint(self.folder, "", timeout_s)
-            if self._process is not None:
-                self._process.wait()
-            write_down(self.folder, change, place)
-            self._process = _start_master(self.folder, attached)._process
-        return change
-
-    def restart(self, worker: int) -> None:
-        """Replace one worker."""
-        self._client.request("restart", worker=worker)
-
-
-class LocalCluster:
-    """Runs topologies on this machine for as long as its block lasts.
-
-        with LocalCluster() as cluster:
-            running = cluster.submit("topologies/word_count.py")
-            print(running.wait().reason)
-
-    Args:
-        home: the state folder; by default that of the environment.
-    """
-
-    def __init__(self, home: Path | None = None) -> None:
-        self.home = home
-        self._running: list[RunningTopology] = []
-
-    def __enter__(self) -> LocalCluster:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def submit(
-        self,
-        topology: str | Topology,
-        name: str | None = None,
-        parameters: Mapping[str, Any] | None = None,
-        settings: Mapping[str, Any] | None = None,
-        *,
-        start_from: str | Path = "",
-        drop_state: Sequence[str] = (),
-        parallelism: Mapping[str, int] | None = None,
-        py_files: Sequence[str] = (),
-    ) -> RunningTopology:
-        """Start a topology; it ends with the cluster, or with this process.
-
-        Args:
-            start_from: path or URL of a savepoint to go on from, or of a folder of checkpoints.
-            drop_state: components of it whose state nobody is to take.
-            parallelism: tasks by component, where they are not to be those that the code says.
-            py_files: modules and archives that it imports from, besides the folder it lies in.
-
-        Raises:
-            TopoError: it cannot be started.
-        """
-        running = submit_background(
-            topology,
-            name,
-            parameters,
-            settings,
-            self.home,
-            attached=True,
-            start_from=str(start_from),
-            drop_state=drop_state,
-            parallelism=parallelism,
-            py_files=py_files,
-        )
-        self._running.append(running)
-        return running
-
-    def close(self) -> None:
-        """Kill what still runs."""
-        for running in self._running:
-            with contextlib.suppress(Unreachable, AnswerTimeout, UserError):
-                running.kill()
-            with contextlib.suppress(TimeoutError, EnvironmentFault):
-                running.wait(timeout_s=10.0)
-        self._running.clear()
+    return start_master(folder, attached=False)

@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Callable, Iterator
 
 from topo.launch.local import LocalLauncher
-from topo.launch.submission import cluster_of
+from topo.launch.submitted import SubmittedTopology
 from topo.master_process.job import Job
 from topo.master_process.launcher import Launcher
 
@@ -16,12 +16,12 @@ def launcher_of(job: Job, is_asked: Callable[[], bool]) -> Iterator[Launcher]:
     """Make a job's launcher: of this machine, or of the Spark cluster that was named when it was submitted.
 
     Args:
-        is_asked: whether somebody wants the topology to end; nothing is waited for then.
+        is_asked: whether the topology is asked to end; the launcher stops waiting then.
 
     Raises:
         TopoError: the cluster cannot run it; says why.
     """
-    cluster = cluster_of(job.folder)
+    cluster = SubmittedTopology.read(job.folder).spark
     if cluster is None:
         yield LocalLauncher(job.folder, spares=job.plan.config.spare_workers)
         return

@@ -15,8 +15,9 @@ from pathlib import Path
 
 from topo.errors import TopoError
 from topo.launch.launchers import launcher_of
+from topo.launch.leftovers import end_leftovers
 from topo.launch.signals import ending_on_signals
-from topo.launch.submission import end_leftovers, stored_job
+from topo.launch.submission import stored_job
 from topo.master.outcome import Outcome, OutcomeKind
 from topo.master_process.shell import MasterShell
 from topo.observability.status import never_ran

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from topo.errors import TopologyError, UserError
-from topo.launch.submission import facts_of, job_of, reset_run
+from topo.launch.submission import load_submitted, plan_of, reset_run
 from topo.plan.parallelism import Move, moves, unsplittable, with_parallelism
 from topo.plan.physical import PhysicalPlan
 from topo.plan.validation import problems_of
@@ -43,21 +43,21 @@ def rebalancing_of(folder: TopologyFolder, parallelism: Mapping[str, int]) -> Re
         TopologyError: a spout, state without keys, or more tasks than key groups; has all that is wrong.
         UserError: the topology takes no checkpoints.
     """
-    facts = facts_of(folder)
-    topology = load_topology(facts["reference"], facts["parameters"]).topology
-    before = job_of(folder, facts, topology)
-    wanted = {**facts.get("parallelism", {}), **parallelism}
-    config = topology.config.with_settings(facts["settings"])
+    submitted = load_submitted(folder)
+    topology = load_topology(submitted.reference, submitted.parameters).topology
+    before = plan_of(folder.name, topology, submitted.settings, submitted.parallelism)
+    wanted = {**submitted.parallelism, **parallelism}
+    config = topology.config.with_settings(submitted.settings)
     varied = with_parallelism(topology, wanted, config)
     if problems := problems_of(varied, config):
         raise TopologyError(problems)
-    after = job_of(folder, {**facts, "parallelism": wanted}, topology)
-    changes = moves(before.plan, after.plan)
+    after = plan_of(folder.name, topology, submitted.settings, wanted)
+    changes = moves(before, after)
     if problems := unsplittable(topology, {move.component: move.before for move in changes}):
         raise TopologyError(problems)
-    if not before.checkpoints:
+    if before.config.delivery != "exactly_once":
         raise UserError(f"{folder.name} takes no checkpoints, so its state cannot move; run it with -s delivery=exactly_once")
-    return Rebalancing(tuple(changes), wanted, after.plan, facts["foreground"])
+    return Rebalancing(tuple(changes), wanted, after, submitted.foreground)
 
 
 def write_down(folder: TopologyFolder, change: Rebalancing, savepoint: str) -> None:

@@ -6,15 +6,12 @@ by their manifests.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
-from typing import Any
-
 import msgspec
 
 from topo.api.topology import Topology
-from topo.errors import CheckpointRefused, EnvironmentFault, NotFound, TopoError, UserError
+from topo.errors import CheckpointRefused, TopoError, UserError
 from topo.ids import TaskId
+from topo.launch.submitted import FIRST, last_run
 from topo.master_process.job import Job
 from topo.master_process.restore_point import checkpoint_to_restore, moment
 from topo.plan.parallelism import unsplittable
@@ -22,58 +19,9 @@ from topo.plan.physical import PhysicalPlan
 from topo.storage.checkpoint_store import open_store
 from topo.storage.state_folder import TopologyFolder, write_atomically
 
-
-class FactsDamaged(EnvironmentFault):
-    """What was written down of the last run is there and cannot be read."""
-
-
 Rows = dict[int, tuple[bytes, bytes]]
 
-FIRST = "starts from the beginning"
 NOTHING_STORED = "starts from the beginning: the last run has stored nothing to go on from"
-
-
-def read_facts(folder: TopologyFolder) -> dict[str, Any]:
-    """Return what was written down of the last run.
-
-    Raises:
-        NotFound: nothing was ever submitted under this name.
-        FactsDamaged: the file cannot be read; names the ways out.
-    """
-    try:
-        facts = json.loads(folder.topology.read_bytes())
-        if not isinstance(facts, dict) or "plan" not in facts:
-            raise ValueError("it is not what topo writes")
-        return facts
-    except (OSError, ValueError) as error:
-        kept = newest_checkpoints(folder)
-        if isinstance(error, FileNotFoundError) and not kept:
-            raise NotFound(f"topology {folder.name!r} was never submitted") from error
-        go_on = (
-            f"`topo submit` with `--from {kept}` goes on from the last run's checkpoints, and "
-            if kept
-            else "`topo submit` writes it anew: "
-        )
-        raise FactsDamaged(
-            f"{folder.topology} is damaged ({error}); {go_on}without `--from` and `--resume-or-start` it begins at the beginning"
-        ) from error
-
-
-def last_run(folder: TopologyFolder) -> dict[str, Any] | None:
-    """Return what was written down of the last run; None when there was none, or it cannot be read."""
-    try:
-        return read_facts(folder)
-    except (NotFound, FactsDamaged):
-        return None
-
-
-def newest_checkpoints(folder: TopologyFolder) -> str:
-    """Return the newest run's checkpoints in the topology's own folder; "" when there are none."""
-    try:
-        runs = [path for path in folder.checkpoints.iterdir() if path.name.isdecimal()]
-    except OSError:
-        return ""
-    return str(max(runs, key=lambda path: int(path.name))) if runs else ""
 
 
 def text_of_beginning(folder: TopologyFolder, checkpoints: str) -> str:
@@ -128,13 +76,12 @@ def check_restore(job: Job, topology: Topology, *, goes_on: bool) -> None:
         raise CheckpointRefused("; ".join(problems))
 
 
-def go_on_from_positions(folder: TopologyFolder, before: Mapping[str, Any], plan: PhysicalPlan) -> None:
+def go_on_from_positions(folder: TopologyFolder, last: PhysicalPlan, plan: PhysicalPlan) -> None:
     """Give the positions that the last run has stored to the tasks of another plan.
 
     Raises:
         UserError: they belong to other tasks than the plan has, or the run had another mode of delivery.
     """
-    last = msgspec.convert(before["plan"], PhysicalPlan)
     anew = "submitted without --resume-or-start it begins anew"
     if last.config.delivery != plan.config.delivery:
         modes = f"with delivery={last.config.delivery} and cannot go on with delivery={plan.config.delivery}"

@@ -19,7 +19,7 @@ from topo.testing.topology_test import DeadLetter, TopologyTest
 from topo.testing.trigger_harness import Asked, TriggerHarness
 
 if TYPE_CHECKING:
-    from topo.launch.cluster import LocalCluster
+    from topo.launch.local_cluster import LocalCluster
 
 __all__ = [
     "ADVANCE",
@@ -57,6 +57,6 @@ def __getattr__(name: str) -> Any:
     """Import what needs sockets when it is first asked for."""
     if name != "LocalCluster":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from topo.launch.cluster import LocalCluster
+    from topo.launch.local_cluster import LocalCluster
 
     return LocalCluster

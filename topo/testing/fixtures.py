@@ -13,7 +13,7 @@ from pathlib import Path
 
 import psutil
 
-from topo.launch.cluster import LocalCluster
+from topo.launch.local_cluster import LocalCluster
 
 _END_S = 5.0
 

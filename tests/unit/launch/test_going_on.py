@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from tests.submissions import store_submission
 from topo import BasicBolt, IterableSpout, TopologyBuilder
 from topo.errors import UserError
 from topo.launch.resuming import go_on_from_positions, text_of_beginning
@@ -38,11 +38,9 @@ def folder(tmp_path: Path) -> TopologyFolder:
     return StateFolder(tmp_path / "home").create("flow")
 
 
-def stored(folder: TopologyFolder, last: PhysicalPlan, positions: dict[int, bytes]) -> dict[str, Any]:
-    facts = {"plan": json.loads(last.to_json())}
-    folder.topology.write_text(json.dumps(facts))
+def store(folder: TopologyFolder, last: PhysicalPlan, positions: dict[int, bytes]) -> None:
+    store_submission(folder, last)
     folder.positions.write_bytes(msgspec.msgpack.encode({task: (position, b"") for task, position in positions.items()}))
-    return facts
 
 
 def positions(folder: TopologyFolder) -> dict[int, bytes]:
@@ -53,9 +51,9 @@ def positions(folder: TopologyFolder) -> dict[int, bytes]:
 def test_positions_move_to_the_tasks_that_have_new_numbers(folder: TopologyFolder) -> None:
     before, now = plan(("b", 2)), plan(("a", 1), ("b", 2))
     first, second = before.tasks_of("b")
-    facts = stored(folder, before, {first: b"1", second: b"2"})
+    store(folder, before, {first: b"1", second: b"2"})
 
-    go_on_from_positions(folder, facts, now)
+    go_on_from_positions(folder, before, now)
 
     assert now.tasks_of("b") != before.tasks_of("b")
     assert positions(folder) == dict(zip(now.tasks_of("b"), (b"1", b"2"), strict=True))
@@ -66,24 +64,24 @@ def test_positions_of_tasks_that_are_no_more_are_not_given_to_others(
     folder: TopologyFolder, spouts: tuple[tuple[str, int], ...], tasks: int
 ) -> None:
     before = plan(("b", 2))
-    facts = stored(folder, before, dict.fromkeys(before.tasks_of("b"), b"1"))
+    store(folder, before, dict.fromkeys(before.tasks_of("b"), b"1"))
 
     with pytest.raises(UserError, match=f"spout 'b' had 2 tasks with a position each, and now has {tasks}: .*begins anew"):
-        go_on_from_positions(folder, facts, plan(*spouts))
+        go_on_from_positions(folder, before, plan(*spouts))
     assert positions(folder) == dict.fromkeys(before.tasks_of("b"), b"1")
 
 
 def test_another_mode_of_delivery_does_not_go_on(folder: TopologyFolder) -> None:
-    facts = stored(folder, plan(("a", 1)), {1: b"1"})
+    store(folder, plan(("a", 1)), {1: b"1"})
 
     with pytest.raises(UserError, match="ran with delivery=at_least_once and cannot go on with delivery=exactly_once"):
-        go_on_from_positions(folder, facts, plan(("a", 1), delivery="exactly_once"))
+        go_on_from_positions(folder, plan(("a", 1)), plan(("a", 1), delivery="exactly_once"))
 
 
 def test_text_of_a_first_run_and_of_runs_after_it(folder: TopologyFolder) -> None:
     assert text_of_beginning(folder, "") == "starts from the beginning"
-    stored(folder, plan(("a", 1)), {1: b""})
+    store(folder, plan(("a", 1)), {1: b""})
     assert text_of_beginning(folder, "") == "begins anew; the last run has left nothing to go on from"
-    stored(folder, plan(("a", 1)), {1: b"1"})
+    store(folder, plan(("a", 1)), {1: b"1"})
     os.utime(folder.positions, (0, 0))
     assert "the last run's positions of 1970-01-01 " in text_of_beginning(folder, "")

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 import topo.testing
-from topo.launch.cluster import LocalCluster
+from topo.launch.local_cluster import LocalCluster
 
 
 def test_all_public_names_are_there_and_documented() -> None:

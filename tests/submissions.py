@@ -1,0 +1,46 @@
+"""Topologies as if they had been submitted, for tests that start no process."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from topo import BasicBolt, IterableSpout, TopologyBuilder
+from topo.launch.submitted import SubmittedTopology
+from topo.plan.physical import PhysicalPlan, physical_plan
+from topo.storage.state_folder import TopologyFolder
+
+
+class Pass(BasicBolt):
+    """Does nothing."""
+
+    def execute(self, tup: Any, collector: Any) -> None:
+        """Take a tuple."""
+
+
+def small_plan(name: str = "flow", bolt: str = "pass", **config: Any) -> PhysicalPlan:
+    """Return the plan of a spout and a bolt."""
+    builder = TopologyBuilder(name).config(**config)
+    builder.set_spout("numbers", IterableSpout([1]))
+    builder.set_bolt(bolt, Pass()).shuffle_grouping("numbers")
+    topology = builder.build()
+    return physical_plan(topology, topology.config)
+
+
+def store_submission(folder: TopologyFolder, plan: PhysicalPlan, **changes: Any) -> SubmittedTopology:
+    """Write the topology.json of a plan, and return what it holds."""
+    facts: dict[str, Any] = {
+        "name": folder.name,
+        "given": "flow.py",
+        "reference": "flow.py",
+        "code_hash": "0",
+        "parameters": {},
+        "settings": {},
+        "submitted_ms": 5,
+        "run_ms": 5,
+        "submitted_from": "/",
+        "foreground": False,
+        "plan": plan,
+    }
+    submitted = SubmittedTopology(**(facts | changes))
+    submitted.save(folder)
+    return submitted

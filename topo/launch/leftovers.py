@@ -1,0 +1,93 @@
+"""Workers and sockets that a master has left behind when it was killed: found, ended and removed."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from topo.launch.local import WORKER_MODULE
+from topo.storage.state_folder import StateFolder, TopologyFolder, remove_socket_folder
+
+if TYPE_CHECKING:
+    from psutil import Process
+
+_KILL_TIMEOUT_S = 5.0
+_LOOK_S = 0.01
+
+
+def end_leftovers(folder: TopologyFolder) -> int:
+    """End the workers of a master that is gone, wait until they are, and remove their files and sockets.
+
+    The caller holds the lock.
+
+    Returns:
+        How many there were.
+    """
+    left = _workers_of(folder)
+    for worker in left:
+        # With the processes that it has started: a worker leads a session of its own.
+        with contextlib.suppress(OSError):
+            os.killpg(worker.pid, signal.SIGKILL)
+    until = time.monotonic() + _KILL_TIMEOUT_S
+    while any(map(_is_alive, left)) and time.monotonic() < until:
+        time.sleep(_LOOK_S)
+    for path in folder.workers.iterdir():
+        with contextlib.suppress(OSError):
+            path.unlink()
+    if (sockets := _sockets_of(folder)) is not None:
+        remove_socket_folder(sockets)
+    return len(left)
+
+
+def sweep_sockets(state: StateFolder) -> int:
+    """Remove the socket folders of masters that were killed, of any topology that has neither a master nor workers any more.
+
+    Returns:
+        How many there were.
+    """
+    swept = 0
+    for name in state.names():
+        folder = state.find(name)
+        sockets = _sockets_of(folder)
+        # Read before the look at the lock: a master that starts meanwhile has a folder of another name.
+        if sockets is None or not sockets.is_dir() or folder.is_running():
+            continue
+        if not _workers_of(folder):
+            remove_socket_folder(sockets)
+            swept += 1
+    return swept
+
+
+def _sockets_of(folder: TopologyFolder) -> Path | None:
+    with contextlib.suppress(OSError, ValueError, KeyError):
+        endpoint = json.loads(folder.master.read_bytes())["client_endpoint"]
+        if endpoint.startswith("ipc://"):
+            return Path(endpoint.removeprefix("ipc://")).parent
+    return None
+
+
+def _workers_of(folder: TopologyFolder) -> list[Process]:
+    """Return the workers of a topology: their command line has a start file of it, or the folder if they have been spares."""
+    places = {str(path) for path in folder.workers.glob("*.json")}
+    if not places:
+        return []
+    places.add(str(folder.workers))
+    # Needed after a crash only, and slow to import.
+    import psutil
+
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            words = process.cmdline()
+            if WORKER_MODULE in words and not places.isdisjoint(words):
+                found.append(process)
+    return found
+
+
+def _is_alive(process: Process) -> bool:
+    return bool(process.is_running() and process.status() != "zombie")

@@ -1,0 +1,132 @@
+"""What a submit leaves in `topology.json`: all that a later master, a resume or a rebalance needs to run the same topology."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from topo.errors import EnvironmentFault, NotFound
+from topo.launch.spark.cluster import SparkCluster
+from topo.plan.physical import PhysicalPlan
+from topo.storage.state_folder import TopologyFolder, write_atomically
+
+FIRST = "starts from the beginning"
+
+
+class SubmissionDamaged(EnvironmentFault):
+    """The `topology.json` of the last run is there and cannot be read."""
+
+
+class SubmittedTopology(msgspec.Struct, frozen=True, kw_only=True):
+    """A topology as it was submitted; the fields are the keys of the file.
+
+    Attributes:
+        name: that it runs under.
+        given: the reference as the user wrote it, or the name of a topology that was built in a process.
+        reference: the copied code, `path[:attribute]`.
+        code_hash: of the copied code.
+        copied: names of the copied files.
+        py_files: copied modules and archives that it imports from, besides its own folder.
+        parameters: of the topology function.
+        settings: that replace the topology's own, by public name.
+        parallelism: tasks by component, where they differ from those in the code.
+        submitted_ms: time of the submit, in milliseconds since 1970.
+        run_ms: time at which its state began, which names the folder of checkpoints.
+        submitted_from: working folder of the submit.
+        foreground: it ends with the process that starts it.
+        start_from: path or URL of a savepoint that it begins from, while it has no checkpoint of its own.
+        drop_state: components of that savepoint whose state no task takes.
+        spark: the cluster that its workers run on; None for this machine.
+        otherwise: text of a start that has nothing to continue from.
+        plan: its tasks.
+    """
+
+    name: str
+    given: str
+    reference: str
+    code_hash: str
+    copied: list[str] = []
+    py_files: list[str] = []
+    parameters: dict[str, Any]
+    settings: dict[str, Any]
+    parallelism: dict[str, int] = {}
+    submitted_ms: int
+    run_ms: int
+    submitted_from: str
+    foreground: bool
+    start_from: str = ""
+    drop_state: list[str] = []
+    spark: SparkCluster | None = None
+    otherwise: str = FIRST
+    plan: PhysicalPlan
+
+    @classmethod
+    def read(cls, folder: TopologyFolder) -> SubmittedTopology:
+        """Return what was submitted last.
+
+        Raises:
+            NotFound: nothing was ever submitted under this name.
+            SubmissionDamaged: the file cannot be read; names the ways out.
+        """
+        try:
+            return msgspec.convert(json.loads(folder.topology.read_bytes()), cls)
+        except (OSError, ValueError, msgspec.MsgspecError) as error:
+            kept = newest_checkpoints(folder)
+            if isinstance(error, FileNotFoundError) and not kept:
+                raise NotFound(f"topology {folder.name!r} was never submitted") from error
+            go_on = (
+                f"`topo submit` with `--from {kept}` goes on from the last run's checkpoints, and "
+                if kept
+                else "`topo submit` writes it anew: "
+            )
+            beginning = "without `--from` and `--resume-or-start` it begins at the beginning"
+            raise SubmissionDamaged(f"{folder.topology} is damaged ({error}); {go_on}{beginning}") from error
+
+    def save(self, folder: TopologyFolder) -> None:
+        """Replace the file. The caller holds the folder's lock."""
+        write_atomically(folder.topology, json.dumps(msgspec.to_builtins(self)).encode())
+
+    def checkpoints(self, folder: TopologyFolder) -> str:
+        """Return the path or URL of this run's own checkpoints, apart from those of earlier runs; "" when it takes none."""
+        if self.plan.config.delivery != "exactly_once":
+            return ""
+        place, run = self.plan.config.checkpoint_folder, str(self.run_ms)
+        if not place:
+            return str(folder.checkpoints / run)
+        own = f"{folder.name}/{run}"
+        return f"{place.rstrip('/')}/{own}" if "://" in place else str(Path(self.submitted_from, place, own))
+
+    @property
+    def working_folder(self) -> Path:
+        """Where relative paths of user code start: the folder of the submit, or the root when that is gone."""
+        path = Path(self.submitted_from)
+        return path if path.is_dir() else Path("/")
+
+
+def last_run(folder: TopologyFolder) -> SubmittedTopology | None:
+    """Return what was submitted last; None when there was nothing, or it cannot be read."""
+    try:
+        return SubmittedTopology.read(folder)
+    except (NotFound, SubmissionDamaged):
+        return None
+
+
+def checkpoints_of(folder: TopologyFolder) -> str:
+    """Return the path or URL of the last run's checkpoints; "" when it takes none, or was never submitted.
+
+    Where topology.json is damaged or gone, it is the newest of the topology's own folder.
+    """
+    submitted = last_run(folder)
+    return newest_checkpoints(folder) if submitted is None else submitted.checkpoints(folder)
+
+
+def newest_checkpoints(folder: TopologyFolder) -> str:
+    """Return the newest run's checkpoints in the topology's own folder; "" when there are none."""
+    try:
+        runs = [path for path in folder.checkpoints.iterdir() if path.name.isdecimal()]
+    except OSError:
+        return ""
+    return str(max(runs, key=lambda path: int(path.name))) if runs else ""
