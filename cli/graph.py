@@ -74,7 +74,7 @@ def _submitted(name: str, home: Path, deadline_s: float) -> tuple[PhysicalPlan, 
 
 
 def _figures(status: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return the figures to write beside each component, but for the ackers, which nobody declared."""
+    """Return the figures to write beside each component, but for the ackers, which no topology declares."""
     found = {}
     for row in status["components"]:
         if row["kind"] != "acker":

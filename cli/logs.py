@@ -61,7 +61,7 @@ def command(
         rows = [row for row in files.new_rows() if is_wanted(row)]
         for row in rows if lines is None else rows[len(rows) - min(lines, len(rows)) :]:
             show(row)
-        # Looked at before the files, so that what is written at the very end is shown, too.
+        # Read before the files, so that the last rows are shown, too.
         while follow and folder.is_running():
             time.sleep(_LOOK_S)
             _show_new(files, is_wanted, show)
@@ -92,7 +92,7 @@ def _check_component(folder: TopologyFolder, component: str) -> None:
 
 
 def _printer(as_json: bool) -> Callable[[dict[str, Any]], None]:
-    """Return what prints a row: as JSON, or as a line, each component in a colour of its own."""
+    """Return what prints a row: as JSON, or as a line, each component in its own colour."""
     if as_json:
         return lambda row: click.echo(json.dumps(row, ensure_ascii=False))
     from rich.text import Text

@@ -108,7 +108,7 @@ parameter_option = click.option(
 
 
 def topology_options(function: F) -> F:
-    """Add what says which topology to start, and how."""
+    """Add the options that name a topology and how to start it."""
     for option in reversed(
         (
             topology_argument,
@@ -134,7 +134,7 @@ def topology_options(function: F) -> F:
 
 
 def spark_options(function: F) -> F:
-    """Add what says on which Spark cluster a topology runs, and with which modules besides its own.
+    """Add the options of the Spark cluster that a topology runs on, and of further modules.
 
     Gives the command `cluster`, None for this machine, and `py_files`.
     """
@@ -176,7 +176,7 @@ def _cluster(master: str, conf: tuple[tuple[str, str], ...], slots: int | None) 
 
 
 def start_options(function: F) -> F:
-    """Add what says where a topology begins."""
+    """Add the options of the state that a topology begins from."""
     for option in (
         click.option(
             "--resume-or-start",
@@ -204,7 +204,7 @@ def start_options(function: F) -> F:
 
 
 def request_options(function: F) -> F:
-    """Add what says which topology to run, where, and from which state. Gives the command a `RunRequest` as `request`."""
+    """Add the options of a run: topology, cluster and state. The command receives a `RunRequest` as `request`."""
 
     @functools.wraps(function)
     def command(

@@ -90,7 +90,7 @@ class Show:
         self._logs = LogFiles(folder.logs)
 
     def progress(self, status: Mapping[str, Any]) -> None:
-        """The run goes on."""
+        """New figures of the run."""
         self.last = status
         self._show_logs()
         self._screen.progress(status)
@@ -112,7 +112,7 @@ class Show:
             self._logs.close()
 
     def _show_logs(self) -> bool:
-        """Show what is new in the logs, up to a limit, since the master waits meanwhile; False when there is nothing."""
+        """Show new rows of the logs, up to a limit, since the master waits meanwhile; False when there are none."""
         from topo_cli.log_files import is_at_least, is_printed, source_of
 
         rows = self._logs.new_rows(_LOG_BYTES_AT_ONCE) if self._logs is not None else []

@@ -67,7 +67,7 @@ def report_started(folder: TopologyFolder, *, wait_s: float | None, as_json: boo
 
 
 def lines_of_start(folder: TopologyFolder, start: str) -> list[str]:
-    """Return what the start of a topology says first: where it starts, and which code runs."""
+    """Return the first lines about a topology that starts: the state that it starts from, and the code that runs."""
     from topo.launch.submitted import last_run
 
     submitted = last_run(folder)

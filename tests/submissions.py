@@ -27,7 +27,7 @@ def small_plan(name: str = "flow", bolt: str = "pass", **config: Any) -> Physica
 
 
 def store_submission(folder: TopologyFolder, plan: PhysicalPlan, **changes: Any) -> SubmittedTopology:
-    """Write the topology.json of a plan, and return what it holds."""
+    """Write the topology.json of a plan, and return its content."""
     facts: dict[str, Any] = {
         "name": folder.name,
         "given": "flow.py",

@@ -47,7 +47,7 @@ def run_foreground(
 
     Raises:
         AlreadyDone: with `resume`, the last run has processed all its input.
-        TopoError: it cannot be started; the message says why.
+        TopoError: it cannot be started; the message has the reason.
     """
     job = new_job(replace(request, foreground=True))
     if request.resume and is_done(job.folder):
@@ -79,18 +79,18 @@ def submit_background(request: RunRequest) -> RunningTopology:
 def resume_background(name: str, home: Path | None = None, *, from_beginning: bool = False) -> RunningTopology:
     """Start a new master for a topology that has none, where the old one left off or at the beginning.
 
-    One that `is_done` is left as it is.
+    A topology that `is_done` is left as it is.
 
     Raises:
         NotFound: no topology of that name is known.
         TopologyIsRunning: it has a master.
-        AnswerTimeout: it has one that does not answer.
+        AnswerTimeout: its master does not answer.
     """
     folder = open_home(home).find(name)
     try:
         folder.lock().release()
     except TopologyIsRunning:
-        # A master that does not answer is told as what it is.
+        # A master that does not answer is reported as such.
         RunningTopology(folder)._client.request("ping", timeout_s=ANSWER_S)
         raise
     stored_job(folder)

@@ -19,7 +19,7 @@ def launcher_of(job: Job, is_asked: Callable[[], bool]) -> Iterator[Launcher]:
         is_asked: whether the topology is asked to end; the launcher stops waiting then.
 
     Raises:
-        TopoError: the cluster cannot run it; says why.
+        TopoError: the cluster cannot run it.
     """
     cluster = SubmittedTopology.read(job.folder).spark
     if cluster is None:

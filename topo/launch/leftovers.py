@@ -30,7 +30,7 @@ def end_leftovers(folder: TopologyFolder) -> int:
     """
     left = _workers_of(folder)
     for worker in left:
-        # With the processes that it has started: a worker leads a session of its own.
+        # With the processes that it has started: a worker leads its own session.
         with contextlib.suppress(OSError):
             os.killpg(worker.pid, signal.SIGKILL)
     until = time.monotonic() + _KILL_TIMEOUT_S

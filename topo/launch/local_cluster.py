@@ -51,9 +51,9 @@ class LocalCluster:
         """Start a topology; it ends with the cluster, or with this process.
 
         Args:
-            start_from: path or URL of a savepoint to go on from, or of a folder of checkpoints.
-            drop_state: components of it whose state nobody is to take.
-            parallelism: tasks by component, where they are not to be those that the code says.
+            start_from: path or URL of a savepoint to continue from, or of a folder of checkpoints.
+            drop_state: components of it whose state no task takes.
+            parallelism: tasks by component, where they differ from those in the code.
             py_files: modules and archives that it imports from, besides the folder it lies in.
 
         Raises:

@@ -1,7 +1,7 @@
 """The entry of a background master: `python -P -m topo.launch.master_process HOME NAME [PARENT]`.
 
 It ends with process PARENT if that is given. SIGTERM drains the topology; a second one kills it. What goes wrong before the
-master runs is written to its log and to the summary, where whoever submitted it looks.
+master runs is written to its log and to the summary, which the submitting process reads.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def main(arguments: list[str]) -> int:
         _LOG.error("%s", error)
         return 1
     except StateFolderLost as error:
-        # Whatever is written there now is another master's, or brings back what was removed.
+        # A file written there now would be another master's, or would restore a removed folder.
         _LOG.error("%s", error)
         print(error, file=sys.stderr)
         return 1
@@ -64,7 +64,7 @@ def run_stored(folder: TopologyFolder, *, attached: bool) -> int:
 
 
 def write_failure(folder: TopologyFolder, reason: str) -> None:
-    """Leave a summary that says why the topology never ran."""
+    """Write a summary with the reason why the topology never ran."""
     status = never_ran(folder.name, Outcome(OutcomeKind.CRASHED, reason))
     of_master = {"start": {"goes_on": False, "text": ""}, "master": {"pid": None, "started_ms": None}}
     summary = {**status, **of_master, "ended_ms": int(time.time() * 1000)}

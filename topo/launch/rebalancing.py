@@ -1,7 +1,7 @@
 """Another number of tasks for a topology that runs: what would move, whether it can, and the change itself.
 
 It ends with a savepoint and begins again from it, with the code, parameters and settings that it was submitted with. Between the
-two nothing runs; if whoever rebalances dies there, `topo resume` goes on as before.
+two nothing runs; if the process that rebalances dies there, `topo resume` continues as before.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Rebalancing:
 
     Attributes:
         moves: what becomes of each component that changes; empty: everything is so already.
-        parallelism: what is to be written down, with what was set before.
+        parallelism: tasks by component to store, with those set before.
         plan: the tasks afterwards.
         was_foreground: the topology ends with the process that started it.
     """

@@ -1,4 +1,4 @@
-"""What the last run under a name has left, and whether another one may go on from it.
+"""State that the last run under a name has left, and whether another run may continue from it.
 
 Positions belong to tasks by number, so they move to the numbers that the same tasks have in the new plan. Checkpoints are checked
 by their manifests.
@@ -25,7 +25,7 @@ NOTHING_STORED = "starts from the beginning: the last run has stored nothing to 
 
 
 def text_of_beginning(folder: TopologyFolder, checkpoints: str) -> str:
-    """Return how a run says that it begins anew: what becomes of the last run's state, and how it could be gone on from.
+    """Return the text of a run without a start state: what becomes of the last run's state, and how to continue from it.
 
     Args:
         folder: as the last run has left it.
@@ -51,12 +51,12 @@ def text_of_beginning(folder: TopologyFolder, checkpoints: str) -> str:
 
 
 def check_restore(job: Job, topology: Topology, *, goes_on: bool) -> None:
-    """Check that a job can begin where it is told to, before anything is forgotten.
+    """Check that a job can begin from its start state, before anything is removed.
 
     Args:
         job: names the savepoint that it begins from, if any.
         topology: as it was loaded for the job.
-        goes_on: whether it goes on from the last run's checkpoints, if that has any.
+        goes_on: whether it continues from the last run's checkpoints, if that has any.
 
     Raises:
         UserError: the job takes no checkpoints.
@@ -105,5 +105,5 @@ def _positions(folder: TopologyFolder) -> Rows:
     try:
         return msgspec.msgpack.decode(folder.positions.read_bytes(), type=Rows)
     except (OSError, msgspec.MsgspecError):
-        # The master says what is wrong with it.
+        # The master reports the damage.
         return {}

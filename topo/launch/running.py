@@ -24,7 +24,7 @@ _POLL_S = 0.02
 MASTER_S = 30.0
 """How long a master may take to come up."""
 MASTER_ON_SPARK_S = 300.0
-"""How long, with a JVM to start, executors to wait for, and agents to come up. It ends by itself when one of them does not."""
+"""How long, with a JVM to start, executors to wait for, and agents to come up. The master ends when one of them does not."""
 
 Status = dict[str, Any]
 
@@ -60,7 +60,7 @@ class RunningTopology:
         raise EnvironmentFault(f"the master of {self.name!r} did not answer within {timeout_s:g} s")
 
     def _is_ours(self) -> bool:
-        """Whether the master that runs is the one that was started here; it leads a session."""
+        """Whether the running master was started here; it leads a session."""
         if self._process is None:
             return True
         with contextlib.suppress(OSError, ValueError):
@@ -71,7 +71,7 @@ class RunningTopology:
         """Wait until the topology has ended, and return how.
 
         Raises:
-            TimeoutError: it goes on.
+            TimeoutError: it still runs.
             EnvironmentFault: its master is gone without an outcome.
         """
         until = None if timeout_s is None else time.monotonic() + timeout_s
@@ -98,11 +98,11 @@ class RunningTopology:
             if (outcome := self.outcome()) is not None and not self.folder.is_running():
                 raise TimeoutError(f"topology {self.name!r} ended before {what} came true: {outcome.reason}")
             time.sleep(_POLL_S)
-        told = {name: status.get(name) for name in ("status", "reason", "epoch", "restarts", "totals")}
-        raise TimeoutError(f"topology {self.name!r}: {what} did not come true within {timeout_s:g} s; at last: {told}")
+        last = {name: status.get(name) for name in ("status", "reason", "epoch", "restarts", "totals")}
+        raise TimeoutError(f"topology {self.name!r}: {what} did not come true within {timeout_s:g} s; at last: {last}")
 
     def outcome(self) -> Outcome | None:
-        """Return how it ended; None while it goes on."""
+        """Return how it ended; None while it runs."""
         try:
             kept = json.loads(self.folder.summary.read_bytes())["outcome"]
         except (OSError, ValueError, KeyError):
@@ -111,7 +111,7 @@ class RunningTopology:
         return Outcome(OutcomeKind(kept["kind"]), kept["reason"], **counts)
 
     def summary(self) -> Status:
-        """Return the figures of the run that has ended. Raises UserError while it goes on."""
+        """Return the figures of the run that has ended. Raises UserError while it runs."""
         try:
             found: Status = json.loads(self.folder.summary.read_bytes())
         except OSError:
@@ -140,11 +140,11 @@ class RunningTopology:
         self._client.request("deactivate")
 
     def drain(self, timeout_s: float) -> None:
-        """Finish what is in flight, for at most that time, and end."""
+        """Finish the tuples in flight, for at most that time, and end."""
         self._client.request("drain", within_s=timeout_s)
 
     def kill(self, *, savepoint: str | Path | bool = False, timeout_s: float = SAVEPOINT_S) -> str:
-        """End at once; or, with `savepoint`, when what is in flight has finished and a savepoint is written.
+        """End at once; or, with `savepoint`, when the tuples in flight are done and a savepoint is written.
 
         Args:
             savepoint: where it goes; True: into a new folder of the topology's own.
@@ -153,7 +153,7 @@ class RunningTopology:
             Where the savepoint is; "" without one. With one, the topology has ended.
 
         Raises:
-            UserError: the topology takes no checkpoints, and goes on.
+            UserError: the topology takes no checkpoints, and still runs.
             AnswerTimeout: it has not ended in time.
             EnvironmentFault: it has ended, and the savepoint was not written.
         """
@@ -163,7 +163,7 @@ class RunningTopology:
         return end_with_savepoint(self.folder, "" if savepoint is True else str(savepoint), timeout_s)
 
     def savepoint(self, place: str | Path = "", timeout_s: float = SAVEPOINT_S) -> str:
-        """Take a savepoint, wait until it is written, and return where it is. The topology goes on. Raises as `kill`."""
+        """Take a savepoint, wait until it is written, and return where it is. The topology keeps running. Raises as `kill`."""
         return take_savepoint(self.folder, str(place), timeout_s)
 
     def rebalance(self, parallelism: Mapping[str, int], timeout_s: float = SAVEPOINT_S) -> Rebalancing:
@@ -173,7 +173,7 @@ class RunningTopology:
 
         Raises:
             NotFound: there is no such component.
-            UserError: it cannot be done, and the topology goes on as it is.
+            UserError: it cannot be done, and the topology runs unchanged.
             AnswerTimeout, EnvironmentFault: as `kill`.
         """
         change = rebalancing_of(self.folder, parallelism)
@@ -217,6 +217,6 @@ def start_master(folder: TopologyFolder, *, attached: bool) -> RunningTopology:
 
 
 def is_done(folder: TopologyFolder) -> bool:
-    """Whether the last run has published all that came of its input, with exactly_once: to go on could only repeat some of it."""
+    """Whether the last run has published all that came of its input, with exactly_once: a resume could only repeat some of it."""
     outcome = RunningTopology(folder).outcome()
     return outcome is not None and outcome.has_ended_by_itself and bool(checkpoints_of(folder))

@@ -13,7 +13,7 @@ from topo.master_process.client import AnswerTimeout, Client, Unreachable
 from topo.storage.state_folder import TopologyFolder
 
 SAVEPOINT_S = 60.0
-"""How long a savepoint may take unless the caller says otherwise."""
+"""How long a savepoint may take unless the caller sets another time."""
 _LOOK_S = 0.05
 
 Status = Mapping[str, Any]
@@ -28,13 +28,13 @@ def place_of(folder: TopologyFolder, given: str = "") -> str:
 
 
 def take_savepoint(folder: TopologyFolder, given: str = "", timeout_s: float = SAVEPOINT_S) -> str:
-    """Take a savepoint of a topology, which goes on, and return where it is.
+    """Take a savepoint of a topology, which keeps running, and return where it is.
 
     Raises:
         Unreachable: it does not run.
         UserError: it takes no checkpoints.
         AnswerTimeout: the savepoint was not there in time.
-        EnvironmentFault: it was not written; the message says why.
+        EnvironmentFault: it was not written; the message has the reason.
     """
     client = _client(folder)
     place = place_of(folder, given)
@@ -45,7 +45,7 @@ def take_savepoint(folder: TopologyFolder, given: str = "", timeout_s: float = S
             status: Status | None = client.request("status")
         except Unreachable:
             status = _summary(folder)
-        if status is None or status["ended_ms"] is not None or _told(status, place).get("state") in ("written", "failed"):
+        if status is None or status["ended_ms"] is not None or _savepoint_in(status, place).get("state") in ("written", "failed"):
             return _written(folder, place, status)
         time.sleep(_LOOK_S)
     raise AnswerTimeout(
@@ -54,15 +54,15 @@ def take_savepoint(folder: TopologyFolder, given: str = "", timeout_s: float = S
 
 
 def end_with_savepoint(folder: TopologyFolder, given: str = "", timeout_s: float = SAVEPOINT_S) -> str:
-    """Let what is in flight finish, take a last checkpoint, end the topology, and return where the savepoint is.
+    """Let the tuples in flight finish, take a last checkpoint, end the topology, and return where the savepoint is.
 
     Spouts stop as in any drain: that is no end of the input, so windows that are not due do not fire.
 
     Raises:
         Unreachable: it does not run.
-        UserError: it takes no checkpoints, and goes on.
+        UserError: it takes no checkpoints, and still runs.
         AnswerTimeout: it has not ended in time.
-        EnvironmentFault: the savepoint was not written, and the topology has ended; the message says why.
+        EnvironmentFault: the savepoint was not written, and the topology has ended; the message has the reason.
     """
     place = place_of(folder, given)
     _client(folder).request("drain", within_s=timeout_s, savepoint=place)
@@ -88,18 +88,18 @@ def _summary(folder: TopologyFolder) -> Status | None:
 
 
 def _written(folder: TopologyFolder, place: str, status: Status | None) -> str:
-    told = _told(status or {}, place)
-    if told.get("state") == "written":
+    savepoint = _savepoint_in(status or {}, place)
+    if savepoint.get("state") == "written":
         return place
     if status is None:
         why = "the master is gone"
     else:
-        why = told.get("why") or f"the topology ended before ({(status.get('outcome') or {}).get('reason', '')})"
+        why = savepoint.get("why") or f"the topology ended before ({(status.get('outcome') or {}).get('reason', '')})"
     rest = "" if folder.is_running() else f"; `topo resume {folder.name}` goes on from the last checkpoint"
     raise EnvironmentFault(f"the savepoint of {folder.name} was not written: {why}{rest}")
 
 
-def _told(status: Status, place: str) -> Mapping[str, Any]:
-    told = (status.get("checkpoints") or {}).get("savepoints", ())
-    found: Mapping[str, Any] = next((one for one in told if one["folder"] == place), {})
+def _savepoint_in(status: Status, place: str) -> Mapping[str, Any]:
+    savepoints = (status.get("checkpoints") or {}).get("savepoints", ())
+    found: Mapping[str, Any] = next((one for one in savepoints if one["folder"] == place), {})
     return found

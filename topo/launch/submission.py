@@ -1,9 +1,9 @@
 """From what a user names to a job that a master can run: code copied, plan made, files in place.
 
-A name stands for one topology of this machine. A run that has ended is forgotten when the name is used anew: positions, dead
-letters and errors begin empty; its checkpoints stay until the next run is forgotten. One that has lost its master goes on when
-the same is submitted again, and with `resume` any run goes on. What is kept in any case is the master's record, so that terms
-and epochs go on rising and nothing that is left of an earlier run can take part in this one.
+A name stands for one topology of this machine. A new run under a name forgets the run before it: positions, dead letters and
+errors begin empty, and checkpoints stay until the run after. A run that has lost its master continues when the same topology is
+submitted again; with `resume` any run continues. The master's record is always kept, so that terms and epochs keep rising and
+no process that is left of an earlier run can take part in this one.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def open_home(home: Path | None) -> StateFolder:
 
 
 def new_job(request: RunRequest) -> Job:
-    """Check a topology, copy its code, and store what is to run.
+    """Check a topology, copy its code, and store the submission.
 
     Raises:
         TopoError: anything that is wrong with it; nothing has been started.
@@ -97,7 +97,7 @@ def new_job(request: RunRequest) -> Job:
         if before is None:
             submitted = replace(submitted, otherwise=text_of_beginning(folder, checkpoints))
         else:
-            # It has the checkpoints of the run that it goes on with.
+            # It shares the checkpoints of the run that it continues.
             submitted = replace(submitted, run_ms=before.run_ms, otherwise=NOTHING_STORED)
             if not start_from:
                 submitted = replace(submitted, start_from=before.start_from, drop_state=before.drop_state)
@@ -118,7 +118,7 @@ def stored_job(folder: TopologyFolder) -> Job:
 
     Raises:
         NotFound: nothing was ever submitted under this name.
-        SubmissionDamaged: what was submitted cannot be read.
+        SubmissionDamaged: the submission cannot be read.
     """
     submitted = load_submitted(folder)
     topology = load_topology(submitted.reference, submitted.parameters).topology
@@ -127,7 +127,7 @@ def stored_job(folder: TopologyFolder) -> Job:
 
 
 def load_submitted(folder: TopologyFolder) -> SubmittedTopology:
-    """Return what was submitted last, and let this process import its code. Raises as `stored_job`."""
+    """Return the last submission, and let this process import its code. Raises as `stored_job`."""
     submitted = SubmittedTopology.read(folder)
     search_py_files(submitted.py_files)
     if submitted.spark is None:
@@ -163,7 +163,7 @@ def _job_of(folder: TopologyFolder, submitted: SubmittedTopology, topology: Topo
 
 
 def _run_before(folder: TopologyFolder, submitted: SubmittedTopology, request: RunRequest) -> SubmittedTopology | None:
-    """Return the run that a submit continues; None where it begins anew.
+    """Return the run that a submit continues; None where it begins from the start.
 
     With `resume` it is the last run. In the background it is the same topology when it has lost its master or has never begun.
 
@@ -230,7 +230,7 @@ def reset_run(
 ) -> None:
     """Have the next master of a topology start from the beginning, or from a savepoint.
 
-    Nobody looks for its checkpoints any more. They stay when it starts from the beginning; a savepoint stands for them.
+    Its checkpoints are no longer restored. They stay when it starts from the beginning; a savepoint replaces them.
 
     Args:
         parallelism: tasks by component from now on; None: as before.
@@ -251,7 +251,7 @@ def reset_run(
 
 
 def note_resumed(folder: TopologyFolder) -> None:
-    """Have the next master report that it continues: what the submit has discarded is no longer news."""
+    """Have the next master report that it continues: its first start has reported what was discarded."""
     submitted = load_submitted(folder)
     with folder.lock():
         replace(submitted, otherwise=NOTHING_STORED).save(folder)

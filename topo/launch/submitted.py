@@ -17,7 +17,7 @@ FIRST = "starts from the beginning"
 
 
 class SubmissionDamaged(EnvironmentFault):
-    """The `topology.json` of the last run is there and cannot be read."""
+    """The `topology.json` of the last run exists and cannot be read."""
 
 
 class SubmittedTopology(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,7 +37,7 @@ class SubmittedTopology(msgspec.Struct, frozen=True, kw_only=True):
         run_ms: time at which its state began, which names the folder of checkpoints.
         submitted_from: working folder of the submit.
         foreground: it ends with the process that starts it.
-        start_from: path or URL of a savepoint that it begins from, while it has no checkpoint of its own.
+        start_from: path or URL of a savepoint that it begins from, until it has a checkpoint.
         drop_state: components of that savepoint whose state no task takes.
         spark: the cluster that its workers run on; None for this machine.
         otherwise: text of a start that has nothing to continue from.
@@ -65,7 +65,7 @@ class SubmittedTopology(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def read(cls, folder: TopologyFolder) -> SubmittedTopology:
-        """Return what was submitted last.
+        """Return the last submission.
 
         Raises:
             NotFound: nothing was ever submitted under this name.
@@ -107,7 +107,7 @@ class SubmittedTopology(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def last_run(folder: TopologyFolder) -> SubmittedTopology | None:
-    """Return what was submitted last; None when there was nothing, or it cannot be read."""
+    """Return the last submission; None when there is none, or it cannot be read."""
     try:
         return SubmittedTopology.read(folder)
     except (NotFound, SubmissionDamaged):
