@@ -12,6 +12,7 @@ def status(**changes: Any) -> dict[str, Any]:
         "topology": "flow",
         "uptime_s": 3.0,
         "restarts": 0,
+        "unreported": 0,
         "outcome": {"kind": "done", "reason": "every message was processed", "exit_code": 0},
         "totals": totals | changes.pop("totals", {}),
         "components": [
@@ -44,6 +45,12 @@ def test_the_summary_says_whose_attributes_died_and_that_tuples_may_have_come_tw
     assert "count (2x)" in lost and "lines" not in lost and "acker" not in lost
     assert "began again from zero" in lost
     assert again.startswith("Emitted again: 1 message;")
+
+
+def test_the_summary_names_ended_processes_whose_counts_are_incomplete() -> None:
+    (one,) = notes(status(unreported=1))
+    assert one.startswith("The counts of 1 ended process are incomplete: those after the last heartbeat are missing")
+    assert notes(status(unreported=2))[0].startswith("The counts of 2 ended processes are incomplete")
 
 
 def test_with_checkpoints_it_says_from_where_the_topology_went_on() -> None:

@@ -79,6 +79,7 @@ class MasterStatistics:
 
     Attributes:
         losses: lives of workers that ended before their time.
+        unreported: processes that were lost while they worked; what they had counted since their last heartbeat is missing.
         epochs: how often the epoch was raised.
         edges_lost: epochs in which a dead edge was reported.
         stuck: reports of user code that does not return.
@@ -89,6 +90,7 @@ class MasterStatistics:
     """
 
     losses: int
+    unreported: int
     epochs: int
     edges_lost: int
     stuck: int
@@ -249,6 +251,7 @@ class TopologyMaster:
         counts = self.recovery.counts
         return MasterStatistics(
             losses=counts.losses,
+            unreported=counts.unreported,
             epochs=counts.epochs,
             edges_lost=counts.edges_lost,
             stuck=counts.stuck,

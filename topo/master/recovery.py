@@ -46,6 +46,8 @@ class RecoveryCounts:
     epochs: int = 0
     edges_lost: int = 0
     stuck: int = 0
+    unreported: int = 0
+    """Processes that were lost after they had registered, so that the counts since their last heartbeat are missing."""
 
 
 class Recovery:
@@ -280,6 +282,7 @@ class Recovery:
                 self.send(slot, mode)
 
     def _vacate(self, slot: Slot, why: str, start_at: float) -> None:
+        self.counts.unreported += slot.state is SlotState.LIVE
         self._figures.lost(slot.tasks)
         self.membership.vacate(slot, why, start_at)
         self._break_epoch()

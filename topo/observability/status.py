@@ -83,6 +83,7 @@ def describe(master: TopologyMaster, now: float) -> dict[str, Any]:
         ],
         "workers": [_worker(slot, now) for slot in master.recovery.membership.slots.values()],
         "restarts": counts.losses,
+        "unreported": counts.unreported,
         "epochs_raised": counts.epochs,
         "edges_lost": counts.edges_lost,
         "stuck": counts.stuck,
@@ -96,7 +97,17 @@ def describe(master: TopologyMaster, now: float) -> dict[str, Any]:
 
 def never_ran(topology: str, outcome: Outcome) -> dict[str, Any]:
     """Return the status of a topology whose master could not begin: the shape of `describe`, without tasks."""
-    counts = ("restarts", "epochs_raised", "edges_lost", "stuck", "fenced", "misdirected", "unreadable", "dead_letters")
+    counts = (
+        "restarts",
+        "unreported",
+        "epochs_raised",
+        "edges_lost",
+        "stuck",
+        "fenced",
+        "misdirected",
+        "unreadable",
+        "dead_letters",
+    )
     return {
         "topology": topology,
         "status": _END[outcome.kind].value,

@@ -265,11 +265,16 @@ class Loop:
         self.worker.on_messages(messages, now)
 
     def _perform(self) -> None:
+        has_failed = False
         for command in self.worker.take_commands():
             if isinstance(command, SendFrame):
                 self._connections.send(command)
             else:
                 self.session.send(command.message)
+                has_failed |= isinstance(command.message, control.ComponentError)
+        if has_failed:
+            # The exit code rests on counts of failures: they must outlive a process that dies before its next heartbeat.
+            self.session.send_beat(self.worker.heartbeat(self._busy_in()), self._clock())
         outgoing = self.session.outgoing
         while outgoing and self._transport.send(self._master, outgoing[0]):
             outgoing.popleft()

@@ -62,6 +62,15 @@ def test_a_dead_worker_is_replaced_at_once_and_the_epoch_rises_when_it_has_regis
     assert status(play) == ("RUNNING", "")
 
 
+def test_only_processes_that_were_lost_after_they_registered_leave_counts_behind_unreported() -> None:
+    play = running()
+    play.exits(1)
+    assert describe(play.master, play.now)["unreported"] == 1
+    play.exits(1)
+    assert play.master.statistics().losses == 2
+    assert describe(play.master, play.now)["unreported"] == 1
+
+
 def test_several_losses_at_once_raise_the_epoch_once() -> None:
     play = running()
     assert [started_in(play.exits(worker)) for worker in range(3)] == [[0], [1], [2]]

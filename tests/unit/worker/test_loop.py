@@ -70,6 +70,16 @@ def test_worker_runs_and_closes_on_turns_alone() -> None:
     assert len(turned.said(control.Closed)) == len(turned.plan.tasks)
 
 
+def test_count_of_a_failure_is_reported_with_the_error_and_not_with_the_next_heartbeat() -> None:
+    turned = Turned(Scripted([lambda collector: collector.emit(("a line",), message_id=["unhashable"])], ends=False))
+    turned.start()
+    assert turned.run(turned.plan.config.heartbeat_s / 2) is None
+    messages = [control.decode_from_worker(data) for _, data in turned.router.receive()]
+    (at,) = [place for place, message in enumerate(messages) if isinstance(message, control.ComponentError)]
+    (beat,) = [message for message in messages[at:] if isinstance(message, control.Heartbeat)]
+    assert sum(figures["counters"]["refused"] for figures in beat.tasks.values()) == 1
+
+
 def test_idle_turn_returns_the_next_deadline() -> None:
     turned = Turned(Scripted(ends=False))
     assert turned.turn() == turned.loop.session.next_beat == turned.clock.now + turned.plan.config.heartbeat_s
