@@ -6,7 +6,7 @@ Without a path it makes up a log in which something goes wrong for a while.
     topo run topologies/access_log.py -p path=/var/log/nginx/access.log
     topo status access-log --json
 
-Every answer counts once, whatever worker dies. The metrics are counts of work done, and count twice what is done twice.
+Every answer counts once, whatever worker dies. The metrics count work, so repeated work counts twice.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ COMMON_LOG_LINE = re.compile(r'(\S+) \S+ \S+ \[[^\]]*\] "\S+ (\S+)[^"]*" (\d{3})
 
 
 class Parse(BasicBolt):
-    """Reads lines of the common log format. What is none is counted and passed over: to fail it would only bring it back."""
+    """Reads lines of the common log format. Other lines are counted and skipped: to fail them would only replay them."""
 
     outputs = ("client", "page", "status", "size")
 
@@ -53,7 +53,7 @@ class Parse(BasicBolt):
 
 
 class Watch(StatefulBolt):
-    """Tells when the share of server errors among the last `last` answers rises above the limit, and when it is below again."""
+    """Reports when the share of server errors among the last `last` answers rises above the limit, and when it is below again."""
 
     outputs = ("alert",)
 

@@ -4,7 +4,7 @@
     orders -----<            >--> join --<                >--> report
                  \\-> stock -/             \\-- rejected --/
 
-An order counts as processed only when both of its ways, their join and the report are done. If one way fails, it comes again.
+An order counts as processed only when both of its ways, their join and the report are done. If one way fails, it is replayed.
 
     topo run topologies/diamond.py
 """
@@ -20,11 +20,11 @@ PRICES = {"tea": 450, "coffee": 620, "sugar": 180, "salt": 90, "pepper": 310}
 """Cents."""
 STOCK = {"tea": 40, "coffee": 12, "sugar": 60, "salt": 80, "pepper": 5}
 REMEMBERED = 20_000
-"""Orders whose result is kept for answers that come again: more than can be in flight."""
+"""Orders whose result is kept for replayed answers: more than can be in flight."""
 
 
 class Price(BasicBolt):
-    """Says what an order costs."""
+    """Computes the price of an order."""
 
     outputs = ("order", "cents")
 
@@ -33,7 +33,7 @@ class Price(BasicBolt):
 
 
 class Stock(BasicBolt):
-    """Says whether there is enough of what is ordered."""
+    """Checks whether the ordered item is in stock."""
 
     outputs = ("order", "available")
 
@@ -44,7 +44,7 @@ class Stock(BasicBolt):
 class Join(Bolt):
     """Waits for both answers about an order, and emits one tuple that descends from both.
 
-    When one way fails, the order comes again on both, and what waits here from the first attempt may meet an answer of the
+    When one way fails, the order is replayed on both, and an answer waiting here from the first attempt may meet one of the
     second. The answer that is then left over would wait in vain; it brings the result once more instead.
     """
 
@@ -84,7 +84,7 @@ class Join(Bolt):
 
 
 class Report(BasicBolt):
-    """Adds up both streams and prints the sums at the end. Orders are kept by number, so one that comes twice counts once."""
+    """Adds up both streams and prints the sums at the end. Orders are kept by number, so a repeated order counts once."""
 
     def prepare(self, context: TaskContext) -> None:
         self.orders: dict[str, dict[int, int]] = {"accepted": {}, "rejected": {}}

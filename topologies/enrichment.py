@@ -1,7 +1,7 @@
 """Looks up each visitor in a service that is not always there: retries with back-off, and dead letters for the hopeless.
 
-Every tenth visitor needs a second attempt, and nobody knows the visitors that `unknown` counts: they end as dead letters, so the
-command exits with 1 unless there are none.
+Every tenth visitor needs a second attempt, and the service knows none of the visitors counted in `unknown`: they end as dead
+letters, so the command exits with 1 unless there are none.
 
     topo run topologies/enrichment.py
     topo dead-letters enrichment
@@ -24,7 +24,7 @@ class Directory:
 
     def country_of(self, visitor: int) -> str:
         if visitor >= self.known:
-            raise LookupError(f"nobody knows visitor {visitor}")
+            raise LookupError(f"unknown visitor {visitor}")
         if visitor % 10 == 0 and visitor not in self.is_warm:
             self.is_warm.add(visitor)
             raise TimeoutError(f"no answer about visitor {visitor}; try again")

@@ -53,10 +53,10 @@ from topo import (
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
 MOST_BEHIND = "25h"
-"""No flight of the data departs so long before one that is read earlier."""
+"""Upper bound on how much earlier a flight departs than one read before it."""
 
 HELD_FOR = "20s"
-"""How long a window really keeps what it holds, which `delivery=at_least_once` asks for: days of the file pass in moments."""
+"""How long a window holds its inputs by the clock, for `delivery=at_least_once`: days of the file pass in moments."""
 
 
 def data_folder() -> Path:
@@ -171,7 +171,7 @@ def sessions(flights: int = 0, tasks: int = 1, gap: str = "12h", out: str = "") 
     Args:
         flights: how many to read; 0: all.
         tasks: how many tasks keep windows.
-        gap: a rest of so long ends a session.
+        gap: the length of a rest that ends a session.
         out: as for `topology`.
     """
     builder = _departures("aircraft-sessions", flights)
@@ -186,7 +186,7 @@ def sessions(flights: int = 0, tasks: int = 1, gap: str = "12h", out: str = "") 
 
 
 class Missing(ProcessBolt):
-    """Tells of an aircraft that has departed and does not depart again within a day.
+    """Reports an aircraft that has departed and does not depart again within a day.
 
     Departures come in any order, so that those of the last day are all kept: each is looked at a day later, when all that lie
     before that moment have come.
@@ -225,7 +225,7 @@ class _Server(ThreadingHTTPServer):
 
 
 class AirportService:
-    """An HTTP service on this machine, as stands elsewhere in life: GET /JFK gives what is known of that airport, or 404."""
+    """An HTTP service on this machine, a stand-in for a remote one: GET /JFK returns the data of that airport, or 404."""
 
     def __init__(self) -> None:
         with (data_folder() / "airports.csv").open(encoding="utf-8", newline="") as file:

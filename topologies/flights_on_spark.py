@@ -6,7 +6,7 @@ parquet, and Spark's SQL reads them. Event time is the moment of departure, as t
 
     make flights                                                            # all of it; or, step by step:
     topo run topologies/flights_on_spark.py -p out=build/flights            # -p month=1 takes one month of the twelve
-    python topologies/flights_on_spark.py build/flights                     # what Spark's SQL says of the results
+    python topologies/flights_on_spark.py build/flights                     # query the results with Spark's SQL
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ FIELDS = ("tailnum", "origin", "dest", "delay", "seats", "wind", "departure")
 CLOCK = {"spark.sql.session.timeZone": "UTC", "spark.sql.shuffle.partitions": "4"}
 
 HELD_FOR = "20s"
-"""How long a window really keeps what it holds, which `delivery=at_least_once` asks for: days of the file pass in moments."""
+"""How long a window holds its inputs by the clock, for `delivery=at_least_once`: days of the file pass in moments."""
 
 
 def data_folder() -> Path:
@@ -77,7 +77,7 @@ def topology(out: str = "build/flights", month: int = 0, tasks: int = 1, gap: st
         out: the folder for results: `delays` and `sessions` below it.
         month: as for `departures`.
         tasks: how many tasks keep windows of each kind.
-        gap: a rest of so long ends a session.
+        gap: the length of a rest that ends a session.
         staging: a folder where Spark's rows stay, so that another run needs no Spark.
     """
     builder = TopologyBuilder("flights-on-spark")
@@ -112,7 +112,7 @@ def topology(out: str = "build/flights", month: int = 0, tasks: int = 1, gap: st
 
 
 def report(spark: SparkSession, out: str) -> None:
-    """Print what SQL says of the results: each row is there once, since the sinks publish with checkpoints."""
+    """Print queries of the results: each row appears once, since the sinks publish with checkpoints."""
     spark.read.parquet(f"{out}/delays").createOrReplaceTempView("delays")
     spark.read.parquet(f"{out}/sessions").createOrReplaceTempView("sessions")
     print("The worst hours of an airport with ten departures or more:")

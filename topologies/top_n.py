@@ -56,10 +56,10 @@ def click(number: int, rate: int) -> str:
 
 
 class RollingCount(StatefulBolt):
-    """Counts words in slots of one tick each, and tells at each tick the counts of the last `window` slots.
+    """Counts words in slots of one tick each, and emits at each tick the counts of the last `window` slots.
 
-    The slots are in the topology's checkpoints, by word, so that words can move to other tasks. Ticks are of the clock: what is
-    counted after a recovery is in a later slot.
+    The slots are in the topology's checkpoints, by word, so that words can move to other tasks. Ticks follow the clock: words
+    counted after a recovery are in a later slot.
     """
 
     outputs = ("counts",)
@@ -74,13 +74,13 @@ class RollingCount(StatefulBolt):
 
     def execute(self, tup: Tuple, collector: BasicCollector) -> None:
         if tup.is_tick:
-            self.tell(collector)
+            self.report(collector)
             self.slots.append(Counter())
         else:
             self.slots[-1][tup["word"]] += 1
 
     def end_of_input(self, collector: BasicCollector) -> None:
-        self.tell(collector)
+        self.report(collector)
 
     def snapshot(self) -> dict[str, list[int]]:
         return {word: [slot[word] for slot in self.slots] for word in set().union(*self.slots)}
@@ -95,7 +95,7 @@ class RollingCount(StatefulBolt):
     def empty_slots(self) -> deque[Counter[str]]:
         return deque((Counter() for _ in range(self.window)), maxlen=self.window)
 
-    def tell(self, collector: BasicCollector) -> None:
+    def report(self, collector: BasicCollector) -> None:
         total: Counter[str] = Counter()
         for slot in self.slots:
             total.update(slot)
@@ -131,7 +131,7 @@ def topology(rate: int = 2000, seconds: float = 6.0, window: int = 3, top: int =
 
     Args:
         rate: clicks each second.
-        seconds: how long to go on.
+        seconds: how long to emit.
         window: length of the window, in ticks of one second.
         top: how many words to print.
         counters: tasks that count.

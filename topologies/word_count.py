@@ -1,4 +1,4 @@
-"""Counts the words of a text: unless told otherwise, of the Python standard library's sources on this machine.
+"""Counts the words of a text: by default of the Python standard library's sources on this machine.
 
     topo run topologies/word_count.py
     topo run topologies/word_count.py -p path=some/folder -p top=10
@@ -28,9 +28,9 @@ class Split(BasicBolt):
 
 
 class Count(StatefulBolt):
-    """Counts its share of the words, and says at the end which are the most frequent.
+    """Counts its share of the words, and prints the most frequent ones at the end.
 
-    The counts are in the topology's checkpoints: when a process dies, all go on from the last one, and each word counts once.
+    The counts are in the topology's checkpoints: when a process dies, all go back to the last one, and each word counts once.
     """
 
     outputs = ("word", "count")

@@ -49,7 +49,7 @@ def test_a_run_that_gives_messages_up_exits_1_says_why_and_names_the_way_on() ->
     result = piped("run", EXAMPLES / "enrichment.py", "-p", "visitors=30", "-p", "unknown=2", "-q")
     assert result.code == 1
     assert "2 messages were given up" in result.out
-    assert "LookupError: nobody knows visitor 28" in result.err
+    assert "LookupError: unknown visitor 28" in result.err
     assert "topo dead-letters enrichment" in result.err
     assert [row["values"] for row in json.loads(piped("dead-letters", "enrichment", "--json").out)] == [[28], [29]]
     assert {row["kind"] for row in json.loads(piped("errors", "enrichment", "--json").out)} == {"LookupError", "TimeoutError"}

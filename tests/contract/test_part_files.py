@@ -137,7 +137,7 @@ def test_the_master_finds_what_a_worker_has_written_where_its_own_store_looks(ma
 
 def test_a_part_that_is_there_is_never_replaced(master: Master) -> None:
     master.files().write(PART, [b"what a manifest names"])
-    with pytest.raises(EnvironmentFault, match=r"task-00003\.part is there already"):
+    with pytest.raises(EnvironmentFault, match=r"task-00003\.part exists already"):
         master.files().write(PART, [b"what a zombie says"])
     assert master.files().read(PART) == b"what a manifest names"
     assert [path.name for path in (master.folder / PART).parent.iterdir()] == ["task-00003.part"]
@@ -157,7 +157,7 @@ def test_of_two_that_write_the_same_part_at_once_one_is_refused(master: Master) 
         assert begun.wait(10)
         master.files().write(PART, [b"quick"])
         go_on.set()
-        with pytest.raises(EnvironmentFault, match="is there already"):
+        with pytest.raises(EnvironmentFault, match="exists already"):
             slow.result(10)
     assert master.files().read(PART) == b"quick"
 

@@ -1,4 +1,4 @@
-"""No message, page or file tells anybody to install `topo` from a package index: that is another project."""
+"""No message, page or file advises to install `topo` from a package index: that is another project."""
 
 from __future__ import annotations
 

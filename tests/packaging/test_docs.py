@@ -1,4 +1,4 @@
-"""Documentation that a reader can follow: every page is listed, and every link between files leads somewhere."""
+"""The index lists every page, and every link between files leads somewhere."""
 
 from __future__ import annotations
 
@@ -31,5 +31,5 @@ def test_every_link_between_files_leads_somewhere(page: Path) -> None:
 def test_the_index_of_mistakes_lists_every_file_with_its_subject() -> None:
     page = runpy.run_path(str(ROOT / "scripts" / "mistakes_page.py"))["page"]()
 
-    assert (ROOT / "tests" / "user_mistakes" / "README.md").read_text() == page, "write it anew: python scripts/mistakes_page.py"
+    assert (ROOT / "tests" / "user_mistakes" / "README.md").read_text() == page, "regenerate it: python scripts/mistakes_page.py"
     assert all(re.fullmatch(r"\| \[.+\| \S.+ \|", row) for row in page.splitlines()[9:])

@@ -22,7 +22,7 @@ if sys.orig_argv[1:2] == ["scripts/environment.py"]:
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
-    """What the set-up reads, in a folder whose path has a space."""
+    """The files that the set-up reads, in a folder whose path has a space."""
     copy = tmp_path / "a checkout"
     shutil.copytree(ROOT / "scripts", copy / "scripts", ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("Makefile", "pyproject.toml", "setup.py", "constraints.txt"):

@@ -1,4 +1,4 @@
-"""What is published: wheel and sdist hold the tree, and the wheel works in an empty folder with what it declares to need."""
+"""Wheel and sdist hold the tree, and the wheel works in an empty folder with its declared requirements."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def pip(python: str | Path, *arguments: str | Path) -> None:
 
 
 def checked(*command: str | Path, cwd: Path | None = None) -> str:
-    """Runs a command without the settings of the process that runs the tests and returns what it printed."""
+    """Runs a command without the settings of the process that runs the tests and returns its output."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "PYTEST", "VIRTUAL_ENV"))}
     done = subprocess.run(command, cwd=cwd, env=clean, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     assert done.returncode == 0, f"{' '.join(map(str, command))}\n{done.stdout}\n{done.stderr}"
@@ -98,7 +98,7 @@ def test_the_wheel_carries_the_version_the_licence_and_the_type_marker(built: Bu
 
 
 class InstalledWheel:
-    """An environment that holds the wheel, what the wheel declares to need, and nothing else."""
+    """An environment that holds the wheel, its declared requirements, and nothing else."""
 
     def __init__(self, folder: Path, wheel: Path) -> None:
         venv.create(folder, symlinks=True)
@@ -109,7 +109,7 @@ class InstalledWheel:
         self.bring_dependencies_of(PathDistribution(next(self.packages.glob("topo_engine-*.dist-info"))))
 
     def bring(self, name: str) -> None:
-        """Copies a package of the environment that runs the tests, and what it needs; scripts are left out."""
+        """Copies a package of the environment that runs the tests, and its requirements; scripts are left out."""
         package = distribution(name)
         for file in package.files or ():
             target = self.packages / file

@@ -103,7 +103,7 @@ def _named(url: str, topology: str) -> Restored:
     if number is None:
         found = source.latest()
         if found.manifest is None:
-            raise CheckpointMissing(f"there is no checkpoint to go on from in {url}")
+            raise CheckpointMissing(f"there is no checkpoint to restore in {url}")
         return Restored(found.manifest, source.url, found.problems)
     manifest = source.load(number)
     source.verify(manifest)

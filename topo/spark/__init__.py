@@ -29,7 +29,7 @@ __all__ = ["FeedSpout", "SparkSink", "SparkSpout", "feed", "make_session"]
 
 
 def __getattr__(name: str) -> Any:
-    """Import what is asked for; say which extra to install when it cannot be."""
+    """Import the requested name; name the extra to install when the import fails."""
     if name not in _LAZY:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module

@@ -46,7 +46,7 @@ class DoesNotFit(UserError):
     Attributes:
         field: the field that does not fit; empty when the fields themselves are others.
         expected: its type in the schema.
-        found: class and value of the first that does not fit, or what is wrong.
+        found: class and value of the first misfit, or a description of it.
         count: how many tuples of the batch have the same trouble.
     """
 
@@ -67,7 +67,7 @@ class Fitted:
     Attributes:
         table: the rows that fit, in order.
         unfit: numbers of the rows that do not.
-        problems: what is wrong with them, one for each field concerned.
+        problems: their mistakes, one for each field concerned.
     """
 
     table: pa.Table

@@ -11,7 +11,7 @@ import pyarrow as pa
 from topo.transport.feed import FeedAddress, FeedSender
 
 _MOST_BYTES = 4 << 20
-"""Of a chunk, about; a longer row is a chunk by itself."""
+"""Approximate size of a chunk; a longer row is a chunk alone."""
 
 
 @dataclass(frozen=True, slots=True)

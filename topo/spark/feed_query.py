@@ -45,7 +45,7 @@ def feed(
     Args:
         frame: a streaming DataFrame with the spout's fields.
         topology: name of the topology, which runs.
-        component: id of the spout; may be left out if the topology has only one that is fed.
+        component: id of the spout; may be left out if the topology has only one fed spout.
         checkpoint: folder for Spark's checkpoint, one for each query.
         trigger: as for Spark's `DataStreamWriter.trigger`, such as `{"processingTime": "1 second"}` or `{"availableNow": True}`.
         window: chunks that each Spark task has on the way.
@@ -54,7 +54,7 @@ def feed(
         folder: the spout's `folder`, if it has been given one.
 
     Returns:
-        Spark's query; `query.exception()` tells why it ended.
+        Spark's query; `query.exception()` gives the reason of its end.
 
     Raises:
         NotFound: no topology has that name.

@@ -22,7 +22,7 @@ _MOST_ROWS = 256
 
 
 class FeedSpout(RetryingSpout):
-    """Emits the rows that `feed` sends from a streaming DataFrame, and tells it when they are done: acked or dead-lettered.
+    """Emits the rows that `feed` sends from a streaming DataFrame, and reports to it when they are done: acked or dead-lettered.
 
     Rows come in chunks, each to one task. A row's position is (number of its chunk, row in it). It never ends its input. What a
     killed process had not confirmed is sent again; so no row is lost, and rows of these chunks may repeat.
@@ -41,7 +41,7 @@ class FeedSpout(RetryingSpout):
         Args:
             fields: the columns to emit, in this order. The streaming DataFrame has them; further ones are left out.
             timestamp: the column of event time: a timestamp, a date, or whole milliseconds.
-            host: the address of this machine that Spark's executors reach. What is sent is encrypted, and only who can read
+            host: the address of this machine that Spark's executors reach. Traffic is encrypted, and only who can read
                 `folder` can send.
             folder: where `feed` finds the address; by default the topology's own on this machine.
 
@@ -80,7 +80,7 @@ class FeedSpout(RetryingSpout):
         context.logger.info("rows are taken at %s", self._listener.address.endpoint)
 
     def next_tuple(self) -> None:
-        """Emit the next rows of the chunk in hand, or of the next one if it has come."""
+        """Emit the next rows of the current chunk, or of the next one if it has arrived."""
         if self._rows is None:
             chunk = self._listener.take()
             if chunk is None or not self._begin(chunk):
@@ -122,7 +122,7 @@ class FeedSpout(RetryingSpout):
     def ack(self, message_id: Any) -> None:
         """Count the row; the last one of its chunk confirms the chunk."""
         number = message_id[0]
-        # A message that a former process had in hand.
+        # A message that was in flight in a former process.
         if number not in self._open_chunks:
             return
         chunk, left = self._open_chunks[number]

@@ -12,7 +12,7 @@ Spark, pyarrow and Hive pass over names that begin with "_". The steps of a batc
               rename every file to where it belongs; sync the folders that have got one
 
 A batch of one file is committed by its rename. One of several files is committed by its record: from then on it is finished,
-by whoever comes next. What has no record is undone. A life is one process's; a name that has been used is not used again,
+if need be by a later process. A batch without a record is undone. A life is one process's; a used name is not used again,
 so a process that was thought dead can repeat rows but overwrite none.
 """
 
@@ -82,7 +82,7 @@ class ParquetCommits:
         """Write the files of a batch where no reader looks, durably. A failure leaves none of them.
 
         Args:
-            name: the batch's; letters, digits, '-' and '_'.
+            name: the batch's, of a-z, A-Z, 0-9, '-' and '_'.
             tables: what goes into each partition, by folder relative to the dataset ("" without partitions).
         """
         _make_folder(self._path / self._own)
@@ -100,7 +100,7 @@ class ParquetCommits:
         return staged
 
     def commit(self, staged: Staged) -> None:
-        """Show a batch to readers, durably; what has been done already is not done again.
+        """Show a batch to readers, durably; steps that are done already are skipped.
 
         Raises:
             BatchLost: a file is neither where it was staged nor where it belongs.
@@ -131,7 +131,7 @@ class ParquetCommits:
         return finished
 
     def keep_schema(self, schema: pa.Schema) -> pa.Schema:
-        """Store the dataset's schema unless there is one, and return the one that holds now."""
+        """Store the dataset's schema unless there is one, and return the valid one."""
         _make_folder(self._path / self._own)
         temporary, final = self._path / self._own / "schema.tmp", self._path / HIDDEN / "schema.arrow"
         _write(temporary, schema.serialize().to_pybytes())
@@ -189,7 +189,7 @@ class ParquetCommits:
 
     def _write_record(self, staged: Staged) -> None:
         record: dict[str, Any] = {"name": staged.name, "files": staged.files, "rows": staged.rows}
-        # Beside the files: they may be those of a former life, and whoever finds them has to find it.
+        # Beside the files, which may be those of a former life: the process that finds them has to find the record.
         folder = (self._path / staged.files[0][0]).parent
         _write(folder / f"{_RECORD}.tmp", json.dumps(record).encode())
         os.rename(folder / f"{_RECORD}.tmp", folder / _RECORD)
@@ -205,7 +205,7 @@ def kept_schema(path: Path) -> pa.Schema | None:
 
 
 def _make_folder(folder: Path) -> None:
-    """Make a folder and what is missing above it, durably."""
+    """Make a folder and its missing parents, durably."""
     missing = []
     while not folder.is_dir():
         missing.append(folder)

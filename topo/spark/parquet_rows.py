@@ -38,7 +38,7 @@ _SAME = (
 
 
 class TornFile(EnvironmentFault):
-    """A file that is no whole parquet file, or no longer the one that it was when the source was listed."""
+    """A file that is no whole parquet file, or was replaced after the source was listed."""
 
 
 class SchemaDiffers(UserError):

@@ -79,7 +79,7 @@ def rows_of(columns: Sequence[pa.Array], names: Sequence[str]) -> Iterator[tuple
 
 
 def named_values(column: pa.Array, name: str, read: Callable[[pa.Array], Values] = values_of) -> Values:
-    """Read a column; what is wrong with it is said with its name."""
+    """Read a column; an error names it."""
     try:
         return read(column)
     except NotRepresentable as error:

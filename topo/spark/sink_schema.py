@@ -1,4 +1,4 @@
-"""The schema of a dataset that Spark is to read: as declared, and what is wrong with it."""
+"""The schema of a dataset that Spark is to read: as declared, and its mistakes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def checked_schema(schema: pa.Schema, path: Path, partition_by: Sequence[str], k
     names = schema.names
     problems = [f"no field {name!r} for partition_by or key" for name in (*partition_by, *key) if name not in names]
     if len({name.lower() for name in names}) < len(names):
-        problems.append("two fields that differ at most in upper and lower case, which Spark cannot tell apart")
+        problems.append("two fields that differ at most in upper and lower case, which Spark cannot distinguish")
     if set(names) <= set(partition_by):
         problems.append("no field that is not in partition_by")
     for field in schema:

@@ -90,7 +90,7 @@ def read_snapshot(folder: Path, source: str) -> SparkSnapshot | None:
 
 
 def write_snapshot(folder: Path, snapshot: SparkSnapshot) -> SparkSnapshot:
-    """Write a snapshot durably unless there is one; return the one that is there then.
+    """Write a snapshot durably unless there is one; return the stored one.
 
     Raises:
         EnvironmentFault: the folder cannot be written to.

@@ -39,12 +39,12 @@ class SparkSink(TwoPhaseSink):
     A batch is committed when it has `max_rows` or at the tick that comes every `max_age`. Nothing that was acked is lost,
     whatever is killed; after a recovery rows may repeat (at least once). A reader sees whole files only.
 
-    With `exactly_once` each row is there once, and shows when the checkpoint that covers it is complete: a file for every
+    With `exactly_once` each row appears once, when the checkpoint that covers it is complete: a file for every
     `max_rows` and every checkpoint.
 
-    A tuple that does not fit the schema fails and is reported; the others go on. While the file system refuses to write, tuples
-    are held and not acked, and the batch is tried again at every tick; with `exactly_once` when a further batch is full, and at
-    checkpoints.
+    A tuple that does not fit the schema fails and is reported; the others are written. While the file system refuses to write,
+    tuples are held and not acked, and the batch is tried again at every tick; with `exactly_once` when a further batch is full,
+    and at checkpoints.
     """
 
     def __init__(
@@ -62,12 +62,12 @@ class SparkSink(TwoPhaseSink):
 
         Args:
             path: the folder; it is made if need be. Several tasks and several sinks may write to one.
-            max_rows: tuples that are written together, at most; fewer when `max_spout_pending` does not let so many come.
+            max_rows: tuples that are written together, at most; fewer when `max_spout_pending` allows fewer.
             max_age: the longest that a tuple waits for others. Must be well below `message_timeout`.
             partition_by: fields that become folders, `field=value/`, instead of columns: strings, integers, booleans or dates.
             schema: types by field, such as `{"origin": "string", "delay": "double"}`, or a pyarrow schema. None: taken from the
                 first batch that is ever written to the folder.
-            key: fields that tell rows apart, so that a reader can drop what is repeated; they are never None.
+            key: fields that identify a row, so that a reader can drop repeated ones; they are never None.
             compression: snappy, zstd, gzip, lz4 or none.
 
         Raises:
@@ -128,12 +128,12 @@ class SparkSink(TwoPhaseSink):
             self._full()
 
     def end_of_input(self) -> None:
-        """Write what is held back. Replays after the end wait for a tick. With `exactly_once` the last checkpoint does it."""
+        """Write the held tuples. Replays after the end wait for a tick. With `exactly_once` the last checkpoint does it."""
         if not self._is_staged:
             self._flush()
 
     def on_reset(self) -> None:
-        """Forget what is held back: it comes again. A commit that has begun is finished."""
+        """Drop the held tuples: they are replayed. A commit that has begun is finished."""
         if self._is_staged:
             return
         begun = self._staged
@@ -151,7 +151,7 @@ class SparkSink(TwoPhaseSink):
         self.execute(tup)
 
     def pre_commit(self) -> Any:
-        """Stage what is held. Raises, such as OSError, while it cannot be written; what is held stays then."""
+        """Stage the held tuples. Raises, such as OSError, while they cannot be written; they stay held then."""
         self._stage()
         if not self._transaction:
             return None
@@ -163,14 +163,14 @@ class SparkSink(TwoPhaseSink):
             try:
                 self._commits.commit(staged)
             except BatchLost as error:
-                # A checkpoint counts these rows, so nobody writes them again: the run must not end as if all were there.
+                # A checkpoint counts these rows, so they are never written again: the run must not end as if none were missing.
                 self._collector.report_error(StagedRowsLost(f"{staged.rows} rows are lost: {error}"))
             else:
                 self._rows.add(staged.rows)
                 self._files.add(len(staged.files))
 
     def abort(self, token: Any) -> None:
-        """Remove the files of a transaction that will not count; None: of the one at hand, and forget what is held."""
+        """Remove the files of a transaction that will not count; None: of the open one, and drop the held tuples."""
         if token is None:
             self._forget()
             transaction, self._transaction = self._transaction, []
@@ -180,13 +180,13 @@ class SparkSink(TwoPhaseSink):
             self._commits.abort(staged)
 
     def recover(self, tokens: Sequence[Any]) -> None:
-        """Show what the checkpoint has staged; undo what else earlier processes of this task have left."""
+        """Show the files that the checkpoint covers; undo all others that earlier processes of this task have left."""
         for token in tokens:
             self.commit(token)
         self._commits.recover(self._parallelism)
 
     def _stage(self) -> None:
-        """Make a batch of what is held: durable, and not to be seen."""
+        """Make a batch of the held tuples: durable, and not visible."""
         if self._held:
             staged = self._prepare()
             if staged is not None:
@@ -195,10 +195,10 @@ class SparkSink(TwoPhaseSink):
         self._is_refused, self._limit = False, self._most
 
     def cleanup(self) -> None:
-        """Leave nothing in the folder but what is committed. What is held back has not been acked."""
+        """Leave only committed files in the folder. Held tuples have not been acked."""
         with suppress(OSError):
             if self._is_staged:
-                # What is staged may count yet.
+                # A checkpoint may still commit the staged files.
                 self.abort(None)
             else:
                 self._commits.close()
@@ -226,11 +226,11 @@ class SparkSink(TwoPhaseSink):
         elif not self._is_refused:
             self._flush()
         else:
-            # What is tracked is limited by max_spout_pending; what is not would fill the memory.
+            # Tracked tuples are limited by max_spout_pending; untracked ones would fill the memory.
             self._collector.fail(self._held.pop())
 
     def _stage_full(self) -> None:
-        """Stage what is held. If that fails it stays: nothing that was failed meanwhile may be failed once more."""
+        """Stage the held tuples. If that fails they stay: tuples that were failed meanwhile may not be failed once more."""
         try:
             self._stage()
         except Exception as error:
@@ -240,7 +240,7 @@ class SparkSink(TwoPhaseSink):
             self._limit = len(self._held) + self._max_rows
 
     def _flush(self) -> None:
-        """Commit what is held, if the file system lets us, and ack it."""
+        """Commit the held tuples, if the file system lets us, and ack them."""
         try:
             if self._staged is not None:
                 self._commit(self._staged)
@@ -296,7 +296,7 @@ class SparkSink(TwoPhaseSink):
             self._collector.reset_timeout(tup)
 
     def _table(self) -> pa.Table:
-        """Turn what is held into a table; fail what does not fit, and hold the rest."""
+        """Turn the held tuples into a table; fail misfits, and hold the rest."""
         if self._schema is None:
             try:
                 self._hold_to(self._infer())
@@ -351,10 +351,10 @@ class SparkSink(TwoPhaseSink):
             self._collector.report_error(error)
 
     def _hold_to(self, schema: pa.Schema) -> None:
-        """Store the schema, or adopt the one that is there.
+        """Store the schema, or adopt the stored one.
 
         Raises:
-            ConfigError: there is one, and it is not what was declared.
+            ConfigError: the stored schema differs from the declared one.
         """
         kept = self._schema if self._schema is not None else self._commits.keep_schema(schema)
         if self._declared is not None and not kept.equals(self._declared):

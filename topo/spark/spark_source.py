@@ -1,4 +1,4 @@
-"""What a SparkSpout reads: said by its arguments, and carried out by Spark in a process of its own (`topo.spark.staging`)."""
+"""The source of a SparkSpout: defined by its arguments, and read by Spark in a separate process (`topo.spark.staging`)."""
 
 from __future__ import annotations
 
@@ -55,13 +55,13 @@ class SparkSource:
         return f"{function.__module__}.{getattr(function, '__qualname__', type(function).__qualname__)}"
 
     def digest(self, columns: Sequence[str], config: Mapping[str, str]) -> str:
-        """Return what tells this source from another. Of a function it knows the name and bound arguments."""
+        """Return a digest that identifies this source. A function counts by its name and bound arguments."""
         value = self.value
         if self.kind == "query":
             bound = (self.value.args, self.value.keywords) if isinstance(self.value, partial) else ()
             value = [self._name, repr(bound)]
-        said = [self.kind, value, self.format, self.options, list(columns), sorted(config.items())]
-        return hashlib.sha256(json.dumps(said).encode()).hexdigest()
+        identity = [self.kind, value, self.format, self.options, list(columns), sorted(config.items())]
+        return hashlib.sha256(json.dumps(identity).encode()).hexdigest()
 
     def read(self, spark: SparkSession, columns: Sequence[str]) -> DataFrame:
         """Return the rows, only those columns. What Spark and the function raise is theirs."""
@@ -129,5 +129,5 @@ def local_path(path: str) -> str:
 
 
 def _options(options: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
-    # Spark writes booleans in small letters.
+    # Spark writes booleans in lower case.
     return tuple((name, str(value).lower() if isinstance(value, bool) else str(value)) for name, value in options.items())

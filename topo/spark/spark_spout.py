@@ -64,7 +64,7 @@ class SparkSpout(RetryingSpout):
             master: the Spark cluster that runs the job.
             config: settings of the Spark session.
             staging: the folder for the job's rows; by default one of the topology's own. Needed where tasks run on several
-                machines, which must all see it. What is in it is used again, by other topologies too, until it is removed.
+                machines, which must all see it. Its content is used again, by other topologies too, until it is removed.
 
         Raises:
             ConfigError: not exactly one source, or one whose columns cannot be known before Spark runs: give `fields`.
@@ -97,7 +97,7 @@ class SparkSpout(RetryingSpout):
         )
 
     def open(self, context: TaskContext, collector: SpoutCollector) -> None:
-        """List the files, or have Spark make them if nobody has, and go behind the committed position.
+        """List the files, or have Spark make them if they do not exist, and go behind the committed position.
 
         Raises:
             NotFound: the files do not exist.

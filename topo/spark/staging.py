@@ -1,12 +1,12 @@
-"""Staging: one Spark job, in a process of its own, that leaves parquet files and a snapshot of them in a folder.
+"""Staging: one Spark job, in a separate process, that leaves parquet files and a snapshot of them in a folder.
 
     FOLDER/snapshot.json        written last: the rows are whole, and are never made again
-    FOLDER/rows-RANDOM/         what one attempt has written; the snapshot names the files of the one that was whole
-    FOLDER/failure.json         what the last attempt failed of
+    FOLDER/rows-RANDOM/         files of one attempt; the snapshot names those of the complete attempt
+    FOLDER/failure.json         error of the last attempt
     FOLDER/lock                 held by the process at work
 
-The process ends with the one that started it, whatever ends that: it sees the end of its own input. Spark's Java does the same.
-A process that still works when another begins holds the lock, and what it writes is in a folder of its own. So a kill at any
+The process ends with its parent, whatever ends that: it sees the end of its standard input. Spark's Java does the same.
+A process that still works when another begins holds the lock, and writes to its own folder. So a kill at any
 moment leaves the old state or the new one.
 
 This is the side of the task that starts it; `topo.spark.staging_job` is the process.
@@ -38,11 +38,11 @@ _END_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What is to be staged, and where.
+    """The order of a staging: source and folder.
 
     Attributes:
         name: of the Spark application.
-        folder: see above; for a Spark cluster, one that all its machines see.
+        folder: see above; for a Spark cluster, a folder that all its machines see.
         source: the rows.
         columns: the columns that are wanted of them.
         master: of Spark.
@@ -58,7 +58,7 @@ class Order:
 
     @property
     def digest(self) -> str:
-        """What the snapshot calls its source."""
+        """The identity of the source in the snapshot."""
         return self.source.digest(self.columns, self.config)
 
 
@@ -103,7 +103,7 @@ class StagingProcess:
             raise EnvironmentFault(f"cannot start Spark's process for {order.folder}: {error}") from error
         assert self._process.stdin is not None
         self._input: IO[bytes] = self._process.stdin
-        # The function may be larger than a pipe, and whoever starts this must not wait for it to be read.
+        # The function may be larger than a pipe, and the parent must not wait for it to be read.
         threading.Thread(target=self._send, args=(message,), daemon=True).start()
 
     def _send(self, message: bytes) -> None:
@@ -122,10 +122,10 @@ class StagingProcess:
         return self._process.poll() is not None
 
     def failure(self) -> StagingFailed:
-        """Return what it has failed of, when it has ended without a snapshot."""
+        """Return the error of a process that has ended without a snapshot."""
         try:
-            told = json.loads((self._folder / _FAILURE).read_bytes())
-            return StagingFailed(str(told["text"]), bool(told["is_final"]))
+            failure = json.loads((self._folder / _FAILURE).read_bytes())
+            return StagingFailed(str(failure["text"]), bool(failure["is_final"]))
         except (OSError, ValueError, KeyError):
             return StagingFailed(f"Spark's process ended without a word (exit code {self._process.returncode}); see `topo logs`")
 
@@ -142,11 +142,11 @@ class StagingProcess:
             self._input.close()
 
 
-def tell_failure(folder: Path, text: str, is_final: bool) -> None:
-    """Leave word of a failure for the task."""
-    told = folder / f".{_FAILURE}.{os.getpid()}"
-    told.write_text(json.dumps({"text": text, "is_final": is_final}))
-    os.replace(told, folder / _FAILURE)
+def record_failure(folder: Path, text: str, is_final: bool) -> None:
+    """Write a failure to the folder, for the task."""
+    written = folder / f".{_FAILURE}.{os.getpid()}"
+    written.write_text(json.dumps({"text": text, "is_final": is_final}))
+    os.replace(written, folder / _FAILURE)
 
 
 def take_order(descriptor: int) -> Order:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from topo.errors import TopoError
 from topo.spark.snapshot import SparkSnapshot, list_parquet, read_snapshot, write_snapshot
-from topo.spark.staging import Order, StagingFailed, take_order, tell_failure
+from topo.spark.staging import Order, StagingFailed, record_failure, take_order
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -91,7 +91,7 @@ def write_rows(spark: SparkSession, order: Order, rows: Path) -> int:
 
 
 def _is_of_function(error: Exception, order: Order) -> bool:
-    """Whether the user's function has raised by itself, so that it will again."""
+    """Whether the user's function itself has raised, so that it will again."""
     from pyspark.errors import PySparkException
 
     return order.source.kind == "query" and not isinstance(error, PySparkException)
@@ -109,7 +109,7 @@ def _check_count(found: SparkSnapshot, count: int, order: Order) -> None:
 
 
 def _text(error: BaseException) -> str:
-    """Return what an error says, without the stack of the JVM."""
+    """Return the message of an error, without the stack of the JVM."""
     text = str(error).partition("\n\nJVM stacktrace:")[0].strip()
     name = type(error).__name__
     if type(error).__module__.partition(".")[0] not in ("pyspark", "py4j"):
@@ -142,7 +142,7 @@ def _end_with_input() -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """Stage what the input orders; return the exit code."""
+    """Stage the source that the input orders; return the exit code."""
     folder = Path(arguments[0])
     try:
         order = take_order(0)
@@ -151,11 +151,11 @@ def main(arguments: list[str]) -> int:
     except EOFError:
         return 1
     except TopoError as error:
-        tell_failure(folder, str(error), isinstance(error, StagingFailed) and error.is_final)
+        record_failure(folder, str(error), isinstance(error, StagingFailed) and error.is_final)
         return 1
     except Exception as error:
         traceback.print_exc()
-        tell_failure(folder, f"Spark's process failed: {_text(error)}", False)
+        record_failure(folder, f"Spark's process failed: {_text(error)}", False)
         return 1
     return 0
 

@@ -121,7 +121,7 @@ def _expect(tokens: Iterator[str | None], mark: str) -> None:
 
 
 def spark_reads(kind: pa.DataType) -> bool:
-    """Whether Spark reads a parquet column of that type as what it is."""
+    """Whether Spark reads a parquet column of that type without a conversion."""
     of = pa.types
     if of.is_list(kind):
         return spark_reads(kind.value_type)

@@ -1,1 +1,1 @@
-"""What is kept on disk: state folder, checkpoints, parts."""
+"""Files on disk: state folder, checkpoints, parts."""

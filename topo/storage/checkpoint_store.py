@@ -30,7 +30,7 @@ PART = re.compile(r"[0-9]{10,19}/task-[0-9]{5,10}\.part")
 
 @dataclass(frozen=True, slots=True)
 class StoredCheckpoint:
-    """A checkpoint that is in the store, or would be: without a manifest it is damaged, and `problem` says how."""
+    """A checkpoint that is in the store, or would be: without a manifest it is damaged, and `problem` describes the damage."""
 
     checkpoint: int
     manifest: Manifest | None
@@ -39,11 +39,11 @@ class StoredCheckpoint:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The checkpoint to go on from.
+    """The checkpoint to restore.
 
     Attributes:
         manifest: None: there has never been one.
-        problems: what was wrong with later ones, in words, to be said loudly.
+        problems: the damage of later ones, in words, to be reported.
         passed_over: the numbers of those.
     """
 
@@ -70,7 +70,7 @@ class PartStore:
         """Return a task's snapshot, or some key groups of it.
 
         Raises:
-            CheckpointDamaged: it is not there, or not what was written.
+            CheckpointDamaged: it is missing, or its content has changed.
             CheckpointRefused: it is another topology's, or a newer version's.
             EnvironmentFault: the storage fails.
         """
@@ -118,9 +118,9 @@ class CheckpointStore(PartStore):
             self._files.remove_folder(_folder(checkpoint))
 
     def abandon(self, checkpoints: Iterable[int]) -> None:
-        """Make sure that nothing goes on from these damaged checkpoints any more: an earlier one takes their place.
+        """Make sure that no process restores these damaged checkpoints any more: an earlier one takes their place.
 
-        What they have staged is removed by those that go on. So one of them that can be read later would lose it. Parts stay,
+        The sinks that continue remove the data staged for them, so a later restore would miss it. Parts stay,
         and the manifest does under the name `ABANDONED`, for somebody who can still save something.
 
         Raises:
@@ -132,16 +132,16 @@ class CheckpointStore(PartStore):
             self._files.remove(_manifest(checkpoint))
 
     def prune(self, under_way: int) -> list[int]:
-        """Throw away what is no longer needed; return the numbers.
+        """Remove checkpoints that are no longer needed; return their numbers.
 
-        The last `keep` complete checkpoints stay, savepoints do, and what is not older than `under_way`.
+        The last `keep` complete checkpoints stay, savepoints do, and those from `under_way` on.
         """
         older = [number for number in self._numbers() if number < under_way]
         complete = [stored for number in older if (stored := self._stored(number)) is not None]
         whole = [stored for stored in complete if stored.manifest is not None]
         needed = {stored.checkpoint for stored in whole[-self._keep :]}
         needed |= {stored.checkpoint for stored in whole if stored.manifest is not None and stored.manifest.is_savepoint}
-        # A damaged one that is younger than every whole one is evidence, and may hold what somebody can still save.
+        # A damaged checkpoint that is younger than every whole one is evidence, and may hold state that can be saved by hand.
         youngest = max(needed, default=0)
         needed |= {stored.checkpoint for stored in complete if stored.manifest is None and stored.checkpoint > youngest}
         gone = [number for number in older if number not in needed]
@@ -161,7 +161,7 @@ class CheckpointStore(PartStore):
         """Return the last complete checkpoint, every byte of which was looked at.
 
         Args:
-            expected: one that is known to have been complete; 0: none is.
+            expected: a checkpoint known to have been complete; 0: none is.
             below: only those with a lower number.
 
         Raises:
@@ -188,7 +188,7 @@ class CheckpointStore(PartStore):
             return Found(manifest, tuple(problems), tuple(passed_over))
         if problems or expected:
             what = "; ".join(problems) or f"checkpoint {expected} was complete and is gone"
-            raise CheckpointMissing(f"there is no checkpoint to go on from in {self.url}: {what}")
+            raise CheckpointMissing(f"there is no checkpoint to restore in {self.url}: {what}")
         return Found(None)
 
     def load(self, checkpoint: int) -> Manifest:
@@ -222,7 +222,7 @@ class CheckpointStore(PartStore):
 
         Raises:
             CheckpointRefused: the target has checkpoints of another topology, or this one.
-            CheckpointDamaged: it is not what was written.
+            CheckpointDamaged: its content has changed.
             EnvironmentFault: the storage fails; the savepoint is not complete.
         """
         manifest = self.load(checkpoint)

@@ -1,6 +1,6 @@
 """Where checkpoints are kept: a folder of this machine, or any file system that fsspec reaches.
 
-A name is relative to the root, with slashes. A file that is written is there as a whole or not at all, also after a crash.
+A name is relative to the root, with slashes. A written file exists as a whole or not at all, also after a crash.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ class Files(PartFiles, Protocol):
         """Return the names in a folder, unsorted; none when it is not there."""
 
     def remove(self, name: str) -> None:
-        """Remove a file, durably; one that is not there is fine."""
+        """Remove a file, durably; a missing one is no error."""
 
     def remove_folder(self, name: str) -> None:
-        """Remove a folder and what is in it; one that is not there is fine."""
+        """Remove a folder and its content; a missing one is no error."""
 
 
 _BUFFER_BYTES = 1 << 20
@@ -83,7 +83,7 @@ class NewFile:
 
 
 class LocalFiles:
-    """A folder of this machine, or one that it has mounted."""
+    """A folder of this machine, local or mounted."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -147,7 +147,7 @@ class RemoteFiles:
     """
 
     def __init__(self, url: str) -> None:
-        """Reach the root. Raises EnvironmentFault when fsspec, or what it needs for this kind of URL, is not installed."""
+        """Reach the root. Raises EnvironmentFault when fsspec, or its package for this kind of URL, is not installed."""
         try:
             from fsspec.core import url_to_fs
         except ImportError as error:
@@ -167,7 +167,7 @@ class RemoteFiles:
             self._system.makedirs(path.rpartition("/")[0], exist_ok=True)
             self._system.pipe_file(temporary, b"".join(chunks))
             self._system.mv(temporary, path)
-        except Exception as error:  # each file system has errors of its own
+        except Exception as error:  # each file system has its own errors
             raise EnvironmentFault(f"cannot write {self.url}/{name}: {error}") from error
 
     def read(self, name: str, start: int = 0, length: int | None = None) -> bytes:

@@ -14,11 +14,11 @@ from topo.storage.state_folder import write_atomically
 
 
 class RecordDamaged(EnvironmentFault):
-    """The record is there and cannot be read."""
+    """The record exists and cannot be read."""
 
 
 def read_record(path: Path) -> MasterRecord | None:
-    """Return what the last master persisted; None when there was none. Raises RecordDamaged."""
+    """Return the record of the last master; None when there was none. Raises RecordDamaged."""
     try:
         kept = json.loads(path.read_bytes())
         lives = {WorkerId(int(worker)): Incarnation(life) for worker, life in kept["incarnations"].items()}
@@ -49,7 +49,7 @@ def write_record(path: Path, record: MasterRecord, **about: Any) -> None:
 def record_by_clock(checkpoint: int = 0) -> MasterRecord:
     """Return a record in the place of a damaged one.
 
-    Term and epoch are the seconds since 1970: higher than any that were counted, so that nothing of an earlier master is heard.
+    Term and epoch are the seconds since 1970: higher than all used ones, so that messages of an earlier master are ignored.
 
     Args:
         checkpoint: the highest number of a checkpoint that is in the store.
@@ -59,7 +59,7 @@ def record_by_clock(checkpoint: int = 0) -> MasterRecord:
 
 
 def reset_run(path: Path, **changes: Any) -> None:
-    """Have the next run start from the beginning: nothing is complete and it has never run, but terms and epochs go on rising."""
+    """Have the next run start from the beginning: nothing is complete and it has never run, but terms and epochs keep rising."""
     try:
         if read_record(path) is None:
             return

@@ -1,7 +1,7 @@
-"""Parts of checkpoints over a connection: what workers that share no disk with the master ask of it, and what it does.
+"""Parts of checkpoints over a connection: requests of workers that share no disk with the master, and their execution.
 
-A part is written in pieces, in order, each answered before the next; it is there when the last one is answered. One that is
-there is never replaced, so that nothing which is left of an earlier life of a worker can spoil what a manifest names.
+A part is written in pieces, in order, each answered before the next; it exists when the last one is answered. An existing
+part is never replaced, so that leftovers of an earlier life of a worker cannot spoil a part that a manifest names.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _LONGEST_PART = 1 << 62
 ANSWER_S = 15.0
 """How long a worker waits for an answer: the master may have to bring another one's part onto a slow disk first."""
 _QUIET_S = 2 * ANSWER_S
-"""A write that has not gone on for so long does not any more."""
+"""A write without progress for this long is abandoned."""
 
 
 class PartMessage(msgspec.Struct, frozen=True, array_like=True, tag=True, forbid_unknown_fields=True):
@@ -57,7 +57,7 @@ class Written(PartMessage, frozen=True):
 
 
 class Bytes(PartMessage, frozen=True):
-    """What was asked for; less where the part ends."""
+    """The requested bytes; fewer where the part ends."""
 
     data: bytes
 
@@ -81,7 +81,7 @@ _answer: msgspec.msgpack.Decoder[PartAnswer] = msgspec.msgpack.Decoder(PartAnswe
 
 
 def decode_answer(data: bytes) -> PartAnswer:
-    """Return what the master answers. Raises FrameError on anything else."""
+    """Return the master's answer. Raises FrameError on any other message."""
     return _decode(_answer, data)
 
 
@@ -132,7 +132,7 @@ class PartService:
         return Refused(why)
 
     def sweep(self, now: float) -> None:
-        """Forget writes that do not go on: their worker is gone."""
+        """Forget writes without progress: their worker is gone."""
         for connection, write in list(self._writes.items()):
             if now - write.touched_at > _QUIET_S:
                 self._drop(connection)
@@ -163,7 +163,7 @@ class PartService:
         if path != begun or request.start != length or len(request.data) > LONGEST_PIECE:
             raise FrameError(f"{len(request.data)} bytes of {request.name} at {request.start} do not follow {length} of {begun}")
         if path.exists():
-            raise FrameError(f"{request.name} is there already")
+            raise FrameError(f"{request.name} exists already")
         if write is None:
             if len(self._writes) >= self._most_writes:
                 raise FrameError(f"{self._most_writes} parts are being written already")

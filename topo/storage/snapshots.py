@@ -1,4 +1,4 @@
-"""Writes a worker's snapshots in the background, and reads those that its tasks go on from."""
+"""Writes a worker's snapshots in the background, and reads those that its tasks restore."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class SnapshotWriter:
         return TaskSnapshots(self._plan, task, self._store, self._types, self._thread.submit, self._reach)
 
     def close(self) -> None:
-        """End the thread; what has not been written is not."""
+        """End the thread; snapshots not yet written are dropped."""
         self._thread.shutdown(wait=False, cancel_futures=True)
 
 
@@ -74,7 +74,7 @@ class TaskSnapshots:
         self._submit = submit
         self._reach = reach
         self._waiting: deque[tuple[int, Snapshot, StoredCallback]] = deque(maxlen=1)
-        """The snapshot that is to be written next. A later one takes its place: only one checkpoint is under way, so nobody waits
+        """The snapshot to be written next. A later one takes its place: only one checkpoint is under way, so no task waits
         for it any more, and storage that is slower than `checkpoint_timeout` would have copies of the state pile up."""
 
     def pack(self, value: Any) -> bytes:
@@ -121,13 +121,13 @@ class TaskSnapshots:
         return StoredPart(self._store.write_part(checkpoint, self._task, part), part.length, part.checksum)
 
     def read(self, folder: str, checkpoint: int, parts: Sequence[PartToRead]) -> list[Snapshot]:
-        """Return what the task takes from each part."""
+        """Return the task's share of each part."""
         store = PartStore(self._reach(folder)) if folder else self._store
         return [self._read(store, checkpoint, part) for part in parts]
 
     def _read(self, store: PartStore, checkpoint: int, part: PartToRead) -> Snapshot:
         first, last = part.groups
-        # An empty range, of which nothing is wanted, cannot be said as one.
+        # KeyGroupRange cannot represent an empty range.
         groups = KeyGroupRange(first, last) if first <= last else None
         name = PartName(part.file, self._plan.name, checkpoint, part.component, part.task, part.length, part.checksum)
         found = store.read_part(name, self._types, groups, values=part.takes_values)

@@ -49,7 +49,7 @@ def check_name(name: str) -> str:
     """Return `name` if a topology may have it.
 
     Raises:
-        ConfigError: it may not; the message says what a name is made of.
+        ConfigError: it may not; the message gives the rule for names.
     """
     if problem := topology_name_problem(name):
         raise ConfigError(problem)
@@ -82,7 +82,7 @@ def write_atomically(path: Path, data: bytes) -> None:
 
 
 def is_gone(path: Path) -> bool:
-    """Whether a path is certainly not there; one that cannot be looked at for the moment is not gone."""
+    """Whether a path certainly does not exist; False when that cannot be checked for the moment."""
     try:
         os.stat(path)
     except (FileNotFoundError, NotADirectoryError):
@@ -133,7 +133,7 @@ def append_lines(path: Path, lines: Iterable[bytes]) -> None:
 
 
 def rotate(path: Path, most_bytes: int) -> None:
-    """Have a file of so many bytes take the place of the older one, so that another is begun."""
+    """Move a file of at least `most_bytes` over the older one, so that a new file is begun."""
     with suppress(OSError):
         if path.stat().st_size >= most_bytes:
             os.replace(path, _older(path))
@@ -160,7 +160,7 @@ def read_json_lines(path: Path) -> list[dict[str, Any]]:
 
 @dataclass(frozen=True, slots=True)
 class TopologyFolder:
-    """The files of one topology. What is in them is their writers' concern."""
+    """The files of one topology. Their content is their writers' concern."""
 
     path: Path
 
@@ -349,7 +349,7 @@ class StateFolder:
         return sorted(name for name in names if not topology_name_problem(name))
 
     def create(self, name: str) -> TopologyFolder:
-        """Open the folder of a topology, making what is missing."""
+        """Open the folder of a topology, creating missing parts."""
         folder = TopologyFolder(self._topologies / check_name(name))
         try:
             for path in (folder.path, folder.logs, folder.code, folder.workers):
@@ -371,9 +371,9 @@ class StateFolder:
 
 
 def make_socket_folder(environment: Mapping[str, str]) -> Path:
-    """Make a private folder with a short path for ipc sockets; whoever ends the topology removes it.
+    """Make a private folder with a short path for ipc sockets; the process that ends the topology removes it.
 
-    It is not below XDG_RUNTIME_DIR, which a logout removes while a background topology goes on.
+    It is not below XDG_RUNTIME_DIR, which a logout removes while a background topology runs on.
     """
     wanted = environment.get("TMPDIR")
     parent = wanted if wanted and os.access(wanted, os.W_OK) else tempfile.gettempdir()

@@ -64,24 +64,24 @@ class Transport(Protocol):
         """
 
     def unbind(self, inbox: str) -> None:
-        """Close an inbox. What it still held is dropped."""
+        """Close an inbox. Frames left in it are dropped."""
 
     def listen_again(self) -> int:
-        """Bind the inboxes anew whose addresses were removed under them, and return how many. Connections that stand are kept.
+        """Bind the inboxes again whose addresses were removed under them, and return how many. Connections that stand are kept.
 
         Raises:
             EnvironmentFault: an address cannot be had again.
         """
 
     def connect(self, endpoint: str, public_key: str | None = None, *, max_frame: int = MAX_DATA_FRAME) -> Outlet:
-        """Open an outlet to an inbox, which need not be there yet; connects again by itself until `disconnect`.
+        """Open an outlet to an inbox, which need not be there yet; reconnects automatically until `disconnect`.
 
         Raises:
-            ConfigError: the endpoint needs a key and none is given, or is not one that this transport can reach.
+            ConfigError: the endpoint needs a key and none is given, or this transport cannot reach it.
         """
 
     def disconnect(self, outlet: Outlet) -> None:
-        """Close an outlet. What it has not delivered is dropped."""
+        """Close an outlet. Undelivered frames are dropped."""
 
     def link(self, inbox: str, endpoint: str, identity: bytes, public_key: str | None = None) -> Outlet:
         """Connect to the topology master, both ways.
@@ -115,12 +115,12 @@ class Transport(Protocol):
         """
 
     def recovered(self) -> list[Outlet]:
-        """The outlets that refused a frame and, as of the last `wait`, take frames again; each is told once."""
+        """The outlets that refused a frame and, as of the last `wait`, take frames again; each is returned once."""
 
     def receive(self, inbox: str, limit: int) -> list[bytes]:
         """Take at most `limit` frames without blocking; empty when there are none.
 
-        An inbox that was left with frames is readable at the next `wait`; nobody has to drain it.
+        An inbox that was left with frames is readable at the next `wait`; the caller need not drain it.
         """
 
     def wake(self) -> None:

@@ -39,7 +39,7 @@ def of_worker(plan: PhysicalPlan, tasks: Iterable[TaskId]) -> int:
 
 
 def ensure(needed: int, what: str) -> None:
-    """Make sure that this process may open so many more files; raises its soft limit where the hard one allows it.
+    """Make sure that this process may open that many more files; raises its soft limit where the hard one allows it.
 
     Args:
         needed: files, sockets and pipes beside those that are open.

@@ -1,4 +1,4 @@
-"""Chunks of rows from a program outside of the topology to a task, and the word back when they are done.
+"""Chunks of rows from a program outside of the topology to a task, and the confirmation when they are done.
 
 The program's side may be in many processes, which come and go. A chunk has an id, which stands for its content:
 
@@ -9,8 +9,8 @@ The program's side may be in many processes, which come and go. A chunk has an i
                        DONE id            every row is through
                        REFUSED id text    they cannot be used, and never will be
 
-Nothing is remembered on the task's side beyond its process: what was not done when it died is UNKNOWN to its successor. So a
-chunk is sent until it is DONE; the rows of one that is asked for again after it is done are not taken twice.
+Nothing is remembered on the task's side beyond its process: chunks not done when it died are UNKNOWN to its successor. So a
+chunk is sent until it is DONE; the rows of a chunk that is asked for again after it is done are not taken twice.
 
 Always encrypted, on loopback as well, and open to the holder of one key alone, which is in the address.
 """
@@ -37,7 +37,7 @@ CHUNK, ASK = b"chunk", b"ask"
 DONE, WORKING, UNKNOWN, REFUSED = b"done", b"working", b"unknown", b"refused"
 MAX_CHUNK_BYTES = 64 << 20
 _MOST_WAITING = 256
-"""Chunks that may wait for the task; more are told to come again."""
+"""Chunks that may wait for the task; the senders of more have to retry."""
 _REMEMBERED = 20_000
 """Chunks whose end is remembered, for those who ask again: far more than all programs together have on the way."""
 _ASK_S, _RETRY_S = 1.0, 0.02
@@ -45,15 +45,15 @@ _HEARTBEAT_MS, _HEARTBEAT_TIMEOUT_MS = 1000, 4000
 
 
 class FeedRefused(UserError):
-    """The topology cannot use a chunk, and says why."""
+    """The topology cannot use a chunk; the message gives the reason."""
 
 
 class FeedLost(EnvironmentFault):
-    """Nobody has answered for a chunk."""
+    """No task has answered for a chunk."""
 
 
 class FeedAddress(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a task takes chunks, and the keys to talk to it. Whoever has it may send.
+    """Where a task takes chunks, and the keys to talk to it. Every holder of the address may send.
 
     Attributes:
         tasks: how many there are of the task's component.
@@ -86,14 +86,14 @@ def new_feed_address(host: str, tasks: int) -> FeedAddress:
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """What has been sent."""
+    """The chunk sent."""
 
     id: bytes
     body: bytes
 
 
 class FeedListener:
-    """The task's side. A thread of its own answers, so that programs hear of it while the task is busy or held up.
+    """The task's side. A separate thread answers, so that programs get answers while the task is busy or held up.
 
     Attributes:
         address: as given, with the port.
@@ -103,7 +103,7 @@ class FeedListener:
         """Listen.
 
         Args:
-            address: its port may be `*`. One that is taken by now is replaced by another.
+            address: its port may be `*`. A port that is taken by now is replaced by another.
 
         Raises:
             ConfigError: the host is a wildcard.
@@ -271,7 +271,7 @@ class FeedSender:
         socket = self._context.socket(zmq.DEALER)
         socket.linger = 0
         socket.maxmsgsize = MAX_CHUNK_BYTES
-        # What is sent while there is no connection would come late, and once more: after a restart it is asked for.
+        # Frames sent without a connection would arrive late, and twice: after a restart the task asks for the chunk.
         socket.immediate = 1
         socket.heartbeat_ivl, socket.heartbeat_timeout = _HEARTBEAT_MS, _HEARTBEAT_TIMEOUT_MS
         socket.curve_serverkey = address.server_public.encode()
@@ -306,7 +306,7 @@ class FeedSender:
             self._step()
 
     def close(self) -> None:
-        """Disconnect; what is not done may still be done."""
+        """Disconnect; open chunks may still be processed."""
         for socket in self._sockets:
             socket.close(linger=0)
         self._context.term()
@@ -318,7 +318,7 @@ class FeedSender:
             sent.is_on_its_way = True
 
     def _step(self) -> None:
-        """Wait for a word, and do what it or the silence asks for."""
+        """Wait for an answer, and act on it or on the silence."""
         for chunk, sent in self._pending.items():
             if not sent.is_on_its_way:
                 self._push(chunk)

@@ -27,7 +27,7 @@ def listen_again(socket: Socket, endpoint: str) -> bool:
         Whether the path was gone.
 
     Raises:
-        EnvironmentFault: the path cannot be made again, so nobody can connect any more.
+        EnvironmentFault: the path cannot be made again, so no process can connect any more.
     """
     path = Path(endpoint.removeprefix(SCHEME))
     if not endpoint.startswith(SCHEME) or not is_gone(path):

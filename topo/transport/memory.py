@@ -92,7 +92,7 @@ class MemoryRouter:
         return arrived
 
     def send(self, identity: bytes, message: bytes) -> bool:
-        """Answer one link; False when nobody of that identity is connected."""
+        """Answer one link; False when no link of that identity is connected."""
         with self._network.lock:
             return any(transport.answer(self.endpoint, identity, message) for transport in self._network.transports)
 

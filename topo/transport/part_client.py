@@ -28,7 +28,7 @@ Ask = Callable[[PartRequest], PartAnswer]
 
 
 class MasterFiles:
-    """Parts in a folder that only the master reaches (`PartFiles`). For any thread; each call has a connection of its own.
+    """Parts in a folder that only the master reaches (`PartFiles`). For any thread; each call opens its own connection.
 
     Args:
         folder: as the master names it.
@@ -46,7 +46,7 @@ class MasterFiles:
         self._answer_s = answer_s
 
     def write(self, name: str, chunks: Iterable[bytes]) -> None:
-        """Write a part; one that is there already is refused."""
+        """Write a part; an existing one is refused."""
         with self._connected() as ask:
             start, held = 0, bytearray()
             for chunk in chunks:

@@ -25,14 +25,14 @@ _IPC_PATH_BYTES = 103 if sys.platform == "darwin" else 107
 
 @dataclass(frozen=True, slots=True)
 class KeyPair:
-    """A CURVE key pair in Z85 text of 40 characters each, made anew for each process."""
+    """A CURVE key pair in Z85 text of 40 characters each, generated for each process."""
 
     public: str
     secret: str = field(repr=False)
 
 
 class AllowList:
-    """The public keys that may connect, empty at first: nobody.
+    """The public keys that may connect, empty at first: none.
 
     The loop's thread replaces the list, the authentication thread asks it. A denial is counted, and logged when the count is
     a power of two, so that a stranger who tries for ever fills no disk.
@@ -74,7 +74,7 @@ def check_listener(host: str, keys: KeyPair | None, allow_list: AllowList | None
     """Refuse a TCP listener that strangers could use.
 
     Raises:
-        ConfigError: it has no keys or no allow-list, or `host` is a wildcard, which tells peers nothing.
+        ConfigError: it has no keys or no allow-list, or `host` is a wildcard, which gives peers no address.
     """
     reach = "other users of this machine" if is_loopback(host) else "anyone who reaches it"
     if keys is None:

@@ -93,7 +93,7 @@ class ZapHandler:
             admitted = self._allow_list.admits(key)
             if not admitted:
                 self._allow_list.deny(address.decode(errors="replace"), f"key {key[:8]}... is not on the allow-list")
-        # 300, not 400: a peer whose key is about to be allowed must try again by itself, and libzmq gives up for good after 400.
+        # 300, not 400: a peer whose key is about to be allowed must retry on its own, and libzmq never retries after 400.
         status = (b"200", b"OK") if admitted else (b"300", b"not on the allow-list")
         self._requests.send_multipart([_VERSION, request, *status, b"", b""])
 

@@ -2,7 +2,7 @@
 
 Waiting. A ZeroMQ socket's descriptor is readable while it has unread *commands*, not messages, and whatever reads the
 commands (a receive that finds nothing, a look at EVENTS, a send on the same socket) takes the signal away although messages
-may be left. So an inbox is *unsure* from any such call until a look at EVENTS, or a receive that came back empty, says that
+may be left. So an inbox is *unsure* from any such call until a look at EVENTS, or a receive that came back empty, shows that
 it has nothing; only then is its descriptor trusted. Sleeping uses select() on the selector's own descriptor, since poll()
 and epoll round a sleep up to a millisecond.
 """
@@ -30,16 +30,16 @@ from topo.transport.security import AllowList, KeyPair, check_ipc_path, check_li
 from topo.transport.zap import Socket, ZapHandler
 
 HIGH_WATER_MARK = 1024
-"""Frames that libzmq may queue for one peer; above what the windows of all edges over one connection allow."""
+"""Frames that libzmq may queue for one peer; above the sum of the windows of all edges over one connection."""
 
 _LIBZMQ_NEEDED = (4, 3, 5)
 _HANDSHAKE_MS = 5000
 _DIAL_HANDSHAKE_MS = 1000
-"""How long one that connects waits for an answer. A key that is not allowed yet gets none: this is when it tries again."""
+"""How long a connecting peer waits for an answer. A key that is not allowed yet gets none: this is when it tries again."""
 _CURVE_OVERHEAD = 64
 """More than what encryption adds to a frame; libzmq's size limit counts it."""
 _CURVE_GREETING = 1024
-"""More than what the longest command of the handshake has; the size limit applies to it, too."""
+"""More than the longest command of the handshake has; the size limit applies to it, too."""
 _HEARTBEAT_MS = 1000
 _HEARTBEAT_TIMEOUT_MS = 4000
 _RECONNECT_MS = 100
@@ -224,7 +224,7 @@ class ZmqTransport:
         try:
             if endpoint.startswith("tcp://") or public_key is not None:
                 if public_key is None or self._keys is None:
-                    lacking = "the peer's public key" if public_key is None else "a key pair of its own"
+                    lacking = "the peer's public key" if public_key is None else "its own key pair"
                     raise ConfigError(f"connecting to {endpoint} needs {lacking}: tcp is always encrypted")
                 socket.handshake_ivl = _DIAL_HANDSHAKE_MS
                 socket.curve_serverkey = public_key.encode()
@@ -381,7 +381,7 @@ class ZmqTransport:
             frames.append(local.popleft())
 
     def wake(self) -> None:
-        # A full pipe wakes as well as another byte; a closed one has nobody to wake.
+        # A full pipe wakes as well as another byte; a closed one has no reader to wake.
         with contextlib.suppress(BlockingIOError, OSError):
             os.write(self._ring, b"\0")
 
@@ -428,7 +428,7 @@ def _option(socket: Socket, option: int) -> int:
 
 
 def _claim(path: str) -> None:
-    """Take an ipc path for good: libzmq would let a second bind on it steal the first one's traffic."""
+    """Take an ipc path exclusively: libzmq would let a second bind on it steal the first one's traffic."""
     check_ipc_path(path)
     try:
         os.close(os.open(f"{path}.claim", os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))

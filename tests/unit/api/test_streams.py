@@ -31,7 +31,7 @@ def test_an_empty_tuple_declares_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("outputs", "said"),
+    ("outputs", "expected"),
     [
         ("word", "write ('word',) for one field"),
         ({"late": "word"}, "write ('word',) for one field"),
@@ -45,7 +45,7 @@ def test_an_empty_tuple_declares_nothing() -> None:
         ({"a", "b"}, "must be a tuple of names, not set"),
     ],
 )
-def test_a_malformed_declaration_is_refused_with_the_fix(outputs: Any, said: str) -> None:
+def test_a_malformed_declaration_is_refused_with_the_fix(outputs: Any, expected: str) -> None:
     with pytest.raises(ConfigError) as caught:
         declared_streams(outputs)
-    assert said in str(caught.value)
+    assert expected in str(caught.value)

@@ -53,7 +53,7 @@ def test_a_topology_has_its_components_settings_and_types() -> None:
     assert topology.component("lines").settings == {"max_spout_pending": 5}
     assert topology.carried_types == (CarriedType(Split, 40, repr, len),)
     with pytest.raises(KeyError):
-        topology.component("nobody")
+        topology.component("missing")
 
 
 def test_an_instance_runs_as_it_is_and_a_class_is_made() -> None:

@@ -9,7 +9,7 @@ from topo import ConfigError, Tuple, TwoPhaseSink
 
 
 class Ledger(TwoPhaseSink):
-    """Publishes to a list, and fails where it is told to."""
+    """Publishes to a list, and fails on demand."""
 
     def __init__(self, fails: str = "") -> None:
         self.fails = fails
@@ -99,7 +99,7 @@ class HalfWay(Ledger):
     """Publishes one row in each commit, and raises while some are left."""
 
     def commit(self, token: Any) -> None:
-        """A repetition goes on where the last one has stopped."""
+        """A repetition continues where the last one has stopped."""
         self._call("commit")
         done = len([row for row in token if row in self.published])
         self.published += token[done : done + 1]

@@ -25,7 +25,7 @@ def context(index: int = 0, parallelism: int = 1, committed: Any = None) -> Task
 
 
 def opened(spout: Spout, *, index: int = 0, parallelism: int = 1, committed: Any = None) -> MessageCollector:
-    """Open a spout; the collector shows what it emits."""
+    """Open a spout; the collector shows its tuples."""
     collector = MessageCollector("part", declared_streams(spout.outputs), _refuse)
     spout.open(context(index, parallelism, committed), collector)
     return collector
@@ -39,7 +39,7 @@ def drain(spout: Spout, collector: MessageCollector) -> Emitted:
 
 
 def prepared(bolt: Bolt, *, index: int = 0, parallelism: int = 1) -> BoltCollector:
-    """Prepare a bolt; the collector shows what it acks and fails."""
+    """Prepare a bolt; the collector shows its acks and fails."""
     collector = BoltCollector("part", declared_streams(bolt.outputs), _refuse)
     bolt.prepare(context(index, parallelism), collector)
     return collector

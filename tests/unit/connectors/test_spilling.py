@@ -102,9 +102,9 @@ def test_rows_that_cannot_be_written_wait_and_it_is_reported_once(case: Case, tm
     with case.refusal(tmp_path):
         test.advance(f"{seconds}s")
     check_all_is_there(test, case, tmp_path)
-    told = [error for error in test.errors() if error.kind == "EnvironmentFault"]
-    assert [error.count for error in told] == [1]
-    assert "rows wait in memory, and it is tried again" in told[0].message
+    reported = [error for error in test.errors() if error.kind == "EnvironmentFault"]
+    assert [error.count for error in reported] == [1]
+    assert "rows wait in memory, and it is tried again" in reported[0].message
 
 
 def test_with_too_many_rows_in_memory_all_goes_back_to_the_last_checkpoint(
@@ -120,7 +120,7 @@ def test_with_too_many_rows_in_memory_all_goes_back_to_the_last_checkpoint(
 
 
 def test_after_a_failed_sync_all_goes_back_to_the_last_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A second sync would not report what the first one has dropped."""
+    """A second sync would not report the loss of the first one."""
     left, sync = [OSError(errno.EIO, "Input/output error")], os.fsync
 
     def fail_once(file: int) -> None:

@@ -19,7 +19,7 @@ LONG = "x" * 300
 
 
 class Tail:
-    """A spout on a file, and what it has emitted; `again` is another life that begins at a position."""
+    """A spout on a file, and its tuples; `again` is another life that begins at a position."""
 
     def __init__(self, path: Path, committed: Any = None, **options: Any) -> None:
         self.path, self.options = path, options

@@ -153,7 +153,7 @@ def test_an_earlier_checkpoint_is_found(store: CheckpointStore, keeper: Checkpoi
     keeper.do(FindCheckpoint(upto=1))
     (missing,) = wait_answers(keeper, 1)
     assert isinstance(missing, CheckpointFound) and missing.manifest is None
-    assert "no checkpoint to go on from" in missing.problem
+    assert "no checkpoint to restore" in missing.problem
 
 
 def test_a_checkpoint_that_is_whole_is_its_own_answer(

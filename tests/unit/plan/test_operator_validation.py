@@ -1,4 +1,4 @@
-"""What is refused of window, process and async bolts when a topology is built."""
+"""Building a topology refuses mistakes in window, process and async bolts."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def test_inputs_of_a_window_bolt_have_the_same_fields() -> None:
 
 
 @pytest.mark.parametrize(
-    ("bolt", "said"),
+    ("bolt", "expected"),
     [
         (
             sums(window=EventTimeSessionWindows.with_gap("10s"), trigger=DeltaTrigger(1.0, lambda a, b: 0.0)),
@@ -160,9 +160,9 @@ def test_inputs_of_a_window_bolt_have_the_same_fields() -> None:
         (sums(allowed_lateness="-1s"), "allowed lateness is zero or more"),
     ],
 )
-def test_parts_that_do_not_go_together_are_refused(bolt: WindowBolt, said: str) -> None:
+def test_parts_that_do_not_go_together_are_refused(bolt: WindowBolt, expected: str) -> None:
     (problem,) = problems(builder(bolt))
-    assert problem.startswith("bolt 'b': ") and said in problem
+    assert problem.startswith("bolt 'b': ") and expected in problem
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Other numbers of tasks than the code says."""
+"""Overrides of the numbers of tasks in the code."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ def test_task_ids_count_from_one_in_the_order_of_declaration_and_ackers_come_las
     assert made.ackers == (9, 10)
     assert made.spouts == (1,)
     assert made.tasks_of("count") == (4, 5, 6)
-    assert made.tasks_of("nobody") == ()
+    assert made.tasks_of("missing") == ()
 
 
 def test_without_ackers_there_is_no_acker() -> None:

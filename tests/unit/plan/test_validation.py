@@ -178,10 +178,10 @@ RULES: list[tuple[str, Change, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("change", "said"), [rule[1:] for rule in RULES], ids=[rule[0] for rule in RULES])
-def test_a_fault_is_reported_once_with_its_fix(change: Change, said: str) -> None:
+@pytest.mark.parametrize(("change", "expected"), [rule[1:] for rule in RULES], ids=[rule[0] for rule in RULES])
+def test_a_fault_is_reported_once_with_its_fix(change: Change, expected: str) -> None:
     found = problems(change)
-    assert len([problem for problem in found if said in problem]) == 1, found
+    assert len([problem for problem in found if expected in problem]) == 1, found
     assert len(found) == 1, found
 
 

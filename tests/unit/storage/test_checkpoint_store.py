@@ -1,4 +1,4 @@
-"""The store of checkpoints: killed between any two steps, torn, damaged, foreign; what is complete is found and nothing else."""
+"""The store of checkpoints: killed between any two steps, torn, damaged, foreign; only complete checkpoints are found."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def complete(store: CheckpointStore, checkpoint: int, **fields: Any) -> Manifest
 
 
 def read(store: CheckpointStore, manifest: Manifest, parallelism: int = 2) -> list[dict[str, int]]:
-    """Return what each task of a parallelism goes on from."""
+    """Return the state that each task of a parallelism restores."""
     found = []
     for index in range(parallelism):
         mine: dict[str, int] = {}
@@ -212,8 +212,8 @@ def test_the_manifest_of_another_checkpoint_is_damage(tmp_path: Path) -> None:
 
 
 def test_checkpoints_of_another_topology_are_refused_by_name(store: CheckpointStore) -> None:
-    complete(store, 1, topology="letters")
-    with pytest.raises(CheckpointRefused, match="of topology 'letters', not of 'words'"):
+    complete(store, 1, topology="verses")
+    with pytest.raises(CheckpointRefused, match="of topology 'verses', not of 'words'"):
         store.latest()
 
 
@@ -224,7 +224,7 @@ def test_a_checkpoint_of_a_newer_version_is_refused_and_no_older_one_taken(store
         store.latest()
 
 
-# -- what is kept ------------------------------------------------------------------------------------------------------------
+# -- retention ---------------------------------------------------------------------------------------------------------------
 
 
 def test_so_many_complete_ones_are_kept_and_aborted_ones_are_not(store: CheckpointStore) -> None:
@@ -297,8 +297,8 @@ def test_a_savepoint_replaces_nothing(tmp_path: Path) -> None:
 def test_no_savepoint_is_made_among_checkpoints_of_another_topology(tmp_path: Path) -> None:
     store = open_store(str(tmp_path / "a"), "words")
     complete(store, 5)
-    complete(open_store(str(tmp_path / "b"), "letters"), 1, topology="letters")
-    with pytest.raises(CheckpointRefused, match="'letters'"):
+    complete(open_store(str(tmp_path / "b"), "verses"), 1, topology="verses")
+    with pytest.raises(CheckpointRefused, match="'verses'"):
         store.copy(5, open_store(str(tmp_path / "b"), "words"))
 
 
@@ -343,9 +343,9 @@ def test_rescaled_from_two_to_three_to_one_every_key_is_there_once(store: Checkp
 
 
 def run_and_die(work: Callable[[], None], after: int) -> bool:
-    """Run something in a child process that dies after so many lines of the store's code; True if it got through."""
+    """Run something in a child process that dies after that many lines of the store's code; True if it got through."""
     code = run_child(partial(_die, work, after))
-    assert code in (0, 9), "the child failed by itself"
+    assert code in (0, 9), "the child failed without a kill"
     return code == 0
 
 

@@ -1,4 +1,4 @@
-"""The master's record: read, replaced when it is damaged, and kept rising when a run begins anew."""
+"""The master's record: read, replaced when it is damaged, and kept rising when a run starts from the beginning."""
 
 from __future__ import annotations
 

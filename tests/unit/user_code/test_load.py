@@ -35,7 +35,7 @@ ready = topology(1, "ready")
 
 @pytest.fixture(autouse=True)
 def clean_imports(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
-    """A working folder of the test's own; what it imports is forgotten."""
+    """A private working folder; its imports are forgotten."""
     before = set(sys.modules)
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.setattr(code, "_roots", [])
@@ -151,7 +151,7 @@ def test_an_installed_package_is_loaded_by_name_and_not_copied(state: Path) -> N
 
 
 def forget(*names: str) -> None:
-    """Let this process import modules anew, as a restarted worker does, and not from where the originals are."""
+    """Let this process import modules again, as a restarted worker does, and not from the originals."""
     for name in [name for name in sys.modules if name.split(".")[0] in names]:
         del sys.modules[name]
     sys.path[:] = [folder for folder in sys.path if folder not in ("", os.getcwd())]
@@ -390,6 +390,6 @@ def test_without_cloudpickle_the_error_says_what_to_install(state: Path, monkeyp
 
 
 def test_files_of_a_copy_on_any_host_are_told_as_the_users_own() -> None:
-    told = 'File "/spark/agent-x/topologies/words/code/ab12/words.py", line 3, in /home/me/topologies/words/code/ab12/words.py'
-    known = as_user_knows_it(told, "/home/me/topologies/words/code/ab12", "/src")
+    trace = 'File "/spark/agent-x/topologies/words/code/ab12/words.py", line 3, in /home/me/topologies/words/code/ab12/words.py'
+    known = as_user_knows_it(trace, "/home/me/topologies/words/code/ab12", "/src")
     assert known == 'File "/src/words.py", line 3, in /src/words.py'
