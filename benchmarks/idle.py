@@ -15,7 +15,7 @@ from pathlib import Path
 
 from topo.launch.local_cluster import LocalCluster
 from topo_cli import workloads
-from topo_cli.measuring import MEGABYTE, Processes
+from topo_cli.measurement import MEGABYTE, Processes
 
 SETTLE_S = 3.0
 ONE_IN_A_WHILE = {"counts": 2, "rate": 1e-6}

@@ -19,7 +19,7 @@ import psutil
 
 from topo import BasicBolt, BasicCollector, Topology, TopologyBuilder, Tuple
 from topo.launch.local_cluster import LocalCluster
-from topo_cli.measuring import MEGABYTE
+from topo_cli.measurement import MEGABYTE
 from topo_cli.workloads import Identity, Numbers
 
 LOOK_S = 5.0

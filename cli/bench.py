@@ -14,7 +14,7 @@ from topo_cli.options import Assignment, Duration, examples, json_option, parame
 
 if TYPE_CHECKING:
     from topo.launch.running import RunningTopology
-    from topo_cli.measuring import Counts, Processes
+    from topo_cli.measurement import Counts, Processes
 
 BUILT_IN = {"word-count": "word_count", "pipe": "pipe", "windowed-sum": "windowed_sum"}
 """The functions of `topo_cli.workloads` by the names of what they build."""
@@ -144,7 +144,7 @@ def _measure(
 ) -> tuple[dict[str, Any], str]:
     """Run the workload; return the figures, and what is wrong with how it ended, "" when nothing is."""
     from topo.launch.local_cluster import LocalCluster
-    from topo_cli.measuring import Counts, Processes
+    from topo_cli.measurement import Counts, Processes
 
     measured = Counts()
     processes = Processes()
@@ -193,7 +193,7 @@ def _watch(running: RunningTopology, counts: Counts, processes: Processes, warm_
 def _figures(
     name: str, status: Mapping[str, Any], counts: Counts, processes: Processes, since: float, until: float
 ) -> dict[str, Any]:
-    from topo_cli.measuring import MEGABYTE
+    from topo_cli.measurement import MEGABYTE
 
     kinds = {component["component"]: component["kind"] for component in status["components"]}
     of_kind = {
@@ -265,7 +265,7 @@ def _wrong_sum(status: Mapping[str, Any]) -> str:
 
 def _open_loop_latencies(folder: Path, warm_up_s: float) -> dict[str, Any]:
     """Return the latencies that the spout and the last bolt have left."""
-    from topo_cli.measuring import percentiles
+    from topo_cli.measurement import percentiles
     from topo_cli.workloads import read_latencies
 
     to_ack: list[float] = []

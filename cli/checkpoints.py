@@ -26,8 +26,8 @@ def command(name: str, home: Path, as_json: bool) -> None:
     """
     from topo.launch.submitted import checkpoints_of
     from topo.storage.checkpoint_store import open_store
-    from topo_cli.known import find_topology
     from topo_cli.output import print_json, talk
+    from topo_cli.topology_index import find_topology
 
     folder = find_topology(name, home)
     place = checkpoints_of(folder)
@@ -83,7 +83,7 @@ _NOTHING: dict[str, Any] = {
 def _status(folder: TopologyFolder) -> dict[str, Any]:
     """Return what the master says, or said at its end; empty when nobody knows."""
     from topo.errors import TopoError
-    from topo_cli.known import current_status
+    from topo_cli.topology_index import current_status
 
     try:
         return current_status(folder, DEADLINE_S).get("checkpoints") or {}

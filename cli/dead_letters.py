@@ -19,8 +19,8 @@ from topo_cli.options import examples, name_argument, reading_options
 def command(name: str, number: int, home: Path, as_json: bool) -> None:
     """Show the messages of topology NAME that failed as often as `attempts` allows, and were stored and given up."""
     from topo.storage.state_folder import read_json_lines
-    from topo_cli.known import find_topology
     from topo_cli.output import print_json, talk
+    from topo_cli.topology_index import find_topology
 
     folder = find_topology(name, home)
     rows = read_json_lines(folder.dead_letters)

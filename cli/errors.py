@@ -27,8 +27,8 @@ def command(name: str, number: int, component: str | None, traceback: bool, home
 
     Errors of one kind from one line of code are counted together.
     """
-    from topo_cli.known import find_topology
     from topo_cli.output import print_json, talk
+    from topo_cli.topology_index import find_topology
 
     folder = find_topology(name, home)
     found = distinct(row for row in folder.all_errors() if component in (None, row["component"]))[-number:]

@@ -60,7 +60,7 @@ def _submitted(name: str, home: Path, deadline_s: float) -> tuple[PhysicalPlan, 
     from topo.errors import NotFound, TopoError
     from topo.launch.submitted import SubmittedTopology
     from topo.storage.state_folder import StateFolder
-    from topo_cli.known import current_status
+    from topo_cli.topology_index import current_status
 
     try:
         folder = StateFolder(home).find(name)

@@ -28,8 +28,8 @@ def command(name: str, wait_s: float | None, savepoint: bool, place: str, yes: b
     """
     from topo.launch.savepoints import SAVEPOINT_S, end_with_savepoint
     from topo.master_process.client import Client
-    from topo_cli.known import last_summary, wait_until_over
     from topo_cli.output import talk
+    from topo_cli.topology_index import last_summary, wait_until_over
 
     client = Client(name, home)
     if place and not savepoint:

@@ -20,8 +20,8 @@ def command(pattern: str, deadline: float, home: Path, as_json: bool) -> None:
     and does not answer.
     """
     from topo.storage.state_folder import StateFolder
-    from topo_cli.known import list_row
     from topo_cli.output import print_json, talk
+    from topo_cli.topology_index import list_row
 
     state = StateFolder(home)
     rows = [list_row(state.find(name), deadline) for name in state.names() if pattern in name]

@@ -45,8 +45,8 @@ def command(
     name: str, follow: bool, component: str | None, level: str, since: float | None, lines: int | None, home: Path, as_json: bool
 ) -> None:
     """Show what the tasks of topology NAME print and log, of all its workers in the order of time."""
-    from topo_cli.known import find_topology
     from topo_cli.log_files import LogFiles, is_at_least, moment
+    from topo_cli.topology_index import find_topology
 
     folder = find_topology(name, home)
     if component is not None:

@@ -32,7 +32,7 @@ def command(
     from topo.launch.running import RunningTopology
     from topo.master_process.client import Client
     from topo_cli.output import print_json, talk
-    from topo_cli.starting import wait_until_running
+    from topo_cli.wait_for_start import wait_until_running
 
     client = Client(name, home)
     if dry_run:

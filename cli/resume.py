@@ -26,7 +26,7 @@ def command(name: str, from_beginning: bool, wait: bool, deadline: float, home: 
     from topo.launch.cluster import resume_background
     from topo.launch.running import is_done
     from topo.launch.submission import open_home
-    from topo_cli.starting import report_started, talk_of_done
+    from topo_cli.wait_for_start import report_started, talk_of_done
 
     if was_done := not from_beginning and is_done(open_home(home).find(name)):
         talk_of_done(name)

@@ -48,10 +48,10 @@ def command(
     """
     from topo.launch.cluster import AlreadyDone, run_foreground
     from topo.master.outcome import OutcomeKind
-    from topo_cli.known import last_summary
     from topo_cli.output import print_json
     from topo_cli.screen import make_screen
-    from topo_cli.starting import talk_of_done, talk_of_spark
+    from topo_cli.topology_index import last_summary
+    from topo_cli.wait_for_start import talk_of_done, talk_of_spark
 
     if request.cluster is not None:
         talk_of_spark(request.cluster)
@@ -84,7 +84,7 @@ class Show:
     def started(self, folder: TopologyFolder, start: Start) -> None:
         """The run begins, from there; its logs are in this folder."""
         from topo_cli.log_files import LogFiles
-        from topo_cli.starting import lines_of_start
+        from topo_cli.wait_for_start import lines_of_start
 
         self._screen.said(lines_of_start(folder, start.text))
         self._logs = LogFiles(folder.logs)

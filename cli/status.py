@@ -32,8 +32,8 @@ def command(name: str, watch: bool, interval: float, tasks: bool, deadline: floa
     In the table: in/s and out/s are of the last seconds; capacity is the share of time that the busiest task needs to execute
     what comes in (above 0.8 it holds the others back); blocked is the share of time without room for output.
     """
-    from topo_cli.known import current_status, find_topology
     from topo_cli.output import print_json
+    from topo_cli.topology_index import current_status, find_topology
 
     folder = find_topology(name, home)
     if not watch:

@@ -42,7 +42,7 @@ def command(
     """
     from topo.launch.cluster import submit_background
     from topo.launch.running import is_done
-    from topo_cli.starting import report_started, talk_of_done, talk_of_spark
+    from topo_cli.wait_for_start import report_started, talk_of_done, talk_of_spark
 
     if request.cluster is not None:
         talk_of_spark(request.cluster)

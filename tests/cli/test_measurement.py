@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from topo_cli.measuring import Counts, Processes, percentiles
+from topo_cli.measurement import Counts, Processes, percentiles
 
 
 def status(acked: dict[int, int], silent_s: float = 0.0) -> dict[str, Any]:
