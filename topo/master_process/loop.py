@@ -176,6 +176,11 @@ class MasterLoop:
         deadlines = (self._alive_at, self.links.next_deadline(), self.master.next_deadline())
         return min(at for at in deadlines if at is not None)
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether no event waits to be handled."""
+        return not self._asked and self.links.next_deadline() is None
+
     def _work_off(self, now: float) -> None:
         while (command := self.held.next(now)) is not None:
             try:

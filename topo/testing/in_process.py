@@ -16,41 +16,27 @@ from typing import TYPE_CHECKING
 
 from topo.errors import FrameworkBug
 from topo.ids import Incarnation, TaskId, WorkerId
-from topo.master.commands import (
-    Finished,
-    MasterCommand,
-    RecordError,
-    SendTo,
-    StartWorker,
-    StopWorker,
-    StoreDeadLetters,
-)
 from topo.master.ending import EndingStage
 from topo.master.epochs import EpochState
-from topo.master.events import (
-    DeadLettersWritten,
-    InFlightTuples,
-    MasterEvent,
-    Started,
-    Tick,
-    WorkerExited,
-    WorkerLaunched,
-    WorkerMessage,
-)
+from topo.master.events import InFlightTuples, LaunchFailed, MasterEvent, Started, WorkerLaunched, WorkerMessage
+from topo.master.links import Life, WorkerEnd
 from topo.master.master import TopologyMaster
 from topo.master.outcome import Outcome
+from topo.master_process.loop import MasterLoop
 from topo.plan.physical import PhysicalPlan
 from topo.task.commands import SendFrame
 from topo.task.events import Inbox
 from topo.task.task import Task
 from topo.testing.clock import ManualClock
 from topo.testing.memory_files import MemoryCheckpoints
+from topo.testing.memory_records import MemoryRecords
 from topo.testing.recording_spouts import SpoutState
 from topo.testing.script import ScriptedSpout
 from topo.wire import control
 from topo.wire.codec import Codec
 from topo.wire.frames import unpack_words
 from topo.worker.core import EXIT_DONE, Exit, InFlightTracker, Worker, busy_component
+from topo.worker.spec import parse_identity
 
 if TYPE_CHECKING:
     from topo.testing.manual_loop import ManualLoop
@@ -149,16 +135,14 @@ class Host:
 
 
 class InProcessCluster:
-    """One topology and its master.
+    """One topology and its master: the link and the workers of that master's loop.
 
     Args:
         build: makes the task of a worker's life, in the host that is given; what it raises ends that life.
         crashes: taken and emptied after every turn: the tasks whose workers are to be killed.
 
     Attributes:
-        outcome: how the topology has ended; None while it goes on.
-        errors: rows of `topo errors`.
-        letters: dead letters that were stored.
+        records: errors and dead letters.
         hosts: the workers that live, by slot.
     """
 
@@ -175,16 +159,18 @@ class InProcessCluster:
         self.plan = plan
         self.clock = clock
         self.chance = Random(seed)
-        self.outcome: Outcome | None = None
-        self.errors: list[RecordError] = []
-        self.letters: list[control.DeadLetter] = []
+        self.records = MemoryRecords()
         self.hosts: dict[WorkerId, Host] = {}
         self._build = build
         self._crashes = crashes
         self._digest = plan.digest()
         self.checkpoints = MemoryCheckpoints(plan, codec.registry)
         self.master = TopologyMaster(plan, self._digest, self._new_incarnation, codec=codec)
-        self._events: deque[MasterEvent] = deque([Started()])
+        self._loop = MasterLoop(self.master, self, self, self.records, self.checkpoints, clock)
+        self._loop.ask(Started())
+        self._arrived: deque[tuple[bytes, bytes]] = deque()
+        self._ended: list[WorkerEnd] = []
+        self._notes: dict[Life, InFlightTuples | None] = {}
         self._waited_s = 0.0
         """Real seconds since a thread or a socket has brought anything."""
 
@@ -201,7 +187,7 @@ class InProcessCluster:
         now = self.clock()
         turns: list[Callable[[], bool]] = [self._master_turn, *[partial(self._turn, host) for host in self.hosts.values()]]
         self.chance.shuffle(turns)
-        has_run = [turn() for turn in turns].count(True) > 0 or bool(self._events)
+        has_run = [turn() for turn in turns].count(True) > 0 or self._is_master_due
         if not has_run and self._wait_outside():
             return True
         at = now + ROUND_S if has_run else self._next_deadline(now)
@@ -222,16 +208,16 @@ class InProcessCluster:
         return True
 
     def _next_deadline(self, now: float) -> float:
-        deadlines = [self.master.next_deadline(), *[host.next_deadline(now) for host in self.hosts.values()]]
+        deadlines = [self._loop.next_turn(), *[host.next_deadline(now) for host in self.hosts.values()]]
         return min((at for at in deadlines if at is not None), default=now + SILENT_STEP_S)
 
     def is_at_rest(self) -> bool:
         """Whether nothing is under way, and nothing but ticks and the clock could start anything."""
         if self.outcome is not None:
             return True
-        if self._events or self.master.recovery.epochs.state is not EpochState.RUNNING or self.has_ended():
+        if self._has_events or not self._loop.is_idle or self.has_ended():
             return False
-        if self.master.ending.stage is not EndingStage.SERVING:
+        if self.master.recovery.epochs.state is not EpochState.RUNNING or self.master.ending.stage is not EndingStage.SERVING:
             return False
         return all(not host.has_mail() and host.is_at_rest() for host in self.hosts.values())
 
@@ -267,68 +253,77 @@ class InProcessCluster:
 
     # -- the master ------------------------------------------------------------------------------------------------------
 
+    @property
+    def outcome(self) -> Outcome | None:
+        """How the topology has ended; None before."""
+        return self._loop.outcome
+
     def ask(self, event: MasterEvent) -> None:
         """Ask the master for something, as an operator does."""
-        self._events.append(event)
+        self._loop.ask(event)
 
     def _master_turn(self) -> bool:
-        now, has_run = self.clock(), bool(self._events)
-        for _ in range(self.chance.randint(1, READ_AT_ONCE)):
-            if not self._events:
-                break
-            self._handle(self._events.popleft(), now)
-        deadline = self.master.next_deadline()
-        if deadline is not None and deadline <= now:
-            self._handle(Tick(), now)
-            has_run = True
-        return has_run
+        if not self._is_master_due:
+            return False
+        self._loop.turn()
+        return True
 
-    def _handle(self, event: MasterEvent, now: float) -> None:
-        for command in self.master.handle(event, now):
-            self._perform(command, now)
+    @property
+    def _has_events(self) -> bool:
+        return bool(self._arrived or self._ended or self.checkpoints.unread)
 
-    def _perform(self, command: MasterCommand, now: float) -> None:
-        if isinstance(command, SendTo):
-            host = self.hosts.get(command.worker)
-            if host is not None and host.incarnation == command.incarnation:
-                host.from_master.append(control.encode(command.message))
-        elif isinstance(command, StartWorker):
-            self._start(command, now)
-        elif isinstance(command, StopWorker):
-            host = self.hosts.get(command.worker)
-            if host is not None and host.incarnation == command.incarnation:
-                if command.kill:
-                    self._remove(host, "killed by the master")
-                else:
-                    host.worker.exit = host.worker.exit or Exit(EXIT_DONE, "asked to end")
-        elif isinstance(command, StoreDeadLetters):
-            self.letters += command.letters
-            self._events.append(DeadLettersWritten(command.worker, command.incarnation, command.letters))
-        elif isinstance(command, RecordError):
-            self.errors.append(command)
-        elif isinstance(command, Finished):
-            self.outcome = command.outcome
-        elif (answer := self.checkpoints.perform(command)) is not None:
-            self._events.append(answer)
+    @property
+    def _is_master_due(self) -> bool:
+        return self._has_events or self._loop.next_turn() <= self.clock()
 
-    def _start(self, command: StartWorker, now: float) -> None:
-        host = Host(command.worker, command.incarnation, now)
-        (task,) = self.plan.workers[command.worker]
+    def from_workers(self) -> list[tuple[bytes, bytes]]:
+        """Return some of the messages that have arrived."""
+        return [self._arrived.popleft() for _ in range(min(len(self._arrived), self.chance.randint(1, READ_AT_ONCE)))]
+
+    def to_worker(self, identity: bytes, message: bytes) -> bool:
+        """Send to a life of a worker; False when it is over."""
+        life = parse_identity(identity)
+        host = None if life is None else self.hosts.get(life[0])
+        if host is None or (host.id, host.incarnation) != life:
+            return False
+        host.from_master.append(message)
+        return True
+
+    def start(self, worker: WorkerId, incarnation: Incarnation, term: int) -> WorkerLaunched | LaunchFailed:
+        """Start a life of a worker. One whose component cannot be made ends at once."""
+        host = Host(worker, incarnation, self.clock())
+        (task,) = self.plan.workers[worker]
         try:
             self._build(task, host)
         except Exception as error:
             why = f"its component could not be made: {type(error).__name__}: {error}"
-            self._events.append(WorkerExited(host.id, host.incarnation, why))
-            return
-        self.hosts[host.id] = host
-        self._events.append(WorkerLaunched(host.id, host.incarnation))
-        endpoint = control.Endpoints(task, f"{task}.data", f"{task}.control")
-        register = control.Register(host.id, host.incarnation, 0, "test", "", self._digest, [endpoint])
-        self._tell_master(host, register)
+            self._ended.append(WorkerEnd(worker, incarnation, why))
+        else:
+            self.hosts[worker] = host
+            endpoint = control.Endpoints(task, f"{task}.data", f"{task}.control")
+            self._tell_master(host, control.Register(worker, incarnation, 0, "test", "", self._digest, [endpoint]))
+        return WorkerLaunched(worker, incarnation)
+
+    def stop(self, worker: WorkerId, incarnation: Incarnation, *, kill: bool) -> None:
+        """End a life of a worker, if it is not over."""
+        host = self.hosts.get(worker)
+        if host is not None and host.incarnation == incarnation:
+            if kill:
+                self._remove(host, "killed by the master")
+            else:
+                host.worker.exit = host.worker.exit or Exit(EXIT_DONE, "asked to end")
+
+    def poll(self) -> list[WorkerEnd]:
+        """Return the workers that have ended since the last call."""
+        ended, self._ended = self._ended, []
+        return ended
+
+    def take_note(self, worker: WorkerId, incarnation: Incarnation) -> InFlightTuples | None:
+        """Return the tuples that user code of a life worked on at its end; None for none."""
+        return self._notes.pop((worker, incarnation), None)
 
     def _tell_master(self, host: Host, message: control.FromWorker) -> None:
-        heard = control.decode_from_worker(control.encode(message), 16 * control.MAX_CONTROL)
-        self._events.append(WorkerMessage(host.id, host.incarnation, heard))
+        self._arrived.append((f"{host.id}:{host.incarnation}".encode(), control.encode(message)))
 
     # -- workers ---------------------------------------------------------------------------------------------------------
 
@@ -401,7 +396,7 @@ class InProcessCluster:
         """Bring the figures of the master up to date."""
         for host in self.hosts.values():
             beat = host.worker.heartbeat("")
-            self._handle(WorkerMessage(host.id, host.incarnation, beat), self.clock())
+            self._loop.handle(WorkerMessage(host.id, host.incarnation, beat))
 
     def kill(self, task: TaskId) -> None:
         """Kill the worker of a task, if it lives, with all that is in flight from and to it."""
@@ -415,7 +410,8 @@ class InProcessCluster:
     def _remove(self, host: Host, how: str) -> None:
         del self.hosts[host.id]
         host.ends()
-        self._events.append(WorkerExited(host.id, host.incarnation, how, host.note.in_hand))
+        self._notes[host.id, host.incarnation] = host.note.in_hand
+        self._ended.append(WorkerEnd(host.id, host.incarnation, how))
 
     def validate(self) -> None:
         """Assert the invariants of master and tasks."""

@@ -11,11 +11,10 @@ from topo.checkpoint.store_messages import (
     CommitCheckpoint,
     CopyCheckpoint,
     DiscardCheckpoint,
-    FindCheckpoint,
     SavepointStored,
+    StoreAnswer,
+    StoreCommand,
 )
-from topo.master.commands import MasterCommand
-from topo.master.events import MasterEvent
 from topo.plan.physical import PhysicalPlan
 from topo.storage.checkpoint_store import CheckpointStore
 from topo.storage.snapshots import TaskSnapshots
@@ -62,6 +61,8 @@ class MemoryCheckpoints:
         self._registry = registry
         self.files = MemoryFiles()
         self.store = CheckpointStore(self.files, plan.name)
+        self.unread: list[StoreAnswer] = []
+        """Answers that the master has not taken."""
 
     def of(self, task: int) -> SnapshotStore:
         """Return where a task's snapshots go."""
@@ -71,16 +72,20 @@ class MemoryCheckpoints:
 
         return TaskSnapshots(self._plan, self._plan.task(task).id, self.store, self._registry, at_once)
 
-    def perform(self, command: MasterCommand) -> MasterEvent | None:
-        """Do what the master asks for; return the answer, if the command is about checkpoints and has one."""
+    def do(self, command: StoreCommand) -> None:
+        """Perform a command of the master."""
         if isinstance(command, CommitCheckpoint):
             self.store.commit(command.manifest)
             self.store.prune(command.manifest.checkpoint + 1)
-            return CheckpointStored(command.manifest)
-        if isinstance(command, DiscardCheckpoint):
+            self.unread.append(CheckpointStored(command.manifest))
+        elif isinstance(command, DiscardCheckpoint):
             self.store.discard(command.checkpoint)
         elif isinstance(command, CopyCheckpoint):
-            return SavepointStored(command.folder, "a topology in one process has no folder to copy to")
-        elif isinstance(command, FindCheckpoint):
-            return CheckpointFound(self.store.latest(below=command.upto + 1).manifest)
-        return None
+            self.unread.append(SavepointStored(command.folder, "a topology in one process has no folder to copy to"))
+        else:
+            self.unread.append(CheckpointFound(self.store.latest(below=command.upto + 1).manifest))
+
+    def answers(self) -> list[StoreAnswer]:
+        """Return the answers since the last call."""
+        unread, self.unread = self.unread, []
+        return unread

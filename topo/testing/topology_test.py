@@ -289,12 +289,12 @@ class TopologyTest:
                 why="; ".join(letter.errors),
                 attempts=letter.attempts,
             )
-            for letter in self._cluster.letters
+            for letter in self._cluster.records.letters
         ]
 
     def errors(self) -> list[RecordError]:
         """Return what `topo errors` would show: exceptions with file and line, lost workers. Alike ones are counted together."""
-        return list(self._cluster.errors)
+        return list(self._cluster.records.errors)
 
     def status(self) -> dict[str, Any]:
         """Return what `topo status --json` would show at this moment."""
@@ -357,7 +357,7 @@ class TopologyTest:
             raise AssertionError("\n".join([head, *lines, *self._last_errors()]))
 
     def _last_errors(self) -> list[str]:
-        errors = self._cluster.errors[-3:]
+        errors = self._cluster.records.errors[-3:]
         return [
             f"error in {error.component or 'the engine'}: {error.kind}: {error.message}"
             + (f" ({error.file}:{error.line})" if error.file else "")
