@@ -19,6 +19,7 @@ MAX_STATE_DEPTH = 2 * MAX_DEPTH
 _STACK = 1024
 """Levels that msgpack reads: a constant compiled into it."""
 _CHUNK = 1 << 16
+_SHORT = 1 << 13
 _ARRAYS = b"\x91" * _STACK
 _read = msgspec.msgpack.Decoder(msgspec.Raw).decode
 _NOT_OPENING = bytes(set(range(256)) - {*range(0x80, 0xA0), *range(0xDC, 0xE0)})
@@ -62,8 +63,8 @@ def check_depth(payload: bytes | bytearray | memoryview, most: int = MAX_DEPTH, 
     """
     size = len(payload)
     # Few bytes that could open an array or a map: not too deep. An exact count takes as long to begin as 800 rows of one word
-    # take to read. For long payloads it takes less memory.
-    if size <= most or (size <= _CHUNK and len(bytes(payload).translate(None, _NOT_OPENING)) - rows < most):
+    # take to read; beyond this size it is cheaper than counting.
+    if size <= most or (size <= _SHORT and len(bytes(payload).translate(None, _NOT_OPENING)) - rows < most):
         with suppress(RecursionError):
             _read(payload)
             return

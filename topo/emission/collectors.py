@@ -25,7 +25,7 @@ class AnchoringCollector(Emitter):
     elsewhere = "what a BasicBolt emits belongs to the input in hand: emit in the call, or take a Bolt, which any thread may use"
 
     def emit(self, values: Sequence[Any], stream: str = DEFAULT_STREAM, timestamp: int | None = None) -> None:
-        """Emit one tuple, anchored on the input in hand."""
+        """Emit one tuple, anchored on the current input."""
         if stream is DEFAULT_STREAM and timestamp is None and type(values) is tuple and len(values) == self._width:
             for value in values:
                 kind = type(value)
@@ -51,15 +51,19 @@ class OneFieldCollector(AnchoringCollector):
     """The same without a loop, for a main stream of one field. Set lookups cost more than comparisons with the usual types."""
 
     def emit(self, values: Sequence[Any], stream: str = DEFAULT_STREAM, timestamp: int | None = None) -> None:
-        """Emit one tuple, anchored on the input in hand."""
+        """Emit one tuple, anchored on the current input."""
         if stream is DEFAULT_STREAM and timestamp is None and type(values) is tuple:
             try:
                 (one,) = values
             except ValueError:
                 pass
             else:
-                if (type(one) is str or type(one) in ATOMS) and self._mine._is_owned():
-                    self._rows.append(values)
+                kind = type(one)
+                if self._mine._is_owned():
+                    if kind is str or (kind is not tuple and kind in ATOMS):
+                        self._rows.append(values)
+                    else:
+                        self._append_nested(values)
                     return
         self._append(values, stream, timestamp)
 
@@ -68,7 +72,7 @@ class TwoFieldsCollector(AnchoringCollector):
     """The same for two fields."""
 
     def emit(self, values: Sequence[Any], stream: str = DEFAULT_STREAM, timestamp: int | None = None) -> None:
-        """Emit one tuple, anchored on the input in hand."""
+        """Emit one tuple, anchored on the current input."""
         if stream is DEFAULT_STREAM and timestamp is None and type(values) is tuple:
             try:
                 one, two = values
@@ -76,12 +80,11 @@ class TwoFieldsCollector(AnchoringCollector):
                 pass
             else:
                 a, b = type(one), type(two)
-                if (
-                    (a is str or a is int or a in ATOMS)
-                    and (b is str or b is int or b in ATOMS)
-                    and self._mine._is_owned()
-                ):  # fmt: skip
-                    self._rows.append(values)
+                if self._mine._is_owned():
+                    if (a is str or a is int or a in ATOMS) and (b is str or b is int or b in ATOMS):
+                        self._rows.append(values)
+                    else:
+                        self._append_nested(values)
                     return
         self._append(values, stream, timestamp)
 
@@ -90,7 +93,7 @@ class ThreeFieldsCollector(AnchoringCollector):
     """The same for three fields."""
 
     def emit(self, values: Sequence[Any], stream: str = DEFAULT_STREAM, timestamp: int | None = None) -> None:
-        """Emit one tuple, anchored on the input in hand."""
+        """Emit one tuple, anchored on the current input."""
         if stream is DEFAULT_STREAM and timestamp is None and type(values) is tuple:
             try:
                 one, two, three = values
@@ -98,18 +101,46 @@ class ThreeFieldsCollector(AnchoringCollector):
                 pass
             else:
                 a, b, c = type(one), type(two), type(three)
-                if (
-                    (a is str or a is int or a in ATOMS)
-                    and (b is str or b is int or b in ATOMS)
-                    and (c is str or c is int or c in ATOMS)
-                    and self._mine._is_owned()
-                ):
-                    self._rows.append(values)
+                if self._mine._is_owned():
+                    if (
+                        (a is str or a is int or a in ATOMS)
+                        and (b is str or b is int or b in ATOMS)
+                        and (c is str or c is int or c in ATOMS)
+                    ):
+                        self._rows.append(values)
+                    else:
+                        self._append_nested(values)
                     return
         self._append(values, stream, timestamp)
 
 
-_BY_WIDTH = {1: OneFieldCollector, 2: TwoFieldsCollector, 3: ThreeFieldsCollector}
+class FourFieldsCollector(AnchoringCollector):
+    """The same for four fields."""
+
+    def emit(self, values: Sequence[Any], stream: str = DEFAULT_STREAM, timestamp: int | None = None) -> None:
+        """Emit one tuple, anchored on the current input."""
+        if stream is DEFAULT_STREAM and timestamp is None and type(values) is tuple:
+            try:
+                one, two, three, four = values
+            except ValueError:
+                pass
+            else:
+                a, b, c, d = type(one), type(two), type(three), type(four)
+                if self._mine._is_owned():
+                    if (
+                        (a is str or a is int or a in ATOMS)
+                        and (b is str or b is int or b in ATOMS)
+                        and (c is str or c is int or c in ATOMS)
+                        and (d is str or d is int or d in ATOMS)
+                    ):
+                        self._rows.append(values)
+                    else:
+                        self._append_nested(values)
+                    return
+        self._append(values, stream, timestamp)
+
+
+_BY_WIDTH = {1: OneFieldCollector, 2: TwoFieldsCollector, 3: ThreeFieldsCollector, 4: FourFieldsCollector}
 
 
 def anchoring_collector(

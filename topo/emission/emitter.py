@@ -201,6 +201,13 @@ class Emitter:
             raise EmitError(f"{who} emitted {len(values)} values on stream {name!r}, which has {len(fields)} fields: {fields!r}")
         return stream
 
+    def _append_nested(self, values: Row) -> None:
+        """Append a row of the main stream's width, emitted by the task's own thread, in which not all values are ATOMS."""
+        main = self._main
+        if main.index not in self.nested:
+            self.nested.add(main.index)
+        main.rows.append(values if stays(values) else self._fixed(values, main.index, self._codec))
+
     def _append(self, values: Any, stream: str, timestamp: int | None, task: int | None = None) -> StreamRows:
         if not self._mine._is_owned():
             self.check_thread()

@@ -127,6 +127,41 @@ class MessageCollector(Emitter):
             messages.clear()
 
 
+class OneFieldMessages(MessageCollector):
+    """The same without a loop, for a main stream of one field: the common source, of lines or records."""
+
+    def emit(
+        self, values: Sequence[Any], message_id: Any = None, stream: str = DEFAULT_STREAM, timestamp: int | None = None
+    ) -> None:
+        """Emit one tuple; tracked when it has a message id."""
+        if stream is DEFAULT_STREAM and timestamp is None and type(values) is tuple:
+            try:
+                (one,) = values
+            except ValueError:
+                pass
+            else:
+                if (type(one) is str or type(one) in ATOMS) and self._mine._is_owned():
+                    self._rows.append(values)
+                    self._messages.append(message_id)
+                    return
+        super().emit(values, message_id, stream, timestamp)
+
+
+def message_collector(
+    component: str,
+    streams: Sequence[StreamDeclaration],
+    report: ReportError,
+    codec: Codec | None = None,
+    *,
+    has_order: bool = False,
+) -> MessageCollector:
+    """Return the collector of a `Spout` with these outputs; `has_order`: with the order of its messages over all streams."""
+    main = next((stream for stream in streams if stream.name == DEFAULT_STREAM and not stream.direct), None)
+    is_narrow = main is not None and len(main.fields) == 1
+    kind = OrderedCollector if has_order and len(streams) > 1 else OneFieldMessages if is_narrow else MessageCollector
+    return kind(component, streams, report, codec)
+
+
 class OrderedCollector(MessageCollector):
     """For a spout with positions and several streams: rows are kept by stream, and positions in the order over all of them."""
 

@@ -185,6 +185,8 @@ class WindowTracker:
         self._is_single = True
         self._is_plain = True
         """Each input of the batch has exactly one root, and none has failed before."""
+        self._has_ids = True
+        """Some input of the batch has a root."""
         self._held_once: bytearray = bytearray()
         self._epoch = 0
         self.acks: dict[int, int] = {}
@@ -253,6 +255,7 @@ class WindowTracker:
         """
         self._roots, self._edges, self._is_single = roots, edges, is_single
         self._is_plain = is_single and not are_replays
+        self._has_ids = is_single or any(roots)
         self._held_once = bytearray(len(roots))
         self.missed_replays.clear()
         self._end_firing()
@@ -281,6 +284,12 @@ class WindowTracker:
 
     def held_run(self, positions: Sequence[int], keys: Sequence[Any], window: Any) -> None:
         """Inputs went into panes of one window, and each into no other."""
+        if not self._has_ids:
+            held_once = self._held_once
+            for position in positions:
+                held_once[position] = 1
+                self._pane(keys[position], window).count_inputs().append(0)
+            return
         if not self._is_plain:
             for position in positions:
                 self.held(position, keys[position], window)

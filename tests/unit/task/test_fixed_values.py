@@ -12,12 +12,12 @@ from tests.unit.worker.test_core import Hosted
 from topo.api.streams import declared_streams
 from topo.builder import TopologyBuilder
 from topo.emission.collectors import BoltCollector, OneFieldCollector, anchoring_collector
-from topo.emission.message_collectors import MessageCollector
+from topo.emission.message_collectors import message_collector
 from topo.errors import EmitError
 from topo.wire.control import ComponentError
 from topo.wire.frames import FrameKind
 
-COLLECTORS = [anchoring_collector, BoltCollector, MessageCollector]
+COLLECTORS = [anchoring_collector, BoltCollector, message_collector]
 OUTPUTS: Any = {"default": ("a",), "side": ("x",), "two": ("x", "y")}
 
 
@@ -74,17 +74,17 @@ def test_a_list_behind_and_inside_tuples_is_found(kind: Any) -> None:
 
 
 NESTED: Any = ("x", 1)
-WIDTHS = [1, 2, 3, 4]
+WIDTHS = [1, 2, 3, 4, 5]
 
 
 @pytest.mark.parametrize("kind", COLLECTORS)
 @pytest.mark.parametrize("width", WIDTHS)
 def test_at_every_width_each_field_is_looked_at(kind: Any, width: int) -> None:
-    streams = declared_streams(tuple("abcd"[:width]))
+    streams = declared_streams(tuple("abcde"[:width]))
     for field in range(width):
         for timestamp in (None, 7):
             collector, seen = kind("part", streams, lambda error: None), [1]
-            plain: list[Any] = ["w", 1, 2.5, None][:width]
+            plain: list[Any] = ["w", 1, 2.5, None, b"b"][:width]
             collector.emit(tuple(plain), timestamp=timestamp)
             assert not collector.nested
             for value in (NESTED, seen):
@@ -100,7 +100,7 @@ def test_at_every_width_each_field_is_looked_at(kind: Any, width: int) -> None:
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("wrong", [-1, 1])
 def test_at_every_width_a_row_of_another_is_refused(kind: Any, width: int, wrong: int) -> None:
-    collector = kind("part", declared_streams(tuple("abcd"[:width])), lambda error: None)
+    collector = kind("part", declared_streams(tuple("abcde"[:width])), lambda error: None)
     for row in (("x",) * (width + wrong), "x" * width, {"x"}):
         with pytest.raises(EmitError):
             collector.emit(row)

@@ -232,6 +232,19 @@ def test_a_pane_without_tracked_inputs_is_anchored_on_nothing() -> None:
     assert seen == [None] and ledger.take_firings(0.0) == []
 
 
+def test_inputs_without_roots_that_were_put_together_are_lost_with_their_pane() -> None:
+    ledger = WindowTracker(IdSource(b"x"))
+    ledger.begin([()] * 4, [()] * 4, is_single=False)
+    ledger.held_run([0, 1, 3], ["k", "k", "j", "k"], "w")
+    assert ledger.unheld() == [2]
+    ledger.evicted("k", "w", [1])
+    ledger.firing("k", "w")
+    ledger.raised(ValueError())
+    assert ledger.take_lost() == 2
+    ledger.released("k", "w")
+    assert ledger.acked == 0
+
+
 def test_what_no_pane_has_taken_is_named() -> None:
     ledger = WindowTracker(IdSource(b"x"))
     ledger.begin([1, 2, 3], [10, 20, 30], is_single=True)

@@ -14,7 +14,7 @@ from typing import Any
 from topo.api.spout import RetryingSpout, Spout
 from topo.api.streams import DEFAULT_STREAM
 from topo.emission.emitter import StreamRows
-from topo.emission.message_collectors import REFUSED, MessageCollector, OrderedCollector
+from topo.emission.message_collectors import REFUSED, message_collector
 from topo.emission.output_watermarks import OutputWatermarks, UnreadableRows
 from topo.emission.time_cuts import send_in_pieces
 from topo.errors import FrameworkBug, SpoutStalled
@@ -60,9 +60,9 @@ class SpoutTask(UserTask):
         super().__init__(setup, ports)
         config = self.config
         streams = self.plan.streams(self.component_id)
-        has_order = isinstance(self._spout, RetryingSpout) and len(streams) > 1
-        collector = OrderedCollector if has_order else MessageCollector
-        self._collector = collector(self.component_id, streams, self.reports.record_misuse, ports.codec)
+        has_order = isinstance(self._spout, RetryingSpout)
+        report = self.reports.record_misuse
+        self._collector = message_collector(self.component_id, streams, report, ports.codec, has_order=has_order)
         self._router = make_router(setup, ports.ids, self.outbox, self._collector)
         self._ackers = self.plan.ackers
         self._acker_routes = AckerRoutes(self._ackers, self.outbox.put_ids)
