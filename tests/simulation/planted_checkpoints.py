@@ -13,7 +13,7 @@ from topo.checkpoint.encoding import TaskSnapshot, encode_snapshot, pack
 from topo.checkpoint.source_progress import Covered, UncommittedMessages
 from topo.checkpoint.staged_output import StagedOutput
 from topo.operators.time.timers import TimerServices
-from topo.operators.windows.scope import CheckpointedWindowScope
+from topo.operators.windows.scope import UndoingWindowScope
 from topo.storage.snapshots import TaskSnapshots
 from topo.task.flow_control import InEdge
 from topo.task.guarantees.checkpointed_spout import CheckpointedSpoutTask
@@ -191,10 +191,10 @@ def what_fail_emits_is_forgotten(patch: pytest.MonkeyPatch) -> None:
 def a_failed_call_takes_back_another_one(patch: pytest.MonkeyPatch) -> None:
     """What the last call has changed that was noted is undone, whoever has raised."""
 
-    def undo(self: CheckpointedWindowScope, position: int) -> None:
+    def undo(self: UndoingWindowScope, position: int) -> None:
         self._log.undo()
 
-    patch.setattr(CheckpointedWindowScope, "undo_element", undo)
+    patch.setattr(UndoingWindowScope, "undo_element", undo)
 
 
 PLANTS: dict[Plant, tuple[set[int], tuple[int, ...]]] = {

@@ -10,7 +10,6 @@ from topo.errors import FrameworkBug
 from topo.ids import TaskId
 from topo.plan.physical import PhysicalPlan
 from topo.task.guarantees.checkpointed_spout import CheckpointedSpoutTask
-from topo.task.guarantees.checkpointed_window import CheckpointedWindowTask
 from topo.task.runners.acker import AckerTask
 from topo.task.runners.async_calls import AsyncTask
 from topo.task.runners.basic_bolt import BasicBoltTask
@@ -31,7 +30,7 @@ def task_class(plan: PhysicalPlan, task: TaskId, component: object) -> type[Task
     if kind is ComponentKind.SPOUT:
         return CheckpointedSpoutTask if is_checkpointed else SpoutTask
     if isinstance(component, WindowBolt):
-        return CheckpointedWindowTask if is_checkpointed else WindowTask
+        return WindowTask
     if isinstance(component, ProcessBolt):
         return ProcessTask
     if isinstance(component, AsyncBolt):

@@ -9,7 +9,7 @@ from typing import Any
 from topo.operators.base import KeyedOperator, Operator
 from topo.operators.state.undo_log import UndoLog
 from topo.operators.windows.operator import WindowOperator
-from topo.operators.windows.scope import CheckpointedWindowScope
+from topo.operators.windows.scope import UndoingWindowScope
 from topo.testing.operator_output import RecordedOutput
 from topo.user_errors import call_for_effect
 
@@ -35,7 +35,7 @@ class OperatorCalls:
         self._output = output
         self._attempts = attempts if isinstance(operator, KeyedOperator) else 1
         self.log = UndoLog()
-        self.scope = CheckpointedWindowScope(self.log, self._mark, self._rewind)
+        self.scope = UndoingWindowScope(self.log, self._mark, self._rewind)
         if isinstance(operator, WindowOperator):
             operator.scope = self.scope
 

@@ -27,7 +27,7 @@ from __future__ import annotations
 
 from array import array
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import repeat
 from operator import itemgetter
 from typing import Any
@@ -151,8 +151,6 @@ class WindowTracker:
 
     Args:
         ids: draws shares and roots.
-        on_firing: told of the firing whose results are put out next; None: they are anchored on nothing.
-        on_raised: told what a firing has raised; returns whether it is tried again.
 
     Attributes:
         acks: by root: what is owed and has not been taken yet.
@@ -166,15 +164,8 @@ class WindowTracker:
 
     can_undo = False
 
-    def __init__(
-        self,
-        ids: IdSource,
-        on_firing: Callable[[Firing | None], None] = lambda _firing: None,
-        on_raised: Callable[[Exception], bool] = lambda _error: False,
-    ) -> None:
+    def __init__(self, ids: IdSource) -> None:
         self._ids = ids
-        self._on_firing = on_firing
-        self._on_raised = on_raised
         self._panes: dict[Any, dict[Any, Pane]] = {}
         """By window, then by key."""
         self._fresh_roots: list[int] = []
@@ -263,7 +254,7 @@ class WindowTracker:
     def begin_element(self, position: int) -> None:
         """Nothing: an element that raises fails by its ids."""
 
-    def begin_timer(self, timer: object) -> None:
+    def begin_timer(self, key: Any, window: Any, timestamp: int, is_event_time: bool) -> None:
         """Nothing: the inputs of a pane that raises fail by its firing."""
 
     def unheld(self) -> list[int]:
@@ -385,12 +376,9 @@ class WindowTracker:
             pane.lines = pane.lines or (FiringChain(pane),)
             self.current = Firing(pane.lines[-1], self._fresh_roots.pop() | pane.is_replay, self._epoch)
             self._firings.append(self.current)
-        self._on_firing(self.current)
 
     def raised(self, error: Exception) -> bool:
-        """The pane that fires has raised."""
-        if self._on_raised(error):
-            return True
+        """The pane that fires has raised for good."""
         if self._firing_pane is not None:
             self._lose_inputs(self._firing_pane)
         return False

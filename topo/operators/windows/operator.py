@@ -135,12 +135,12 @@ class WindowOperator(KeyedOperator):
 
     def on_event_time(self, key: Any, namespace: Any, timestamp: int) -> None:
         """A timer of the window `namespace` is due by the watermark."""
-        self.scope.begin_timer(WindowTimer(key, namespace, timestamp, True))
+        self.scope.begin_timer(key, namespace, timestamp, True)
         self._on_timer(key, namespace, timestamp, self._trigger.on_event_time, is_event_time=True)
 
     def on_processing_time(self, key: Any, namespace: Any, timestamp: int) -> None:
         """A timer of the window `namespace` is due by the clock."""
-        self.scope.begin_timer(WindowTimer(key, namespace, timestamp, False))
+        self.scope.begin_timer(key, namespace, timestamp, False)
         self._on_timer(key, namespace, timestamp, self._trigger.on_processing_time, is_event_time=False)
 
     def end_of_input(self) -> None:

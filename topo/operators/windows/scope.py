@@ -38,8 +38,8 @@ class WindowScope(Protocol):
             position: of the element in the batch at hand; 0 with `process_element`.
         """
 
-    def begin_timer(self, timer: WindowTimer) -> None:
-        """A call begins for a timer."""
+    def begin_timer(self, key: Any, window: Any, timestamp: int, is_event_time: bool) -> None:
+        """A call begins for a timer of a window."""
 
     def held(self, position: int, key: Any, window: Any) -> None:
         """An element went into a pane."""
@@ -91,7 +91,7 @@ class NoWindowScope:
 
     def begin_element(self, position: int) -> None: ...
 
-    def begin_timer(self, timer: WindowTimer) -> None: ...
+    def begin_timer(self, key: Any, window: Any, timestamp: int, is_event_time: bool) -> None: ...
 
     def held(self, position: int, key: Any, window: Any) -> None: ...
 
@@ -115,7 +115,7 @@ class NoWindowScope:
     def released(self, key: Any, window: Any) -> None: ...
 
 
-class CheckpointedWindowScope(NoWindowScope):
+class UndoingWindowScope(NoWindowScope):
     """Marks each call, so that it can be undone: state and timers by the log, output by `rewind`.
 
     Args:
@@ -147,10 +147,10 @@ class CheckpointedWindowScope(NoWindowScope):
         self._position = position
         self._mark = self._take_mark()
 
-    def begin_timer(self, timer: WindowTimer) -> None:
+    def begin_timer(self, key: Any, window: Any, timestamp: int, is_event_time: bool) -> None:
         """Mark the call."""
         self._log.begin()
-        self.timer = timer
+        self.timer = WindowTimer(key, window, timestamp, is_event_time)
         self._mark = self._take_mark()
 
     def undo_element(self, position: int) -> None:

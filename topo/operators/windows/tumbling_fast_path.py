@@ -20,7 +20,6 @@ from topo.operators.windows.assigners import TumblingAssigner
 from topo.operators.windows.contents import Accumulated
 from topo.operators.windows.functions import EmitResult, WindowFunction
 from topo.operators.windows.operator import WindowOperator
-from topo.operators.windows.scope import WindowTimer
 
 
 class TumblingFastPath(WindowOperator):
@@ -105,7 +104,7 @@ class TumblingFastPath(WindowOperator):
         self._open.clear()
         self._open_windows.clear()
         self._taken.clear()
-        self.scope.begin_timer(WindowTimer(key, namespace, timestamp, True))
+        self.scope.begin_timer(key, namespace, timestamp, True)
         last = namespace.end - 1
         try:
             if timestamp == last:
