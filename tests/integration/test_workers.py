@@ -74,7 +74,7 @@ class Crashing(BasicBolt):
     assert "(crashing) was lost" in status["reason"] and "exit code 9" in status["reason"]
     assert worker["state"] == "waiting" or worker["losses"] >= 4
     losses = [error["message"] for error in running.errors() if error["kind"] == "WorkerLost"]
-    assert [loss.split(" in ")[-1] for loss in losses[:4]] == ["0.0 s", "0.2 s", "0.4 s", "0.8 s"]
+    assert [loss.split(" is restarted ")[-1] for loss in losses[:4]] == ["at once", "in 0.2 s", "in 0.4 s", "in 0.8 s"]
     # The fifth life begins after 0.8 s: others go on meanwhile, and no message is replayed again and again.
     running.wait_until(lambda later: counter(later, "others", "acked") > counter(status, "others", "acked") + 100)
     assert running.status()["totals"]["pending"] <= 100
