@@ -13,16 +13,18 @@ import sys
 import time
 import traceback
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from topo.api.component import Component
 from topo.api.groupings import CustomGrouping
 from topo.api.hooks import Hooks
 from topo.api.spout import BlockingSpout
 from topo.api.topology import Topology
-from topo.errors import TopoError
+from topo.errors import TopoError, UserError
 from topo.ids import IdSource, TaskId
 from topo.observability.logs import TaskLog, start_logging
 from topo.plan.parallelism import with_parallelism
@@ -219,6 +221,17 @@ def _second_link(spec: WorkerSpec) -> tuple[Transport, Outlet]:
     return transport, transport.link(LINK, spec.master_endpoint, spec.identity(":w"), spec.master_key or None)
 
 
+def _copy(component: Component, component_id: str) -> Component:
+    try:
+        return deepcopy(component)
+    except Exception as error:
+        raise UserError(
+            f"component {component_id!r} has several tasks in this worker, and its one instance cannot be copied "
+            f"({type(error).__name__}: {error}); make the instance in the function that builds the topology, not in an imported "
+            "module"
+        ) from error
+
+
 def make_tasks(
     plan: PhysicalPlan,
     mine: tuple[TaskId, ...],
@@ -236,7 +249,10 @@ def make_tasks(
     """Make the tasks of a worker.
 
     The first task takes an instance that is given with the topology, a component or a grouping; for each further one the code
-    runs again.
+    runs again. A component that this code does not make, but imports, is copied.
+
+    Raises:
+        UserError: a component that two tasks need cannot be copied.
     """
     registry = serializers_of(topology)
     used: set[int] = set()
@@ -252,6 +268,8 @@ def make_tasks(
             if id(component) in used:
                 source = rebuild()
                 component = source.component(spec.component).make()
+            if id(component) in used:
+                component = _copy(component, spec.component)
             used.add(id(component))
             groupings = custom_groupings(source, spec.component)
             if not used.isdisjoint(map(id, groupings.values())):
