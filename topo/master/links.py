@@ -151,6 +151,10 @@ class HeldCommands:
         """Return the command to perform now; None when there is none, or it waits to be tried again."""
         return self._commands[0] if self._commands and now >= self._retry_at else None
 
+    def next_deadline(self) -> float | None:
+        """When a command that could not be written is tried again; None while there is none."""
+        return self._retry_at if self.problem else None
+
     def done(self) -> None:
         """The command was performed."""
         self._commands.popleft()

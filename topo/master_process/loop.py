@@ -173,7 +173,7 @@ class MasterLoop:
         """When the loop has to turn if nothing arrives before."""
         if self._asked:
             return self._clock()
-        deadlines = (self._alive_at, self.links.next_deadline(), self.master.next_deadline())
+        deadlines = (self._alive_at, self.links.next_deadline(), self.held.next_deadline(), self.master.next_deadline())
         return min(at for at in deadlines if at is not None)
 
     @property

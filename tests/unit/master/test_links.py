@@ -144,9 +144,11 @@ def test_command_that_cannot_be_written_holds_up_those_behind_it() -> None:
     assert held.failed(FULL, 10.0, is_serving=True) == RecordError("StateNotStored", why)
     assert held.problem == why
     assert held.next(10.0) is None
+    assert held.next_deadline() == 10.0 + RETRY_S
     assert held.next(10.0 + RETRY_S) is RECORD
     held.done()
     assert held.problem == ""
+    assert held.next_deadline() is None
     assert held.next(10.0 + RETRY_S) is POSITIONS
     held.done()
     assert held.next(20.0) is None
