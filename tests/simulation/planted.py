@@ -19,12 +19,13 @@ from topo.task.runners.async_calls import AsyncTask
 from topo.task.runners.basic_bolt import BasicBoltTask
 from topo.task.runners.bolt import TrackingBoltTask
 from topo.task.runners.spout import SpoutTask
-from topo.tracking.ack_ledger import AckLedger
+from topo.tracking.ack_ledger import AckLedger, Verdicts
 from topo.tracking.acker import Acker
 from topo.tracking.pending import SpoutPending
 from topo.tracking.positions import PositionTracker
 from topo.tracking.retries import RetryBook
-from topo.wire.frames import Frame, parse, unpack_words
+from topo.wire.batcher import EdgeBuffer
+from topo.wire.frames import Anchoring, Columns, Frame, pack_words, parse, unpack_words
 from topo.worker.core import Worker
 
 Plant = Callable[[pytest.MonkeyPatch], None]
@@ -275,6 +276,32 @@ def bolts_are_not_careful(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(bolt_task, "SINGLE_STEP_TUPLES", 0)
 
 
+def rows_change_places(patch: pytest.MonkeyPatch) -> None:
+    """A frame has its last two rows the other way round."""
+    extend = EdgeBuffer.extend
+
+    def swapped(self: EdgeBuffer, now: float, columns: Columns) -> None:
+        if columns.anchoring is Anchoring.SINGLE and len(columns.rows) > 1 and not columns.timestamps:
+            roots, edges = unpack_words(columns.roots), unpack_words(columns.edges)
+            rows = list(columns.rows)
+            for column in (roots, edges, rows):
+                column[-2:] = column[:-3:-1]
+            columns = columns._replace(rows=rows, roots=pack_words(roots), edges=pack_words(edges))
+        extend(self, now, columns)
+
+    patch.setattr(EdgeBuffer, "extend", swapped)
+
+
+def failed_trees_are_not_answered(patch: pytest.MonkeyPatch) -> None:
+    """An acker notes that a tree has failed, and leaves it to the timeout."""
+    take = AckLedger.take_verdicts
+
+    def silent(self: AckLedger) -> dict[TaskId, Verdicts]:
+        return {spout: Verdicts(found.acked, [], found.reset) for spout, found in take(self).items()}
+
+    patch.setattr(AckLedger, "take_verdicts", silent)
+
+
 PLANTS: dict[Plant, tuple[set[int], tuple[int, ...]]] = {
     ack_before_its_emits: ({3}, (0,)),
     ack_wins_over_fail: ({1, 2}, (37, 43, 59)),
@@ -291,6 +318,8 @@ PLANTS: dict[Plant, tuple[set[int], tuple[int, ...]]] = {
     ids_have_16_bits: ({3}, (30, 32, 35)),
     calls_are_acked_when_they_begin: ({1}, (2, 5, 6)),
     suspects_are_not_counted: ({1, 10}, (12, 21)),
+    rows_change_places: ({14}, (0, 1)),
+    failed_trees_are_not_answered: ({2}, (0, 1)),
     bolts_are_not_careful: ({1, 10}, (920, 2995, 3163)),
 }
 """Each planted fault with the oracles that may catch it, and seeds that have: they are tried first, then all the others."""

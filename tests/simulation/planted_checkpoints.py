@@ -12,6 +12,7 @@ from topo.checkpoint.alignment import Aligned, Alignment, Snapshot, StoredCallba
 from topo.checkpoint.encoding import TaskSnapshot, encode_snapshot, pack
 from topo.checkpoint.source_progress import Covered, UncommittedMessages
 from topo.checkpoint.staged_output import StagedOutput
+from topo.emission.output_watermarks import OutputWatermarks
 from topo.operators.time.timers import TimerServices
 from topo.operators.windows.scope import UndoingWindowScope
 from topo.storage.snapshots import TaskSnapshots
@@ -197,6 +198,12 @@ def a_failed_call_takes_back_another_one(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(UndoingWindowScope, "undo_element", undo)
 
 
+def restored_watermark_runs_ahead(patch: pytest.MonkeyPatch) -> None:
+    """A task resumes with a later watermark than that of its checkpoint."""
+    restore = OutputWatermarks.restore
+    patch.setattr(OutputWatermarks, "restore", lambda self, watermark: restore(self, watermark + 200))
+
+
 PLANTS: dict[Plant, tuple[set[int], tuple[int, ...]]] = {
     barrier_overtakes_a_tuple: ({3, 7}, (10, 15)),
     alignment_is_skipped: ({7}, (6, 8)),
@@ -205,6 +212,7 @@ PLANTS: dict[Plant, tuple[set[int], tuple[int, ...]]] = {
     position_is_one_ahead: ({7}, (2, 5)),
     timers_are_left_out: ({7}, (0, 7)),
     commit_before_complete: ({7}, (1, 3)),
+    restored_watermark_runs_ahead: ({13}, (7, 17)),
     restore_of_part_of_the_tasks: ({7}, (0, 1)),
     output_of_a_mail_follows_the_barrier: ({7}, (34, 63)),
     what_fail_emits_is_forgotten: ({7}, (160, 285)),

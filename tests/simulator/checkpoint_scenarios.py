@@ -18,6 +18,7 @@ from tests.simulator.checkpointed_sources import Source
 from tests.simulator.checkpointed_stages import Beyond, CheckpointedStage, Mishaps, Row, Stateful
 from tests.simulator.faults import Fault, FaultKind, draw_checkpoint_faults
 from tests.simulator.history import Violation
+from tests.simulator.random_scenarios import draw_sizes
 from tests.simulator.simulation import Simulation
 from topo.api.topology import Topology
 from topo.builder import TopologyBuilder
@@ -213,6 +214,7 @@ class Judgement:
         self._judge_letters()
         self._judge_queues()
         self._judge_silence()
+        self._judge_lateness()
         self._gather()
 
     def _judge_outcome(self) -> None:
@@ -262,6 +264,12 @@ class Judgement:
         for (spout, index), left in self._outside.broker.items():
             if left:
                 self._history.violated(2, f"spout {spout}[{index}] was never told of {list(left)[:5]}")
+
+    def _judge_lateness(self) -> None:
+        for process in self._simulation.all_processes:
+            for task in process.tasks:
+                if late := task.counters.late:
+                    self._history.violated(13, f"{late} rows were late at task {task.id} ({task.component_id})")
 
     def _judge_silence(self) -> None:
         rows = [row.kind for _, row in self._simulation.master.store.errors]
@@ -327,6 +335,7 @@ def draw_checkpoint_scenario(seed: int) -> CheckpointScenario:
     """Return what a seed stands for; always the same."""
     random = Random(f"checkpoints {seed}")
     drawing = _Drawing(random)
+    drawing.settings |= draw_sizes(seed)
     faults = draw_checkpoint_faults(random, has_links=drawing.settings["workers"] != 1, may_damage=not drawing.is_irrevocable)
     return CheckpointScenario(seed, drawing.parts, drawing.settings, faults)
 

@@ -46,16 +46,16 @@ class CutObserver(FrameObserver):
         self._rows: dict[TaskId, EdgeRows] = {}
 
     def routes_adopted(self, task: TaskId, routes: control.Routes) -> None:
-        """Begin anew."""
+        """Forget the epoch before."""
         super().routes_adopted(task, routes)
         self._rows[task] = EdgeRows()
 
     def rows_routed(self, task: TaskId, target: TaskId, stream: int, columns: Columns) -> None:
-        """Count what is sent."""
+        """Count rows on their way out."""
         self._rows[task].sent[target] += len(columns.rows)
 
     def frame_processed(self, task: TaskId, frame: Frame) -> None:
-        """Count what is processed."""
+        """Count rows on their way in."""
         super().frame_processed(task, frame)
         if frame.kind is FrameKind.DATA:
             self._rows[task].received[TaskId(frame.sender)] += frame.count

@@ -9,6 +9,7 @@ Oracle numbers are those of `tests.simulator.oracles`.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -83,6 +84,8 @@ class History:
         self.trees: dict[int, Tree] = {}
         self.roots = 0
         self.may_reopen_trees = False
+        self.sent: dict[tuple[int, int, int, int], deque[int]] = {}
+        """Edge ids of the rows that were sent and not processed, by epoch, sender, receiver and stream."""
         self.has_lost: Callable[[int, int, int], bool] = lambda _epoch, _sender, _target: True
         """Whether the network has lost, or let overtake, frames of an edge in an epoch."""
         self.on_positions: Callable[[Mapping[TaskId, SpoutProgress]], None] = lambda _: None
@@ -171,6 +174,7 @@ class History:
     def inspect(self, process: SimulatedProcess) -> None:
         """Check the invariants of a process between two turns, and that what it holds is bounded."""
         process.worker.validate()
+        process.observer.inspect()
         for task in process.tasks:
             config = task.config
             queued: dict[int, int] = {}

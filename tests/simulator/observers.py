@@ -1,7 +1,8 @@
-"""What the tasks of one simulated process report, and what the history and the checkpoints' cuts make of it."""
+"""Observers of the tasks of one simulated process: they report to the history, and judge what they see on the way."""
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from tests.simulator.processes import SimulatedProcess
 
 _SLACK_S = 1e-6
+_PROMPT_S = 0.25
+"""How long an acker may keep a verdict to itself, in the time of its process: many times `flush_interval`."""
 
 
 @dataclass(slots=True)
@@ -29,6 +32,7 @@ class _InEpoch:
         incarnations: whom it takes for each task.
         taken, processed: number of the last frame, by sender.
         inits: roots that an acker task has had the INIT of.
+        fails: roots that it has had a FAIL of and has not decided, with the moment since when it could.
     """
 
     epoch: int = 0
@@ -36,6 +40,7 @@ class _InEpoch:
     taken: dict[int, int] = field(default_factory=dict)
     processed: dict[int, int] = field(default_factory=dict)
     inits: set[int] = field(default_factory=set)
+    fails: dict[int, float] = field(default_factory=dict)
 
 
 class FrameObserver(TaskObserver):
@@ -47,8 +52,11 @@ class FrameObserver(TaskObserver):
         self._tasks: dict[TaskId, _InEpoch] = {}
 
     def routes_adopted(self, task: TaskId, routes: Routes) -> None:
-        """Begin anew."""
+        """Forget the epoch before."""
         self._tasks[task] = _InEpoch(routes.epoch, {route.task: route.incarnation for route in routes.routes})
+
+    def inspect(self) -> None:
+        """Check invariants between two turns of the process."""
 
     def frame_taken(self, task: TaskId, frame: Frame, arrival: Arrival | None) -> None:
         """Check what became of a frame that has arrived."""
@@ -66,7 +74,7 @@ class FrameObserver(TaskObserver):
             history.violated(11, f"task {task} found a gap before {frame!r}, where nothing was lost")
 
     def frame_processed(self, task: TaskId, frame: Frame) -> None:
-        """Check the order of what is processed."""
+        """Check the order of frames."""
         mine, history = self._tasks[task], self.history
         last = mine.processed.get(frame.sender, -1)
         if frame.epoch != mine.epoch:
@@ -98,7 +106,9 @@ class TreeObserver(FrameObserver):
         if not columns.roots:
             return
         history, is_spout = self.history, task in self._spouts
-        for root, edge in zip(unpack_words(columns.roots), unpack_words(columns.edges), strict=True):
+        edges = unpack_words(columns.edges)
+        self.history.sent.setdefault((self._tasks[task].epoch, task, target, stream), deque()).extend(edges)
+        for root, edge in zip(unpack_words(columns.roots), edges, strict=True):
             tree = history.trees.get(root)
             if tree is None or (tree.verdict and is_spout):
                 tree = history.plant(root)
@@ -106,6 +116,20 @@ class TreeObserver(FrameObserver):
                 history.violated(3, f"task {task} emits for root {root:x}, whose tree an acker has found complete")
             tree.open[edge] = tree.open.get(edge, 0) + 1
             tree.edges += 1
+
+    def frame_processed(self, task: TaskId, frame: Frame) -> None:
+        """Check the order of rows, too: those that could not be carried are missing, and nothing else is."""
+        super().frame_processed(task, frame)
+        if frame.kind is not FrameKind.DATA or not frame.roots:
+            return
+        sent = self.history.sent.get((frame.epoch, frame.sender, task, frame.stream), deque())
+        for edge in frame.edge_list():
+            while sent and sent[0] != edge:
+                sent.popleft()
+            if not sent:
+                self.history.violated(14, f"task {task} processed rows of task {frame.sender} in another order")
+                return
+            sent.popleft()
 
     def inputs_acked(self, task: TaskId, ids: Iterable[tuple[Sequence[int], Sequence[int]]], stale: int = 0) -> None:
         """Take edges out of trees. Whether a window bolt's inputs are acked too early, its results will show."""
@@ -173,24 +197,45 @@ class TreeObserver(FrameObserver):
 
     def ids_received(self, task: TaskId, frame: Frame) -> None:
         """Note what overtakes the INIT of its root."""
-        inits = self._tasks[task].inits
+        inits, fails = self._tasks[task].inits, self._tasks[task].fails
+        roots = frame.root_list() if frame.kind in (FrameKind.INIT, FrameKind.ACK, FrameKind.FAIL) else ()
         if frame.kind is FrameKind.INIT:
-            inits.update(frame.root_list())
-        elif frame.kind is FrameKind.ACK and not inits.issuperset(frame.root_list()):
+            inits.update(roots)
+            fails.update({root: self.process.time for root in roots if root in fails})
+        elif frame.kind is FrameKind.ACK and not inits.issuperset(roots):
             self.history.count("ack before init")
-        elif frame.kind is FrameKind.FAIL and not inits.issuperset(frame.root_list()):
-            self.history.count("fail before init")
+        elif frame.kind is FrameKind.FAIL:
+            if not inits.issuperset(roots):
+                self.history.count("fail before init")
+            for root in roots:
+                tree = self.history.trees.get(root)
+                if tree is not None and tree.open:
+                    fails.setdefault(root, self.process.time)
 
     def verdicts_reached(self, task: TaskId, verdicts: Verdicts) -> None:
         """Check what an acker has decided."""
         history = self.history
+        fails = self._tasks[task].fails
         for root in verdicts.failed:
+            fails.pop(root, None)
             history.verdict_reached(root, "failed")
         for root in verdicts.acked:
+            if fails.pop(root, None) is not None:
+                history.violated(2, f"a task failed root {root:x}, and its acker found it acked")
             history.check_complete(root)
             history.verdict_reached(root, "acked")
         if verdicts.reset:
             history.count("timeout reset", len(verdicts.reset))
+
+    def inspect(self) -> None:
+        """Check that what a task has failed is answered as soon as its acker knows whose it is."""
+        for task, mine in self._tasks.items():
+            for root, at in mine.fails.items():
+                tree = self.history.trees.get(root)
+                is_owed = root in mine.inits and tree is not None and not tree.decided and not tree.verdict
+                if is_owed and self.process.time > at + _PROMPT_S:
+                    what = f"acker task {task} has had a FAIL of root {root:x} for {self.process.time - at:.3f} s"
+                    self.history.violated(2, what)
 
     def trees_expired(self, task: TaskId, roots: Sequence[int], now: float) -> None:
         """Check that no spout waits for what its acker has forgotten."""

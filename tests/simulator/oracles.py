@@ -13,8 +13,10 @@
 | 10 | liveness: when the faults are over, so is the topology, soon |
 | 11 | no silence: every fault leaves a row or a counter, and no row is without a cause |
 | 12 | sometimes: over many seeds each situation of interest occurs; asserted over the set by who runs it |
+| 13 | nothing is late where timestamps and watermarks are in order; with checkpoints |
+| 14 | the rows of one sender on one stream are processed in the order in which they were sent |
 
-The history checks 2, 3, 5, 6 and 9 as things happen, the simulation 10. The numbers are those of the project's list of checks.
+The history checks 2, 3, 5, 6, 9 and 14 as things happen, the simulation 10.
 """
 
 from __future__ import annotations

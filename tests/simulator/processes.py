@@ -36,7 +36,6 @@ from topo.worker.core import EXIT_ORPHANED, Exit, InFlightTracker, Worker
 if TYPE_CHECKING:
     from tests.simulator.simulation import Simulation
 
-READ_AT_ONCE = 32
 _NEVER = float("inf")
 
 
@@ -147,7 +146,8 @@ class SimulatedProcess:
             config = self.plan.config_of(spec.component)
             context, groupings = make_context(self.plan, task), custom_groupings(built, spec.component)
             watermarks = None if component is None else built.component(spec.component).watermarks
-            setup = TaskSpec(task, self.plan, config, component, context, groupings, watermarks)
+            limits = self._simulation.limits
+            setup = TaskSpec(task, self.plan, config, component, context, groupings, watermarks, limits=limits)
             ports = TaskEnvironment(
                 IdSource(self._simulation.draw_bytes()),
                 self.clock,
@@ -291,7 +291,7 @@ class SimulatedProcess:
         for (task, inbox), frames in self.inboxes.items():
             if frames and (inbox is Inbox.CONTROL or worker.tasks[task].wants_data):
                 has_read = True
-                for _ in range(min(len(frames), READ_AT_ONCE)):
+                for _ in range(min(len(frames), self._simulation.reads_at_once)):
                     worker.arrived(task, inbox, frames.popleft(), now)
         return has_read
 

@@ -31,10 +31,17 @@ def draw_scenario(seed: int) -> Scenario:
     """Return what a seed stands for; always the same."""
     random = Random(f"scenario {seed}")
     drawing = _Drawing(random, Random(f"calls {seed}"))
+    drawing.settings |= draw_sizes(seed)
     faults = draw_faults(random, has_links=drawing.settings["workers"] != 1)
     return Scenario(
         seed, drawing.parts, drawing.spouts, drawing.settings, hopeless=drawing.hopeless, poison=drawing.poison, faults=faults
     )
+
+
+def draw_sizes(seed: int) -> dict[str, str]:
+    """Draw sizes, most of them so small that batches and frames of ids have several pieces."""
+    random = Random(f"sizes {seed}")
+    return {"batch_bytes": random.choice(("1B", "200B", "64KiB", "64KiB")), "max_control_frame": random.choice(("1KiB", "1MiB"))}
 
 
 class _Drawing:

@@ -31,6 +31,7 @@ from topo.ids import Incarnation, TaskId, WorkerId
 from topo.master.events import InFlightTuples, WorkerExited
 from topo.plan.physical import physical_plan
 from topo.task.events import Inbox
+from topo.task.limits import TaskLimits
 from topo.wire import control
 from topo.wire.codec import Codec
 from topo.wire.frames import parse
@@ -55,6 +56,8 @@ class Simulation:
         now: virtual seconds.
         history: what was seen to happen.
         quiet_s: virtual seconds that the run may take after its last fault; beyond, it hangs.
+        reads_at_once: how many frames of an inbox a process takes before its tasks work.
+        limits: of tasks; small, so that runs reach them.
         most_events: likewise, what may happen in all.
         strikes: the faults, and those that have struck.
     """
@@ -81,6 +84,14 @@ class Simulation:
         self._checks = 0
         self.now = 0.0
         self.quiet_s = QUIET_AFTER_FAULTS_S
+        limits = Random(f"limits {seed}")
+        self.reads_at_once = limits.choice((1, 4, 32))
+        self.limits = TaskLimits(
+            acks_at_once=limits.choice((1, 8, 256)),
+            causes=limits.choice((1, 10, 1_000)),
+            held_inputs=limits.choice((1, 10, 1_000)),
+            remembered_keys=limits.choice((1, 10, 65_536)),
+        )
         self.most_events = MOST_EVENTS
         self.plan = physical_plan(topology())
         self.codec = Codec()

@@ -31,7 +31,6 @@ EXCEPTIONS = {
     "tests/unit/connectors/test_json_lines_sink.py": SYSTEM,
     "tests/unit/connectors/test_spilling.py": LIMIT,
     "tests/unit/connectors/test_sqlite_sink.py": LIMIT,
-    "tests/unit/emission/test_groupers.py": LIMIT,
     "tests/unit/master_process/test_shell.py": SYSTEM,
     "tests/unit/operators/test_state_costs.py": "counts copies",
     "tests/unit/storage/test_state_folder.py": SYSTEM,

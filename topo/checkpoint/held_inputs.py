@@ -23,7 +23,6 @@ from topo.errors import UserError
 
 _REFERENCES_OF_OURS = 2
 """What `getrefcount` says of an item of a list that nobody else refers to."""
-_FIRST_SWEEP = 1_000
 HeldState = dict[str, Any]
 
 
@@ -50,14 +49,15 @@ class HeldInputs:
         component: the bolt's name, for messages.
         tasks: how many tasks the bolt has.
         moves: whether an input may go to any task of the bolt, as with shuffle groupings.
+        first_sweep: how many inputs are held before those are looked for that the bolt has let go of.
     """
 
-    def __init__(self, component: str, tasks: int, *, moves: bool) -> None:
+    def __init__(self, component: str, tasks: int, *, moves: bool, first_sweep: int = 1_000) -> None:
         self._component = component
         self._tasks = tasks
         self._moves = moves
         self._held: list[TrackedTuple] = []
-        self._sweep_at = _FIRST_SWEEP
+        self._first_sweep = self._sweep_at = first_sweep
         self.restored: list[HeldState] = []
         """Inputs of a checkpoint that have not been executed again yet."""
 
@@ -70,7 +70,7 @@ class HeldInputs:
         self._held += held
         if len(self._held) >= self._sweep_at:
             self._held = still_held(self._held)
-            self._sweep_at = max(_FIRST_SWEEP, 2 * len(self._held))
+            self._sweep_at = max(self._first_sweep, 2 * len(self._held))
 
     def __bool__(self) -> bool:
         return bool(self._held)

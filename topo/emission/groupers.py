@@ -22,7 +22,7 @@ Selection = slice | list[int]
 TargetShare = tuple[int, Selection]
 
 EVERY_ROW = slice(None)
-REMEMBERED_KEYS = 65_536
+_REMEMBERED_KEYS = 65_536
 """Routes of keys kept before the memory is dropped and filled again: bounded, whatever the number of keys."""
 
 
@@ -95,7 +95,10 @@ class KeyGrouper(ABC, Generic[R]):
 
     partitions = True
 
-    def __init__(self, indexes: Sequence[int], targets: int, max_parallelism: int) -> None:
+    def __init__(
+        self, indexes: Sequence[int], targets: int, max_parallelism: int, remembered_keys: int = _REMEMBERED_KEYS
+    ) -> None:
+        self._remembered_keys = remembered_keys
         self._keys = key_reader(indexes)
         self._targets = targets
         self._max_parallelism = max_parallelism
@@ -120,7 +123,7 @@ class KeyGrouper(ABC, Generic[R]):
             route = self._routes.get(key)
             if route is None:
                 route = self._route(key)
-                if len(self._routes) >= REMEMBERED_KEYS:
+                if len(self._routes) >= self._remembered_keys:
                     self._routes.clear()
                 self._routes[key] = route
             return route
@@ -145,8 +148,10 @@ class FieldsGrouper(KeyGrouper[int]):
 class PartialKeyGrouper(KeyGrouper[tuple[int, int]]):
     """Each key has two candidate tasks; a row goes to the one this sender has sent less to (power of two choices)."""
 
-    def __init__(self, indexes: Sequence[int], targets: int, max_parallelism: int) -> None:
-        super().__init__(indexes, targets, max_parallelism)
+    def __init__(
+        self, indexes: Sequence[int], targets: int, max_parallelism: int, remembered_keys: int = _REMEMBERED_KEYS
+    ) -> None:
+        super().__init__(indexes, targets, max_parallelism, remembered_keys)
         self._sent = [0] * targets
 
     def _route(self, key: Any) -> tuple[int, int]:

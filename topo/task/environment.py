@@ -15,6 +15,7 @@ from topo.checkpoint.alignment import SnapshotStore
 from topo.config import TopologyConfig
 from topo.ids import IdSource, TaskId
 from topo.plan.physical import PhysicalPlan
+from topo.task.limits import TaskLimits
 from topo.task.observer import TaskObserver
 from topo.wire.codec import Codec
 
@@ -72,3 +73,4 @@ class TaskSpec:
     """How event time is made for what the task emits."""
     hooks: Hooks = field(default_factory=Hooks, repr=False)
     """What is told of the task's life; of an acker's nobody is."""
+    limits: TaskLimits = field(default_factory=TaskLimits)

@@ -22,12 +22,12 @@ class Reports:
         causes: why roots have failed; they are reported before their FAIL leaves.
     """
 
-    def __init__(self, state: TaskState, context: TaskContext, hooks: Hooks) -> None:
+    def __init__(self, state: TaskState, context: TaskContext, hooks: Hooks, most_causes: int) -> None:
         self._state = state
         self._context = context
         self._hooks = hooks
         self._book = ErrorBook(self._report_caught)
-        self.causes = FailureCauses(state.id, state.component_id)
+        self.causes = FailureCauses(state.id, state.component_id, most_causes)
 
     def to_master(self, message: Any) -> None:
         """Send a message to the master."""

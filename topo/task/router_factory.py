@@ -72,9 +72,9 @@ def _grouper(setup: TaskSpec, declared: Declared, targets: tuple[TaskId, ...], h
         return EveryTarget(count)
     max_parallelism = plan.component(declared.target).max_parallelism
     if kind is GroupingKind.FIELDS:
-        return FieldsGrouper(declared.key_indexes, count, max_parallelism)
+        return FieldsGrouper(declared.key_indexes, count, max_parallelism, setup.limits.remembered_keys)
     if kind is GroupingKind.PARTIAL_KEY:
-        return PartialKeyGrouper(declared.key_indexes, count, max_parallelism)
+        return PartialKeyGrouper(declared.key_indexes, count, max_parallelism, setup.limits.remembered_keys)
     positions = list(range(count))
     if kind is GroupingKind.LOCAL_OR_SHUFFLE:
         here = plan.worker_of(setup.task)

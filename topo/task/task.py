@@ -76,7 +76,7 @@ class Task(ABC):
         """For the task's own mails: only the main loop runs them, and an error ends the process."""
         object.__setattr__(self.context, "executor", MailboxExecutor(self.mailbox, CALL_PRIORITY, self._run_user_mail))
         senders, targets = self._edges_in(), self._edges_out()
-        self.reports = Reports(state, setup.context, setup.hooks)
+        self.reports = Reports(state, setup.context, setup.hooks, setup.limits.causes)
         self.outbound = Outbound(state, self.reports, ports.codec, targets, self._reject_row)
         self.outbox = self.outbound.outbox
         receivers = [target for target, _ in targets]

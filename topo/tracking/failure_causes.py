@@ -12,16 +12,21 @@ from topo.ids import TaskId
 from topo.user_errors import message_of, place_of
 from topo.wire.control import Cause, TuplesFailed
 
-MAX_ROOTS = 1_000
-"""Roots of one message. What fails beyond that in one batch goes without a cause."""
 MAX_TEXT = 300
 """Characters of an exception's own text that are kept for a dead letter; `topo errors` has more."""
 
 
 class FailureCauses:
-    """The causes of one task that the master has not been told of."""
+    """The causes of one task that have not been reported to the master.
 
-    def __init__(self, task: TaskId, component: str) -> None:
+    Args:
+        task: which.
+        component: its component.
+        max_roots: of one report. What fails beyond that in one batch goes without a cause.
+    """
+
+    def __init__(self, task: TaskId, component: str, max_roots: int = 1_000) -> None:
+        self._max_roots = max_roots
         self._task = task
         self._component = component
         self._by_hand = Cause("", "the bolt called fail", component)
@@ -29,7 +34,7 @@ class FailureCauses:
 
     def note(self, roots: Iterable[int], error: BaseException | None) -> None:
         """Roots have failed by an exception, or because the user said so (None). The first cause of a root stays."""
-        if len(self._of_root) >= MAX_ROOTS:
+        if len(self._of_root) >= self._max_roots:
             return
         cause = self._by_hand
         if error is not None:

@@ -119,9 +119,8 @@ def test_several_fields_make_a_tuple_key() -> None:
     }
 
 
-def test_the_memory_of_routes_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("topo.emission.groupers.REMEMBERED_KEYS", 10)
-    for grouper in (FieldsGrouper([0], 3, 128), PartialKeyGrouper([0], 3, 128)):
+def test_the_memory_of_routes_is_bounded() -> None:
+    for grouper in (FieldsGrouper([0], 3, 128, remembered_keys=10), PartialKeyGrouper([0], 3, 128, remembered_keys=10)):
         for key in range(100):
             grouper.split(rows_of(key))
             assert len(grouper._routes) <= 10

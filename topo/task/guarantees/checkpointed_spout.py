@@ -26,9 +26,6 @@ from topo.task.runners.spout import SpoutTask
 from topo.wire.control import BarrierAcked, BeginCheckpoint, CheckpointWanted
 from topo.wire.frames import MIN_WATERMARK, Frame, FrameKind, pack_words
 
-_TOLD_AT_ONCE = 256
-"""Messages whose `ack` is called before the spout may emit again, or twice as many as it has emitted since the last time. A
-checkpoint covers tens of thousands; what waits must not become more."""
 _LAST_POLLS = 250
 """Polls without a message, 5 s in all, after which an ended source is not expected to deliver covered messages again."""
 
@@ -44,6 +41,7 @@ class CheckpointedSpoutTask(SpoutTask):
         super().__init__(setup, ports)
         is_told = getattr(self._spout.ack, "__func__", None) is not Spout.ack
         self.uncommitted = UncommittedMessages(has_positions=self.is_retrying, keeps_ids=is_told, digest=self._digest)
+        self._acks_at_once = setup.limits.acks_at_once
         self._barriers: dict[int, int] = {}
         """Checkpoints whose barrier is under way, by root."""
         self._early_checkpoint_requested = False
@@ -132,7 +130,8 @@ class CheckpointedSpoutTask(SpoutTask):
     def _act(self, now: float) -> None:
         emitted = self.uncommitted.emitted - self._emitted_at_telling
         self._emitted_at_telling += emitted
-        self._ack_done(max(_TOLD_AT_ONCE, 2 * emitted), now)
+        # A checkpoint covers tens of thousands; what waits must not become more.
+        self._ack_done(max(self._acks_at_once, 2 * emitted), now)
         if self.state.restored_ended and (not self.uncommitted.has_known or self._idle_polls > _LAST_POLLS):
             self._collector.ended = True
         super()._act(now)

@@ -202,7 +202,9 @@ class TrackingBoltTask(AnchoringTask):
         self._staged = StagedOutput(self._bolt) if is_staged else None  # type: ignore[arg-type]
         inputs = self.plan.inputs_of(self.component_id)
         moves = all(one.grouping in _ANY_TASK for one in inputs)
-        self._withheld = HeldInputs(self.component_id, len(self.plan.tasks_of(self.component_id)), moves=moves)
+        self._withheld = HeldInputs(
+            self.component_id, len(self.plan.tasks_of(self.component_id)), moves=moves, first_sweep=setup.limits.held_inputs
+        )
         self._ended_at: float | None = None
         """When the input had ended in this epoch."""
         self._end_waits = False
