@@ -55,7 +55,7 @@ ALLOWED: Mapping[str, int] = {
     "topo/master_process": 50,
     "topo/observability": 13,
     "topo/operators": 173,
-    "topo/task": 212,
+    "topo/task": 202,
     "topo/testing": 131,
     "topo/tracking": 133,
     "topo/wire": 52,

@@ -12,8 +12,14 @@ are slow: what waits before a bolt that is held up waits for them, too.
 
 from __future__ import annotations
 
+from math import inf
+
+from topo.config import TopologyConfig
+
 GROWTH = 4
 """How much larger a size is than the one before, at most."""
+QUEUE_SHARE = 20
+"""Tuples before one bolt may wait for this part of `message_timeout` or `checkpoint_interval`: many bolts may stand in a row."""
 
 
 class Allowance:
@@ -57,3 +63,20 @@ class Allowance:
     def share(self, edges: int) -> int:
         """Return what one of so many edges is granted; each gets at least one tuple, or its sender would wait for ever."""
         return max(1, self.size // max(1, edges))
+
+
+def make_allowance(config: TopologyConfig, senders: int, message_timeout_s: float | None, is_checkpointed: bool) -> Allowance:
+    """Return the allowance of a bolt under `queue_time`.
+
+    Args:
+        config: of the topology; its `queue_time` is set.
+        senders: edges that bring data.
+        message_timeout_s: the shortest one of the spouts; None where no message times out.
+        is_checkpointed: whether barriers wait behind the tuples.
+    """
+    limits = [config.queue_time_s or inf]
+    if is_checkpointed:
+        limits.append(config.checkpoint_interval_s / QUEUE_SHARE)
+    elif message_timeout_s is not None:
+        limits.append(message_timeout_s / QUEUE_SHARE)
+    return Allowance(min(limits), senders * config.edge_window * config.batch_size)

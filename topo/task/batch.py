@@ -7,14 +7,36 @@ from itertools import chain, pairwise, repeat
 from typing import Any, NamedTuple
 
 from topo.api.tuples import Origin
-from topo.errors import ValueNotCarried
-from topo.ids import ID_BYTES
+from topo.errors import FrameError, ValueNotCarried
+from topo.ids import ID_BYTES, TaskId
 from topo.operators.state.deep_copy import stays
+from topo.plan.physical import PhysicalPlan
 from topo.wire.codec import Codec
 from topo.wire.frames import Anchoring, Frame, pack_words
 
 Row = tuple[Any, ...]
 EventTime = int | None
+
+
+class Origins:
+    """Origin of the tuples of a frame: component, task and stream that emitted them."""
+
+    def __init__(self, plan: PhysicalPlan) -> None:
+        self._plan = plan
+        self._known: dict[tuple[int, int], Origin] = {}
+
+    def of(self, frame: Frame) -> Origin:
+        """Return the origin of a frame's tuples. Raises FrameError for a stream that the sender does not have."""
+        key = (frame.sender, frame.stream)
+        origin = self._known.get(key)
+        if origin is None:
+            component = self._plan.task(TaskId(frame.sender)).component
+            streams = self._plan.streams(component)
+            if frame.stream >= len(streams):
+                raise FrameError(f"{frame!r} is of a stream that {component!r} does not have")
+            stream = streams[frame.stream]
+            origin = self._known[key] = Origin(component, frame.sender, stream.name, stream.fields)
+        return origin
 
 
 class Batch:

@@ -397,12 +397,6 @@ class Task(ABC):
         if self.outbound.is_flush_due(now):
             self._flush(now)
         inbound.keep_alive(now)
-        self._touch_waiting_roots(now)
-        self.reports.on_time(now)
-        self.outbound.report_silent_receiver(now)
-        inbound.report_dead_edges(now)
-
-    def _touch_waiting_roots(self, now: float) -> None:
         interval = self._touch_interval_s
         if interval is not None and now >= self._touch_at:
             self._touch_at = now + interval
@@ -411,6 +405,9 @@ class Task(ABC):
                 roots.update(self._held_roots())
             if roots:
                 self._keep_waiting(roots)
+        self.reports.on_time(now)
+        self.outbound.report_silent_receiver(now)
+        inbound.report_dead_edges(now)
 
     @property
     def _is_held_up(self) -> bool:

@@ -137,9 +137,8 @@ class BasicBoltTask(BoltTask):
         if self._observer is not None:
             self._observer.rows_emitted(self.id, self._collector.streams)
             self._observer.inputs_acked(self.id, [batch.ids_at(i) for i in range(first, last) if i - first not in failures])
-        if refused := self._read_stamps(self._collector.streams):
+        if refused := self._emission.begin(self._collector.streams):
             self._fail_unstamped(refused, failures)
-        self._hold_rows()
         if batch.anchoring is Anchoring.MULTI:
             self._route_multi(batch, first, last, failures)
         elif batch.anchoring is Anchoring.SINGLE:
@@ -147,11 +146,8 @@ class BasicBoltTask(BoltTask):
         else:
             for stream in self._collector.streams:
                 if stream.rows:
-                    inherited = batch.stamps_of(first, last)
-                    self.counters.emitted += len(stream.rows)
-                    stamps = self._stamps(stream, inherited, stream.ends)
-                    self.counters.transferred += self._router.untracked(stream, stamps, self._reject_untracked(stream))
-        self._release_rows()
+                    self._emission.untracked(stream, self._reject_untracked(stream), batch.stamps_of(first, last))
+        self._emission.finish()
         self._clear()
         for index, error in failures.items():
             self._fail(batch.ids_at(first + index)[0], error)
@@ -169,7 +165,7 @@ class BasicBoltTask(BoltTask):
         failures.update(failed)
         for stream in self._collector.streams:
             owners = owners_of(stream.ends)
-            self._keep_rows(stream, [row for row, owner in enumerate(owners) if owner not in failed])
+            self._emission.keep(stream, [row for row, owner in enumerate(owners) if owner not in failed])
             start = kept = 0
             for at, end in enumerate(stream.ends):
                 kept += 0 if at in failed else end - start
@@ -180,16 +176,12 @@ class BasicBoltTask(BoltTask):
         for stream in self._collector.streams:
             if stream.rows:
                 ends = stream.ends
-                inherited = batch.stamps_of(first, last)
-                stamps = self._stamps(stream, inherited, ends)
 
                 def reject(row: int, error: Exception, ends: list[int] = ends) -> None:
                     self._fail_row(roots[owners_of(ends)[row]], error)
 
-                self.counters.emitted += len(stream.rows)
-                self.counters.transferred += self._router.single(
-                    stream, batch.packed_roots(first, last), owed, ends, stamps, reject
-                )
+                packed, inherited = batch.packed_roots(first, last), batch.stamps_of(first, last)
+                self._emission.single(stream, packed, owed, reject, inherited)
         if failures:
             keep = [index for index in range(last - first) if index not in failures]
             roots, owed = [roots[i] for i in keep], [owed[i] for i in keep]
@@ -201,16 +193,13 @@ class BasicBoltTask(BoltTask):
         for stream in self._collector.streams:
             if stream.rows:
                 owners = owners_of(stream.ends)
-                inherited = batch.stamps_of(first, last)
-                stamps = self._stamps(stream, inherited, stream.ends)
 
                 def reject(row: int, error: Exception, owners: list[int] = owners) -> None:
                     for root in inputs[owners[row]].roots:
                         self._fail_row(root, error)
 
-                self.counters.emitted += len(stream.rows)
                 anchors = [(inputs[owner],) for owner in owners]
-                self.counters.transferred += self._router.anchored(stream, anchors, self.epoch, stamps, reject)
+                self._emission.anchored(stream, anchors, self.epoch, reject, batch.stamps_of(first, last))
         for index, tup in enumerate(inputs):
             if index not in failures:
                 for root, edge in zip(tup.roots, tup.edges, strict=True):
@@ -240,14 +229,11 @@ class BasicBoltTask(BoltTask):
                 return
         if self._observer is not None:
             self._observer.rows_emitted(self.id, self._collector.streams)
-        refused = self._read_stamps(self._collector.streams)
-        self._hold_rows()
+        refused = self._emission.begin(self._collector.streams)
         for stream in self._collector.streams:
             if refused and stream.declaration.name == DEFAULT_STREAM:
                 self._drop_unstamped(stream, refused, now)
             if stream.rows:
-                self.counters.emitted += len(stream.rows)
-                stamps = self._stamps(stream, None, [])
-                self.counters.transferred += self._router.untracked(stream, stamps, self._reject_untracked(stream))
-        self._release_rows()
+                self._emission.untracked(stream, self._reject_untracked(stream))
+        self._emission.finish()
         self._clear()

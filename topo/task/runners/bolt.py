@@ -132,15 +132,13 @@ class AnchoringTask(BoltTask):
             self._observer.rows_emitted(self.id, collector.streams)
             acked = [(tup.roots, tup.edges) for tup in collector.acked if tup.epoch == self.epoch]
             self._observer.inputs_acked(self.id, acked, len(collector.acked) - len(acked))
-        refused = self._read_stamps(collector.streams)
-        self._hold_rows()
+        refused = self._emission.begin(collector.streams)
         for stream, anchors in zip(collector.streams, collector.anchors, strict=True):
             if refused and stream.declaration.name == DEFAULT_STREAM:
                 coming_again = {row for row, error in refused.items() if self._fail_anchors(anchors[row], error)}
                 anchors[:] = [on for row, on in enumerate(anchors) if row not in refused]
                 self._drop_unstamped(stream, refused, now, coming_again)
             if stream.rows:
-                stamps = self._stamps(stream, None, [])
 
                 def reject(
                     row: int, error: Exception, stream: StreamRows = stream, anchors: list[tuple[TrackedTuple, ...]] = anchors
@@ -149,12 +147,11 @@ class AnchoringTask(BoltTask):
                     self.reports.record(error, now)
                     self._lose_row(stream.rows[row], error, comes_again=comes_again)
 
-                self.counters.emitted += len(stream.rows)
                 if self.is_checkpointed:
-                    self.counters.transferred += self._router.untracked(stream, stamps, self._reject_untracked(stream))
+                    self._emission.untracked(stream, self._reject_untracked(stream))
                 else:
-                    self.counters.transferred += self._router.anchored(stream, anchors, self.epoch, stamps, reject)
-        self._release_rows()
+                    self._emission.anchored(stream, anchors, self.epoch, reject)
+        self._emission.finish()
         acks, epoch = self._acks, self.epoch
         for tup in collector.acked:
             if tup.epoch != epoch:

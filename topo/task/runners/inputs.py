@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Container, Iterable, Sequence
-from functools import partial
 from math import inf
 from typing import Any
 
@@ -18,16 +17,14 @@ from topo.api.metrics import Histogram
 from topo.api.streams import DEFAULT_STREAM, SYSTEM_COMPONENT, TICK_STREAM
 from topo.api.tuples import Origin, Tuple
 from topo.checkpoint.alignment import Aligned, Snapshot
+from topo.emission.emission import Emission
 from topo.emission.emitter import Emitter, StreamRows
 from topo.emission.output_watermarks import OutputWatermarks, UnreadableRows
-from topo.emission.router import Stamps, owners_of
 from topo.errors import FrameError, UserError
-from topo.ids import TaskId
-from topo.operators.state.deep_copy import independent_rows
 from topo.operators.state.handles import KeyContext
 from topo.operators.time.watermarks import InputStatus
-from topo.task.allowance import Allowance
-from topo.task.batch import Batch, read_batch
+from topo.task.allowance import make_allowance
+from topo.task.batch import Batch, Origins, read_batch
 from topo.task.environment import TaskEnvironment, TaskSpec
 from topo.task.events import RoutesChanged
 from topo.task.flow_control import EdgeStatus, InEdge
@@ -35,6 +32,7 @@ from topo.task.router_factory import make_router
 from topo.task.runners.user import UserTask
 from topo.task.slice_size import AdaptiveSliceSize
 from topo.task.task import TOUCHES
+from topo.task.user_state import restore_user, snapshot_user
 from topo.tracking.acker_routes import AckerRoutes
 from topo.wire.frames import MAX_WATERMARK, MIN_WATERMARK, Frame, FrameKind, pack_words
 
@@ -46,8 +44,6 @@ be alone in hand."""
 
 
 VERDICTS = frozenset((FrameKind.ACKED, FrameKind.FAILED, FrameKind.TOUCHED))
-QUEUE_SHARE = 20
-"""What waits before one bolt may take this part of `message_timeout` or `checkpoint_interval`: there are many bolts in a row."""
 
 
 class BoltTask(UserTask):
@@ -67,15 +63,16 @@ class BoltTask(UserTask):
 
     def __init__(self, setup: TaskSpec, ports: TaskEnvironment) -> None:
         super().__init__(setup, ports)
-        self._router = make_router(setup, ports.ids, self.outbox, self._emitter())
         self._ackers = self.plan.ackers
         self._acker_routes = AckerRoutes(self._ackers, self.outbox.put_ids)
         self._pace = AdaptiveSliceSize(self.config.flush_interval_s, self.config.batch_size)
-        self.inbound.allowance = self._make_allowance()
+        if self.config.queue_time_s is not None:
+            timeout = None if self._touch_interval_s is None else self._touch_interval_s * TOUCHES
+            self.inbound.allowance = make_allowance(self.config, self.inbound.sender_count, timeout, self.is_checkpointed)
         self._batch: Batch | None = None
         self._single_step_budget = 0
         """So many tuples more are run one by one."""
-        self._origins: dict[tuple[int, int], Origin] = {}
+        self._origins = Origins(self.plan)
         self._acks: dict[int, int] = {}
         self._fails: dict[int, None] = {}
         self._touches: dict[int, None] = {}
@@ -99,26 +96,8 @@ class BoltTask(UserTask):
             lambda error: self._user_error(error, self.state.now),
         )
         streams = [stream.name for stream in self.plan.streams(self.component_id)]
-        self._cut_stream = streams.index(DEFAULT_STREAM) if self._output_watermarks.cuts and DEFAULT_STREAM in streams else None
-        """The number of the main stream where the strategy may change event time at any of its rows."""
-        self._runs_singly = self._cut_stream is not None and len(streams) > 1
-        """Inputs run one by one: the order of rows on different streams is known between calls alone."""
-        self._readings: Sequence[int | None] = ()
-        """What the watermark strategy has read last: the timestamps of the main stream's rows."""
-        self._cuts: list[tuple[int, list[int | InputStatus]]] = []
-        """Where the strategy has changed event time in the batch at hand: after how many rows of the main stream; what is new."""
-
-    def _make_allowance(self) -> Allowance | None:
-        """Return the bound on what waits before this task; None when `queue_time` is off."""
-        config = self.config
-        if config.queue_time_s is None:
-            return None
-        limits = [config.queue_time_s]
-        if self.is_checkpointed:
-            limits.append(config.checkpoint_interval_s / QUEUE_SHARE)
-        elif (timeout := self._touch_interval_s) is not None:
-            limits.append(timeout * TOUCHES / QUEUE_SHARE)
-        return Allowance(min(limits), self.inbound.sender_count * config.edge_window * config.batch_size)
+        router = make_router(setup, ports.ids, self.outbox, self._emitter())
+        self._emission = Emission(router, self._output_watermarks, streams, self.counters, self._send_time)
 
     @property
     def _default_fields(self) -> tuple[str, ...]:
@@ -256,7 +235,11 @@ class BoltTask(UserTask):
     def _send_event_time(self) -> None:
         """Send what is new of event time behind the rows that were emitted before it."""
         if self._output_watermarks.has_updates and not self._end_sent:
-            self.outbound.send_time(self._output_watermarks.drain_updates(self._time_floor()))
+            self._send_time(self._output_watermarks.drain_updates(self._time_floor()))
+
+    def _send_time(self, news: Sequence[int | InputStatus]) -> None:
+        if not self._end_sent:
+            self.outbound.send_time(news)
 
     def _time_floor(self) -> int | None:
         """Return the least timestamp that output may still have, although the input is past it; None without such output."""
@@ -307,60 +290,15 @@ class BoltTask(UserTask):
 
     def _snapshot(self, checkpoint: int) -> Snapshot:
         values = {"watermark": self._output_watermarks.latest, "letters": self._letters.snapshot(checkpoint)}
-        keyed: Callable[[], dict[int, Any]] = dict
-        user = self._user
-        if isinstance(user, StatefulBolt):
-            state = user.snapshot()
-            if user.key is None:
-                values["user"] = self.snapshots.store.pack(state)
-            else:
-                keyed = self._by_key_group(state)
-        return Snapshot(keyed, values)
-
-    def _by_key_group(self, state: Any) -> Callable[[], dict[int, Any]]:
-        """Copy the state of a bolt; it is split by key groups later."""
-        if not isinstance(state, dict):
-            kind = type(state).__name__
-            raise UserError(
-                f"component {self.component_id!r}: snapshot() of a StatefulBolt with a key returns a dict by key; got a {kind}"
-            )
-        copied, group_of, pack = independent_rows(state), self._key_groups, self.snapshots.store.pack
-
-        def sort() -> dict[int, bytes]:
-            groups: dict[int, list[tuple[Any, Any]]] = {}
-            for key, value in copied.items():
-                groups.setdefault(group_of[key], []).append((key, value))
-            return {group: pack(entries) for group, entries in groups.items()}
-
-        return sort
+        state = Snapshot()
+        if isinstance(self._user, StatefulBolt):
+            state = snapshot_user(self.component_id, self._user, self.snapshots.store, self._key_groups)
+        return Snapshot(state.keyed, values | state.values)
 
     def _restore_user(self, parts: list[Snapshot]) -> None:
         """Bring the user's component to where the checkpoint has it; without one, to the beginning."""
-        user = self._user
-        if not isinstance(user, StatefulBolt):
-            return
-        if any(part.keyed() if user.key is None else "user" in part.values for part in parts):
-            raise UserError(
-                f"component {self.component_id!r}: its state in the checkpoint goes by {'a' if user.key is None else 'no'} key, "
-                "other than that of the StatefulBolt that it is now; leave it as it was, or let it begin with nothing "
-                f"(--drop-state {self.component_id})"
-            )
-        if user.key is not None:
-            keyed = {
-                key: value
-                for part in parts
-                for packed in part.keyed().values()
-                for key, value in self.snapshots.store.unpack(packed)
-            }
-            user.restore(keyed if parts else None)
-            return
-        states = [self.snapshots.store.unpack(part.values["user"]) for part in parts if "user" in part.values]
-        if len(states) > 1:
-            raise UserError(
-                f"component {self.component_id!r}: a StatefulBolt without a key takes over the state of one task, not of "
-                f"{len(states)}; leave its parallelism as it was"
-            )
-        user.restore(states[0] if states else None)
+        if isinstance(self._user, StatefulBolt):
+            restore_user(self.component_id, self._user, self.snapshots.store, parts)
 
     def _begin_user(self) -> None:
         """The user's component begins with nothing."""
@@ -407,7 +345,7 @@ class BoltTask(UserTask):
             return True
         first = batch.done
         last = batch.done = min(
-            batch.count, first + (1 if self._single_step_budget > 0 or self._runs_singly else self._pace.size)
+            batch.count, first + (1 if self._single_step_budget > 0 or self._emission.runs_singly else self._pace.size)
         )
         self._single_step_budget -= last - first
         hand, clock = self.ports.in_hand, self.ports.clock
@@ -438,7 +376,7 @@ class BoltTask(UserTask):
     def _begin_batch(self, frame: Frame, now: float) -> Batch | None:
         """Return the tuples of a frame that can be decoded, None when there are none. The others fail, each by itself."""
         try:
-            batch, undecoded = read_batch(frame, self.ports.codec, self._origin(frame), self.component_id)
+            batch, undecoded = read_batch(frame, self.ports.codec, self._origins.of(frame), self.component_id)
         except FrameError as error:
             self._drop_frame(frame, error, now)
             return None
@@ -465,18 +403,6 @@ class BoltTask(UserTask):
         if batch is not None:
             batch.cut_short()
 
-    def _origin(self, frame: Frame) -> Origin:
-        key = (frame.sender, frame.stream)
-        origin = self._origins.get(key)
-        if origin is None:
-            component = self.plan.task(TaskId(frame.sender)).component
-            streams = self.plan.streams(component)
-            if frame.stream >= len(streams):
-                raise FrameError(f"{frame!r} is of a stream that {component!r} does not have")
-            stream = streams[frame.stream]
-            origin = self._origins[key] = Origin(component, frame.sender, stream.name, stream.fields)
-        return origin
-
     def _input_ended(self, now: float) -> None:
         if self._has_ended and not self._ended_in_epoch:
             self._ended_in_epoch = True
@@ -500,58 +426,11 @@ class BoltTask(UserTask):
 
     # -- output ----------------------------------------------------------------------------------------------------------
 
-    def _stamps(self, stream: StreamRows, inherited: list[int | None] | None, ends: list[int]) -> Stamps:
-        """Return the timestamps of a stream's rows: the explicit one, else that of the input, else what a strategy reads."""
-        explicit = stream.stamps
-        stamps: Stamps = None
-        if inherited is not None:
-            stamps = [explicit.get(row, inherited[owner]) for row, owner in enumerate(owners_of(ends))]
-        elif explicit:
-            stamps = [explicit.get(row) for row in range(len(stream.rows))]
-        return self._stamped(stream, stamps)
-
-    def _stamped(self, stream: StreamRows, stamps: Stamps) -> Stamps:
-        """Take what a strategy has read of the main stream, and have it learn from that."""
-        if self._output_watermarks.is_used and stream.declaration.name == DEFAULT_STREAM:
-            if self._output_watermarks.reads:
-                stamps = self._readings
-            time, cuts = self._output_watermarks, self._cuts
-            time.show(stream.rows, stamps, lambda shown: cuts.append((shown, time.drain_updates())))
-        return stamps
-
-    def _hold_rows(self) -> None:
-        """Before the routing of a batch: where the strategy may change event time between its rows, they leave at its end."""
-        if self._cut_stream is not None:
-            self._router.hold()
-
-    def _release_rows(self) -> None:
-        """After it: let them out, in pieces with what is new of event time between them."""
-        if self._cut_stream is not None:
-            cuts, self._cuts = self._cuts, []
-            self._router.release(
-                self._cut_stream,
-                [(count, partial(self.outbound.send_time, () if self._end_sent else news)) for count, news in cuts],
-            )
-
-    def _read_stamps(self, streams: Iterable[StreamRows]) -> UnreadableRows:
-        """Have a strategy read the timestamps of the main stream. Returns why, of the rows where it cannot."""
-        if self._output_watermarks.reads:
-            for stream in streams:
-                if stream.rows and stream.declaration.name == DEFAULT_STREAM:
-                    self._readings, refused = self._output_watermarks.read(stream.rows, None)
-                    return refused
-        return {}
-
-    def _keep_rows(self, stream: StreamRows, rows: Sequence[int]) -> None:
-        if stream.declaration.name == DEFAULT_STREAM and self._output_watermarks.reads:
-            self._readings = [self._readings[row] for row in rows]
-        stream.keep(rows)
-
     def _drop_unstamped(self, stream: StreamRows, refused: UnreadableRows, now: float, coming_again: Container[int] = ()) -> None:
         """Drop rows of the main stream that have no timestamp; a message fails with each of those that are `coming_again`."""
         for row, error in refused.items():
             self._lose_row(stream.rows[row], error, comes_again=row in coming_again)
-        self._keep_rows(stream, [row for row in range(len(stream.rows)) if row not in refused])
+        self._emission.keep(stream, [row for row in range(len(stream.rows)) if row not in refused])
         for error in refused.values():
             self._user_error(error, now)
 

@@ -1,0 +1,119 @@
+"""The output of a bolt on its way to the router: timestamps, the watermark strategy, routing, event time between rows.
+
+For the rows of a slice the task calls `begin`, then one of `untracked`, `single` and `anchored` for each stream, then `finish`.
+Where the strategy may change event time at any row of the main stream, the router holds rows until `finish` and releases them in
+pieces, with the changes of event time between them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+
+from topo.api.streams import DEFAULT_STREAM
+from topo.emission.collectors import TrackedTuple
+from topo.emission.emitter import StreamRows
+from topo.emission.output_watermarks import OutputWatermarks, UnreadableRows
+from topo.emission.router import Reject, Router, Stamps, owners_of
+from topo.operators.time.watermarks import InputStatus
+from topo.wire.frames import Column
+from topo.wire.statistics import Counters
+
+Inherited = list[int | None] | None
+"""Timestamps of the inputs of a slice; None if they have none, or if rows do not inherit them."""
+
+
+class Emission:
+    """The output of one task.
+
+    Args:
+        router: knows the readers of each stream.
+        watermarks: event time of the output.
+        streams: names of the task's streams, in order.
+        counters: of the task.
+        send_time: sends changes of event time to the readers.
+
+    Attributes:
+        runs_singly: inputs have to run one by one, because the order of rows on different streams is known between calls alone.
+    """
+
+    def __init__(
+        self,
+        router: Router,
+        watermarks: OutputWatermarks,
+        streams: Sequence[str],
+        counters: Counters,
+        send_time: Callable[[Sequence[int | InputStatus]], None],
+    ) -> None:
+        self._router = router
+        self._watermarks = watermarks
+        self._counters = counters
+        self._send_time = send_time
+        self._cut_stream = streams.index(DEFAULT_STREAM) if watermarks.cuts and DEFAULT_STREAM in streams else None
+        """The number of the main stream where the strategy may change event time at any of its rows."""
+        self.runs_singly = self._cut_stream is not None and len(streams) > 1
+        self._readings: Sequence[int | None] = ()
+        """Timestamps of the main stream's rows, as the strategy has read them."""
+        self._cuts: list[tuple[int, list[int | InputStatus]]] = []
+        """Changes of event time in this slice, each with the number of rows of the main stream before it."""
+
+    def begin(self, streams: Iterable[StreamRows]) -> UnreadableRows:
+        """Begin a slice: have the strategy read timestamps. Returns the rows of the main stream where it cannot."""
+        if self._cut_stream is not None:
+            self._router.hold()
+        if self._watermarks.reads:
+            for stream in streams:
+                if stream.rows and stream.declaration.name == DEFAULT_STREAM:
+                    self._readings, refused = self._watermarks.read(stream.rows, None)
+                    return refused
+        return {}
+
+    def keep(self, stream: StreamRows, rows: Sequence[int]) -> None:
+        """Drop all rows of a stream but these."""
+        if stream.declaration.name == DEFAULT_STREAM and self._watermarks.reads:
+            self._readings = [self._readings[row] for row in rows]
+        stream.keep(rows)
+
+    def untracked(self, stream: StreamRows, reject: Reject, inherited: Inherited = None) -> None:
+        """Send the rows of a stream without ids."""
+        stamps = self._stamps(stream, inherited)
+        self._counters.transferred += self._router.untracked(stream, stamps, reject)
+
+    def single(self, stream: StreamRows, roots: Column, owed: list[int], reject: Reject, inherited: Inherited) -> None:
+        """Send rows whose inputs have one root each; their edges are folded into `owed`."""
+        stamps = self._stamps(stream, inherited)
+        self._counters.transferred += self._router.single(stream, roots, owed, stream.ends, stamps, reject)
+
+    def anchored(
+        self,
+        stream: StreamRows,
+        anchors: Sequence[Sequence[TrackedTuple]],
+        epoch: int,
+        reject: Reject,
+        inherited: Inherited = None,
+    ) -> None:
+        """Send rows with their anchors; the edges are folded into the anchors."""
+        stamps = self._stamps(stream, inherited)
+        self._counters.transferred += self._router.anchored(stream, anchors, epoch, stamps, reject)
+
+    def finish(self) -> None:
+        """End a slice: release the rows that the router holds."""
+        if self._cut_stream is not None:
+            cuts, self._cuts = self._cuts, []
+            self._router.release(self._cut_stream, [(count, partial(self._send_time, changes)) for count, changes in cuts])
+
+    def _stamps(self, stream: StreamRows, inherited: Inherited) -> Stamps:
+        """Return the timestamp of each row: the explicit one, else that of its input, else the reading of the strategy."""
+        self._counters.emitted += len(stream.rows)
+        explicit = stream.stamps
+        stamps: Stamps = None
+        if inherited is not None:
+            stamps = [explicit.get(row, inherited[owner]) for row, owner in enumerate(owners_of(stream.ends))]
+        elif explicit:
+            stamps = [explicit.get(row) for row in range(len(stream.rows))]
+        if self._watermarks.is_used and stream.declaration.name == DEFAULT_STREAM:
+            if self._watermarks.reads:
+                stamps = self._readings
+            time, cuts = self._watermarks, self._cuts
+            time.show(stream.rows, stamps, lambda shown: cuts.append((shown, time.drain_updates())))
+        return stamps

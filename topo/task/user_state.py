@@ -1,0 +1,55 @@
+"""State of a `StatefulBolt` in checkpoints: by key group where the bolt has a key, else as one value."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from topo.api.bolt import StatefulBolt
+from topo.checkpoint.alignment import Snapshot, SnapshotStore
+from topo.errors import UserError
+from topo.operators.state.deep_copy import independent_rows
+
+
+def snapshot_user(component: str, bolt: StatefulBolt, store: SnapshotStore, group_of: Mapping[Any, int]) -> Snapshot:
+    """Return the state of a bolt. It is copied now; with a key it is split by key groups later, on another thread."""
+    state = bolt.snapshot()
+    if bolt.key is None:
+        return Snapshot(values={"user": store.pack(state)})
+    if not isinstance(state, dict):
+        kind = type(state).__name__
+        raise UserError(f"component {component!r}: snapshot() of a StatefulBolt with a key returns a dict by key; got a {kind}")
+    copied = independent_rows(state)
+
+    def split() -> dict[int, bytes]:
+        groups: dict[int, list[tuple[Any, Any]]] = {}
+        for key, value in copied.items():
+            groups.setdefault(group_of[key], []).append((key, value))
+        return {group: store.pack(entries) for group, entries in groups.items()}
+
+    return Snapshot(keyed=split)
+
+
+def restore_user(component: str, bolt: StatefulBolt, store: SnapshotStore, parts: list[Snapshot]) -> None:
+    """Give a bolt the state of a checkpoint; without parts it begins with nothing.
+
+    Raises:
+        UserError: the state was written by a bolt with a key, and this one has none, or the other way round.
+    """
+    if any(part.keyed() if bolt.key is None else "user" in part.values for part in parts):
+        raise UserError(
+            f"component {component!r}: its state in the checkpoint goes by {'a' if bolt.key is None else 'no'} key, "
+            "other than that of the StatefulBolt that it is now; leave it as it was, or let it begin with nothing "
+            f"(--drop-state {component})"
+        )
+    if bolt.key is not None:
+        keyed = {key: value for part in parts for packed in part.keyed().values() for key, value in store.unpack(packed)}
+        bolt.restore(keyed if parts else None)
+        return
+    states = [store.unpack(part.values["user"]) for part in parts if "user" in part.values]
+    if len(states) > 1:
+        raise UserError(
+            f"component {component!r}: a StatefulBolt without a key takes over the state of one task, not of "
+            f"{len(states)}; leave its parallelism as it was"
+        )
+    bolt.restore(states[0] if states else None)
