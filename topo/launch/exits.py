@@ -20,7 +20,7 @@ def describe_exit(code: int, last_words: str = "", oom_killed: bool = False) -> 
 
     Args:
         code: as `subprocess` gives it: the exit code, or the negative number of the signal that killed it.
-        last_words: the end of what it wrote to standard error.
+        last_words: the end of its standard error.
         oom_killed: the kernel has killed something for want of memory while the process ran.
     """
     if code < 0:
@@ -57,7 +57,7 @@ def _signal_name(number: int) -> str:
 
 
 def tail_of(path: Path, begin: int = 0) -> str:
-    """The last of what was written to a file behind its first `begin` bytes; empty when it cannot be read."""
+    """The end of a file behind its first `begin` bytes; empty when it cannot be read."""
     try:
         with path.open("rb") as file:
             end = file.seek(0, 2)

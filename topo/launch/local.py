@@ -95,7 +95,7 @@ class LocalLauncher:
         return ended
 
     def stop(self, worker: WorkerId, incarnation: Incarnation, *, kill: bool) -> None:
-        """End a worker: by SIGKILL together with its own children, or by SIGTERM. One that is gone is fine."""
+        """End a worker: by SIGKILL together with its own children, or by SIGTERM. A worker that is gone is fine."""
         child = self._children.get((worker, incarnation))
         if child is not None:
             _signal(child.process, signal.SIGKILL if kill else signal.SIGTERM, group=kill)
@@ -109,7 +109,7 @@ class LocalLauncher:
         return {worker: child.process.pid for (worker, _), child in self._children.items()}
 
     def close(self) -> None:
-        """Kill what is left. Idempotent."""
+        """Kill the processes that are left. Idempotent."""
         self._spares.close()
         for child in self._children.values():
             _signal(child.process, signal.SIGKILL, group=True)
@@ -132,7 +132,7 @@ class LocalLauncher:
 
 
 def worker_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """The environment that a worker gets: without topo's secrets, with topo importable and crashes told with their line.
+    """The environment that a worker gets: without topo's secrets, with topo importable and crashes reported with their line.
 
     Variables that are not topo's own are left alone: user code may need them.
     """

@@ -15,8 +15,8 @@ from topo.master.events import DrainAsked, KillAsked, MasterEvent
 def ending_on_signals(drain_timeout_s: float) -> Iterator[list[MasterEvent]]:
     """Gather what signals ask of a master: the first one drains its topology, the second kills it.
 
-    Entered before the master exists, so that a signal while it comes up ends what has been started. In another thread than the
-    main one, which alone hears of signals, nothing is ever asked.
+    Entered before the master exists, so that a signal while it comes up still ends the topology. In another thread than
+    the main one, which alone receives signals, nothing is ever asked.
 
     Yields:
         The list that wishes are appended to; `MasterShell` takes it.
@@ -25,11 +25,11 @@ def ending_on_signals(drain_timeout_s: float) -> Iterator[list[MasterEvent]]:
     if threading.current_thread() is not threading.main_thread():
         yield asked
         return
-    heard: list[int] = []
+    received: list[int] = []
 
     def end(signum: int, _frame: FrameType | None) -> None:
-        heard.append(signum)
-        asked.append(DrainAsked(drain_timeout_s) if len(heard) == 1 else KillAsked())
+        received.append(signum)
+        asked.append(DrainAsked(drain_timeout_s) if len(received) == 1 else KillAsked())
 
     before = {signum: signal.signal(signum, end) for signum in (signal.SIGINT, signal.SIGTERM)}
     try:

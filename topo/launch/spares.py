@@ -20,7 +20,7 @@ from pathlib import Path
 from topo.worker.spec import STAND_BY
 
 SETTLED_S = 2.0
-"""A spare is prepared when no worker has been started for so long: until then its imports would delay theirs."""
+"""A spare is prepared when no worker has been started for this time: until then its imports would delay theirs."""
 
 _REAP_S = 5.0
 
@@ -30,7 +30,7 @@ class Spares:
 
     Args:
         command: of a worker, without its start file.
-        place: the folder of start files, on the command line: it tells whose process this is.
+        place: the folder of start files, on the command line: it identifies the process.
         count: how many are kept.
         environment: returns that of a new process.
         clock: monotonic seconds.
@@ -53,12 +53,12 @@ class Spares:
         self._prepare_at = 0.0
 
     def worker_started(self) -> None:
-        """Wait with the preparation of what is missing. Spares that died unused are replaced after the next such call only."""
+        """Wait before missing spares are prepared. Spares that died unused are replaced after the next such call only."""
         self._missing = self._count - len(self._waiting)
         self._prepare_at = self._clock() + SETTLED_S
 
     def prepare(self) -> None:
-        """Start what is missing, when it is time. A spare that cannot be started is done without."""
+        """Start missing spares, when it is time. A spare that cannot be started is done without."""
         if not self._missing or self._clock() < self._prepare_at:
             return
         for _ in range(self._missing):

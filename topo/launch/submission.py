@@ -251,7 +251,7 @@ def reset_run(
 
 
 def note_resumed(folder: TopologyFolder) -> None:
-    """Have the next master report that it continues: its first start has reported what was discarded."""
+    """Have the next master report that it continues: its first start has reported the discarded state."""
     submitted = load_submitted(folder)
     with folder.lock():
         replace(submitted, otherwise=NOTHING_STORED).save(folder)

@@ -1,6 +1,6 @@
-"""Java, found before anything starts a JVM: what Spark itself says without one helps nobody.
+"""Java, found before anything starts a JVM: the message of Spark without one does not help.
 
-python -m topo.spark.java        prints the JAVA_HOME that Spark would be given, or says what is missing and exits 1
+python -m topo.spark.java        prints the JAVA_HOME that Spark would be given, or reports the lack of one and exits 1
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Java:
 
 
 class JavaMissing(EnvironmentFault):
-    """There is no Java of 17 or newer. The message says what was found instead, and how to get one."""
+    """There is no Java of 17 or newer. The message names each place, its finding, and how to get one."""
 
 
 def find_java(environment: Mapping[str, str] | None = None) -> Java:
@@ -60,7 +60,7 @@ def find_java(environment: Mapping[str, str] | None = None) -> Java:
         environment: where JAVA_HOME and PATH are looked up; by default this process's.
 
     Raises:
-        JavaMissing: none of them is there and new enough.
+        JavaMissing: none of them exists and is new enough.
     """
     environment = os.environ if environment is None else environment
     seen: list[str] = []
@@ -135,7 +135,7 @@ def _shim(java: Path, environment: Mapping[str, str]) -> Path:
 
 
 def main() -> int:
-    """Print what was found; return the exit code."""
+    """Print the JAVA_HOME; return the exit code."""
     try:
         print(find_java().home)
     except JavaMissing as error:

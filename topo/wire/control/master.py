@@ -20,7 +20,7 @@ class TaskRoute(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fie
 
 
 class PartToRead(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """A part of a checkpoint that a task goes on from.
+    """A part of a checkpoint that a task restores.
 
     Attributes:
         file: its name in the folder of checkpoints.
@@ -47,11 +47,11 @@ class Routes(Message, frozen=True):
     """Adopt this epoch. The maps have an entry for each spout task that has something to resume.
 
     Attributes:
-        suspects: roots that were in hand when a worker was lost; they are emitted again one at a time.
+        suspects: roots in flight when a worker was lost; they are replayed one at a time.
         alone: whether spouts emit nothing else until the suspects are through.
         positions: committed positions, packed.
         attempts: how often messages took their process down, packed.
-        checkpoint: the last complete one: tasks go on from it, and do again what its completion allows; 0: from the beginning.
+        checkpoint: the last complete one: tasks restore it, and repeat the actions of its completion; 0: from the beginning.
         folder: where its parts are; empty: in the folder of this topology's checkpoints.
         restore: the parts of it that each task of the receiver reads; a task without an entry has nothing to restore.
         ended: the tasks whose part of it was taken behind the end of their input; their readers have what came of that end.
@@ -85,7 +85,7 @@ class Deactivate(Message, frozen=True):
 
 
 class Drain(Message, frozen=True):
-    """Deactivate, and finish what is in flight."""
+    """Deactivate, and finish the tuples in flight."""
 
 
 class Probe(Message, frozen=True):
@@ -122,7 +122,7 @@ class CheckpointAborted(Message, frozen=True):
 
 
 class Close(Message, frozen=True):
-    """The topology is over; `drain` says that inputs have not ended, so nothing is flushed."""
+    """The topology is over; `drain`: inputs have not ended, so nothing is flushed."""
 
     epoch: Epoch
     drain: bool = False
@@ -131,7 +131,7 @@ class Close(Message, frozen=True):
 class Alive(Message, frozen=True):
     """The master lives. A worker that receives nothing from it for `master_timeout` ends.
 
-    `said` is how many messages but these it has sent to the worker before; -1 says nothing.
+    `said` counts the messages but these that it has sent to the worker before; -1: unknown.
     """
 
     said: int = -1

@@ -40,7 +40,7 @@ class Register(Message, frozen=True):
 class Heartbeat(Message, frozen=True):
     """A worker's loop turns. `busy_in` names the component whose code it is in, "" when in none.
 
-    `said` is how many messages the loop has sent before this one, as a connection that is reset may lose some; -1 says nothing.
+    `said` counts the messages that the loop has sent before, since a connection that is reset may lose some; -1: unknown.
     """
 
     worker: WorkerId
@@ -130,8 +130,8 @@ class DeadLetter(Message, frozen=True):
     """A message that has failed as often as it may. `position` and `values` are packed; `root` is that of the last attempt, 0
     when that is not known. The master adds the `cause`. `earlier` has why each attempt before it failed, and its root.
 
-    `identity` is a random number that a letter keeps over recoveries and runs. It is 0 where the letter goes by its message: then
-    `position` is the message's id, and a life of its task numbers its letters by `id`.
+    `identity` is a random number that a dead letter keeps over recoveries and runs. It is 0 where its message identifies it: then
+    `position` is the message's id, and a life of its task numbers its dead letters by `id`.
     """
 
     task: TaskId
@@ -147,7 +147,7 @@ class DeadLetter(Message, frozen=True):
 
 
 class Quiet(Message, frozen=True):
-    """A task's answer to a probe. `why` says, in words, what keeps it from being quiet."""
+    """A task's answer to a probe. `why` is the reason, in words, that it is not quiet."""
 
     task: TaskId
     epoch: Epoch
@@ -204,7 +204,7 @@ class RestoreFailed(Message, frozen=True):
     """A task cannot read its part of the checkpoint that the Routes name; it waits for other Routes.
 
     Attributes:
-        is_transient: the storage has failed, and may work again; else the part is not what was written.
+        is_transient: the storage has failed, and may work again; else the part is damaged.
     """
 
     task: TaskId
