@@ -26,7 +26,7 @@ ALLOWED: Mapping[str, int] = {
     "tests/integration": 140,
     "tests/properties": 68,
     "tests/simulation": 46,
-    "tests/simulator": 177,
+    "tests/simulator": 170,
     "tests/spark": 62,
     "tests/structure": 4,
     "tests/unit/checkpoint": 84,
@@ -57,7 +57,7 @@ ALLOWED: Mapping[str, int] = {
     "topo/operators": 173,
     "topo/task": 202,
     "topo/testing": 131,
-    "topo/tracking": 133,
+    "topo/tracking": 131,
     "topo/wire": 40,
     "topo/worker": 63,
 }
