@@ -1,7 +1,7 @@
 """Child processes that tests end at will.
 
 They are forked from a server of multiprocessing that has one thread: a fork of the process that runs the tests, in which other
-threads run, may inherit a lock that nobody releases.
+threads run, may inherit a lock that is never released.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What every test stands on: reproducible properties, and a state folder that is nobody's own."""
+"""The base of every test: reproducible properties, and a temporary state folder."""
 
 from __future__ import annotations
 
@@ -58,14 +58,14 @@ def _missing_for_spark() -> str | None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """Tell what was not tried."""
-    if told := config.stash.get(_SPARKLESS, ""):
-        terminalreporter.write_line(told, yellow=True)
+    """Report the tests that were not tried."""
+    if text := config.stash.get(_SPARKLESS, ""):
+        terminalreporter.write_line(text, yellow=True)
 
 
 @pytest.fixture(autouse=True)
 def no_columns(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing narrows what is printed, not even a runner that sets the width for its processes."""
+    """No width limit applies to printed output, not even that of a runner that sets one for its processes."""
     monkeypatch.delenv("COLUMNS", raising=False)
 
 

@@ -18,8 +18,8 @@ from tests.children import pipe, start_child
 KILLED = 77
 _CALLS = ("open", "write", "pwrite", "ftruncate", "fsync", "rename", "unlink")
 
-Tell = Callable[[Any], None]
-"""Told by the child to whoever outlives it; arrives before the child's next step."""
+Report = Callable[[Any], None]
+"""Report of the child to the process that outlives it; arrives before the child's next step."""
 
 
 class Steps:
@@ -61,32 +61,32 @@ class Steps:
         return counted
 
 
-def run_child(work: Callable[[Tell], None], last: int) -> tuple[bool, list[Any]]:
+def run_child(work: Callable[[Report], None], last: int) -> tuple[bool, list[Any]]:
     """Run `work` in a child process that ends before its step number `last`.
 
     Returns:
-        Whether it came to its end, and what it has told.
+        Whether it came to its end, and its reports.
     """
     reader, writer = pipe()
     child = start_child(partial(_steps, work, last), writer)
     writer.close()
     with open(reader.fileno(), closefd=False) as stream:
-        told = [json.loads(line) for line in stream]
+        reports = [json.loads(line) for line in stream]
     child.join()
     assert child.exitcode in (0, KILLED), f"the child ended with {child.exitcode}"
-    return child.exitcode == 0, told
+    return child.exitcode == 0, reports
 
 
-def _steps(work: Callable[[Tell], None], last: int, writer: Any) -> None:
+def _steps(work: Callable[[Report], None], last: int, writer: Any) -> None:
     plain_write = os.write
 
-    def tell(news: Any) -> None:
+    def report(news: Any) -> None:
         plain_write(writer.fileno(), json.dumps(news).encode() + b"\n")
 
     Steps(last).install()
     code = 1
     try:
-        work(tell)
+        work(report)
         code = 0
     except BaseException:
         traceback.print_exc()

@@ -1,4 +1,4 @@
-"""What is on the wire and on disk has the bytes that it always had: frames, control messages, manifests, parts of checkpoints."""
+"""Data on the wire and on disk keeps its bytes: frames, control messages, manifests, parts of checkpoints."""
 
 from __future__ import annotations
 

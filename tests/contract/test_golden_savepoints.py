@@ -1,4 +1,4 @@
-"""Savepoints that an earlier build has stored: a run that goes on from one ends with the results of one that never stopped."""
+"""Savepoints that an earlier build has stored: a run that restores one ends with the results of one that never stopped."""
 
 from __future__ import annotations
 

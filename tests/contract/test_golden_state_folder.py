@@ -1,4 +1,4 @@
-"""The files that an earlier build has left in a state folder: commands read them, and a run goes on from its positions."""
+"""The files that an earlier build has left in a state folder: commands read them, and a run continues from its positions."""
 
 from __future__ import annotations
 

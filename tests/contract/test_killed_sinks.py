@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.contract.killing import Tell, run_child
+from tests.contract.killing import Report, run_child
 from tests.contract.two_phase_sinks import KINDS, SinkKind, SinkTask
 from topo.connectors import json_lines_sink, sqlite_sink
 
@@ -27,9 +27,9 @@ class Master:
     states: dict[int, Any] = field(default_factory=lambda: {0: None})
     covered: dict[int, int] = field(default_factory=lambda: {0: 0})
 
-    def note(self, told: list[Any]) -> None:
-        """Learn what a process has told before it died."""
-        for what, checkpoint, *rest in told:
+    def note(self, reports: list[Any]) -> None:
+        """Read the reports of a process that has died."""
+        for what, checkpoint, *rest in reports:
             self.last = max(self.last, checkpoint)
             if what == "stored":
                 self.states[checkpoint], self.covered[checkpoint] = rest
@@ -51,21 +51,21 @@ def spill_early(set_to: Callable[[object, str, int], None]) -> None:
     set_to(sqlite_sink, "_SPILL_ROWS", 2)
 
 
-def life_of(kind: SinkKind, folder: Path, master: Master) -> Callable[[Tell], None]:
-    """A process that goes on from the last checkpoint: takes some, of which every third is aborted, and does not end well."""
+def life_of(kind: SinkKind, folder: Path, master: Master) -> Callable[[Report], None]:
+    """A process that restores the last checkpoint: takes some, of which every third is aborted, and does not end well."""
 
-    def work(tell: Tell) -> None:
+    def work(report: Report) -> None:
         spill_early(setattr)
         task = SinkTask(kind, folder, state=master.state)
         position = len(master.rows)
         for checkpoint in range(master.last + 1, master.last + 5):
             task.write(*range(position, position + 3))
             position += 3
-            tell(("stored", checkpoint, task.snapshot(checkpoint), position))
+            report(("stored", checkpoint, task.snapshot(checkpoint), position))
             task.write(position)
             position += 1
             if checkpoint % 3:
-                tell(("complete", checkpoint))
+                report(("complete", checkpoint))
                 task.output.complete(checkpoint)
         task.write(position, position + 1, position + 2)
 
@@ -99,8 +99,8 @@ def test_killed_before_any_step_a_sink_recovers_the_rows_of_the_last_complete_ch
         folder = tmp_path / str(step)
         folder.mkdir()
         master = Master()
-        is_done, told = run_child(life_of(kind, folder, master), step)
-        master.note(told)
+        is_done, reports = run_child(life_of(kind, folder, master), step)
+        master.note(reports)
         completed.add(master.complete)
         check_recovery(kind, folder, master)
         shutil.rmtree(folder)
@@ -116,8 +116,8 @@ def test_a_recovery_that_is_killed_before_any_step_is_recovered_from(kind: SinkK
         folder = tmp_path / "first"
         folder.mkdir()
         first = Master()
-        is_done, told = run_child(life_of(kind, folder, first), step)
-        first.note(told)
+        is_done, reports = run_child(life_of(kind, folder, first), step)
+        first.note(reports)
         for second_step in range(step % 2, 24, 2):
             copy = tmp_path / "second"
             shutil.copytree(folder, copy)
@@ -125,8 +125,8 @@ def test_a_recovery_that_is_killed_before_any_step_is_recovered_from(kind: SinkK
             # Staged files are named in full, so the copy takes the original's place.
             folder.rename(tmp_path / "aside")
             copy.rename(folder)
-            _, told = run_child(life_of(kind, folder, master), second_step)
-            master.note(told)
+            _, reports = run_child(life_of(kind, folder, master), second_step)
+            master.note(reports)
             check_recovery(kind, folder, master)
             shutil.rmtree(folder)
             (tmp_path / "aside").rename(folder)

@@ -1,4 +1,4 @@
-"""What workers are promised of the files of parts, wherever these are; and what the master's end does not put up with."""
+"""The promises of part files to workers, wherever they are; and the requests that the master's end refuses."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def test_the_master_finds_what_a_worker_has_written_where_its_own_store_looks(ma
 def test_a_part_that_is_there_is_never_replaced(master: Master) -> None:
     master.files().write(PART, [b"what a manifest names"])
     with pytest.raises(EnvironmentFault, match=r"task-00003\.part exists already"):
-        master.files().write(PART, [b"what a zombie says"])
+        master.files().write(PART, [b"a zombie's part"])
     assert master.files().read(PART) == b"what a manifest names"
     assert [path.name for path in (master.folder / PART).parent.iterdir()] == ["task-00003.part"]
 

@@ -1,4 +1,4 @@
-"""Each kind of task, fed by a fixed script, calls user code and sends what it always has, in the same order.
+"""Each kind of task, fed by a fixed script, keeps its calls of user code and its sent frames, in the same order.
 
 The expected logs are tests/contract/golden/sequences/*.txt. A wanted change is written by `python scripts/golden.py NAME`.
 """

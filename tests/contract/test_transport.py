@@ -50,7 +50,7 @@ class World:
         return transport
 
     def stranger(self) -> Transport:
-        """A transport that is on nobody's allow-list."""
+        """A transport that is on no allow-list."""
         transport: Transport
         if self.kind.startswith("memory"):
             keys = new_key_pair() if self.is_keyed else None
@@ -314,7 +314,7 @@ def test_a_second_bind_on_one_address_fails_loudly(world: World) -> None:
 
 def test_an_ipc_or_memory_name_is_never_used_twice(world: World) -> None:
     if world.kind == "tcp":
-        pytest.skip("the system gives ports out again; keys tell their owners apart")
+        pytest.skip("the system gives ports out again; keys identify their owners")
     first, second = world.transport(), world.transport()
     endpoint = first.bind("data")
     first.close()

@@ -1,4 +1,4 @@
-"""What every two-phase sink promises, whoever is killed when."""
+"""The promises of every two-phase sink, whichever process is killed and when."""
 
 from __future__ import annotations
 
@@ -207,7 +207,7 @@ def test_after_a_change_of_parallelism_each_row_is_there_once(kind: SinkKind, tm
             task.write(*(numbers := range(100 * round_ + 10 * index, 100 * round_ + 10 * index + 3)))
             written.update(numbers)
         states = [task.snapshot(round_) for task in tasks]
-        # The checkpoint is complete, and only one task is told before all die.
+        # The checkpoint is complete, and only one task gets the message before all die.
         tasks[0].output.complete(round_)
         for task in tasks:
             task.write(-1)

@@ -93,7 +93,7 @@ def _spark() -> SinkKind:
     from topo.spark import SparkSink
 
     def rows(folder: Path) -> list[int]:
-        # By the time of their making, which the names of one process tell and those of several do not.
+        # By the time of their making, which the names of one process show and those of several do not.
         files = sorted(folder.glob("out/part-*.parquet"))
         return sorted(row["n"] for file in files for row in pyarrow.parquet.read_table(file).to_pylist())
 
@@ -138,7 +138,7 @@ def started(
     delivery: str = "exactly_once",
     writer: tuple[str, str] = ("test", "sink"),
 ) -> BoltCollector:
-    """Prepare a sink for a mode of delivery; the collector shows what it acks, and raises what it reports."""
+    """Prepare a sink for a mode of delivery; the collector shows its acks, and raises its reported errors."""
 
     def refuse(error: BaseException) -> None:
         raise error
@@ -150,7 +150,7 @@ def started(
 
 
 class SinkTask:
-    """One task with a sink, in a process of its own as far as the sink can tell."""
+    """One task with a sink, in a separate process as the sink sees it."""
 
     def __init__(
         self,

@@ -188,7 +188,7 @@ def test_delivery_and_ackers_say_the_same() -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "said"),
+    ("settings", "expected"),
     [
         ({"worker_timeout": "1s", "heartbeat": "1s"}, "worker_timeout"),
         ({"restart_back_off": "1m"}, "restart_back_off_max"),
@@ -197,8 +197,8 @@ def test_delivery_and_ackers_say_the_same() -> None:
         ({"delivery": "exactly_once", "ackers": 0}, "does not go with"),
     ],
 )
-def test_settings_that_do_not_go_together_are_refused(settings: dict[str, object], said: str) -> None:
-    with pytest.raises(ConfigError, match=said):
+def test_settings_that_do_not_go_together_are_refused(settings: dict[str, object], expected: str) -> None:
+    with pytest.raises(ConfigError, match=expected):
         TopologyConfig.from_settings(settings)
 
 
@@ -227,7 +227,7 @@ def test_all_settings_can_be_read_back(name: str) -> None:
 def test_the_settings_page_is_the_one_that_the_code_generates() -> None:
     page = (ROOT / "docs" / "settings.md").read_text()
     command = "from pathlib import Path; from topo.config import *; Path('docs/settings.md').write_text(settings_table())"
-    assert page == settings_table(), f'write it anew: python -c "{command}"'
+    assert page == settings_table(), f'regenerate it: python -c "{command}"'
 
 
 def test_the_settings_page_has_a_row_with_a_meaning_for_every_field() -> None:

@@ -1,4 +1,4 @@
-"""docs/commands.md says of every command what the command says of itself."""
+"""docs/commands.md agrees with the help of every command."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ GENERATOR = runpy.run_path(str(ROOT / "scripts" / "commands_page.py"))
 def test_the_reference_is_what_the_commands_say() -> None:
     text = PAGE.read_text()
 
-    assert text == GENERATOR["page"](text), "write it anew: python scripts/commands_page.py"
+    assert text == GENERATOR["page"](text), "regenerate it: python scripts/commands_page.py"
 
 
 @pytest.mark.parametrize("name", GENERATOR["COMMANDS"])

@@ -185,15 +185,15 @@ def test_an_error_alike_is_not_described_again(reports: Reports, monkeypatch: py
 
 def test_an_error_that_goes_on_is_reported_ever_more_seldom_and_every_one_is_counted(reports: Reports) -> None:
     book = ErrorBook(reports.append)
-    told: list[int] = []
+    reported: list[int] = []
     for second in range(600):
         before = len(reports)
         book.record(caught(broken), float(second))
         book.flush(float(second))
-        told += [second] if len(reports) > before else []
+        reported += [second] if len(reports) > before else []
     book.flush(600.0, all_of_them=True)
-    assert told[:8] == [0, 1, 3, 7, 15, 31, 63, 123]
-    assert [later - earlier for earlier, later in pairwise(told[7:])] == [60] * 7
+    assert reported[:8] == [0, 1, 3, 7, 15, 31, 63, 123]
+    assert [later - earlier for earlier, later in pairwise(reported[7:])] == [60] * 7
     assert sum(error.count for error in reports) == 600
 
 
@@ -205,7 +205,7 @@ def test_only_the_first_report_has_the_traceback_until_there_was_a_long_silence(
     book.record(caught(broken), 11.0 + SILENCE_S)
     assert [bool(error.trace) for error in reports] == [True, False, True]
     book.record(caught(broken), 12.0 + SILENCE_S)
-    assert book.next_deadline == 12.0 + SILENCE_S, "it begins anew with the first interval"
+    assert book.next_deadline == 12.0 + SILENCE_S, "it starts again with the first interval"
 
 
 def test_places_that_have_been_silent_make_room_for_others(reports: Reports) -> None:
