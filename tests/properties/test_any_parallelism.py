@@ -432,7 +432,7 @@ class LogTasks:
                     file=part.file, length=part.length, checksum=part.checksum,
                 )  # fmt: skip
 
-            task._store.write(self.checkpoint, task._snapshot(self.checkpoint), stored)
+            task.snapshots.store.write(self.checkpoint, task._snapshot(self.checkpoint), stored)
 
         for task in self.tasks:
             store(task)

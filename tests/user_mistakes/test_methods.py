@@ -400,7 +400,7 @@ class AwaitingReduce(windows.ReduceFunction):
         ({"evictor": FlinksEvictor()}, "but it is called as evict_before(elements, window, watermark, clock)"),
         ({"aggregate": YieldingResult()}, "YieldingResult.get_result is a generator, which nothing would run; return its result"),
         (
-            {"aggregate": aggregates.Together(n=YieldingResult(), m=aggregates.Count())},
+            {"aggregate": aggregates.Together(total=YieldingResult(), all=aggregates.Count())},
             "YieldingResult.get_result is a generator",
         ),
         ({"aggregate": FlinksAdd()}, "but it is called as add(value, accumulator)"),

@@ -37,7 +37,7 @@ def method_problems(spec: ComponentSpec) -> Iterator[str]:
 
 def _parts(bolt: WindowBolt) -> Iterator[Any]:
     """Yield what users write for a window: its functions, and the triggers within its trigger."""
-    yield from (bolt.process, bolt.aggregate, *getattr(bolt.aggregate, "_parts", ()), bolt.reduce, bolt.evictor)
+    yield from (bolt.process, bolt.aggregate, *getattr(bolt.aggregate, "parts", ()), bolt.reduce, bolt.evictor)
     trigger = bolt.trigger
     while trigger is not None:
         yield trigger
