@@ -69,7 +69,7 @@ def notes(status: Mapping[str, Any]) -> list[str]:
             found.append(f"Began again at the beginning, there being no checkpoint yet; {kept}.")
     elif lost:
         found.append(f"Lost with their processes: what {', '.join(lost)} kept in attributes; counts there began again from zero.")
-    if unreported := status["unreported"]:
+    if unreported := status.get("unreported"):
         found.append(
             f"The counts of {count(unreported)} ended process{'es'[: 2 * (unreported > 1)]} are incomplete: those after the last "
             "heartbeat are missing, and messages in flight there count as emitted only. The outcome does not rest on them."
