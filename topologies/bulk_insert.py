@@ -4,9 +4,9 @@ Each order may arrive again after a failure (at least once); the upsert by its n
 refuses orders without a price, of which `bad` sets the number: they end as dead letters, so the command exits with 1
 unless there are none.
 
-    topo run topologies/bulk_insert.py -p path=/tmp/orders.db
+    topo run topologies/bulk_insert.py -p path=orders.db
     topo dead-letters bulk-insert
-    topo run topologies/bulk_insert.py -p path=/tmp/orders.db -p bad=0 -p size=1     # see what a row in each transaction costs
+    topo run topologies/bulk_insert.py -p path=orders.db -p bad=0 -p size=1     # see what a row in each transaction costs
 """
 
 from __future__ import annotations

@@ -145,7 +145,7 @@ def gap_is_ignored(patch: pytest.MonkeyPatch) -> None:
 
 
 def processing_after_a_gap(patch: pytest.MonkeyPatch) -> None:
-    """A gap is reported, and then the edge goes on."""
+    """An edge reports a gap and processes the frames behind it."""
 
     def accept(self: InEdge, number: int) -> Arrival:
         if number < self.expected:

@@ -190,7 +190,7 @@ def what_fail_emits_is_forgotten(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_failed_call_takes_back_another_one(patch: pytest.MonkeyPatch) -> None:
-    """What the last call has changed that was noted is undone, whoever has raised."""
+    """A failed call undoes the whole log, changes of earlier calls included."""
 
     def undo(self: UndoingWindowScope, position: int) -> None:
         self._log.undo()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -66,10 +67,10 @@ PLACES = {"@HERE@": HERE, "@ROOT@": HERE.parents[2]}
 
 
 def marked(text: str, home: Path) -> str:
-    """Return text with marks in place of paths."""
+    """Return text with marks in place of paths. Its sockets, which are removed with their folder, get one below the home."""
     for mark, folder in {**PLACES, "@HOME@": home}.items():
         text = text.replace(str(folder), mark)
-    return text
+    return re.sub(r"ipc://[^@][^\"]*/", "ipc://@HOME@/sockets/", text)
 
 
 def unmarked(text: str, home: Path) -> str:
@@ -94,7 +95,7 @@ def save_state(home: Path, out: Path) -> None:
     for path in (home / "topologies" / "letters").iterdir():
         if path.is_file() and path.name != "lock":
             # Latin-1 keeps every byte: positions are packed.
-            (STATE / path.name).write_text(marked(path.read_text("latin-1"), home), "latin-1")
+            (STATE / path.name).write_text(marked(path.read_text("latin-1"), home).replace(str(out.parent), "@HOME@"), "latin-1")
     answers = {verb: asked_of_state(home, verb) for verb in ("status", "errors", "dead-letters")}
     (HERE / "state_folder.json").write_text(marked(json.dumps(answers, indent=1), home) + "\n")
 
