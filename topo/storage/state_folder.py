@@ -370,6 +370,10 @@ class StateFolder:
         return folder
 
 
+_SOCKETS = "topo-"
+"""Prefix of the names of socket folders."""
+
+
 def make_socket_folder(environment: Mapping[str, str]) -> Path:
     """Make a private folder with a short path for ipc sockets; the process that ends the topology removes it.
 
@@ -377,9 +381,11 @@ def make_socket_folder(environment: Mapping[str, str]) -> Path:
     """
     wanted = environment.get("TMPDIR")
     parent = wanted if wanted and os.access(wanted, os.W_OK) else tempfile.gettempdir()
-    return Path(tempfile.mkdtemp(prefix="topo-", dir=parent))
+    return Path(tempfile.mkdtemp(prefix=_SOCKETS, dir=parent))
 
 
 def remove_socket_folder(folder: Path) -> None:
-    """Remove what `make_socket_folder` made, sockets included; gone already is fine."""
-    shutil.rmtree(folder, ignore_errors=True)
+    """Remove what `make_socket_folder` made, sockets included; gone already is fine. A folder with another name stays."""
+    # The path may come from a record on disk, which somebody can have edited or damaged.
+    if folder.name.startswith(_SOCKETS):
+        shutil.rmtree(folder, ignore_errors=True)

@@ -205,3 +205,12 @@ def test_remains_of_a_removed_topology_are_removed_and_another_topology_is_left_
     StateFolder(tmp_path).create("counts").topology.write_text("{}")
     folder.remove_remains()
     assert folder.topology.exists()
+
+
+def test_a_folder_that_topo_did_not_make_for_sockets_is_not_removed(tmp_path: Path) -> None:
+    (mine := tmp_path / "mine").mkdir()
+    remove_socket_folder(mine)
+    assert mine.is_dir()
+    made = make_socket_folder({"TMPDIR": str(tmp_path)})
+    remove_socket_folder(made)
+    assert not made.exists()
