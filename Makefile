@@ -14,7 +14,7 @@ python = .venv/bin/python
 java = $(python) -m topo.spark.java >/dev/null 2>&1 || $(setup) java || true
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run flights test unit check clean
+.PHONY: help setup run flights test spark unit check clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /  make \1	/p' Makefile
@@ -35,10 +35,16 @@ flights: ## the example with Spark at both ends; ARGS="-p month=1" goes to topo 
 	@.venv/bin/topo run topologies/flights_on_spark.py -p out=build/flights $(ARGS)
 	@$(python) topologies/flights_on_spark.py build/flights
 
-test: ## run the tests; ARGS="-k acker -n 0" goes to pytest
+pytest = $(python) -m pytest -n 2 --dist loadgroup --no-loadscope-reorder
+
+test: ## run the tests but those in Spark; ARGS="-k acker -n 0" goes to pytest
+	@$(setup) test examples spark
+	@$(pytest) -m "not spark" $(ARGS)
+
+spark: ## run the tests in Spark, with a Java from PyPI where the machine has none
 	@$(setup) test examples spark
 	@$(java)
-	@$(python) -m pytest -n 2 --dist loadgroup --no-loadscope-reorder $(ARGS)
+	@$(pytest) -m spark $(ARGS)
 
 unit: ## run the tests that start no processes; PYTHON=python3.13 ENVIRONMENT=.venv.3.13 does so with another interpreter
 	@TOPO_VENV=$(ENVIRONMENT) $(setup) test
@@ -51,5 +57,5 @@ check: ## lint, strict types, import directions
 	@$(python) -m pytest -q tests/structure
 
 clean: ## remove what was built, the environment too
-	rm -rf .venv .venv.* build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv .venv.* build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis topo/hot/compiled/*.c topo/hot/compiled/*.so
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -21,12 +21,13 @@ from topo.api.context import TaskContext
 from topo.api.spout import RetryingSpout, Spout
 from topo.api.topology import Topology
 from topo.builder import TopologyBuilder
-from topo.ids import Epoch, IdSource, Incarnation, TaskId
+from topo.hot import Ids
+from topo.ids import Epoch, Incarnation, TaskId
 from topo.plan.physical import physical_plan
 from topo.task.commands import SendFrame
 from topo.task.environment import TaskEnvironment, TaskSpec
 from topo.task.events import FrameArrived, Idle, RoutesChanged, TaskEvent, Turn
-from topo.task.factory import task_class
+from topo.task.factory import make_task
 from topo.task.task import Task
 from topo.wire.codec import Codec
 from topo.wire.control import Go, Quiet, Routes, TaskReady, TaskRoute
@@ -111,10 +112,8 @@ class Round:
             context = TaskContext(plan.name, spec.component, spec.id, spec.index, config=config, tasks=plan.task_ids)
             watermarks = None if declared is None else declared.watermarks
             setup = TaskSpec(spec.id, plan, config, component, context, watermarks=watermarks)
-            ports = TaskEnvironment(
-                IdSource(b"%d" % spec.id), time.perf_counter, Codec(), NoNote(), lambda: int(time.time() * 1000)
-            )
-            self.tasks[spec.id] = task_class(plan, spec.id, component)(setup, ports)
+            ports = TaskEnvironment(Ids(b"%d" % spec.id), time.perf_counter, Codec(), NoNote(), lambda: int(time.time() * 1000))
+            self.tasks[spec.id] = make_task(setup, ports)
             self.spent[spec.id], self.inboxes[spec.id] = 0.0, []
         routes = [TaskRoute(task, plan.worker_of(task), Incarnation(1), "", "") for task in self.tasks]
         for task in self.tasks:

@@ -18,7 +18,7 @@ import psutil
 
 from topo import WindowBolt, aggregates, windows
 from topo.api.tuples import Origin
-from topo.ids import IdSource
+from topo.hot import Ids
 from topo.operators.base import OperatorContext
 from topo.operators.bolt_operators import window_operator_of
 from topo.operators.mailbox.executor import MailboxExecutor
@@ -49,7 +49,7 @@ def main() -> None:
     options.add_argument("--untracked", action="store_true")
     options.add_argument("--json", action="store_true")
     given = options.parse_args()
-    ids, process, output = IdSource(), psutil.Process(), Counted()
+    ids, process, output = Ids(), psutil.Process(), Counted()
     ledger = None if given.untracked else WindowTracker(ids)
     bolt = WindowBolt(key="key", window=windows.TumblingEventTimeWindows.of("10s"), aggregate=aggregates.Sum("value"))
     operator = window_operator_of(bolt, [Origin("source", 0, "default", ("key", "value"))])

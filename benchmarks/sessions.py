@@ -21,7 +21,6 @@ from topo.operators.mailbox.mailbox import TaskMailbox
 from topo.operators.state.undo_log import UndoLog
 from topo.operators.time.clock import ManualProcessingTime
 from topo.operators.windows.builder import build_window_operator
-from topo.operators.windows.scope import UndoingWindowScope
 
 APART_MS = 10_000_000
 
@@ -37,8 +36,6 @@ class Nowhere:
 def microseconds(sessions: int, elements: int, *, can_undo: bool) -> float:
     operator = build_window_operator(EventTimeSessionWindows.with_gap("1s"), aggregate=aggregates.Count())
     log = UndoLog() if can_undo else None
-    if log is not None:
-        operator.scope = UndoingWindowScope(log, lambda: None, lambda _mark: None)
     operator.setup(OperatorContext(Nowhere(), ManualProcessingTime(), MailboxExecutor(TaskMailbox()), undo_log=log))
     operator.open()
     reached = [start * APART_MS for start in range(sessions)]

@@ -24,8 +24,8 @@ import psutil
 from tests.spark.standalone import LIGHT, StandaloneCluster
 from topo.launch.cluster import submit_background
 from topo.launch.request import RunRequest
-from topo.launch.spark.cluster import SparkCluster
 from topo.master_process.client import AnswerTimeout, Unreachable
+from topo.storage.submitted import SparkCluster
 
 ROOT = Path(__file__).parents[1]
 LOOK_S = 0.1

@@ -1,1 +1,1 @@
-"""The `topo` command; installed as `topo_cli`, so that a module called `cli` shadows nobody's own."""
+"""The `topo` command; installed as `topo_cli`, so that it shadows no module `cli` of a user."""

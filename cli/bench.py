@@ -10,17 +10,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from topo_cli.options import Assignment, Duration, examples, json_option, parameter_option
+from topo_cli.options import Assignment, TimeSpan, examples, json_option, parameter_option
 
 if TYPE_CHECKING:
     from topo.launch.running import RunningTopology
+    from topo.observability.status import StatusReport
     from topo_cli.measurement import Counts, Processes
 
 BUILT_IN = {"word-count": "word_count", "pipe": "pipe", "windowed-sum": "windowed_sum"}
 """The functions of `topo_cli.workloads` by the names of what they build."""
 _STAGED = ("word-count", "windowed-sum")
 _COUNTED = {"word-count": ("count", "words"), "windowed-sum": ("sum", "events")}
-"""The component whose inputs are what the workload is about, and what they are called."""
+"""The component whose inputs a workload counts, and their unit."""
 _PACED = ("word-count", "pipe")
 
 LOOK_S = 0.25
@@ -41,13 +42,15 @@ _SETTINGS = {"ackers": "ackers", "workers": "workers", "batch": "batch_size", "m
     )
 )
 @click.argument("name", metavar="NAME")
-@click.option("--seconds", type=Duration(), default="10s", show_default=True, help="How long to measure.")
-@click.option("--warm-up", type=Duration(), default="2s", show_default=True, help="How long to run before that.")
-@click.option("--rate", type=click.FloatRange(min=0, min_open=True), help="Messages a second, for latency; else as many as go.")
+@click.option("--seconds", type=TimeSpan(), default="10s", show_default=True, help="How long to measure.")
+@click.option("--warm-up", type=TimeSpan(), default="2s", show_default=True, help="How long to run before that.")
+@click.option(
+    "--rate", type=click.FloatRange(min=0, min_open=True), help="Messages a second, for latency; default: as many as possible."
+)
 @click.option("--splits", type=click.IntRange(min=1), help="Tasks that split, in word-count, or parse, in windowed-sum.")
 @click.option("--counts", type=click.IntRange(min=1), help="Tasks that count, in word-count, or sum, in windowed-sum.")
 @click.option("--ackers", type=click.IntRange(min=0), help="Acker tasks; 0 switches tracking off.")
-@click.option("--workers", type=click.IntRange(min=1), help="Pack the tasks into so many processes.")
+@click.option("--workers", type=click.IntRange(min=1), help="Number of processes that the tasks are packed into.")
 @click.option("--batch", type=click.IntRange(min=1), help="Tuples of a full batch.")
 @click.option("--max-pending", type=click.IntRange(min=1), help="Messages that the spout may have in flight.")
 @click.option(
@@ -55,7 +58,7 @@ _SETTINGS = {"ackers": "ackers", "workers": "workers", "batch": "batch_size", "m
     type=click.Choice(["at_least_once", "at_most_once", "exactly_once"]),
     help="The mode, for word-count and windowed-sum.",
 )
-@click.option("--transport", type=click.Choice(["ipc", "tcp"]), help="How workers reach each other.")
+@click.option("--transport", type=click.Choice(["ipc", "tcp"]), help="The transport between workers.")
 @click.option("-s", "--setting", "settings", type=Assignment(), multiple=True, help="Any other setting.")
 @parameter_option
 @json_option
@@ -74,20 +77,20 @@ def command(
 ) -> None:
     """Measure NAME: `word-count`, `pipe`, `windowed-sum`, or any topology.
 
-    Without --rate the spout emits as fast as it is let, and the rates of messages and tuples are measured after a warm-up;
-    latency_ms is then the time from emit to ack under full load, from the start and exact to 19 %.
+    Without --rate the spout emits as fast as it can, and the rates of messages and tuples are measured after a warm-up;
+    latency_ms is then the time from emit to ack under full load, measured from the start and exact to 19 %.
 
-    With --rate, for the built-in workloads, the spout emits on a schedule, and latency_ms is the time from when a message was
-    due to when the last bolt had it, ack_latency_ms that to when the spout was told of its ack. A late message keeps the time
-    it was due.
+    With --rate, for the built-in workloads, the spout emits on a schedule. latency_ms is the time from the moment at which a
+    message was due to its arrival at the last bolt, and ack_latency_ms the time to its ack at the spout. A message that is
+    emitted late is measured from the moment at which it was due.
 
     CPU seconds are of the measured time and of all processes together; peak memory is that of the largest process.
 
     word-count ends with a check: the words counted must be ten times the sentences acked, else the exit code is 1. windowed-sum
-    sums up JSON events by key in windows of ten seconds of event time; what windows and late events add up to must be what was
+    sums up JSON events by key in windows of ten seconds of event time; windows and late events must add up to all that the spout
     emitted. It has no --rate: an event is acked when its window is over.
     """
-    from topo.errors import NotFound
+    from topo.errors import NotFoundError
     from topo.storage.state_folder import near_misses
     from topo.user_code.copy import find_file, parse_reference
     from topo_cli import workloads
@@ -103,15 +106,15 @@ def command(
     if tasks and name not in _STAGED:
         raise click.UsageError(f"--{next(iter(tasks))} is for {' and '.join(_STAGED)} alone")
     if delivery and name not in _STAGED:
-        raise click.UsageError(f"--delivery is for {' and '.join(_STAGED)} alone; elsewhere the topology says it")
+        raise click.UsageError(f"--delivery is for {' and '.join(_STAGED)} alone; elsewhere the topology sets it")
     if rate and name not in _PACED:
         raise click.UsageError(f"--rate is for {' and '.join(_PACED)} alone: only they know when a message was due")
     reference = name
     if name not in BUILT_IN and (meant := near_misses(name, BUILT_IN)):
         try:
             find_file(parse_reference(name))
-        except NotFound:
-            raise NotFound(f"there is no workload {name!r}.", meant) from None
+        except NotFoundError:
+            raise NotFoundError(f"there is no workload {name!r}.", meant) from None
     if name in BUILT_IN:
         reference = f"{Path(workloads.__file__).absolute()}:{BUILT_IN[name]}"
         arguments |= tasks | {"seconds": warm_up + seconds + SLACK_S} | ({"delivery": delivery} if delivery else {})
@@ -142,7 +145,7 @@ def _measure(
     seconds: float,
     home: Path,
 ) -> tuple[dict[str, Any], str]:
-    """Run the workload; return the figures, and what is wrong with how it ended, "" when nothing is."""
+    """Run the workload; return the figures, and the problem at its end or ""."""
     from topo.launch.local_cluster import LocalCluster
     from topo_cli.measurement import Counts, Processes
 
@@ -169,7 +172,7 @@ def _measure(
 
 
 def _watch(running: RunningTopology, counts: Counts, processes: Processes, warm_up_s: float, seconds: float) -> float:
-    """Look at the topology until it has been measured for so long; return when the warm-up was over."""
+    """Sample the topology for warm-up and measured time; return the time at which the warm-up was over."""
     from topo.master_process.client import AnswerTimeout, Unreachable
 
     since: float | None = None
@@ -180,7 +183,7 @@ def _watch(running: RunningTopology, counts: Counts, processes: Processes, warm_
             time.sleep(LOOK_S)
             continue
         now = time.monotonic()
-        counts.heard(status, now)
+        counts.add(status, now)
         processes.look(status, now)
         if since is None and status["totals"]["emitted"]:
             since = now + warm_up_s
@@ -190,9 +193,8 @@ def _watch(running: RunningTopology, counts: Counts, processes: Processes, warm_
     return time.monotonic() if since is None else since
 
 
-def _figures(
-    name: str, status: Mapping[str, Any], counts: Counts, processes: Processes, since: float, until: float
-) -> dict[str, Any]:
+def _figures(name: str, status: StatusReport, counts: Counts, processes: Processes, since: float, until: float) -> dict[str, Any]:
+    from topo.hot import KIND
     from topo_cli.measurement import MEGABYTE
 
     kinds = {component["component"]: component["kind"] for component in status["components"]}
@@ -228,6 +230,7 @@ def _figures(
         "acked": status["totals"]["acked"],
         "failed": status["totals"]["failed"] + status["totals"]["timed_out"],
         "restarts": status["restarts"],
+        "hot_path": KIND,
         "processes": [
             {
                 "runs": usage.label,
@@ -243,8 +246,8 @@ def _rounded(duration_s: float | None) -> float | None:
     return None if duration_s is None else round(duration_s * 1e3, 3)
 
 
-def _miscount(status: Mapping[str, Any]) -> str:
-    """Return what is wrong with the number of words that were counted; "" when it is right."""
+def _miscount(status: StatusReport) -> str:
+    """Return the mistake in the number of counted words; "" when it is right."""
     from topo_cli.workloads import WORDS_PER_SENTENCE
 
     words = sum(row["user"]["counters"].get("words", 0) for row in status["components"] if row["component"] == "count")
@@ -254,8 +257,8 @@ def _miscount(status: Mapping[str, Any]) -> str:
     return f"{words:,} words were counted, but {acked:,} sentences of {WORDS_PER_SENTENCE} words were acked"
 
 
-def _wrong_sum(status: Mapping[str, Any]) -> str:
-    """Return what is wrong with the sums of windows and late events; "" when they are right, or when failed events came again."""
+def _wrong_sum(status: StatusReport) -> str:
+    """Return the mistake in the sums of windows and late events; "" when they are right, or when events were replayed."""
     sums = {row["component"]: row["user"]["counters"].get("sum", 0) for row in status["components"]}
     found = sums["sink"] + sums["late"]
     if found == sums["spout"] or status["totals"]["failed"] + status["totals"]["timed_out"]:
@@ -279,7 +282,6 @@ def _open_loop_latencies(folder: Path, warm_up_s: float) -> dict[str, Any]:
 
 
 def _print(result: Mapping[str, Any]) -> None:
-    """Print the figures for people."""
     from topo_cli.output import count
 
     click.echo(f"{result['workload']}: {result['tasks']} tasks in {result['workers']} workers, {result['ackers']} ackers")

@@ -14,9 +14,9 @@ from topo_cli.options import deadline_option, examples, home_option, name_argume
 @deadline_option
 @home_option
 def command(name: str, deadline: float, home: Path) -> None:
-    """Pause the spouts of topology NAME: they emit nothing new, and what is in flight goes on."""
+    """Pause the spouts of topology NAME: they emit nothing new, and messages in flight are processed."""
     from topo.master_process.client import Client
     from topo_cli.output import talk
 
     Client(name, home).request("deactivate", deadline)
-    talk(f"{name}: its spouts are paused; `topo activate {name}` lets them go on")
+    talk(f"{name}: its spouts are paused; `topo activate {name}` continues")

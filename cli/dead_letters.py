@@ -37,20 +37,20 @@ def command(name: str, number: int, home: Path, as_json: bool) -> None:
 
 def _print(rows: list[dict[str, Any]]) -> None:
     from topo_cli.output import clock_time, make_console
-    from topo_cli.tables import Column, fitted_table
+    from topo_cli.tables import TableColumn, fitted_table
 
     console = make_console()
     columns = [
-        Column("at", lambda row: clock_time(row["at_ms"]), 20),
-        Column("component", lambda row: row["component"], 50, is_text=True),
-        Column("message", lambda row: "" if row["message"] is None else repr(row["message"]), 90, is_text=True),
-        Column("attempts", lambda row: str(row["attempts"]), 40),
-        Column("values", lambda row: _in_words(row["values"]), 100, is_text=True),
-        Column("last error", lambda row: row["errors"][-1] if row["errors"] else "", 80, is_text=True, content_with=30),
+        TableColumn("at", lambda row: clock_time(row["at_ms"]), 20),
+        TableColumn("component", lambda row: row["component"], 50, is_text=True),
+        TableColumn("message", lambda row: "" if row["message"] is None else repr(row["message"]), 90, is_text=True),
+        TableColumn("attempts", lambda row: str(row["attempts"]), 40),
+        TableColumn("values", lambda row: _in_words(row["values"]), 100, is_text=True),
+        TableColumn("last error", lambda row: row["errors"][-1] if row["errors"] else "", 80, is_text=True, content_with=30),
     ]
     console.print(fitted_table(console, rows, columns))
 
 
 def _in_words(values: Any) -> str:
-    """What could not be carried or shown is a text already."""
+    """Values that could not be carried or shown are text already."""
     return values if isinstance(values, str) else ", ".join(map(repr, values))

@@ -24,12 +24,12 @@ _SOCKET_NAME = "12345.control-1234567890"
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
-    """What a check has found.
+class Diagnosis:
+    """The result of a check.
 
     Attributes:
         state: "ok"; "warning" when topologies run, but not as they should; "error" when they do not.
-        detail: what there is, and the fix where it is wrong.
+        detail: the finding, and the fix where it is wrong.
     """
 
     check: str
@@ -40,7 +40,7 @@ class Finding:
 @click.command(epilog=examples("topo doctor", "topo doctor --json"))
 @reading_options
 def command(home: Path, as_json: bool) -> None:
-    """Check what topologies need of this machine, and say how to mend what is wrong; exits 1 if something is."""
+    """Check that this machine can run topologies, and show how to fix each problem; exits 1 if there is a problem."""
     from topo_cli.output import print_json
 
     found = [_found(name, check, home) for name, check in CHECKS.items()]
@@ -55,13 +55,13 @@ def command(home: Path, as_json: bool) -> None:
         raise SystemExit(Exit.FAILED)
 
 
-def _found(name: str, check: Callable[[Path], tuple[str, str]], home: Path) -> Finding:
+def _found(name: str, check: Callable[[Path], tuple[str, str]], home: Path) -> Diagnosis:
     from topo.errors import TopoError
 
     try:
-        return Finding(name, *check(home))
+        return Diagnosis(name, *check(home))
     except (OSError, TopoError) as error:
-        return Finding(name, "error", str(error))
+        return Diagnosis(name, "error", str(error))
 
 
 def _package(_home: Path) -> tuple[str, str]:
@@ -89,6 +89,17 @@ def _libzmq(_home: Path) -> tuple[str, str]:
     return "ok", version
 
 
+def _hot_path(_home: Path) -> tuple[str, str]:
+    from topo.hot import KIND, PLAIN_BECAUSE
+
+    if KIND == "compiled":
+        return "ok", KIND
+    if os.environ.get("TOPO_PURE"):
+        return "ok", f"{KIND} Python, as TOPO_PURE asks"
+    fix = "install a C compiler, then pip install --force-reinstall --no-deps path/to/the/checkout"
+    return "warning", f"{KIND} Python ({PLAIN_BECAUSE}), which takes more processor time a tuple: {fix}"
+
+
 def _curve(_home: Path) -> tuple[str, str]:
     import zmq
 
@@ -106,7 +117,7 @@ def _state_folder(home: Path) -> tuple[str, str]:
     probe.unlink()
     mode = home.stat().st_mode
     if mode & 0o022 and not mode & stat.S_ISVTX:
-        return "warning", f"others can write to {home} and move what is in it away: chmod 700 {home}"
+        return "warning", f"others can write to {home} and move its files away: chmod 700 {home}"
     private = home if not mode & 0o077 else home / "topologies"
     return "ok", f"{home} is writable, and {private} is yours alone"
 
@@ -166,7 +177,7 @@ def _open_files(_home: Path) -> tuple[str, str]:
 
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     if limit != resource.RLIM_INFINITY and limit < _LEAST_FILES:
-        return "warning", f"{limit} is little: each edge between tasks takes some; raise it with: ulimit -n {_LEAST_FILES}"
+        return "warning", f"{limit} is low: each edge between tasks takes some; raise it with: ulimit -n {_LEAST_FILES}"
     return "ok", "no limit" if limit == resource.RLIM_INFINITY else f"at most {limit:,}"
 
 
@@ -196,13 +207,13 @@ def _workers(_home: Path) -> tuple[str, str]:
 def _spark(_home: Path) -> tuple[str, str]:
     from importlib import metadata
 
-    from topo.errors import EnvironmentFault
+    from topo.errors import TopoEnvironmentError
     from topo.launch.spark.java import JavaMissing, find_java
     from topo.spark.session import check_spark
 
     try:
         check_spark()
-    except EnvironmentFault as error:
+    except TopoEnvironmentError as error:
         return "ok", f"not installed, and only topologies that read or write with Spark need it ({error})"
     try:
         java = find_java()
@@ -213,6 +224,7 @@ def _spark(_home: Path) -> tuple[str, str]:
 
 CHECKS = {
     "package": _package,
+    "per-tuple path": _hot_path,
     "libzmq": _libzmq,
     "encryption": _curve,
     "state folder": _state_folder,

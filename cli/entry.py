@@ -1,4 +1,4 @@
-"""Where the `topo` script begins. Ctrl-C is quiet from here on, also while modules are imported: nothing has begun then.
+"""The entry point of the `topo` script. Ctrl-C is quiet from here on, also while modules are imported: nothing has begun then.
 
 In front of it lies the start of Python itself, some 20 ms, in which Ctrl-C still shows a traceback of Python's `site` or the
 script's first lines. No program can shorten that.
@@ -15,7 +15,7 @@ _IMPORTING = "<frozen importlib"
 
 
 def _interrupt(signum: int, frame: FrameType | None) -> None:
-    """Raise KeyboardInterrupt; but within an import, which prints what is raised into it, end the process."""
+    """Raise KeyboardInterrupt; but within an import, which prints the exception, end the process."""
     at = frame
     while at is not None:
         if at.f_code.co_filename.startswith(_IMPORTING):

@@ -1,4 +1,4 @@
-"""`topo errors`: what went wrong in a topology."""
+"""`topo errors`: the errors of a topology."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def command(name: str, number: int, component: str | None, traceback: bool, home
 def distinct(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return one entry for each error that differs in component, kind or line, in the order of their last occurrence.
 
-    Where no line of user code is at fault, the message tells errors apart, but for the numbers in it:
+    Where no line of user code is at fault, the message distinguishes errors, apart from numbers in it:
     checkpoints, waits, durations.
     """
     found: dict[tuple[Any, ...], dict[str, Any]] = {}

@@ -14,34 +14,34 @@ _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
 
 class Exit(IntEnum):
-    """How a command ends."""
+    """Exit codes of the commands."""
 
     DONE = 0
     FAILED = 1
-    """The operation failed: of `topo run`, when not every message went through."""
+    """The operation failed; for `topo run`: not every message was processed."""
     USAGE = 2
     """Wrong arguments, a topology that has mistakes, or a name that does not exist."""
     UNREACHABLE = 3
     """The topology is known, but its master does not run."""
     TIMEOUT = 4
-    """What the command waited for did not happen in time."""
+    """The event that the command waited for did not happen in time."""
     INTERRUPTED = 130
 
 
 class Failed(click.ClickException):
-    """The operation failed; the message says why."""
+    """The operation failed; the message names the reason."""
 
     exit_code = Exit.FAILED
 
 
 class TimedOut(click.ClickException):
-    """What the command waited for did not happen in time; the message says what it was."""
+    """The event that the command waited for did not happen in time; the message names it."""
 
     exit_code = Exit.TIMEOUT
 
 
 def exit_of(error: BaseException) -> int:
-    """Say on stderr what there is to say about an error, and return the exit code for it.
+    """Report an error on stderr, and return the exit code for it.
 
     Raises:
         BaseException: the error itself, when it is a fault of topo; so the traceback is shown.
@@ -64,10 +64,10 @@ def exit_of(error: BaseException) -> int:
         _say(lambda: click.echo(f"Error: cannot write: {error.strerror}; free the disk", err=True))
         return Exit.FAILED
     # Imported late: most commands end without an error, and --help must be quick.
-    from topo.errors import FrameworkBug, TopoError, UserError
+    from topo.errors import TopoError, TopoInternalError, UserError
     from topo.master_process.client import AnswerTimeout, Unreachable
 
-    if not isinstance(error, TopoError) or isinstance(error, FrameworkBug):
+    if not isinstance(error, TopoError) or isinstance(error, TopoInternalError):
         raise error
     _say(lambda: click.echo(f"Error: {error}", err=True))
     if isinstance(error, Unreachable):
@@ -83,7 +83,7 @@ def exit_of(error: BaseException) -> int:
 
 
 def _say(speak: Callable[[], object]) -> None:
-    """Call what writes to stderr, which may be closed, too."""
+    """Call a function that writes to stderr, which may be closed, too."""
     try:
         speak()
     except OSError:
@@ -91,7 +91,7 @@ def _say(speak: Callable[[], object]) -> None:
 
 
 def _let_go_of_stdout() -> None:
-    """Nobody reads any more; the interpreter must not complain about it when it flushes at its end."""
+    """Point stdout at /dev/null: its reader is gone, and the interpreter would complain when it flushes at its end."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for stream in (sys.stdout, sys.stderr):
         try:

@@ -10,7 +10,7 @@ _OURS = "TopologyBuilder"
 
 
 def foreign_topo() -> str | None:
-    """Return what is wrong, and the fix, when this Python imports another project's `topo`; None when it imports this one's.
+    """Return the problem and its fix when this Python imports another project's `topo`; None when it imports this one.
 
     Nothing of the other package is executed.
     """

@@ -41,7 +41,7 @@ def command(
 ) -> None:
     """Draw TOPOLOGY: components, streams and groupings, and which worker hosts which task.
 
-    Instead of code, the name of a topology that was submitted will do; of one that runs, the figures are shown, too.
+    TOPOLOGY is code, or the name of a submitted topology; of a running topology the figures are shown, too.
     """
     from topo.plan import describe
     from topo_cli.loader import plan_of
@@ -57,15 +57,15 @@ def command(
 
 
 def _submitted(name: str, home: Path, deadline_s: float) -> tuple[PhysicalPlan, dict[str, dict[str, Any]] | None] | None:
-    from topo.errors import NotFound, TopoError
-    from topo.launch.submitted import SubmittedTopology
+    from topo.errors import NotFoundError, TopoError
     from topo.storage.state_folder import StateFolder
+    from topo.storage.submitted import SubmittedTopology
     from topo_cli.topology_index import current_status
 
     try:
         folder = StateFolder(home).find(name)
         plan = SubmittedTopology.read(folder).plan
-    except NotFound:
+    except NotFoundError:
         return None
     try:
         return plan, _figures(current_status(folder, deadline_s))

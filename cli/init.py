@@ -17,7 +17,7 @@ _SUFFIX = ".template"
 @click.command(epilog=examples("topo init first && cd first && topo run wordcount.py"))
 @click.argument("folder", metavar="DIR", type=click.Path(file_okay=False, path_type=Path))
 def command(folder: Path) -> None:
-    """Write a topology that counts words, and a test of it that passes, to DIR. Nothing that exists is overwritten."""
+    """Write a topology that counts words, and a passing test of it, to DIR. Existing files are not overwritten."""
     from topo_cli.output import talk
 
     files = {file.name.removesuffix(_SUFFIX): file for file in sorted(_PROJECT.glob(f"*{_SUFFIX}"))}

@@ -8,47 +8,47 @@ from pathlib import Path
 import click
 
 from topo_cli.exits import Failed, TimedOut
-from topo_cli.options import DEADLINE_S, Duration, examples, home_option, name_argument
+from topo_cli.options import DEADLINE_S, TimeSpan, examples, home_option, name_argument
 
 
 @click.command(
     epilog=examples("topo kill word-count", "topo kill word-count -w 30s --yes", "topo kill flights --savepoint --yes")
 )
 @name_argument
-@click.option("-w", "--wait", "wait_s", type=Duration(), help="Let what is in flight finish first, for at most this long.")
-@click.option("--savepoint", is_flag=True, help="Let what is in flight finish, and take a savepoint.")
+@click.option("-w", "--wait", "wait_s", type=TimeSpan(), help="Let messages in flight finish first, for at most this time.")
+@click.option("--savepoint", is_flag=True, help="Let messages in flight finish, and take a savepoint.")
 @click.option("--to", "place", default="", metavar="PATH", help="Where the savepoint goes.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @home_option
 def command(name: str, wait_s: float | None, savepoint: bool, place: str, yes: bool, home: Path) -> None:
     """End topology NAME and wait until it is gone.
 
-    At once, or with -w or --savepoint after its spouts have stopped and what is in flight is done. Nothing is lost either way:
+    At once, or with -w or --savepoint after its spouts have stopped and messages in flight are done. Nothing is lost either way:
     `topo resume NAME` continues after the last message that was done, or at the last checkpoint.
     """
     from topo.launch.savepoints import SAVEPOINT_S, end_with_savepoint
     from topo.master_process.client import Client
     from topo_cli.output import talk
-    from topo_cli.topology_index import last_summary, wait_until_over
+    from topo_cli.topology_index import wait_until_over
 
     client = Client(name, home)
     if place and not savepoint:
-        raise click.UsageError("--to says where a savepoint goes; add --savepoint")
+        raise click.UsageError("--to is the place of a savepoint; add --savepoint")
     client.request("ping", DEADLINE_S)
     if not yes:
         _confirm(name)
     if savepoint:
         written = end_with_savepoint(client.folder, place, SAVEPOINT_S if wait_s is None else wait_s)
         click.echo(written)
-        talk(f"{name}: ended with a savepoint; `topo resume {name}` or `topo submit TOPOLOGY --from {written}` goes on")
+        talk(f"{name}: ended with a savepoint; `topo resume {name}` or `topo submit TOPOLOGY --from {written}` continues")
         return
     if wait_s is None:
         client.request("kill", DEADLINE_S)
     else:
         client.request("drain", DEADLINE_S, within_s=wait_s)
     if not wait_until_over(client.folder, (wait_s or 0.0) + DEADLINE_S):
-        raise TimedOut(f"{name} is still ending; `topo status {name}` shows what it waits for")
-    summary = last_summary(client.folder)
+        raise TimedOut(f"{name} is still ending; `topo status {name}` shows the reason")
+    summary = client.folder.last_summary()
     reason = summary["outcome"]["reason"] if summary else "it is gone"
     talk(f"{name}: {reason}; `topo resume {name}` would continue it")
 
@@ -57,4 +57,4 @@ def _confirm(name: str) -> None:
     if not sys.stdin.isatty():
         raise click.UsageError("there is no terminal to ask on; add --yes")
     if not click.confirm(f"End topology {name}?", err=True):
-        raise Failed(f"{name} goes on")
+        raise Failed(f"{name} was not ended")

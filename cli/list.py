@@ -6,17 +6,17 @@ from pathlib import Path
 
 import click
 
-from topo_cli.options import Duration, examples, reading_options
+from topo_cli.options import TimeSpan, examples, reading_options
 
 
 @click.command(epilog=examples("topo list", "topo list word --json"))
 @click.argument("pattern", required=False, default="")
-@click.option("--deadline", type=Duration(), default="2s", show_default=True, help="How long each topology may take to answer.")
+@click.option("--deadline", type=TimeSpan(), default="2s", show_default=True, help="How long each topology may take to answer.")
 @reading_options
 def command(pattern: str, deadline: float, home: Path, as_json: bool) -> None:
     """List the topologies whose name contains PATTERN, running ones and ended ones.
 
-    LOST is one whose master is gone without a word: `topo resume NAME` continues it. STALLED is one whose master is there
+    LOST: the master is gone without a summary; `topo resume NAME` continues the topology. STALLED: the master runs
     and does not answer.
     """
     from topo.storage.state_folder import StateFolder
@@ -36,18 +36,18 @@ def command(pattern: str, deadline: float, home: Path, as_json: bool) -> None:
 def _print_table(rows: list[dict[str, object]]) -> None:
     from topo_cli.output import ago, count, make_console, now_ms, rate, seconds
     from topo_cli.status_view import styled_status
-    from topo_cli.tables import Column, fitted_table
+    from topo_cli.tables import TableColumn, fitted_table
 
     console, now = make_console(), now_ms()
     columns = [
-        Column("topology", lambda row: row["topology"], 100, is_text=True),
-        Column("status", lambda row: styled_status(row["status"]), 99, is_text=True),
-        Column("tasks", lambda row: str(row["tasks"] or "-"), 30),
-        Column("workers", lambda row: str(row["workers"] or "-"), 20),
-        Column("ran", lambda row: seconds(row["uptime_s"]), 60),
-        Column("ended", lambda row: ago(row["ended_ms"], now), 40),
-        Column("acked", lambda row: "-" if row["acked"] is None else count(row["acked"]), 50),
-        Column("acked/s", lambda row: "-" if row["acked_per_s"] is None else rate(row["acked_per_s"]), 35),
-        Column("reason", lambda row: row["reason"], 10, is_text=True),
+        TableColumn("topology", lambda row: row["topology"], 100, is_text=True),
+        TableColumn("status", lambda row: styled_status(row["status"]), 99, is_text=True),
+        TableColumn("tasks", lambda row: str(row["tasks"] or "-"), 30),
+        TableColumn("workers", lambda row: str(row["workers"] or "-"), 20),
+        TableColumn("ran", lambda row: seconds(row["uptime_s"]), 60),
+        TableColumn("ended", lambda row: ago(row["ended_ms"], now), 40),
+        TableColumn("acked", lambda row: "-" if row["acked"] is None else count(row["acked"]), 50),
+        TableColumn("acked/s", lambda row: "-" if row["acked_per_s"] is None else rate(row["acked_per_s"]), 35),
+        TableColumn("reason", lambda row: row["reason"], 10, is_text=True),
     ]
     console.print(fitted_table(console, rows, columns))

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
-from topo.api.topology import Topology
-from topo.plan.parallelism import with_parallelism
+from topo.plan.parallelism import with_overrides
 from topo.plan.physical import PhysicalPlan, physical_plan
 from topo.plan.validation import validate
 from topo.storage.state_folder import check_name
@@ -14,20 +14,13 @@ from topo.user_code.load import load_topology
 
 
 def plan_of(
-    reference: str,
-    parameters: Mapping[str, Any],
-    settings: Mapping[str, Any],
-    name: str | None,
-    parallelism: Mapping[str, int],
+    reference: str, parameters: Mapping[str, Any], settings: Mapping[str, Any], name: str | None, parallelism: Mapping[str, int]
 ) -> PhysicalPlan:
     """Return the plan of a topology as `topo run` with the same options would carry it out.
 
     Raises:
         TopoError: the code cannot be loaded, or something is wrong with the topology, its settings or its name.
     """
-    loaded = load_topology(reference, parameters).topology
-    config = loaded.config.with_settings(settings)
-    built = with_parallelism(loaded, parallelism, config)
-    validate(built, config)
-    chosen = check_name(built.name if name is None else name)
-    return physical_plan(Topology(chosen, built.components, config, built.carried_types), config)
+    topology = with_overrides(load_topology(reference, parameters).topology, settings, parallelism)
+    validate(topology)
+    return physical_plan(replace(topology, name=check_name(topology.name if name is None else name)))

@@ -1,4 +1,4 @@
-"""The logs of a topology's workers, read as one: rows of all files in the order of time, and what is appended as it comes."""
+"""The logs of a topology's workers, read as one: rows of all files in the order of time, and new rows as they are appended."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, BinaryIO
 
-Row = dict[str, Any]
+LogRow = dict[str, Any]
 
 LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 _PRINTED = ("stdout", "stderr")
@@ -28,8 +28,8 @@ class LogFiles:
         self._open: dict[Path, _GrowingFile] = {}
         self._rotated = sorted(folder.glob("*.log.[0-9]"), reverse=True) if rotated else []
 
-    def new_rows(self, most_bytes: int = -1) -> list[Row]:
-        """Return what has been written since the last call, in the order of time.
+    def new_rows(self, most_bytes: int = -1) -> list[LogRow]:
+        """Return the rows since the last call, in the order of time.
 
         Args:
             most_bytes: of each file; the rest is left for the next call. By default there is no limit.
@@ -41,7 +41,6 @@ class LogFiles:
         return sorted(rows, key=lambda row: str(row["time"]))
 
     def close(self) -> None:
-        """Close the files."""
         for file in self._open.values():
             file.close()
         self._open.clear()
@@ -62,7 +61,7 @@ class _GrowingFile:
         self._rest = b""
         self._is_at_end = False
 
-    def read_rows(self, most_bytes: int) -> Iterator[Row]:
+    def read_rows(self, most_bytes: int) -> Iterator[LogRow]:
         if self._file is None and not self._reopen():
             return
         yield from self._lines(most_bytes)
@@ -74,7 +73,7 @@ class _GrowingFile:
             self._file.close()
             self._file = None
 
-    def _lines(self, most_bytes: int) -> Iterator[Row]:
+    def _lines(self, most_bytes: int) -> Iterator[LogRow]:
         assert self._file is not None
         data = self._file.read(most_bytes)
         self._is_at_end = len(data) != most_bytes
@@ -109,16 +108,16 @@ def moment(seconds_ago: float) -> str:
     return (datetime.now(UTC) - timedelta(seconds=seconds_ago)).strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3]
 
 
-def is_at_least(row: Row, level: str) -> bool:
+def is_at_least(row: LogRow, level: str) -> bool:
     """Whether a row is of that level or a graver one; unknown levels always are."""
     return row.get("level") not in LEVELS or LEVELS.index(row["level"]) >= LEVELS.index(level)
 
 
-def is_printed(row: Row) -> bool:
+def is_printed(row: LogRow) -> bool:
     """Whether user code has printed the row rather than logged it."""
     return row.get("logger") in _PRINTED
 
 
-def source_of(row: Row) -> str:
+def source_of(row: LogRow) -> str:
     """Return who wrote the row: component and task, or the worker where no task did."""
     return f"{row['component']}#{row['task']}" if row.get("component") else f"worker {row.get('worker', '?')}"

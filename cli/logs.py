@@ -1,4 +1,4 @@
-"""`topo logs`: what the tasks of a topology print and log."""
+"""`topo logs`: the output and the log rows of a topology's tasks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from topo_cli.options import Duration, examples, name_argument, reading_options
+from topo_cli.options import TimeSpan, examples, name_argument, reading_options
 
 if TYPE_CHECKING:
     from topo.storage.state_folder import TopologyFolder
@@ -29,22 +29,22 @@ _LEVEL_STYLES = {"WARNING": "yellow", "ERROR": "red", "CRITICAL": "red bold"}
     )
 )
 @name_argument
-@click.option("-f", "--follow", is_flag=True, help="Go on with what is written, until the topology ends or Ctrl-C.")
-@click.option("--component", help="Only what tasks of this component write.")
+@click.option("-f", "--follow", is_flag=True, help="Show new rows as they are written, until the topology ends or Ctrl-C.")
+@click.option("--component", help="Only rows of this component's tasks.")
 @click.option(
     "--level",
     type=click.Choice(["debug", "info", "warning", "error", "critical"], case_sensitive=False),
     default="info",
     show_default=True,
-    help="Only what is this grave at least; what is printed counts as info.",
+    help="Only rows of this level or above; printed lines count as info.",
 )
-@click.option("--since", type=Duration(), help="Only the last so long, such as 5m.")
-@click.option("-n", "--lines", type=click.IntRange(min=0), help="Only the last so many lines of what there is.")
+@click.option("--since", type=TimeSpan(), help="Only rows of this last time, such as 5m.")
+@click.option("-n", "--lines", type=click.IntRange(min=0), help="Only this number of lines at the end.")
 @reading_options
 def command(
     name: str, follow: bool, component: str | None, level: str, since: float | None, lines: int | None, home: Path, as_json: bool
 ) -> None:
-    """Show what the tasks of topology NAME print and log, of all its workers in the order of time."""
+    """Show the output and the log rows of topology NAME: all workers, in the order of time."""
     from topo_cli.log_files import LogFiles, is_at_least, moment
     from topo_cli.topology_index import find_topology
 
@@ -78,21 +78,21 @@ def _show_new(files: Any, is_wanted: Callable[[dict[str, Any]], bool], show: Cal
 def _check_component(folder: TopologyFolder, component: str) -> None:
     """Refuse a component that the topology does not have, which would show nothing and explain nothing."""
     from topo.api.topology import ComponentKind
-    from topo.errors import NotFound
-    from topo.launch.submitted import SubmittedTopology
+    from topo.errors import NotFoundError
     from topo.storage.state_folder import near_misses
+    from topo.storage.submitted import SubmittedTopology
 
     try:
         plan = SubmittedTopology.read(folder).plan
-    except NotFound:
+    except NotFoundError:
         return
     known = [component.id for component in plan.components if component.kind is not ComponentKind.ACKER]
     if component not in known:
-        raise NotFound(f"there is no component {component!r}; there are {', '.join(known)}.", near_misses(component, known))
+        raise NotFoundError(f"there is no component {component!r}; there are {', '.join(known)}.", near_misses(component, known))
 
 
 def _printer(as_json: bool) -> Callable[[dict[str, Any]], None]:
-    """Return what prints a row: as JSON, or as a line, each component in its own colour."""
+    """Return a function that prints a row: as JSON, or as a line, each component in its own colour."""
     if as_json:
         return lambda row: click.echo(json.dumps(row, ensure_ascii=False))
     from rich.text import Text

@@ -19,13 +19,13 @@ COMMANDS = {
     "submit": "Start a topology in the background.",
     "resume": "Continue a topology whose master is gone.",
     "list": "List topologies.",
-    "status": "Show how a topology is doing.",
-    "logs": "Show what the tasks of a topology print and log.",
-    "errors": "Show what went wrong in a topology.",
-    "savepoint": "Store the state of a topology, to go on from it later.",
-    "rebalance": "Give components of a topology other numbers of tasks.",
+    "status": "Show the state of a topology.",
+    "logs": "Show the output and the log of a topology's tasks.",
+    "errors": "Show the errors of a topology.",
+    "savepoint": "Store the state of a topology, to restore it later.",
+    "rebalance": "Change the number of tasks of components.",
     "checkpoints": "Show the checkpoints of a topology.",
-    "state": "Look into a checkpoint.",
+    "state": "Show the content of a checkpoint.",
     "dead-letters": "Show the messages that were given up.",
     "activate": "Let a paused topology's spouts emit again.",
     "deactivate": "Pause a topology's spouts.",
@@ -87,7 +87,7 @@ def topo() -> None:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit: see `Exit` for the codes."""
     if isinstance(sys.stdout, io.TextIOWrapper):
-        # What topologies print and raise may hold what the terminal's encoding lacks, or half a character of a file's name.
+        # Output and exceptions of topologies may hold characters that the terminal's encoding lacks, or surrogates of file names.
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
         code = topo.main(args=arguments, prog_name="topo", standalone_mode=False)

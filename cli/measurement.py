@@ -1,16 +1,18 @@
-"""What `topo bench` measures a running topology by: counts at the moments of heartbeats, CPU time and memory of its processes."""
+"""The measurements of `topo bench`: counts at the moments of heartbeats, CPU time and memory of processes."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import psutil
 
+if TYPE_CHECKING:
+    from topo.observability.status import StatusReport
+
 MEGABYTE = 1e6
-Status = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,21 +30,21 @@ class Growth:
 class Counts:
     """Samples of each task's counts, taken when a heartbeat has brought new ones.
 
-    A heartbeat comes about once a second while statuses are asked for more often. So a sample is dated by when the worker was
-    heard of, not by when the status was asked for: a rate over two samples is exact to a few milliseconds.
+    A heartbeat comes about once a second while statuses are asked for more often. So a sample is dated by its worker's
+    last heartbeat, not by the request for the status: a rate over two samples is exact to a few milliseconds.
     """
 
     def __init__(self) -> None:
         self._samples: dict[int, list[tuple[float, Mapping[str, float]]]] = {}
         self._looked_at = float("-inf")
 
-    def heard(self, status: Status, now: float) -> None:
+    def add(self, status: StatusReport, now: float) -> None:
         """Take a status that was asked for at `now` (monotonic seconds)."""
-        heard_at = {worker["worker"]: now - (worker["silent_s"] or 0.0) for worker in status["workers"]}
+        beat_at = {worker["worker"]: now - (worker["silent_s"] or 0.0) for worker in status["workers"]}
         for task in status["tasks"]:
             samples = self._samples.setdefault(task["task"], [])
             if not samples or samples[-1][1] != task["counters"]:
-                samples.append((max(self._looked_at, heard_at.get(task["worker"], now)), dict(task["counters"])))
+                samples.append((max(self._looked_at, beat_at.get(task["worker"], now)), dict(task["counters"])))
         self._looked_at = now
 
     def growth(self, tasks: Iterable[int], counter: str, since: float, until: float) -> Growth:
@@ -61,10 +63,10 @@ class Counts:
 
 @dataclass(slots=True)
 class Usage:
-    """What one process has used.
+    """The resources that one process has used.
 
     Attributes:
-        label: what runs in it.
+        label: the tasks that run in it.
         cpu: (moment, CPU seconds so far), one for each look.
         peak_bytes: the most memory it ever had resident.
     """
@@ -85,8 +87,8 @@ class Processes:
     def __init__(self) -> None:
         self.usage: dict[int, Usage] = {}
 
-    def look(self, status: Status, now: float) -> None:
-        """Read what the processes that a status names have used until `now`."""
+    def look(self, status: StatusReport, now: float) -> None:
+        """Read the resources that the processes of a status have used until `now`."""
         components = {task["task"]: task["component"] for task in status["tasks"]}
         found = {worker["pid"]: ", ".join(components[task] for task in worker["tasks"]) for worker in status["workers"]}
         found[status["master"]["pid"]] = "topology master"
@@ -113,7 +115,7 @@ def _peak_bytes(pid: int) -> int:
 
 
 def percentiles(values: Sequence[float]) -> dict[str, float | None]:
-    """Return the 50th, 99th and 99.9th percentile, each the smallest value that so many are not above; None of no values."""
+    """Return the 50th, 99th and 99.9th percentile, each the smallest value that bounds this share; None without values."""
     ordered = sorted(values)
     ranks = {"p50": 0.5, "p99": 0.99, "p999": 0.999}
     if not ordered:

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import click
 
 if TYPE_CHECKING:
-    from topo.launch.spark.cluster import SparkCluster
+    from topo.storage.submitted import SparkCluster
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 DEADLINE_S = 10.0
 
 
-class Duration(click.ParamType[float]):
+class TimeSpan(click.ParamType[float]):
     """A duration such as "500ms", "30s" or "5m", as seconds."""
 
     name = "duration"
@@ -37,29 +37,27 @@ class Duration(click.ParamType[float]):
 class Assignment(click.ParamType[tuple[str, str]]):
     """NAME=VALUE, as a pair."""
 
-    name = "name=value"
+    name = form = "name=value"
+
+    def is_name(self, text: str) -> bool:
+        return text.isidentifier()
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, str]:
         if isinstance(value, tuple):
             return value
         name, is_given, text = value.partition("=")
-        if not is_given or not name.isidentifier():
-            self.fail(f"{value!r} is not of the form name=value", param, ctx)
+        if not is_given or not self.is_name(name):
+            self.fail(f"{value!r} is not of the form {self.form}", param, ctx)
         return name, text
 
 
-class SparkSetting(click.ParamType[tuple[str, str]]):
+class SparkSetting(Assignment):
     """spark.some.name=VALUE, as a pair."""
 
-    name = "name=value"
+    form = "spark.name=value"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, str]:
-        if isinstance(value, tuple):
-            return value
-        name, is_given, text = value.partition("=")
-        if not is_given or not name.startswith("spark."):
-            self.fail(f"{value!r} is not of the form spark.name=value", param, ctx)
-        return name, text
+    def is_name(self, text: str) -> bool:
+        return text.startswith("spark.")
 
 
 class Parallelism(click.ParamType[tuple[str, int]]):
@@ -100,7 +98,7 @@ no_color_option = click.option(
     "--no-color", is_flag=True, expose_value=False, callback=_no_color, help="Print without colours, as with NO_COLOR."
 )
 deadline_option = click.option(
-    "--deadline", type=Duration(), default=f"{DEADLINE_S:g}s", show_default=True, help="How long to wait for an answer."
+    "--deadline", type=TimeSpan(), default=f"{DEADLINE_S:g}s", show_default=True, help="How long to wait for an answer."
 )
 parameter_option = click.option(
     "-p", "--parameter", "parameters", type=Assignment(), multiple=True, help="An argument of the topology function."
@@ -116,15 +114,9 @@ def topology_options(function: F) -> F:
             click.option(
                 "-s", "--setting", "settings", type=Assignment(), multiple=True, help="A setting: -s message_timeout=5s."
             ),
-            click.option("--workers", type=click.IntRange(min=1), help="Pack the tasks into so many processes."),
-            click.option(
-                "-e",
-                "--parallelism",
-                type=Parallelism(),
-                multiple=True,
-                help="So many tasks for a component.",
-            ),
-            click.option("--name", help="Run it under this name instead of its own."),
+            click.option("--workers", type=click.IntRange(min=1), help="Number of processes that the tasks are packed into."),
+            click.option("-e", "--parallelism", type=Parallelism(), multiple=True, help="The number of tasks of a component."),
+            click.option("--name", help="Run it under this name."),
             home_option,
             no_color_option,
         )
@@ -158,9 +150,7 @@ def spark_options(function: F) -> F:
             click.option("--master", help="Run its workers on this Spark cluster: spark://host:7077, yarn, k8s://..."),
             click.option("--conf", type=SparkSetting(), multiple=True, help="A setting of Spark's: --conf spark.ui.port=4050."),
             click.option(
-                "--py-files",
-                multiple=True,
-                help="Further modules that it imports: .py, .zip, .egg or .whl, separated by commas.",
+                "--py-files", multiple=True, help="Further modules that it imports: .py, .zip, .egg or .whl, separated by commas."
             ),
             click.option("--slots", type=click.IntRange(min=1), help="Cores to use, by default one for each worker process."),
         )
@@ -170,7 +160,7 @@ def spark_options(function: F) -> F:
 
 
 def _cluster(master: str, conf: tuple[tuple[str, str], ...], slots: int | None) -> SparkCluster:
-    from topo.launch.spark.cluster import SparkCluster
+    from topo.storage.submitted import SparkCluster
 
     return SparkCluster(master=master, conf=dict(conf), slots=slots)
 
@@ -182,21 +172,17 @@ def start_options(function: F) -> F:
             "--resume-or-start",
             "resume",
             is_flag=True,
-            help="Go on where the last run under this name left off, however it ended; start where there was none.",
+            help="Continue the last run under this name, however it ended; start from the beginning if there was none.",
         ),
         click.option(
             "--drop-state",
             "drop_state",
             multiple=True,
             metavar="COMPONENT",
-            help="With --from: nobody takes the state of this component.",
+            help="With --from: ignore the state of this component.",
         ),
         click.option(
-            "--from",
-            "start_from",
-            default="",
-            metavar="PATH",
-            help="Go on from a savepoint, or from a topology's checkpoints.",
+            "--from", "start_from", default="", metavar="PATH", help="Restore a savepoint, or a topology's checkpoints."
         ),
     ):
         function = option(function)
@@ -230,7 +216,6 @@ def request_options(function: F) -> F:
 
 
 def reading_options(function: F) -> F:
-    """Add what every command that reads has."""
     for option in (no_color_option, json_option, home_option):
         function = option(function)
     return function
@@ -239,18 +224,28 @@ def reading_options(function: F) -> F:
 def collect_settings(
     settings: tuple[tuple[str, str], ...], workers: int | None, environment: Mapping[str, str]
 ) -> dict[str, Any]:
-    """Return the settings from outside by public name: TOPO_... variables, and over them what the command line gives."""
-    from topo.config import setting_names
+    """Return the settings from outside by public name: TOPO_... variables, overridden by those of the command line."""
+    from topo.config import RENAMED_SETTINGS, setting_names
 
     found: dict[str, Any] = {}
-    for name in setting_names():
+    for name in (*RENAMED_SETTINGS, *setting_names()):
         variable = f"TOPO_{name.upper()}"
         if variable in environment and name != "user":
-            found[name] = environment[variable]
-    found.update(settings)
+            found[_current_name(name, f"{variable}=...")] = environment[variable]
+    found.update({_current_name(name, f"-s {name}=..."): value for name, value in settings})
     if workers is not None:
         found["workers"] = workers
     return found
+
+
+def _current_name(name: str, given: str) -> str:
+    """Return the current name of a setting, with a note about an old one: warnings of Python would not be shown here."""
+    from topo.config import RENAMED_SETTINGS
+
+    new = RENAMED_SETTINGS.get(name, name)
+    if new != name:
+        click.echo(f"topo: {given} sets {new}, which is the setting's new name; the old one ends with topo 0.2", err=True)
+    return new
 
 
 def examples(*lines: str) -> str:

@@ -1,4 +1,4 @@
-"""How things are printed: consoles, JSON, and numbers as people read them."""
+"""Output of the commands: consoles, JSON, and numbers as people read them."""
 
 from __future__ import annotations
 
@@ -19,33 +19,30 @@ _UNBOUND_WIDTH = 10_000
 def make_console(*, stderr: bool = False) -> Console:
     """Return a console for stdout or stderr.
 
-    On a terminal it is as wide as that, or as COLUMNS says; elsewhere only COLUMNS limits it, so nothing is cut.
+    On a terminal it has the terminal's width, or that of COLUMNS; elsewhere only COLUMNS limits it, so nothing is cut.
     """
     from rich.console import Console
 
     stream = sys.stderr if stderr else sys.stdout
     width = None if stream.isatty() or os.environ.get("COLUMNS", "").isdecimal() else _UNBOUND_WIDTH
-    # rich would take FORCE_COLOR as a terminal; what is no terminal gets plain text.
+    # rich would take FORCE_COLOR as a terminal; pipes and files get plain text.
     return Console(stderr=stderr, width=width, highlight=False, soft_wrap=False, force_terminal=stream.isatty())
 
 
 def print_json(value: Any) -> None:
-    """Print a value as one indented JSON document."""
     click.echo(json.dumps(value, indent=2, ensure_ascii=False))
 
 
 def talk(line: str) -> None:
-    """Say something about what is going on: to stderr, since stdout is for data."""
+    """Print a line about progress to stderr: stdout is for data."""
     click.echo(line, err=True)
 
 
 def count(number: float) -> str:
-    """Return a whole number with separators."""
     return f"{number:,.0f}"
 
 
 def plural(number: float, word: str) -> str:
-    """Return a number of things."""
     return f"{count(number)} {word}" if number == 1 else f"{count(number)} {word}s"
 
 
@@ -71,7 +68,6 @@ def seconds(duration_s: float | None) -> str:
 
 
 def percent(share: float) -> str:
-    """Return a share as a percentage."""
     return f"{share:.0%}"
 
 

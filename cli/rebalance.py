@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from topo_cli.options import Duration, Parallelism, examples, home_option, json_option, name_argument
+from topo_cli.options import Parallelism, TimeSpan, examples, home_option, json_option, name_argument
 
 if TYPE_CHECKING:
     from topo.launch.rebalancing import Rebalancing
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 @click.command(epilog=examples("topo rebalance flights -e delays=4 --dry-run", "topo rebalance word-count -e count=3 -e split=2"))
 @name_argument
-@click.option("-e", "--parallelism", type=Parallelism(), multiple=True, required=True, help="So many tasks for a component.")
-@click.option("--dry-run", is_flag=True, help="Say what would move, and change nothing.")
-@click.option("--deadline", type=Duration(), default="60s", show_default=True, help="How long the end, and the start, may take.")
+@click.option("-e", "--parallelism", type=Parallelism(), multiple=True, required=True, help="The number of tasks of a component.")
+@click.option("--dry-run", is_flag=True, help="Show the state that would move, and change nothing.")
+@click.option("--deadline", type=TimeSpan(), default="60s", show_default=True, help="How long the stop, and the start, may take.")
 @home_option
 @json_option
 def command(
@@ -25,8 +25,8 @@ def command(
 ) -> None:
     """Give components of topology NAME other numbers of tasks.
 
-    It ends with a savepoint and begins again from it, with the code, parameters and settings that it was submitted with. Keyed
-    state moves to the tasks that own its keys then. Spouts, and state without keys, cannot be split.
+    The topology stops with a savepoint and restarts from it, with the code, parameters and settings of its submit. Keyed state
+    moves to the new owners of its keys. Spouts, and state without keys, cannot be split.
     """
     from topo.launch.rebalancing import rebalancing_of
     from topo.launch.running import RunningTopology
@@ -50,9 +50,9 @@ def command(
             f"{'would move' if dry_run else 'moved'}"
         )
     if not change.moves:
-        talk(f"nothing to do: {name} has these numbers of tasks")
+        talk(f"nothing to do: {name} already has these numbers of tasks")
     elif not dry_run:
-        talk(f"{name} goes on from a savepoint; next: topo status {name}, topo checkpoints {name}")
+        talk(f"{name} continues from a savepoint; next: topo status {name}, topo checkpoints {name}")
 
 
 def _facts(name: str, change: Rebalancing, dry_run: bool) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""`topo resume`: a topology goes on that has lost its master, or was drained or killed."""
+"""`topo resume`: continues a topology that has lost its master, or was drained or killed."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ from pathlib import Path
 
 import click
 
-from topo_cli.options import Duration, examples, home_option, json_option, name_argument
+from topo_cli.options import TimeSpan, examples, home_option, json_option, name_argument
 
 
 @click.command(epilog=examples("topo resume word-count", "topo resume word-count --wait"))
 @name_argument
-@click.option("--from-beginning", is_flag=True, help="Forget positions and checkpoints, and begin anew.")
+@click.option("--from-beginning", is_flag=True, help="Forget positions and checkpoints, and start from the beginning.")
 @click.option("--wait", is_flag=True, help="Return when all tasks run.")
-@click.option("--deadline", type=Duration(), default="60s", show_default=True, help="How long --wait waits.")
+@click.option("--deadline", type=TimeSpan(), default="60s", show_default=True, help="How long --wait waits.")
 @home_option
 @json_option
 def command(name: str, from_beginning: bool, wait: bool, deadline: float, home: Path, as_json: bool) -> None:
-    """Start a new master for topology NAME in the background; its spouts continue after the last message that was done, or the
-    whole topology at its last checkpoint.
+    """Start a new master for topology NAME in the background. Its spouts continue after the last message that was done; with
+    checkpoints the whole topology continues from the last one.
 
-    It runs the code, the parameters and the settings that it was submitted with. One with checkpoints that has come to the end of
-    its input is done: nothing is started.
+    It runs the code, the parameters and the settings of its last start. A topology with checkpoints that has processed all its
+    input is done: nothing is started.
     """
     from topo.launch.cluster import resume_background
     from topo.launch.running import is_done

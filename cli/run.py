@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from topo.launch.request import RunRequest
     from topo.master.commands import RecordError
     from topo.master_process.restore_point import Start
+    from topo.observability.status import StatusReport
     from topo.storage.state_folder import TopologyFolder
     from topo_cli.log_files import LogFiles
     from topo_cli.screen import Screen
@@ -31,26 +32,19 @@ _LOG_BYTES_AT_ONCE = 1 << 20
 )
 @request_options
 @click.option("-q", "--quiet", is_flag=True, help="Show no progress.")
-@click.option(
-    "--json", "as_json", is_flag=True, help="Print the summary alone to stdout, as JSON; what is printed goes to stderr."
-)
-def command(
-    request: RunRequest,
-    quiet: bool,
-    as_json: bool,
-) -> None:
-    """Run TOPOLOGY in processes of this machine until its sources have ended, and say what became of its messages.
+@click.option("--json", "as_json", is_flag=True, help="Print the summary alone to stdout, as JSON; printed lines go to stderr.")
+def command(request: RunRequest, quiet: bool, as_json: bool) -> None:
+    """Run TOPOLOGY in processes of this machine until its sources have ended, and report the outcome of its messages.
 
     With --master its workers run on the hosts of a Spark cluster, and its topology master here: they end with this command.
 
-    Exits 0 when every message went through, else 1 with the reason. Ctrl-C lets what is in flight finish, a second Ctrl-C ends
+    Exits 0 when every message was processed, else 1 with the reason. Ctrl-C lets messages in flight finish, a second Ctrl-C ends
     it at once; the exit code is 130 then.
     """
     from topo.launch.cluster import AlreadyDone, run_foreground
     from topo.master.outcome import OutcomeKind
     from topo_cli.output import print_json
     from topo_cli.screen import make_screen
-    from topo_cli.topology_index import last_summary
     from topo_cli.wait_for_start import talk_of_done, talk_of_spark
 
     if request.cluster is not None:
@@ -62,7 +56,7 @@ def command(
         except AlreadyDone as done:
             talk_of_done(done.folder.name)
             if as_json:
-                print_json(last_summary(done.folder))
+                print_json(done.folder.last_summary())
             raise SystemExit(Exit.DONE) from None
         show.close()
     was_interrupted = outcome.kind in (OutcomeKind.DRAINED, OutcomeKind.CUT_SHORT, OutcomeKind.KILLED)
@@ -72,10 +66,10 @@ def command(
 
 
 class Show:
-    """Shows on a screen what a run does: its figures, what its tasks print, and what goes wrong, each kind of error once."""
+    """Shows a run on a screen: its figures, the printed lines of its tasks, and its errors, each kind once."""
 
     def __init__(self, screen: Screen, *, prints_to_stdout: bool) -> None:
-        self.last: Mapping[str, Any] = {}
+        self.last: StatusReport = {}
         self._screen = screen
         self._prints_to_stdout = prints_to_stdout
         self._logs: LogFiles | None = None
@@ -86,10 +80,10 @@ class Show:
         from topo_cli.log_files import LogFiles
         from topo_cli.wait_for_start import lines_of_start
 
-        self._screen.said(lines_of_start(folder, start.text))
+        self._screen.report(lines_of_start(folder, start.text))
         self._logs = LogFiles(folder.logs)
 
-    def progress(self, status: Mapping[str, Any]) -> None:
+    def progress(self, status: StatusReport) -> None:
         """New figures of the run."""
         self.last = status
         self._show_logs()
@@ -102,7 +96,7 @@ class Show:
             self._seen.add(key)
             where = error.component or ("the topology" if error.worker is None else f"worker {error.worker}")
             place = f" ({error.file}, line {error.line})" if error.file else ""
-            self._screen.said([f"{where}: {error.kind}: {error.message}{place}"], "red")
+            self._screen.report([f"{where}: {error.kind}: {error.message}{place}"], "red")
 
     def close(self) -> None:
         """The run is over, and all its logs are written."""
@@ -120,15 +114,15 @@ class Show:
         talk = [row["message"] for row in rows if is_printed(row) and not self._is_data(row)]
         logged = [row for row in rows if not is_printed(row) and is_at_least(row, "WARNING")]
         self._screen.printed(data)
-        self._screen.said(talk)
-        self._screen.said([f"{source_of(row)}: {row['level']}: {row['message']}" for row in logged], "yellow")
+        self._screen.report(talk)
+        self._screen.report([f"{source_of(row)}: {row['level']}: {row['message']}" for row in logged], "yellow")
         return bool(rows)
 
     def _is_data(self, row: Mapping[str, Any]) -> bool:
         return self._prints_to_stdout and row.get("logger") == "stdout"
 
 
-def _print_summary(status: Mapping[str, Any], exit_code: Exit, as_json: bool) -> None:
+def _print_summary(status: StatusReport, exit_code: Exit, as_json: bool) -> None:
     from topo_cli.output import make_console, print_json, talk
     from topo_cli.summary import summary_text
 
@@ -140,7 +134,7 @@ def _print_summary(status: Mapping[str, Any], exit_code: Exit, as_json: bool) ->
         console.print(summary_text(status, exit_code), soft_wrap=True)
         name = status["topology"]
         if exit_code == Exit.FAILED:
-            letters = f"topo dead-letters {name}, " if status["outcome"]["dead_letters"] else ""
-            talk(f"next: topo errors {name}, {letters}topo logs {name}")
+            dead_letters = f"topo dead-letters {name}, " if status["outcome"]["dead_letters"] else ""
+            talk(f"next: topo errors {name}, {dead_letters}topo logs {name}")
         elif exit_code == Exit.INTERRUPTED:
-            talk(f"next: topo resume {name} goes on in the background")
+            talk(f"next: topo resume {name} continues it in the background")

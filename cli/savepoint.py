@@ -1,4 +1,4 @@
-"""`topo savepoint`: the state of a running topology, stored for good."""
+"""`topo savepoint`: stores the state of a running topology until a user removes it."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from pathlib import Path
 
 import click
 
-from topo_cli.options import Duration, examples, home_option, name_argument
+from topo_cli.options import TimeSpan, examples, home_option, name_argument
 
 
 @click.command(epilog=examples("topo savepoint flights", "topo savepoint flights --to /backup/flights --deadline 5m"))
 @name_argument
 @click.option("--to", "place", default="", metavar="PATH", help="Where it goes: a path or a URL. Default: a new folder.")
-@click.option("--deadline", type=Duration(), default="60s", show_default=True, help="How long to wait until it is there.")
+@click.option("--deadline", type=TimeSpan(), default="60s", show_default=True, help="How long to wait for it.")
 @home_option
 def command(name: str, place: str, deadline: float, home: Path) -> None:
-    """Take a savepoint of topology NAME, which goes on, and print where it is.
+    """Take a savepoint of topology NAME, which keeps running, and print its path.
 
-    A savepoint is a checkpoint that is kept until you remove it. `topo run` and `topo submit` go on from it with --from, with
+    A savepoint is a checkpoint that is kept until you remove it. `topo run` and `topo submit` restore it with --from, with
     another parallelism if you like.
     """
     from topo.launch.savepoints import take_savepoint

@@ -1,15 +1,15 @@
-"""What a terminal, or a file, shows of a run while it goes on.
+"""The view of a run in progress, on a terminal or in a file.
 
-What the topology prints goes to stdout, everything else to stderr. On a terminal a live view stays below both.
+Printed lines of the topology go to stdout, everything else to stderr. On a terminal a live view stays below both.
 """
 
 from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from rich.console import Group
 from rich.live import Live
@@ -18,21 +18,24 @@ from rich.text import Text
 from topo_cli.output import make_console, seconds, talk
 from topo_cli.status_view import components_table, headline, messages
 
+if TYPE_CHECKING:
+    from topo.observability.status import StatusReport
+
 PLAIN_S = 5.0
-"""How often progress is told where there is no terminal."""
+"""Interval of the lines of progress where there is no terminal."""
 
 
 class Screen(AbstractContextManager["Screen"], Protocol):
-    """Where a run is shown."""
+    """The view of a run."""
 
-    def progress(self, status: Mapping[str, Any]) -> None:
-        """Show how it goes."""
+    def progress(self, status: StatusReport) -> None:
+        """Show the progress."""
 
     def printed(self, lines: Sequence[str]) -> None:
         """Show lines that the topology printed."""
 
-    def said(self, lines: Sequence[str], style: str = "") -> None:
-        """Show lines about what is going on."""
+    def report(self, lines: Sequence[str], style: str = "") -> None:
+        """Show lines about the run."""
 
 
 def make_screen(*, quiet: bool = False) -> Screen:
@@ -47,7 +50,7 @@ def make_screen(*, quiet: bool = False) -> Screen:
 
 
 class LiveScreen(AbstractContextManager["LiveScreen"]):
-    """A view on the terminal that is drawn again and again, below what is printed."""
+    """A view on the terminal that is redrawn below the printed lines."""
 
     def __init__(self) -> None:
         self._console = make_console(stderr=True)
@@ -61,8 +64,7 @@ class LiveScreen(AbstractContextManager["LiveScreen"]):
     def __exit__(self, *_: object) -> None:
         self._live.stop()
 
-    def progress(self, status: Mapping[str, Any]) -> None:
-        """Draw the view anew."""
+    def progress(self, status: StatusReport) -> None:
         figures = Text("  ".join(messages(status)))
         view = Group(Text(), headline(status), figures, components_table(self._console, status))
         self._live.update(view, refresh=True)
@@ -70,12 +72,12 @@ class LiveScreen(AbstractContextManager["LiveScreen"]):
     def printed(self, lines: Sequence[str]) -> None:
         """Print above the view, or to wherever stdout goes."""
         if lines and self._is_stdout_here:
-            # At once, since each call draws the view anew.
+            # At once, since each call redraws the view.
             self._console.print(Text("\n".join(lines)), soft_wrap=True)
         else:
             _print(lines)
 
-    def said(self, lines: Sequence[str], style: str = "") -> None:
+    def report(self, lines: Sequence[str], style: str = "") -> None:
         """Print above the view."""
         if lines:
             self._console.print(Text("\n".join(lines), style=style), soft_wrap=True)
@@ -92,8 +94,7 @@ class PlainScreen(AbstractContextManager["PlainScreen"]):
     def __exit__(self, *_: object) -> None:
         return None
 
-    def progress(self, status: Mapping[str, Any]) -> None:
-        """Say how it goes, every few seconds and when the state changes."""
+    def progress(self, status: StatusReport) -> None:
         now = time.monotonic()
         if self._quiet or (now < self._next_s and status["status"] == self._word):
             return
@@ -102,11 +103,9 @@ class PlainScreen(AbstractContextManager["PlainScreen"]):
         talk(f"{line}; {status['reason']}" if status["reason"] else line)
 
     def printed(self, lines: Sequence[str]) -> None:
-        """Print to stdout."""
         _print(lines)
 
-    def said(self, lines: Sequence[str], style: str = "") -> None:
-        """Print to stderr."""
+    def report(self, lines: Sequence[str], style: str = "") -> None:
         for line in lines:
             talk(line)
 

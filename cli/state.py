@@ -1,4 +1,4 @@
-"""`topo state`: what is in a checkpoint, read from its files alone."""
+"""`topo state`: the contents of a checkpoint, read from its files alone."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from topo_cli.options import examples, json_option, no_color_option
 
 @click.group(epilog=examples("topo state show ~/savepoints/flights", "topo state show PATH --component delays -n 5"))
 def command() -> None:
-    """Look into a checkpoint or a savepoint; the topology need not run."""
+    """Show the content of a checkpoint or a savepoint; the topology need not run."""
 
 
 @command.command(epilog=examples("topo state show ~/savepoints/flights", "topo state show PATH --component delays -n 5"))
 @click.argument("path", metavar="PATH")
-@click.option("--component", help="Show the state of this component, an entry a line.")
+@click.option("--component", help="Show the state of this component, one entry a line.")
 @click.option("-n", "--number", type=click.IntRange(min=1), default=20, show_default=True, help="How many entries; JSON has all.")
 @json_option
 @no_color_option
 def show(path: str, component: str | None, number: int, as_json: bool) -> None:
     """Show the last checkpoint in PATH: a savepoint, the folder of a topology's checkpoints (`topo checkpoints` names it), or one
-    of them. A URL will do where fsspec is installed.
+    of them. With fsspec installed PATH may be a URL.
 
     Nothing is changed, and no code of the topology runs: values of types that it registered are shown by their size. The files
     are checked as they are read.
@@ -44,37 +44,37 @@ def show(path: str, component: str | None, number: int, as_json: bool) -> None:
 
 def _print_overview(found: dict[str, Any]) -> None:
     from topo_cli.output import count, make_console, now_ms, seconds, talk
-    from topo_cli.tables import Column, fitted_table
+    from topo_cli.tables import TableColumn, fitted_table
 
     kind = "savepoint" if found["is_savepoint"] else "checkpoint"
     age = seconds(max(0, now_ms() - found["created_ms"]) // 1000)
     talk(f"{kind} {found['checkpoint']} of {found['topology']}, stored {age} ago by topo {found['topo']}")
     console = make_console()
     columns = [
-        Column("task", lambda row: f"{row['component']}[{row['index']}]", 100, is_text=True),
-        Column("bytes", lambda row: count(row["bytes"]), 80),
-        Column("key groups", lambda row: count(row["key_groups"]), 50),
-        Column("keyed state", lambda row: _counts(row["states"]), 90, is_text=True),
-        Column("timers", lambda row: count(row["timers"]), 70),
-        Column("besides", lambda row: ", ".join(row["values"]), 60, is_text=True),
+        TableColumn("task", lambda row: f"{row['component']}[{row['index']}]", 100, is_text=True),
+        TableColumn("bytes", lambda row: count(row["bytes"]), 80),
+        TableColumn("key groups", lambda row: count(row["key_groups"]), 50),
+        TableColumn("keyed state", lambda row: _counts(row["states"]), 90, is_text=True),
+        TableColumn("timers", lambda row: count(row["timers"]), 70),
+        TableColumn("besides", lambda row: ", ".join(row["values"]), 60, is_text=True),
     ]
     console.print(fitted_table(console, found["tasks"], columns))
 
 
 def _print_entries(entries: list[dict[str, Any]], number: int) -> None:
     from topo_cli.output import make_console, talk
-    from topo_cli.tables import Column, fitted_table
+    from topo_cli.tables import TableColumn, fitted_table
 
     if not entries:
         talk("no state")
         return
     console = make_console()
     columns = [
-        Column("task", lambda row: str(row["index"]), 40),
-        Column("state", lambda row: row["state"], 80, is_text=True),
-        Column("key", lambda row: row["key"], 100, is_text=True),
-        Column("namespace", lambda row: row["namespace"], 60, is_text=True),
-        Column("value", lambda row: row["value"], 90, is_text=True),
+        TableColumn("task", lambda row: str(row["index"]), 40),
+        TableColumn("state", lambda row: row["state"], 80, is_text=True),
+        TableColumn("key", lambda row: row["key"], 100, is_text=True),
+        TableColumn("namespace", lambda row: row["namespace"], 60, is_text=True),
+        TableColumn("value", lambda row: row["value"], 90, is_text=True),
     ]
     console.print(fitted_table(console, entries[:number], columns))
     if len(entries) > number:

@@ -11,7 +11,7 @@ import msgpack
 
 from topo.checkpoint.encoding import TaskSnapshot, unpack
 from topo.checkpoint.manifest import Manifest, name_of
-from topo.errors import CheckpointMissing, FrameError, NotFound
+from topo.errors import CheckpointMissingError, FrameError, NotFoundError
 from topo.storage.checkpoint_store import locate, open_store, topology_of
 from topo.storage.state_folder import near_misses
 from topo.wire.serializers import MAX_LEVELS, SerializerRegistry
@@ -19,7 +19,7 @@ from topo.wire.structures import CODES
 
 
 class PlainTypes(SerializerRegistry):
-    """topo's own ext types; of a class that is not imported the content, of one that was registered a note of its size."""
+    """topo's own ext types. A class that is not imported becomes its content, a registered class a note of its size."""
 
     def decode(self, code: int, data: bytes, levels: int = 0, spend: Callable[[Any], Any] | None = None) -> Any:
         try:
@@ -46,16 +46,16 @@ def read_checkpoint(path: str) -> Checkpoint:
     """Return the checkpoint that a path names, the last one if it names a folder of several.
 
     Raises:
-        CheckpointMissing: there is none.
-        CheckpointDamaged: its files are not what was written.
-        CheckpointRefused: a newer topo has written it.
+        CheckpointMissingError: there is none.
+        CheckpointDamagedError: its files have changed.
+        CheckpointRefusedError: a newer topo has written it.
     """
     root, number = locate(path)
     store = open_store(root, topology_of(root))
     if number is None:
         stored = store.checkpoints()
         if not stored:
-            raise CheckpointMissing(f"there is no complete checkpoint in {path}")
+            raise CheckpointMissingError(f"there is no complete checkpoint in {path}")
         number = stored[-1].checkpoint
     manifest = store.load(number)
     parts = sorted(manifest.parts, key=lambda part: (list(manifest.components).index(part.component), part.index))
@@ -63,7 +63,7 @@ def read_checkpoint(path: str) -> Checkpoint:
 
 
 def overview(checkpoint: Checkpoint) -> dict[str, Any]:
-    """Return what a checkpoint is, and a row for each task."""
+    """Return the facts of a checkpoint, and a row for each task."""
     manifest = checkpoint.manifest
     sizes = {part.task: part.length for part in manifest.parts}
     return {
@@ -85,11 +85,11 @@ def entries_of(checkpoint: Checkpoint, component: str) -> list[dict[str, Any]]:
     """Return every entry of a component's state, its values in words.
 
     Raises:
-        NotFound: the checkpoint has no such component.
+        NotFoundError: the checkpoint has no such component.
     """
     names = checkpoint.manifest.components
     if component not in names:
-        raise NotFound(f"the checkpoint has no component {component!r}.", near_misses(component, names))
+        raise NotFoundError(f"the checkpoint has no component {component!r}.", near_misses(component, names))
     return [
         {"component": component, "index": snapshot.index, "state": state, "key": key, "namespace": namespace, "value": value}
         for snapshot in checkpoint.snapshots
@@ -120,7 +120,7 @@ def _task(snapshot: TaskSnapshot, size: int) -> dict[str, Any]:
 
 _TIMER = "timer "
 _OWN = "user"
-"""What a StatefulBolt returned from `snapshot`, packed by its task."""
+"""The value that a StatefulBolt returned from `snapshot`, packed by its task."""
 
 
 def _entries(snapshot: TaskSnapshot) -> Iterator[tuple[str, str, str, str]]:
@@ -141,7 +141,7 @@ def _keyed(snapshot: TaskSnapshot) -> Iterator[tuple[str, Any, Any, Any]]:
     for packed in snapshot.key_groups.values():
         group = unpack(packed, TYPES)
         if isinstance(group, bytes):
-            # A user's own snapshot by key, packed by itself.
+            # A user's own snapshot by key, packed separately.
             yield from ((_OWN, key, None, value) for key, value in unpack(group, TYPES))
             continue
         for name, state in group.get("state", {}).items():
@@ -152,7 +152,6 @@ def _keyed(snapshot: TaskSnapshot) -> Iterator[tuple[str, Any, Any, Any]]:
 
 
 def _shown(value: Any) -> str:
-    """Return a value in words."""
     if isinstance(value, msgpack.ExtType):
         return f"<type {value.code}, {len(value.data)} bytes>"
     if isinstance(value, dict):

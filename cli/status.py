@@ -10,27 +10,25 @@ from typing import Any
 
 import click
 
-from topo_cli.options import Duration, deadline_option, examples, name_argument, reading_options
+from topo_cli.options import TimeSpan, deadline_option, examples, name_argument, reading_options
 
 
 @click.command(
     epilog=examples(
-        "topo status word-count",
-        "topo status word-count --watch",
-        "topo status word-count --json | jq .totals.acked",
+        "topo status word-count", "topo status word-count --watch", "topo status word-count --json | jq .totals.acked"
     )
 )
 @name_argument
-@click.option("-w", "--watch", is_flag=True, help="Show it again and again until the topology ends or Ctrl-C.")
-@click.option("--interval", type=Duration(), default="1s", show_default=True, help="How often, with --watch.")
+@click.option("-w", "--watch", is_flag=True, help="Refresh until the topology ends or Ctrl-C.")
+@click.option("--interval", type=TimeSpan(), default="1s", show_default=True, help="Time between two refreshes.")
 @click.option("--tasks", is_flag=True, help="A row for each task, and one for each worker.")
 @deadline_option
 @reading_options
 def command(name: str, watch: bool, interval: float, tasks: bool, deadline: float, home: Path, as_json: bool) -> None:
-    """Show how topology NAME is doing, or how it ended. A part of the name will do.
+    """Show the state of topology NAME, or how it ended. NAME may be a part of the name that fits only one topology.
 
     In the table: in/s and out/s are of the last seconds; capacity is the share of time that the busiest task needs to execute
-    what comes in (above 0.8 it holds the others back); blocked is the share of time without room for output.
+    its input (above 0.8 it holds the others back); blocked is the share of time without room for output.
     """
     from topo_cli.output import print_json
     from topo_cli.topology_index import current_status, find_topology
@@ -49,7 +47,7 @@ def command(name: str, watch: bool, interval: float, tasks: bool, deadline: floa
 
 
 def _every(interval_s: float, look: Any) -> Iterator[dict[str, Any]]:
-    """Yield a status now and then, the last one when the topology is over."""
+    """Yield a status at each interval, the last one when the topology is over."""
     while True:
         status = look()
         yield status

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
 from topo_cli.output import count, percent, plural, rate, seconds
-from topo_cli.tables import Column, fitted_table
+from topo_cli.tables import TableColumn, fitted_table
 
-Status = Mapping[str, Any]
+if TYPE_CHECKING:
+    from topo.observability.status import StatusReport
 
 STYLES = {
     "RUNNING": "green",
@@ -33,11 +34,10 @@ _HOT = 0.8
 
 
 def styled_status(word: str) -> Text:
-    """Return the status word in its colour."""
     return Text(word, style=STYLES.get(word, ""))
 
 
-def headline(status: Status) -> Text:
+def headline(status: StatusReport) -> Text:
     """Return name, state and age on a line, and why it is so where there is a reason."""
     line = Text.assemble((status["topology"], "bold"), "  ", styled_status(status["status"]))
     line.append(f"  {seconds(status['uptime_s'])}")
@@ -48,8 +48,8 @@ def headline(status: Status) -> Text:
     return line
 
 
-def messages(status: Status) -> list[str]:
-    """Return what became of the spouts' messages; with rates as long as it goes on."""
+def messages(status: StatusReport) -> list[str]:
+    """Return the counts of the spouts' messages; with rates while the topology runs."""
     totals = status["totals"]
     is_over = status["status"] in _ENDED
     parts = [
@@ -63,71 +63,68 @@ def messages(status: Status) -> list[str]:
     return parts
 
 
-def checkpoints(status: Status) -> Text | None:
+def checkpoints(status: StatusReport) -> Text | None:
     """Return how checkpoints are doing, on a line; None where there are none."""
-    told = status.get("checkpoints")
-    if not told:
+    known = status.get("checkpoints")
+    if not known:
         return None
     is_over = status["ended_ms"] is not None
-    line = Text(f"checkpoints  {count(told['complete'])} complete")
-    last = next((row for row in reversed(told["latest"]) if row["state"] == "complete"), None)
+    line = Text(f"checkpoints  {count(known['complete'])} complete")
+    last = next((row for row in reversed(known["latest"]) if row["state"] == "complete"), None)
     if last is not None:
-        age = "the last" if is_over or told["age_s"] is None else f"{seconds(told['age_s'])} ago"
+        age = "the last" if is_over or known["age_s"] is None else f"{seconds(known['age_s'])} ago"
         line.append(
             f", {age}: {count(last['bytes'])} bytes in {seconds(last['duration_s'])}, "
             f"aligned {seconds(last['alignment_ms'] / 1000)}, paused {seconds(last['pause_ms'] / 1000)}"
         )
-    if told["restores"]:
-        line.append(f", restored {plural(told['restores'], 'time')}")
-    if told["failed"]:
-        line.append(f", failed {count(told['failed'])}", style="yellow")
-    if told["under_way"] and not is_over:
-        line.append(f", under way for {seconds(told['under_way']['since_s'])}")
+    if known["restores"]:
+        line.append(f", restored {plural(known['restores'], 'time')}")
+    if known["failed"]:
+        line.append(f", failed {count(known['failed'])}", style="yellow")
+    if known["under_way"] and not is_over:
+        line.append(f", under way for {seconds(known['under_way']['since_s'])}")
     return line
 
 
-def components_table(console: Console, status: Status) -> RenderableType:
-    """Return a table with a row for each component; the ackers' is left out."""
+def components_table(console: Console, status: StatusReport) -> RenderableType:
     rows = [row for row in status["components"] if row["kind"] != "acker"]
-    name = Column("component", lambda row: row["component"], 100, is_text=True)
-    tasks = Column("tasks", lambda row: str(row["parallelism"]), 50)
+    name = TableColumn("component", lambda row: row["component"], 100, is_text=True)
+    tasks = TableColumn("tasks", lambda row: str(row["parallelism"]), 50)
     return fitted_table(console, rows, [name, tasks, *_figure_columns(status)])
 
 
-def tasks_table(console: Console, status: Status) -> RenderableType:
-    """Return a table with a row for each task."""
-    name = Column("task", lambda row: f"{row['task']} {row['component']}[{row['index']}]", 100, is_text=True)
-    worker = Column("worker", lambda row: str(row["worker"]), 35)
+def tasks_table(console: Console, status: StatusReport) -> RenderableType:
+    name = TableColumn("task", lambda row: f"{row['task']} {row['component']}[{row['index']}]", 100, is_text=True)
+    worker = TableColumn("worker", lambda row: str(row["worker"]), 35)
     return fitted_table(console, status["tasks"], [name, *_figure_columns(status), worker])
 
 
-def workers_table(console: Console, status: Status) -> RenderableType:
-    """Return a table with a row for each worker process."""
+def workers_table(console: Console, status: StatusReport) -> RenderableType:
     columns = [
-        Column("worker", lambda row: str(row["worker"]), 100),
-        Column("state", lambda row: str(row["state"]).lower(), 90, is_text=True),
-        Column("pid", lambda row: str(row["pid"] or "-"), 50),
-        Column("tasks", lambda row: ",".join(map(str, row["tasks"])), 30, is_text=True),
-        Column("losses", lambda row: str(row["losses"]), 60),
-        Column("last lost because", lambda row: row["lost_why"], 70, is_text=True),
+        TableColumn("worker", lambda row: str(row["worker"]), 100),
+        TableColumn("state", lambda row: str(row["state"]).lower(), 90, is_text=True),
+        TableColumn("pid", lambda row: str(row["pid"] or "-"), 50),
+        TableColumn("tasks", lambda row: ",".join(map(str, row["tasks"])), 30, is_text=True),
+        TableColumn("losses", lambda row: str(row["losses"]), 60),
+        TableColumn("last lost because", lambda row: row["lost_why"], 70, is_text=True),
     ]
     return fitted_table(console, status["workers"], columns)
 
 
-def user_metrics_table(console: Console, status: Status) -> RenderableType | None:
+def user_metrics_table(console: Console, status: StatusReport) -> RenderableType | None:
     """Return a table of the metrics that user code keeps; None when it keeps none."""
     rows = [(row["component"], *metric) for row in status["components"] for metric in _user_metrics(row["user"])]
     if not rows:
         return None
     columns = [
-        Column("component", lambda row: row[0], 80, is_text=True),
-        Column("metric", lambda row: row[1], 100, is_text=True),
-        Column("value", lambda row: row[2], 90, is_text=True),
+        TableColumn("component", lambda row: row[0], 80, is_text=True),
+        TableColumn("metric", lambda row: row[1], 100, is_text=True),
+        TableColumn("value", lambda row: row[2], 90, is_text=True),
     ]
     return fitted_table(console, rows, columns)
 
 
-def event_time_table(console: Console, status: Status, *, tasks: bool = False) -> RenderableType | None:
+def event_time_table(console: Console, status: StatusReport, *, tasks: bool = False) -> RenderableType | None:
     """Return a table of event time, windows, timers and calls; None when there are none."""
     rows = [row for row in status["tasks" if tasks else "components"] if _has_event_time(row)]
     if not rows:
@@ -143,35 +140,35 @@ def event_time_table(console: Console, status: Status, *, tasks: bool = False) -
         return f"{row['task']} {row['component']}[{row['index']}]" if tasks else str(row["component"])
 
     columns = [
-        Column("task" if tasks else "component", name_of, 100, is_text=True),
-        Column("watermark lag", _watermark_lag, 90),
-        Column("held back by", lambda row: (row["event_time"] or {}).get("held_back_by") or "", 85, is_text=True),
-        Column("late", late("late"), 80),
-        Column("dropped", late("late_dropped"), 75),
-        Column("windows", level("open_windows"), 70),
-        Column("timers", level("timers"), 50),
-        Column("in flight", level("async_in_flight"), 60),
-        Column("state", level("state_entries"), 40),
+        TableColumn("task" if tasks else "component", name_of, 100, is_text=True),
+        TableColumn("watermark lag", _watermark_lag, 90),
+        TableColumn("held back by", lambda row: (row["event_time"] or {}).get("held_back_by") or "", 85, is_text=True),
+        TableColumn("late", late("late"), 80),
+        TableColumn("dropped", late("late_dropped"), 75),
+        TableColumn("windows", level("open_windows"), 70),
+        TableColumn("timers", level("timers"), 50),
+        TableColumn("in flight", level("async_in_flight"), 60),
+        TableColumn("state", level("state_entries"), 40),
     ]
     return fitted_table(console, rows, columns)
 
 
-def _has_event_time(row: Status) -> bool:
+def _has_event_time(row: Mapping[str, Any]) -> bool:
     return row["event_time"] is not None or any(name in row["levels"] for name in _OF_OPERATORS)
 
 
-def _keeps_windows(row: Status) -> bool:
+def _keeps_windows(row: Mapping[str, Any]) -> bool:
     return "open_windows" in row["levels"] or bool(row["counters"].get("late", 0))
 
 
-def _watermark_lag(row: Status) -> str:
+def _watermark_lag(row: Mapping[str, Any]) -> str:
     time = row["event_time"]
     if time is None:
         return ""
     return "none yet" if time["lag_s"] is None else seconds(time["lag_s"])
 
 
-def status_view(console: Console, status: Status, *, tasks: bool = False) -> Group:
+def status_view(console: Console, status: StatusReport, *, tasks: bool = False) -> Group:
     """Return all that `topo status` shows."""
     if not status["components"]:
         return Group(headline(status))
@@ -194,7 +191,7 @@ def status_view(console: Console, status: Status, *, tasks: bool = False) -> Gro
     return Group(*parts)
 
 
-def _figure_columns(status: Status) -> list[Column]:
+def _figure_columns(status: StatusReport) -> list[TableColumn]:
     """Return the columns of figures; without those of the moment when the topology is over."""
 
     def counter(name: str) -> Callable[[Any], str]:
@@ -205,35 +202,35 @@ def _figure_columns(status: Status) -> list[Column]:
 
     spouts = {row["component"] for row in status["components"] if row["kind"] == "spout"}
     of_all_time = [
-        Column("emitted", counter("emitted"), 80),
-        Column("executed", of_bolts(counter("executed")), 85),
-        Column("acked", counter("acked"), 30),
-        Column("failed", counter("failed"), 75),
-        Column("execute p50", of_bolts(lambda row: _latency(row, "p50")), 10),
-        Column("p99", of_bolts(lambda row: _latency(row, "p99")), 15),
+        TableColumn("emitted", counter("emitted"), 80),
+        TableColumn("executed", of_bolts(counter("executed")), 85),
+        TableColumn("acked", counter("acked"), 30),
+        TableColumn("failed", counter("failed"), 75),
+        TableColumn("execute p50", of_bolts(lambda row: _latency(row, "p50")), 10),
+        TableColumn("p99", of_bolts(lambda row: _latency(row, "p99")), 15),
     ]
     of_the_moment = [
-        Column("in/s", of_bolts(lambda row: rate(row["executed_per_s"])), 70),
-        Column("out/s", lambda row: rate(row["emitted_per_s"]), 65),
-        Column("capacity", _capacity, 60),
-        Column("busy", lambda row: percent(row["busy"]), 20),
-        Column("blocked", lambda row: percent(row["backpressured"]), 40),
-        Column("queue", lambda row: count(row["levels"].get("queue", 0)), 25),
-        Column("wait", of_bolts(lambda row: seconds(row["levels"]["queue_s"]) if "queue_s" in row["levels"] else ""), 35),
+        TableColumn("in/s", of_bolts(lambda row: rate(row["executed_per_s"])), 70),
+        TableColumn("out/s", lambda row: rate(row["emitted_per_s"]), 65),
+        TableColumn("capacity", _capacity, 60),
+        TableColumn("busy", lambda row: percent(row["busy"]), 20),
+        TableColumn("blocked", lambda row: percent(row["backpressured"]), 40),
+        TableColumn("queue", lambda row: count(row["levels"].get("queue", 0)), 25),
+        TableColumn("wait", of_bolts(lambda row: seconds(row["levels"]["queue_s"]) if "queue_s" in row["levels"] else ""), 35),
     ]
     return of_all_time if status["ended_ms"] is not None else of_all_time + of_the_moment
 
 
-def _latency(row: Status, which: str) -> str:
+def _latency(row: Mapping[str, Any], which: str) -> str:
     latency = row["latencies_s"].get("execute")
     return seconds(latency[which]) if latency else "-"
 
 
-def _capacity(row: Status) -> Text:
+def _capacity(row: Mapping[str, Any]) -> Text:
     return Text(f"{row['capacity']:.2f}", style="red" if row["capacity"] > _HOT else "")
 
 
-def _user_metrics(user: Status) -> list[tuple[str, str]]:
+def _user_metrics(user: Mapping[str, Any]) -> list[tuple[str, str]]:
     found = [(name, count(value)) for name, value in user["counters"].items()]
     found += [(name, f"{value:,.6g}") for name, value in user["gauges"].items()]
     for name, histogram in user["histograms"].items():

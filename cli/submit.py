@@ -6,12 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from topo_cli.options import (
-    Duration,
-    examples,
-    json_option,
-    request_options,
-)
+from topo_cli.options import TimeSpan, examples, json_option, request_options
 
 if TYPE_CHECKING:
     from topo.launch.request import RunRequest
@@ -27,15 +22,10 @@ if TYPE_CHECKING:
 )
 @request_options
 @click.option("--wait", is_flag=True, help="Return when all tasks run.")
-@click.option("--deadline", type=Duration(), default="60s", show_default=True, help="How long --wait waits.")
+@click.option("--deadline", type=TimeSpan(), default="60s", show_default=True, help="How long --wait waits.")
 @json_option
-def command(
-    request: RunRequest,
-    wait: bool,
-    deadline: float,
-    as_json: bool,
-) -> None:
-    """Start TOPOLOGY in the background, where it goes on when this terminal is closed.
+def command(request: RunRequest, wait: bool, deadline: float, as_json: bool) -> None:
+    """Start TOPOLOGY in the background, where it keeps running when this terminal is closed.
 
     Its code is copied first, so it may be edited while the topology runs. A name can be used by one topology at a time.
     With --master its workers run on the hosts of a Spark cluster; its topology master is Spark's driver, and runs here.

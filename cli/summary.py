@@ -1,13 +1,15 @@
-"""What `topo run` says at the end: what became of the messages, how fast, and what to know about the results."""
+"""The summary of `topo run`: the counts of messages, the rates, and notes about the results."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 from rich.text import Text
 
 from topo_cli.output import count, plural, rate, seconds
+
+if TYPE_CHECKING:
+    from topo.observability.status import StatusReport
 
 _TOTALS = (
     ("emitted", "emitted"),
@@ -22,7 +24,7 @@ _TOTALS = (
 _LABEL_WIDTH = 16
 
 
-def summary_text(status: Mapping[str, Any], exit_code: int) -> Text:
+def summary_text(status: StatusReport, exit_code: int) -> Text:
     """Return the summary of a run that has ended: its last status, as lines."""
     totals, uptime_s = status["totals"], status["uptime_s"]
     outcome = status["outcome"]
@@ -47,8 +49,8 @@ def summary_text(status: Mapping[str, Any], exit_code: int) -> Text:
     return text
 
 
-def notes(status: Mapping[str, Any]) -> list[str]:
-    """Return what a reader of the results has to know: what was lost with processes, and what may have come twice."""
+def notes(status: StatusReport) -> list[str]:
+    """Return notes for readers of the results: counts lost with processes, and messages that may have come twice."""
     found = []
     components = {row["component"]: row["kind"] for row in status["components"]}
     hosted = {row["task"]: row["component"] for row in status["tasks"]}
@@ -62,21 +64,21 @@ def notes(status: Mapping[str, Any]) -> list[str]:
     checkpoints = status.get("checkpoints")
     if checkpoints:
         restores = checkpoints["restores"]
-        kept = "what bolts keep in attributes that no snapshot has began again from zero"
+        kept = "attributes of bolts that are in no snapshot started again from zero"
         if restores:
-            found.append(f"Went on from a checkpoint {plural(restores, 'time')}; {kept}.")
+            found.append(f"Continued from a checkpoint {plural(restores, 'time')}; {kept}.")
         elif status["totals"]["emitted"] and any(worker["losses"] for worker in status["workers"]):
-            found.append(f"Began again at the beginning, there being no checkpoint yet; {kept}.")
+            found.append(f"Started again from the beginning, because there was no checkpoint yet; {kept}.")
     elif lost:
-        found.append(f"Lost with their processes: what {', '.join(lost)} kept in attributes; counts there began again from zero.")
+        found.append(f"Lost with their processes: the attributes of {', '.join(lost)}; counts there started again from zero.")
     if unreported := status.get("unreported"):
         found.append(
             f"The counts of {count(unreported)} ended process{'es'[: 2 * (unreported > 1)]} are incomplete: those after the last "
-            "heartbeat are missing, and messages in flight there count as emitted only. The outcome does not rest on them."
+            "heartbeat are missing, and messages in flight there count as emitted only. The outcome does not depend on them."
         )
     again = status["totals"]["replayed"]
     if again:
-        found.append(f"Emitted again: {plural(again, 'message')}; bolts may have seen some of their tuples twice.")
+        found.append(f"Replayed: {plural(again, 'message')}; bolts may have processed some of their tuples twice.")
     return found
 
 

@@ -13,15 +13,15 @@ from rich.text import Text
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class TableColumn:
     """One column of a table.
 
     Attributes:
         title: its head.
-        cell: what a row has in it.
+        cell: the text of a row in this column.
         keep: how long it stays when there is no room: the lowest goes first.
         is_text: whether it is aligned left, and wrapped where need be; else it is a number.
-        content_with: the width that a text has to have; one that is longer is wrapped rather than columns left out. None: all.
+        content_with: the width that a text gets at least; a longer text is wrapped before columns are left out. None: all.
     """
 
     title: str
@@ -31,7 +31,7 @@ class Column:
     content_with: int | None = None
 
 
-def fitted_table(console: Console, rows: Iterable[Any], columns: Sequence[Column]) -> Table:
+def fitted_table(console: Console, rows: Iterable[Any], columns: Sequence[TableColumn]) -> Table:
     """Return a table of as many columns as the console has room for, at least the two that are kept longest."""
     rows = list(rows)
     shown = list(columns)
@@ -44,7 +44,7 @@ def _needed(console: Console, table: Table) -> int:
     return Measurement.get(console, console.options.update(max_width=100_000), table).maximum
 
 
-def _table(rows: Sequence[Any], columns: Sequence[Column], *, narrow: bool = False) -> Table:
+def _table(rows: Sequence[Any], columns: Sequence[TableColumn], *, narrow: bool = False) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     for column in columns:
         table.add_column(

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import time
 from pathlib import Path
 from typing import Any
 
-from topo.errors import EnvironmentFault, NotFound, TopoError
+from topo.errors import NotFoundError, TopoError
 from topo.master_process.client import AnswerTimeout, Client, Unreachable
 from topo.storage.state_folder import StateFolder, TopologyFolder
 
@@ -18,7 +17,7 @@ def find_topology(name: str, home: Path) -> TopologyFolder:
     """Return the folder of the topology of that name, or of the only one whose name contains it.
 
     Raises:
-        NotFound: there is none, or there are several; carries the candidates.
+        NotFoundError: there is none, or there are several; carries the candidates.
     """
     state = StateFolder(home)
     names = state.names()
@@ -26,30 +25,8 @@ def find_topology(name: str, home: Path) -> TopologyFolder:
     if name in names or not candidates:
         return state.find(name)
     if len(candidates) > 1:
-        raise NotFound(f"{name!r} fits {len(candidates)} topologies.", candidates)
+        raise NotFoundError(f"{name!r} fits {len(candidates)} topologies.", candidates)
     return state.find(candidates[0])
-
-
-def read_json(path: Path) -> dict[str, Any] | None:
-    """Return what a state file holds; None when it is missing.
-
-    Raises:
-        EnvironmentFault: it cannot be read.
-    """
-    try:
-        value = json.loads(path.read_bytes())
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError) as error:
-        raise EnvironmentFault(f"{path} is damaged: {error}") from error
-    if not isinstance(value, dict):
-        raise EnvironmentFault(f"{path} is damaged: it holds no object")
-    return value
-
-
-def last_summary(folder: TopologyFolder) -> dict[str, Any] | None:
-    """Return how the latest run ended; None when it has not, or lost its master before it could tell."""
-    return read_json(folder.summary)
 
 
 def current_status(folder: TopologyFolder, deadline_s: float) -> dict[str, Any]:
@@ -66,14 +43,15 @@ def current_status(folder: TopologyFolder, deadline_s: float) -> dict[str, Any]:
             # It has ended meanwhile.
             if folder.is_running():
                 raise
-    summary = last_summary(folder)
+    summary = folder.last_summary()
     if summary is None:
-        raise Unreachable(f"the master of {folder.name!r} does not run and left no summary; `topo resume {folder.name}` goes on")
+        name = folder.name
+        raise Unreachable(f"the master of {name!r} does not run and left no summary; `topo resume {name}` continues it")
     return summary
 
 
 def list_row(folder: TopologyFolder, deadline_s: float) -> dict[str, Any]:
-    """Return what `topo list` shows of a topology: LOST, when its master is gone; STALLED, when it does not answer."""
+    """Return the row of a topology in `topo list`: LOST, when its master is gone; STALLED, when it does not answer."""
     row: dict[str, Any] = {
         "topology": folder.name,
         "status": "LOST",

@@ -1,4 +1,4 @@
-"""`topo validate`: what is wrong with a topology."""
+"""`topo validate`: the mistakes in a topology."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def command(
     home: object,
     as_json: bool,
 ) -> None:
-    """Check TOPOLOGY without starting anything, and print all that is wrong with it; exits 2 if there is something."""
+    """Check TOPOLOGY without starting anything, and print all its mistakes; exits 2 if there are any."""
     from topo.errors import ConfigError, TopologyError
     from topo_cli.loader import plan_of
     from topo_cli.output import print_json

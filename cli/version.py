@@ -1,4 +1,4 @@
-"""`topo version`: what is installed."""
+"""`topo version`: the installed versions."""
 
 from __future__ import annotations
 

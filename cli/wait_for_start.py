@@ -1,4 +1,4 @@
-"""What `topo submit` and `topo resume` wait for and say, once a master has been started in the background."""
+"""The end of `topo submit` and `topo resume`: wait for the master in the background, and report the start."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from topo_cli.output import print_json, talk
 from topo_cli.topology_index import current_status
 
 if TYPE_CHECKING:
-    from topo.launch.spark.cluster import SparkCluster
+    from topo.storage.submitted import SparkCluster
 
 _LOOK_S = 0.1
 _MOST_NAMED = 6
@@ -25,23 +25,22 @@ _MOST_NAMED = 6
 
 
 def talk_of_spark(cluster: SparkCluster) -> None:
-    """Say why it will take a while."""
+    """Report that Spark is starting, which takes a while."""
     talk(f"starting Spark at {cluster.master}; its log is spark.out in the topology's folder of logs")
 
 
 def talk_of_done(name: str) -> None:
-    """Say that a topology was not started, since its last run has processed all its input."""
+    """Report that a topology was not started, since its last run has processed all its input."""
     talk(
         f"{name} has processed all its input: there is nothing to resume, and nothing was started; "
-        f"`topo resume {name} --from-beginning` lets it begin anew"
+        f"`topo resume {name} --from-beginning` starts it from the beginning"
     )
 
 
 def report_started(folder: TopologyFolder, *, wait_s: float | None, as_json: bool, is_new: bool = True) -> None:
-    """Say that the topology was started, or with `wait_s` that all its tasks run.
+    """Report that the topology was started, or with `wait_s` that all its tasks run.
 
     Args:
-        folder: of the topology.
         wait_s: None: do not wait for its tasks.
         as_json: print JSON instead.
         is_new: false when nothing was started, since the last run is done.
@@ -68,7 +67,7 @@ def report_started(folder: TopologyFolder, *, wait_s: float | None, as_json: boo
 
 def lines_of_start(folder: TopologyFolder, start: str) -> list[str]:
     """Return the first lines about a topology that starts: the state that it starts from, and the code that runs."""
-    from topo.launch.submitted import last_run
+    from topo.storage.submitted import last_run
 
     submitted = last_run(folder)
     copied = [] if submitted is None else [*submitted.copied, *(Path(path).name for path in submitted.py_files)]
@@ -96,7 +95,7 @@ def wait_until_running(folder: TopologyFolder, timeout_s: float) -> dict[str, An
             if not is_closing and any(worker["losses"] >= CRASH_LOOP for worker in status["workers"]):
                 # A topology that has run before is not given up: its master tries again for as long as it takes.
                 name = folder.name
-                raise Failed(f"{name} does not come up, and its master goes on trying: {reason}; see topo errors {name}")
+                raise Failed(f"{name} does not start, and its master keeps trying: {reason}; see topo errors {name}")
         except (Unreachable, AnswerTimeout) as error:
             reason = str(error)
         time.sleep(_LOOK_S)

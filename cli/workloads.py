@@ -1,6 +1,6 @@
-"""The workloads of `topo bench`. They import `topo` alone, so that workers can load this file by itself.
+"""The workloads of `topo bench`. They import `topo` alone, so that workers can load this file alone.
 
-Closed loop: the spout emits as fast as it is let. Open loop: it emits on a schedule, and what is late keeps the time at which it
+Closed loop: the spout emits as fast as it may. Open loop: it emits on a schedule, and a late message keeps the time at which it
 was due, so that a stall shows in every message it held up.
 """
 
@@ -39,7 +39,7 @@ _EVENTS_PER_MS = 10
 _DISORDER_MS = 5_000
 _FIRST_EVENT_MS = 1_700_000_000_000
 _WINDOWED_PENDING = 400_000
-"""Events are acked when their window is over: so many have to fit between the first event of a window and its watermark."""
+"""Events are acked when their window is over: this number has to fit between a window's first event and its watermark."""
 _CLOCK_EVERY = 256
 """Messages between two looks at the clock."""
 _LEAD_NS = 50_000_000
@@ -63,7 +63,6 @@ class SampleFile:
         self.add = self._pairs.extend
 
     def write(self) -> None:
-        """Write what has been noted."""
         if self._path is not None:
             self._path.write_bytes(self._pairs.tobytes())
 
@@ -78,7 +77,10 @@ def read_latencies(file: Path, warm_up_s: float) -> list[float]:
 
 
 class ClosedLoop(Spout):
-    """Emits as fast as it is let, for some seconds; 0: for ever. What fails is emitted again."""
+    """Emits as fast as it can, for some seconds; 0: for ever. Failed messages are emitted again.
+
+    A class that is a `RetryingSpout` as well can be read again from any place, as checkpoints need it.
+    """
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
@@ -86,11 +88,11 @@ class ClosedLoop(Spout):
     def open(self, context: TaskContext, collector: SpoutCollector) -> None:
         self.emit = collector.emit
         self.end = collector.end_of_input
-        self.number = 0
+        done = context.committed_position
+        self.number = 0 if done is None else done + 1
         self.ends_at = 0.0
 
     def row(self, number: int) -> tuple[Any, ...]:
-        """Return the values of a message."""
         return (number,)
 
     def next_tuple(self) -> None:
@@ -126,7 +128,6 @@ class OpenLoop(Spout):
         self.began = 0
 
     def row(self, number: int, due: int) -> tuple[Any, ...]:
-        """Return the values of a message."""
         return number, due
 
     def next_tuple(self) -> None:
@@ -158,7 +159,7 @@ class PacedNumbers(OpenLoop):
     outputs = ("number", "due")
 
 
-class Sentences(ClosedLoop):
+class SentenceRows:
     outputs = ("sentence",)
 
     def open(self, context: TaskContext, collector: SpoutCollector) -> None:
@@ -167,6 +168,14 @@ class Sentences(ClosedLoop):
 
     def row(self, number: int) -> tuple[Any, ...]:
         return self.rows[number % _SENTENCES]
+
+
+class Sentences(SentenceRows, ClosedLoop):
+    pass
+
+
+class ReadableSentences(SentenceRows, ClosedLoop, RetryingSpout):
+    pass
 
 
 class PacedSentences(OpenLoop):
@@ -178,15 +187,6 @@ class PacedSentences(OpenLoop):
 
     def row(self, number: int, due: int) -> tuple[Any, ...]:
         return self.sentences[number % _SENTENCES], due
-
-
-class ReadableSentences(Sentences, RetryingSpout):
-    """Sentences that can be read again from any place: what checkpoints need."""
-
-    def open(self, context: TaskContext, collector: SpoutCollector) -> None:
-        super().open(context, collector)
-        done = context.committed_position
-        self.number = 0 if done is None else done + 1
 
 
 class Split(BasicBolt):
@@ -207,8 +207,8 @@ class PacedSplit(BasicBolt):
             collector.emit((word, due))
 
 
-class Count(BasicBolt):
-    """Counts words; its metric `words` says at the end how many there were."""
+class CountWords(BasicBolt):
+    """Counts words; its metric `words` is their number."""
 
     def prepare(self, context: TaskContext) -> None:
         self.counts: dict[str, int] = {}
@@ -223,7 +223,7 @@ class Count(BasicBolt):
         self.words.add(sum(self.counts.values()))
 
 
-class CheckpointedCount(Count, StatefulBolt):
+class CheckpointedCount(CountWords, StatefulBolt):
     """Counts words; the counts are in the checkpoints."""
 
     key = "word"
@@ -235,7 +235,7 @@ class CheckpointedCount(Count, StatefulBolt):
         self.counts = dict(state or {})
 
 
-class PacedCount(Count):
+class PacedCount(CountWords):
     """Counts words, and notes when each was counted."""
 
     def __init__(self, samples: str) -> None:
@@ -256,7 +256,7 @@ class PacedCount(Count):
 
 
 class Identity(BasicBolt):
-    """Emits what it gets."""
+    """Emits its input."""
 
     def __init__(self, *fields: str) -> None:
         self.outputs = fields
@@ -312,7 +312,7 @@ def word_count(
     else:
         builder.set_spout("spout", Sentences(seconds))
         builder.set_bolt("split", Split(), splits).shuffle_grouping("spout")
-        builder.set_bolt("count", Count(), counts).fields_grouping("split", "word")
+        builder.set_bolt("count", CountWords(), counts).fields_grouping("split", "word")
     return builder.build()
 
 
@@ -331,14 +331,14 @@ def pipe(seconds: float = 0.0, rate: float = 0.0, samples: str = "") -> Topology
 
 
 def events() -> list[tuple[str, int, str, int]]:
-    """Return what events are made of, the same each time: text up to the timestamp, lateness in ms, text after it, value."""
+    """Return the parts of events, the same each time: text up to the timestamp, lateness in ms, text after it, value."""
     random_below = random.Random(1).randrange
     drawn = [(random_below(_KEYS), random_below(_DISORDER_MS), random_below(100)) for _ in range(_EVENTS)]
     return [(f'{{"key": "k{key}", "ts": ', late, f', "value": {value}}}', value) for key, late, value in drawn]
 
 
-class Events(ClosedLoop):
-    """JSON events whose time goes on by a millisecond every ten of them, each up to five seconds late."""
+class EventRows:
+    """JSON events whose time advances by a millisecond every ten events, each up to five seconds late."""
 
     outputs = ("event",)
 
@@ -356,13 +356,12 @@ class Events(ClosedLoop):
         self.sum.add(rounds * sum(event[3] for event in self.events) + sum(event[3] for event in self.events[:rest]))
 
 
-class ReadableEvents(Events, RetryingSpout):
-    """Events that can be read again from any place."""
+class Events(EventRows, ClosedLoop):
+    pass
 
-    def open(self, context: TaskContext, collector: SpoutCollector) -> None:
-        super().open(context, collector)
-        done = context.committed_position
-        self.number = 0 if done is None else done + 1
+
+class ReadableEvents(EventRows, ClosedLoop, RetryingSpout):
+    pass
 
 
 class Parse(BasicBolt):
@@ -374,7 +373,7 @@ class Parse(BasicBolt):
 
 
 class Total(BasicBolt):
-    """Adds up; its metric `sum` says at the end what, and `results` of how many windows."""
+    """Adds up; its metric `sum` is the total, and `results` the number of windows."""
 
     def prepare(self, context: TaskContext) -> None:
         self.results = self.sum = 0
@@ -390,7 +389,7 @@ class Total(BasicBolt):
 
 
 def windowed_sum(splits: int = 1, counts: int = 1, seconds: float = 0.0, delivery: str = "at_least_once") -> Topology:
-    """Sum up events by key in windows of ten seconds of event time: spout, parse, sum, sink; and a sink for what is late.
+    """Sum up events by key in windows of ten seconds of event time: spout, parse, sum, sink; and a sink for late events.
 
     Args:
         splits: tasks that parse.

@@ -3,6 +3,10 @@
 What can be half done never looks whole: the environment is built beside its place and renamed when it is complete, and one
 stamp for each extra is written last. The stamps hold a digest of what the environment was built from, so a change of
 pyproject.toml, constraints.txt, the interpreter or the place of the checkout builds it anew, and nothing else does.
+
+The compiled modules of the per-tuple path lie in the checkout, beside their sources, and have a stamp of their own. Where Cython
+or a C compiler is missing, topo runs in Python. Modules of older sources are removed first. Set-up compiles again when Cython,
+the compiler or the sources change, or when TOPO_REQUIRE_COMPILED is set.
 """
 
 from __future__ import annotations
@@ -14,9 +18,13 @@ import os
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
+from itertools import compress
+from operator import not_
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -25,26 +33,46 @@ VENV = ROOT / os.environ.get("TOPO_VENV", ".venv")
 LOCK = ROOT / ".venv.lock"
 INPUTS = ("pyproject.toml", "setup.py", "constraints.txt", "scripts/environment.py")
 RUNTIME = "runtime"
+COMPILED = "compiled"
+SOURCES = ROOT / "topo" / "hot" / "compiled"
+SUFFIX = sysconfig.get_config_var("EXT_SUFFIX")
+IS_REQUIRED = bool(os.environ.get("TOPO_REQUIRE_COMPILED"))
+"""Whether it is an error that the per-tuple path cannot be compiled."""
 
 
 class SetupFailed(Exception):
     """The environment could not be built; the message is one line that names the fix."""
 
 
-def digest() -> str:
-    """What an environment built now would be made from."""
+def digest(part: str) -> str:
+    """What `part` of an environment built now would be made from."""
     parts = [sys.version, sys.base_prefix, str(ROOT), *((ROOT / name).read_text() for name in INPUTS)]
+    if part == COMPILED:
+        parts += [str(compiler()), *(source.read_text() for source in sorted(SOURCES.glob("*.p[yx][xd]")))]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
+def compiler() -> str | None:
+    """Where the C compiler is that setuptools would call."""
+    return shutil.which(os.environ.get("CC", sysconfig.get_config_var("CC") or "cc").split()[0])
+
+
 def is_whole(part: str) -> bool:
-    """Whether .venv holds `part` (the runtime or an extra) as it would be built now."""
+    """Whether .venv holds `part` (the runtime, the compiled path or an extra) as it would be built now."""
     stamp = VENV / f"{part}.stamp"
-    return (VENV / "bin" / "python").exists() and stamp.is_file() and stamp.read_text() == digest()
+    if not ((VENV / "bin" / "python").exists() and stamp.is_file()):
+        return False
+    made_from, _, plain_because = stamp.read_text().partition("\n")
+    if made_from != digest(part):
+        return False
+    if plain_because:
+        return not IS_REQUIRED
+    return part != COMPILED or all(source.with_suffix(SUFFIX).exists() for source in SOURCES.glob("*.pyx"))
 
 
-def write_stamp(environment: Path, part: str) -> None:
-    (environment / f"{part}.stamp").write_text(digest())
+def write_stamp(environment: Path, part: str, plain_because: str = "") -> None:
+    """Notes what a part was made from; for the compiled path also why it was not compiled."""
+    (environment / f"{part}.stamp").write_text("\n".join(filter(None, (digest(part), plain_because))))
 
 
 @contextmanager
@@ -63,9 +91,10 @@ def say(line: str) -> None:
     print(f"topo: {line}", file=sys.stderr, flush=True)
 
 
-def complaint_of(command: list[str]) -> str | None:
+def complaint_of(command: list[str], **environment: str) -> str | None:
     """Runs a command; None when it succeeded, else the last line that it printed."""
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    settings = {**os.environ, **environment}
+    done = subprocess.run(command, cwd=ROOT, env=settings, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     if done.returncode == 0:
         return None
     return f"{done.stdout}\n{done.stderr}".strip().rpartition("\n")[2] or f"exit code {done.returncode}"
@@ -110,10 +139,11 @@ def install(environment: Path, *arguments: str) -> None:
         SetupFailed: pip could not do it and has said why.
     """
     pip = [str(environment / "bin" / "python"), "-m", "pip", "--disable-pip-version-check", "--no-input"]
-    # setuptools warns at every editable install, as a warning to its own users.
-    quiet = {**os.environ, "PYTHONWARNINGS": "ignore"}
+    # setuptools warns at every editable install, as a warning to its own users. An editable install compiles nothing: Cython
+    # comes after it, and the compiled path lies in the checkout.
+    settings = {**os.environ, "PYTHONWARNINGS": "ignore", "TOPO_PURE": "1"}
     command = [*pip, "install", "--quiet", *arguments]
-    if subprocess.run(command, cwd=ROOT, env=quiet, stdin=subprocess.DEVNULL, check=False).returncode != 0:
+    if subprocess.run(command, cwd=ROOT, env=settings, stdin=subprocess.DEVNULL, check=False).returncode != 0:
         raise SetupFailed("some packages could not be installed (see above); the first set-up needs a package index")
 
 
@@ -124,8 +154,12 @@ def requirements(part: str) -> list[str]:
         SetupFailed: there is no such extra.
     """
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    if part == RUNTIME:
-        return [*project["project"]["dependencies"], *project["build-system"]["requires"]]
+    builders = project["build-system"]["requires"]
+    if part in (RUNTIME, COMPILED):
+        is_cython = [builder.startswith("cython") for builder in builders]
+        if part == COMPILED:
+            return list(compress(builders, is_cython))
+        return [*project["project"]["dependencies"], *compress(builders, map(not_, is_cython))]
     extras = project["project"]["optional-dependencies"]
     if part not in extras:
         raise SetupFailed(f"there is no extra {part!r}; there are {', '.join(sorted(extras))}")
@@ -180,16 +214,40 @@ def add(extra: str) -> None:
     write_stamp(VENV, extra)
 
 
+def compile_path() -> None:
+    """Compile the per-tuple path in the checkout, or say in one line why it runs in Python.
+
+    Raises:
+        SetupFailed: it must be compiled, and cannot be.
+    """
+    say("compiling the per-tuple path")
+    python = str(VENV / "bin" / "python")
+    pip = [python, "-m", "pip", "--disable-pip-version-check"]
+    cython = [*pip, "install", "--quiet", "-c", "constraints.txt", *requirements(COMPILED)]
+    extensions = [python, "setup.py", "--quiet", "build_ext", "--inplace", f"--parallel={os.cpu_count() or 1}"]
+    reason: str | None = "there is no C compiler"
+    if compiler() is not None:
+        reason = complaint_of(cython) or complaint_of(extensions, TOPO_REQUIRE_COMPILED="1")
+    if reason is not None:
+        for module in SOURCES.glob(f"*{SUFFIX}"):
+            module.unlink()
+        if IS_REQUIRED:
+            raise SetupFailed(f"the per-tuple path must be compiled (TOPO_REQUIRE_COMPILED is set), and cannot be: {reason}")
+        say(f"the per-tuple path runs in plain Python: {reason}")
+    write_stamp(VENV, COMPILED, reason or "")
+
+
 def main(extras: list[str]) -> int:
-    if all(is_whole(part) for part in (RUNTIME, *extras)):
+    steps = {RUNTIME: build, COMPILED: compile_path, **{extra: partial(add, extra) for extra in extras}}
+    if os.environ.get("TOPO_PURE"):
+        del steps[COMPILED]
+    if all(map(is_whole, steps)):
         return 0
     try:
         with exclusive():
-            if not is_whole(RUNTIME):
-                build()
-            for extra in extras:
-                if not is_whole(extra):
-                    add(extra)
+            for part, step in steps.items():
+                if not is_whole(part):
+                    step()
     except (SetupFailed, OSError) as failure:
         say(str(failure))
         return 1

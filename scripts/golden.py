@@ -14,8 +14,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from tests.contract.golden import adapter  # noqa: E402
-from tests.contract.golden.adapter import played  # noqa: E402
+from tests.contract.golden import wire  # noqa: E402
+from tests.contract.golden.rig import played  # noqa: E402
 from tests.contract.golden.scripts import SCRIPTS  # noqa: E402
 
 SEQUENCES = ROOT / "tests" / "contract" / "golden" / "sequences"
@@ -35,10 +35,9 @@ def write_sequences(names: list[str]) -> None:
 def write_wire() -> None:
     """Write the bytes of each frame and control message."""
     frames = {
-        name: [adapter.frame_bytes(one).hex(), adapter.frame_meaning(adapter.frame_bytes(one))]
-        for name, one in adapter.frames().items()
+        name: [wire.frame_bytes(one).hex(), wire.frame_meaning(wire.frame_bytes(one))] for name, one in wire.frames().items()
     }
-    messages = {name: [adapter.control_bytes(one).hex(), repr(one)] for name, (one, _) in adapter.control_messages().items()}
+    messages = {name: [wire.control_bytes(one).hex(), repr(one)] for name, (one, _) in wire.control_messages().items()}
     for name, found in (("frames", frames), ("control", messages)):
         (SEQUENCES.parent / f"{name}.json").write_text(json.dumps(found, indent=1) + "\n")
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from topo.errors import EnvironmentFault
+from topo.errors import TopoEnvironmentError
 from topo.launch.spark.java import find_java
 from topo.spark.session import check_spark
 
@@ -52,7 +52,7 @@ def _missing_for_spark() -> str | None:
     try:
         check_spark()
         find_java()
-    except EnvironmentFault as error:
+    except TopoEnvironmentError as error:
         return str(error)
     return None
 

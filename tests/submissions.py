@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from topo import BasicBolt, IterableSpout, TopologyBuilder
-from topo.launch.submitted import SubmittedTopology
 from topo.plan.physical import PhysicalPlan, physical_plan
 from topo.storage.state_folder import TopologyFolder
+from topo.storage.submitted import SubmittedTopology
 
 
 class Pass(BasicBolt):
@@ -22,12 +22,11 @@ def small_plan(name: str = "flow", bolt: str = "pass", **config: Any) -> Physica
     builder = TopologyBuilder(name).config(**config)
     builder.set_spout("numbers", IterableSpout([1]))
     builder.set_bolt(bolt, Pass()).shuffle_grouping("numbers")
-    topology = builder.build()
-    return physical_plan(topology, topology.config)
+    return physical_plan(builder.build())
 
 
-def store_submission(folder: TopologyFolder, plan: PhysicalPlan, **changes: Any) -> SubmittedTopology:
-    """Write the topology.json of a plan, and return its content."""
+def submission(folder: TopologyFolder, plan: PhysicalPlan, **changes: Any) -> SubmittedTopology:
+    """Return the submission of a plan."""
     facts: dict[str, Any] = {
         "name": folder.name,
         "given": "flow.py",
@@ -41,6 +40,11 @@ def store_submission(folder: TopologyFolder, plan: PhysicalPlan, **changes: Any)
         "foreground": False,
         "plan": plan,
     }
-    submitted = SubmittedTopology(**(facts | changes))
+    return SubmittedTopology(**(facts | changes))
+
+
+def store_submission(folder: TopologyFolder, plan: PhysicalPlan, **changes: Any) -> SubmittedTopology:
+    """Write the topology.json of a plan, and return its content."""
+    submitted = submission(folder, plan, **changes)
     submitted.save(folder)
     return submitted

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from topo.api import aggregates, windows
-from topo.api.async_io import AsyncMode, AsyncTimeout, ExponentialBackoffRetry, FixedDelayRetry
+from topo.api.async_io import AsyncMode, AsyncTimeoutError, ExponentialBackoffRetry, FixedDelayRetry
 from topo.api.batch_bolt import BatchBolt, BatchCollector
 from topo.api.bolt import BasicBolt, BasicCollector, Bolt, Collector, StatefulBolt
 from topo.api.context import Connection, TaskContext
@@ -26,19 +26,20 @@ from topo.api.two_phase import TwoPhaseSink
 from topo.api.watermarks import WatermarkGenerator, WatermarkStrategy
 from topo.builder import BoltDeclarer, TopologyBuilder
 from topo.config import TopologyConfig
+from topo.deprecation import old_names
 from topo.errors import (
     ConfigError,
     EmitError,
-    EnvironmentFault,
-    FrameworkBug,
-    NotFound,
+    NotFoundError,
     PeerError,
-    SinkStuck,
+    SinkBlockedError,
+    TopoEnvironmentError,
     TopoError,
+    TopoInternalError,
     TopologyError,
     TupleStateError,
+    UnsupportedValueError,
     UserError,
-    ValueNotCarried,
 )
 from topo.version import __version__
 
@@ -50,6 +51,14 @@ if TYPE_CHECKING:
     from topo.connectors.tail_spout import TailSpout
     from topo.connectors.text_file_spout import TextFileSpout
 
+_RENAMED = {
+    "AsyncTimeout": "AsyncTimeoutError",
+    "EnvironmentFault": "TopoEnvironmentError",
+    "FrameworkBug": "TopoInternalError",
+    "NotFound": "NotFoundError",
+    "SinkStuck": "SinkBlockedError",
+    "ValueNotCarried": "UnsupportedValueError",
+}
 _LAZY = {
     "IterableSpout": "topo.connectors.iterable_spout",
     "JsonLinesSink": "topo.connectors.json_lines_sink",
@@ -62,7 +71,7 @@ _LAZY = {
 __all__ = [
     "AsyncBolt",
     "AsyncMode",
-    "AsyncTimeout",
+    "AsyncTimeoutError",
     "BasicBolt",
     "BasicCollector",
     "BatchBolt",
@@ -75,24 +84,22 @@ __all__ = [
     "Connection",
     "CustomGrouping",
     "EmitError",
-    "EnvironmentFault",
     "ExponentialBackoffRetry",
     "FixedDelayRetry",
-    "FrameworkBug",
     "Gauge",
     "Histogram",
     "Hook",
     "IterableSpout",
     "JsonLinesSink",
     "Metrics",
-    "NotFound",
+    "NotFoundError",
     "PeerError",
     "PrintBolt",
     "ProcessBolt",
     "ProcessCollector",
     "ProcessContext",
     "RetryingSpout",
-    "SinkStuck",
+    "SinkBlockedError",
     "Spout",
     "SpoutCollector",
     "SqliteSink",
@@ -101,15 +108,17 @@ __all__ = [
     "TaskContext",
     "TextFileSpout",
     "TimeDomain",
+    "TopoEnvironmentError",
     "TopoError",
+    "TopoInternalError",
     "Topology",
     "TopologyBuilder",
     "TopologyConfig",
     "TopologyError",
     "TupleStateError",
     "TwoPhaseSink",
+    "UnsupportedValueError",
     "UserError",
-    "ValueNotCarried",
     "WatermarkGenerator",
     "WatermarkStrategy",
     "WindowBolt",
@@ -120,10 +129,13 @@ __all__ = [
 ]
 
 
+_old_name = old_names(__name__, _RENAMED)
+
+
 def __getattr__(name: str) -> Any:
-    """Import a ready-made component when it is first asked for."""
+    """Import a ready-made component when it is first asked for; give what an old name stands for."""
     if name not in _LAZY:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return _old_name(name)
     from importlib import import_module
 
     value = globals()[name] = getattr(import_module(_LAZY[name]), name)

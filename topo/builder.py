@@ -27,7 +27,7 @@ from topo.api.spout import Spout
 from topo.api.streams import DEFAULT_STREAM
 from topo.api.topology import CarriedType, ComponentKind, ComponentSpec, Input, Topology
 from topo.api.watermarks import WatermarkStrategy
-from topo.config import TopologyConfig
+from topo.config import TopologyConfig, current_names
 from topo.errors import TopologyError
 
 T = TypeVar("T")
@@ -98,7 +98,7 @@ class TopologyBuilder:
 
     def config(self, **settings: Any) -> TopologyBuilder:
         """Change settings of the whole topology, such as `message_timeout="10s"`; docs/settings.md lists them."""
-        self._settings.update(settings)
+        self._settings.update(current_names(settings))
         return self
 
     def add_hook(self, hook: Hook) -> TopologyBuilder:
@@ -179,7 +179,7 @@ class TopologyBuilder:
         declarer = BoltDeclarer()
         # The argument may be no component at all; `build` reports that.
         wanted = component.component_settings if hasattr(component, "component_settings") else {}
-        settings = {**wanted, **settings}
+        settings = {**current_names(wanted), **current_names(settings)}
         given = (tuple(args), dict(kwargs or {}), settings)
         spec = ComponentSpec(component_id, kind, component, parallelism, *given, watermarks=watermarks)
         self._declared.append((spec, declarer))

@@ -1,7 +1,7 @@
 """All settings of a topology, each with its unit and default, in one frozen object.
 
 Users write public names (`message_timeout="30s"`); inside, a duration is `message_timeout_s`, a float of seconds, and a size
-`max_frame_bytes`, an int. The object is made once, at the edge, and passed down. `settings_table` describes them.
+`max_frame_bytes`, an int. The object is made once, at the edge, and passed down.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from datetime import timedelta
 from difflib import get_close_matches
 from typing import Any, Literal
 
+from topo.deprecation import with_new_names
 from topo.errors import ConfigError
 
 _DURATION_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
@@ -197,8 +198,8 @@ class TopologyConfig:
     flush_interval_s: float = _setting("duration", 0.005, "Age at which a batch leaves that is not full.", per_component=True)
     queue_time_s: float | None = _setting(
         "duration", 0.5,
-        "How long tuples wait before a bolt, about: as many may be on its edges as it processes in this time, or in a twentieth "
-        "of `message_timeout` or `checkpoint_interval` where that is less; off: `edge_window` alone bounds them.",
+        "Target for the time that tuples wait before a bolt: its edges hold as many as it processes in this time, or in a "
+        "twentieth of `message_timeout` or `checkpoint_interval` if that is less; off: `edge_window` alone bounds them.",
         optional=True, per_component=True,
     )  # fmt: skip
     edge_window: int = _setting("count", 16, "Frames of one edge that the receiver has not confirmed yet, at most.", least=1)
@@ -246,11 +247,11 @@ class TopologyConfig:
         """
         changes: dict[str, Any] = {}
         problems: list[str] = []
-        for name, value in settings.items():
+        for name, value in current_names(settings).items():
             if isinstance(name, str) and name.startswith(_USER_KEY):
                 changes["user"] = {**changes.get("user", self.user), name.removeprefix(_USER_KEY): value}
                 continue
-            setting = _SETTINGS.get(name)
+            setting = SETTINGS.get(name)
             if setting is None:
                 problems.append(_unknown(name))
             elif per_component and not setting.metadata["per_component"]:
@@ -291,7 +292,7 @@ class TopologyConfig:
         if self.worker_timeout_s <= self.heartbeat_s:
             found.append("worker_timeout must be longer than heartbeat, or live workers would be given up; take five times it")
         if self.restart_back_off_max_s < self.restart_back_off_s:
-            found.append("restart_back_off_max is shorter than restart_back_off; make it at least as long")
+            found.append("restart_backoff_max is shorter than restart_backoff; make it at least as long")
         if self.batch_bytes > self.max_frame_bytes:
             found.append("batch_bytes is more than max_frame; a batch must fit into a frame")
         if self.max_parallelism is not None and self.max_parallelism > MAX_PARALLELISM_LIMIT:
@@ -304,38 +305,47 @@ class TopologyConfig:
         Raises:
             ConfigError: they do not; the message names every mistake and its fix.
         """
-        found = self.problems()
-        if found:
+        if found := self.problems():
             raise ConfigError("; ".join(found))
 
     def settings(self) -> dict[str, Any]:
         """Return all settings under their public names, as `from_settings` reads them."""
-        return {public: getattr(self, setting.name) for public, setting in _SETTINGS.items()}
+        return {public: getattr(self, setting.name) for public, setting in SETTINGS.items()}
 
 
 def public_name(field_name: str, kind: str) -> str:
     """Return the name that users know a field by: without its unit, except where the unit is the whole meaning."""
-    return field_name if field_name == "batch_bytes" else field_name.removesuffix(_SUFFIX.get(kind, ""))
+    name = field_name if field_name == "batch_bytes" else field_name.removesuffix(_SUFFIX.get(kind, ""))
+    return RENAMED_SETTINGS.get(name, name)
 
 
-_SETTINGS: dict[str, dataclasses.Field[Any]] = {
+RENAMED_SETTINGS = {"back_off": "backoff", "restart_back_off": "restart_backoff", "restart_back_off_max": "restart_backoff_max"}
+"""New public names by old ones. The fields keep the old ones: they are keys in the stored plans of `topology.json`."""
+
+
+def current_names(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings under their current public names, with a DeprecationWarning for each old one."""
+    return with_new_names(settings, RENAMED_SETTINGS, "setting")
+
+
+SETTINGS: dict[str, dataclasses.Field[Any]] = {
     public_name(setting.name, setting.metadata["kind"]): setting for setting in dataclasses.fields(TopologyConfig)
 }
 
 
 def setting_names(*, per_component: bool = False) -> tuple[str, ...]:
     """Return the public names of all settings, or of those that a single component can have."""
-    return tuple(name for name, setting in _SETTINGS.items() if setting.metadata["per_component"] or not per_component)
+    return tuple(name for name, setting in SETTINGS.items() if setting.metadata["per_component"] or not per_component)
 
 
 def has_effect(name: str, kind: str) -> bool:
     """Whether a setting of a single component does anything for one of this kind, "spout" or "bolt"."""
-    setting = _SETTINGS.get(name)
+    setting = SETTINGS.get(name)
     return setting is None or setting.metadata["only"] in ("component", kind)
 
 
 def _unknown(name: str) -> str:
-    near = get_close_matches(name, _SETTINGS, n=1) or get_close_matches(name.removesuffix("_s"), _SETTINGS, n=1)
+    near = get_close_matches(name, SETTINGS, n=1) or get_close_matches(name.removesuffix("_s"), SETTINGS, n=1)
     hint = f"; did you mean {near[0]!r}?" if near else "; docs/settings.md lists them all, and user={...} takes your own"
     return f"there is no setting {name!r}{hint}"
 
@@ -345,7 +355,7 @@ def _read(setting: dataclasses.Field[Any], value: Any) -> Any:
     if value is None or (isinstance(value, str) and value.lower() in _OFF) or (about["optional"] and _is_zero(value)):
         if about["optional"]:
             return None
-        raise ConfigError(f"cannot be switched off; its default is {_shown(setting, setting.default)}")
+        raise ConfigError(f"cannot be switched off; its default is {shown(setting, setting.default)}")
     kind = about["kind"]
     if kind == "durations":
         parts = value.split(",") if isinstance(value, str) else value
@@ -364,7 +374,7 @@ def _read(setting: dataclasses.Field[Any], value: Any) -> Any:
         return _read_values(value)
     number = {"duration": parse_duration, "size": parse_size, "count": _parse_count}[kind](value)
     if number < about["least"] or (kind == "duration" and number == 0 and setting.name != "flush_interval_s"):
-        least = "more than 0" if kind == "duration" else f"at least {_shown(setting, about['least'])}"
+        least = "more than 0" if kind == "duration" else f"at least {shown(setting, about['least'])}"
         raise ConfigError(f"{value!r} is too small: it must be {least}")
     return number
 
@@ -400,11 +410,8 @@ def _parse_count(value: Any) -> int:
     return value
 
 
-def _default(setting: dataclasses.Field[Any]) -> Any:
-    return {} if setting.metadata["kind"] == "values" else setting.default
-
-
-def _shown(setting: dataclasses.Field[Any], value: Any) -> str:
+def shown(setting: dataclasses.Field[Any], value: Any) -> str:
+    """Return a value of a setting as its page and messages show it."""
     if value is None:
         return "off"
     match setting.metadata["kind"]:
@@ -420,35 +427,3 @@ def _shown(setting: dataclasses.Field[Any], value: Any) -> str:
             return "none"
         case _:
             return str(value)
-
-
-def settings_table() -> str:
-    """Return the page docs/settings.md: every setting with its default, its values and its meaning."""
-    kinds = {"duration": "duration", "durations": "durations", "size": "size", "count": "number", "text": "text"}
-    kinds["values"] = "names with values"
-    rows = []
-    for name, setting in _SETTINGS.items():
-        about = setting.metadata
-        takes = " or ".join(f"`{choice}`" for choice in about["choices"]) or kinds[about["kind"]]
-        takes += ", or off" if about["optional"] else ""
-        where = about["only"] if about["per_component"] else "topology"
-        rows.append(f"| `{name}` | {_shown(setting, _default(setting))} | {takes} | {where} | {about['doc']} |")
-    return _PAGE + "\n".join(rows) + "\n"
-
-
-_PAGE = """# Settings
-
-Generated by `settings_table()` in `topo/config.py`; do not edit by hand.
-
-Set them for a whole topology with `builder.config(message_timeout="10s")`, from outside with an environment variable such as
-`TOPO_MESSAGE_TIMEOUT=10s` or with `-s message_timeout=10s`, and for one component with
-`builder.set_bolt("count", Count(), tick_interval="1s")` as the column "set for" allows: for any component,
-a spout or a bolt. Later entries of this list win: a setting
-of one component is not changed from outside.
-
-A duration is "500ms", "10s", "1m30s", "2h", a `timedelta`, or a number of seconds; a size is "64KiB", "16MiB" or a number of
-bytes. `None` or "off" switches a setting off that can be.
-
-| setting | default | takes | set for | meaning |
-| --- | --- | --- | --- | --- |
-"""

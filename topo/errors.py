@@ -1,6 +1,10 @@
-"""One tree of errors. The class names who is at fault; fields name the fault, its place and the fix."""
+"""The tree of errors. The class names the party at fault; fields name the fault, its place and the fix."""
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from topo.deprecation import old_names
 
 
 class TopoError(Exception):
@@ -40,19 +44,19 @@ class EmitError(UserError):
     """An emit that the component's declaration does not allow: unknown stream, wrong number of values."""
 
 
-class ValueNotCarried(UserError):
+class UnsupportedValueError(UserError):
     """A value of a tuple cannot be put on the wire, or not be read where it arrives; names component, stream, field and type."""
 
 
-class BlockingCall(UserError):
+class BlockingCallError(UserError):
     """An asynchronous call blocks the event loop that it shares with others; its traceback shows where."""
 
 
-class SpoutStalled(UserError):
+class SpoutStalledError(UserError):
     """A spout may emit nothing more until windows close, which themselves wait for its next tuples: a deadlock."""
 
 
-class TooLate(UserError):
+class LateReplayError(UserError):
     """A failed message was replayed after its window was over."""
 
 
@@ -64,15 +68,15 @@ class FrameError(PeerError):
     """A frame that is malformed, truncated, oversized, foreign or of another protocol version."""
 
 
-class EnvironmentFault(TopoError):
+class TopoEnvironmentError(TopoError):
     """The machine lacks something: a free slot, disk space, Java, a package."""
 
 
-class StagedRowsLost(EnvironmentFault):
+class StagedRowsLostError(TopoEnvironmentError):
     """Rows that a sink had staged for a checkpoint are gone, and were not published. Reported by a sink, it fails the run."""
 
 
-class SinkStuck(EnvironmentFault):
+class SinkBlockedError(TopoEnvironmentError):
     """A sink cannot write, and holds as many rows as it may, or cannot continue with those that it holds. No tuple is at fault.
 
     Raised by `write` and `pre_commit` of a two-phase sink with `exactly_once`: its process ends, and all tasks go back to the
@@ -80,7 +84,7 @@ class SinkStuck(EnvironmentFault):
     """
 
 
-class NotFound(UserError):
+class NotFoundError(UserError):
     """A name that does not exist here. Carries near misses.
 
     Attributes:
@@ -93,11 +97,11 @@ class NotFound(UserError):
         super().__init__(message + hint)
 
 
-class FrameworkBug(TopoError):
+class TopoInternalError(TopoError):
     """An invariant of topo itself is broken. Please report it."""
 
 
-class CheckpointDamaged(EnvironmentFault):
+class CheckpointDamagedError(TopoEnvironmentError):
     """A file of a checkpoint is damaged.
 
     Attributes:
@@ -114,9 +118,29 @@ class CheckpointDamaged(EnvironmentFault):
         return f"{self.file} is damaged: {self.reason}"
 
 
-class CheckpointRefused(UserError):
+class CheckpointRefusedError(UserError):
     """A checkpoint is whole, but of another topology, or of a newer version, or does not fit the components that restore it."""
 
 
-class CheckpointMissing(UserError):
+class CheckpointMissingError(UserError):
     """There is no complete checkpoint where one was expected."""
+
+
+RENAMED = {
+    "BlockingCall": "BlockingCallError",
+    "CheckpointDamaged": "CheckpointDamagedError",
+    "CheckpointMissing": "CheckpointMissingError",
+    "CheckpointRefused": "CheckpointRefusedError",
+    "EnvironmentFault": "TopoEnvironmentError",
+    "FrameworkBug": "TopoInternalError",
+    "NotFound": "NotFoundError",
+    "SinkStuck": "SinkBlockedError",
+    "SpoutStalled": "SpoutStalledError",
+    "StagedRowsLost": "StagedRowsLostError",
+    "TooLate": "LateReplayError",
+    "ValueNotCarried": "UnsupportedValueError",
+}
+"""New names by old ones."""
+
+if not TYPE_CHECKING:  # Type checkers would take any attribute for one.
+    __getattr__ = old_names(__name__, RENAMED)

@@ -1,4 +1,4 @@
-"""Which task a key belongs to: key -> hash -> key group -> task, equal in all processes and on all machines.
+"""Assigns keys to tasks: key -> hash -> key group -> task, equal in all processes and on all machines.
 
 Keyed state and timers move by key group when a component's parallelism changes, and fields grouping sends by the same groups.
 Hashes of ints and strings, the group of a hash, the ranges and the owner of a group follow Flink (`KeyGroupRangeAssignment`,

@@ -1,4 +1,4 @@
-"""How deep values may be nested: the same bound for tuples, positions and state, on every Python.
+"""Bounds the depth of nested values: the same bound for tuples, positions and state, on every Python.
 
 What reads msgpack recursively stops at a depth that depends on the interpreter's recursion limit and on the calls that are on its
 stack. So topo sets a bound well below, and checks it in the bytes.

@@ -12,7 +12,13 @@ from topo.errors import UserError
 
 _ENGINE = __name__.partition(".")[0]
 _BLAMED = "_blamed_place"
-_COLLECTING = frozenset({__name__, *(f"{_ENGINE}.emission.{name}" for name in ("emitter", "collectors", "message_collectors"))})
+_COLLECTING = frozenset(
+    {
+        __name__,
+        f"{_ENGINE}.hot.plain.emit",
+        *(f"{_ENGINE}.emission.{name}" for name in ("emitter", "collectors", "message_collectors")),
+    }
+)
 _LIBRARY = traceback.__file__.removesuffix("traceback.py")
 EMIT_INSTEAD = "use collector.emit(...) and return None"
 MAX_MESSAGE = 1_000
@@ -47,7 +53,6 @@ class CaughtError:
 
 
 def is_engine_frame(module: str) -> bool:
-    """Whether a module of that name is part of the engine."""
     return module == _ENGINE or module.startswith(_ENGINE + ".")
 
 
@@ -75,9 +80,9 @@ def calling_place() -> tuple[str, int] | None:
 
 
 def returned(function: Callable[..., object], value: object, fix: str = EMIT_INSTEAD) -> UserError:
-    """Return the error of user code that has returned a value which nothing takes."""
+    """Return the error of user code that has returned a value, which is not used."""
     name = getattr(function, "__name__", "the call")
-    error = UserError(f"{name} returned {value!r:.80} ({type(value).__name__}), which nothing takes; {fix}")
+    error = UserError(f"{name} returned {value!r:.80} ({type(value).__name__}), which is not used; {fix}")
     blame(error, function)
     return error
 
@@ -131,7 +136,7 @@ def message_of(error: BaseException) -> str:
         return f"(its text cannot be read: {type(broken).__name__})"
 
 
-_Key = tuple[str, str, int]
+_ErrorKey = tuple[str, str, int]
 
 
 @dataclass(slots=True)
@@ -151,8 +156,8 @@ class ErrorBook:
     """
 
     report: Callable[[CaughtError], None]
-    _held: dict[_Key, CaughtError] = field(default_factory=dict)
-    _paces: dict[_Key, _Pace] = field(default_factory=dict)
+    _held: dict[_ErrorKey, CaughtError] = field(default_factory=dict)
+    _paces: dict[_ErrorKey, _Pace] = field(default_factory=dict)
     _others: _Pace = field(default_factory=_Pace)
     """All errors beyond the limit of distinct ones."""
 
@@ -197,5 +202,7 @@ class ErrorBook:
     @property
     def next_deadline(self) -> float | None:
         """When `flush` wants to be called; None while nothing is held."""
+        if not self._held:
+            return None
         paces = [self._paces.get(key, self._others) for key in self._held]
-        return min((pace.at + pace.interval_s for pace in paces), default=None)
+        return min(pace.at + pace.interval_s for pace in paces)

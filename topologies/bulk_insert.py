@@ -73,7 +73,7 @@ def topology(path: str = "orders.db", orders: int = 20_000, bad: int = 2, size: 
         size: rows in a transaction at most.
     """
     builder = TopologyBuilder("bulk-insert")
-    builder.config(delivery="at_least_once", attempts=2, back_off=("100ms", "200ms"))
+    builder.config(delivery="at_least_once", attempts=2, backoff=("100ms", "200ms"))
     builder.set_spout("orders", IterableSpout(Orders(orders, bad), fields=("number", "item", "cents")))
     builder.set_bolt("insert", Insert(str(Path(path).absolute()), size)).shuffle_grouping("orders")
     return builder.build()

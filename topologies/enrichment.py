@@ -1,4 +1,4 @@
-"""Looks up each visitor in a service that is not always there: retries with back-off, and dead letters for the hopeless.
+"""Looks up each visitor in a service that fails at times: retries with back-off, and dead letters for unknown visitors.
 
 Every tenth visitor needs a second attempt, and the service knows none of the visitors counted in `unknown`: they end as dead
 letters, so the command exits with 1 unless there are none.
@@ -68,7 +68,7 @@ def topology(visitors: int = 1000, unknown: int = 3) -> Topology:
         unknown: how many of them the service does not know.
     """
     builder = TopologyBuilder("enrichment")
-    builder.config(attempts=3, back_off=("100ms", "400ms"))
+    builder.config(attempts=3, backoff=("100ms", "400ms"))
     builder.set_spout("visitors", IterableSpout(range(visitors), fields=("visitor",)))
     builder.set_bolt("enrich", Enrich(visitors, unknown), 2).fields_grouping("visitors", "visitor")
     builder.set_bolt("report", Report()).global_grouping("enrich")

@@ -55,7 +55,7 @@ DAY_MS = 24 * HOUR_MS
 MOST_BEHIND = "25h"
 """Upper bound on how much earlier a flight departs than one read before it."""
 
-HELD_FOR = "20s"
+MAX_WAIT = "20s"
 """How long a window holds its inputs by the clock, for `delivery=at_least_once`: days of the file pass in moments."""
 
 
@@ -159,7 +159,7 @@ def topology(flights: int = 0, tasks: int = 1, out: str = "") -> Topology:
         key="origin",
         window=windows.TumblingEventTimeWindows.of("1h"),
         aggregate=aggregates.Together(flights=aggregates.Count(), delay=aggregates.Mean("delay")),
-        held_for=HELD_FOR,
+        max_wait=MAX_WAIT,
     )
     builder.set_bolt("delays", hourly, tasks).fields_grouping("departures", "origin")
     return _results(builder, "delays", Report("hours of an airport", ("delay",)), out)
@@ -179,7 +179,7 @@ def sessions(flights: int = 0, tasks: int = 1, gap: str = "12h", out: str = "") 
         key="tailnum",
         window=windows.EventTimeSessionWindows.with_gap(gap),
         aggregate=aggregates.Together(flights=aggregates.Count(), worst_delay=aggregates.Max("delay")),
-        held_for=HELD_FOR,
+        max_wait=MAX_WAIT,
     )
     builder.set_bolt("sessions", flown, tasks).fields_grouping("departures", "tailnum")
     return _results(builder, "sessions", Report("sessions", ("flights", "worst_delay")), out)

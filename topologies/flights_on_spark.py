@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 FIELDS = ("tailnum", "origin", "dest", "delay", "seats", "wind", "departure")
 CLOCK = {"spark.sql.session.timeZone": "UTC", "spark.sql.shuffle.partitions": "4"}
 
-HELD_FOR = "20s"
+MAX_WAIT = "20s"
 """How long a window holds its inputs by the clock, for `delivery=at_least_once`: days of the file pass in moments."""
 
 
@@ -85,7 +85,7 @@ def topology(out: str = "build/flights", month: int = 0, tasks: int = 1, gap: st
     builder.config(max_spout_pending=20_000)
     query = partial(departures, month=month)
     spout = SparkSpout(query=query, fields=FIELDS, timestamp="departure", config=CLOCK, staging=staging or None)
-    builder.set_spout("departures", spout, watermarks=WatermarkStrategy.monotonous_timestamps())
+    builder.set_spout("departures", spout, watermarks=WatermarkStrategy.monotonic_timestamps())
     hourly = WindowBolt(
         key="origin",
         window=windows.TumblingEventTimeWindows.of("1h"),
@@ -95,14 +95,14 @@ def topology(out: str = "build/flights", month: int = 0, tasks: int = 1, gap: st
             seats=aggregates.Sum("seats"),
             wind=aggregates.Max("wind"),
         ),
-        held_for=HELD_FOR,
+        max_wait=MAX_WAIT,
     )
     builder.set_bolt("delays", hourly, tasks).fields_grouping("departures", "origin")
     flown = WindowBolt(
         key="tailnum",
         window=windows.EventTimeSessionWindows.with_gap(gap),
         aggregate=aggregates.Together(flights=aggregates.Count(), worst_delay=aggregates.Max("delay")),
-        held_for=HELD_FOR,
+        max_wait=MAX_WAIT,
     )
     builder.set_bolt("sessions", flown, tasks).fields_grouping("departures", "tailnum")
     keys = {"delays": ("origin", "window_start"), "sessions": ("tailnum", "window_start")}

@@ -48,7 +48,7 @@ def call(capsys: pytest.CaptureFixture[str], *arguments: object) -> Result:
 
 
 def piped(*arguments: object, **options: Any) -> Result:
-    """Call `topo` in a process of its own, through pipes."""
+    """Call `topo` in a separate process, through pipes."""
     done = subprocess.run(
         [*TOPO, *map(str, arguments)],
         stdin=subprocess.DEVNULL,
@@ -68,7 +68,7 @@ def _take_terminal() -> None:
 
 
 class Terminal:
-    """`topo` on a terminal of its own, as a person uses it."""
+    """`topo` on its own terminal, as a person uses it."""
 
     def __init__(self, *arguments: object, columns: int = 100, rows: int = 30, **environment: str) -> None:
         self._controller, terminal = pty.openpty()
@@ -88,7 +88,7 @@ class Terminal:
 
     @property
     def text(self) -> str:
-        """What has been written to the terminal, without colours and movements."""
+        """The output to the terminal, without colours and movements."""
         return _ESCAPE.sub("", self.raw).replace("\r", "")
 
     def type(self, keys: str) -> None:
@@ -132,7 +132,7 @@ class Terminal:
         self.close()
 
     def _read(self) -> bool:
-        """Read what is there, waiting for it; False when the command has closed the terminal."""
+        """Read the next output, waiting for it; False when the command has closed the terminal."""
         ready, _, _ = select.select([self._controller], [], [], PATIENCE_S)
         assert ready, f"nothing more was written:\n{self.text}"
         try:

@@ -1,4 +1,4 @@
-"""`topo checkpoints` and `topo state`: what is stored, read from its files."""
+"""`topo checkpoints` and `topo state`: checkpoints, read from their files."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def test_the_checkpoints_of_a_topology_are_listed_with_those_that_failed(
     result = call(capsys, "checkpoints", "fligh")
     assert result.code == 0
     assert "1,234" in result.out and "the disk is full" in result.out
-    assert "topo state show looks into one" in result.err and str(folder.checkpoints / "5") in result.err
+    assert "topo state show PATH shows the content of one" in result.err and str(folder.checkpoints / "5") in result.err
 
 
 def test_a_topology_without_checkpoints_says_so(capsys: pytest.CaptureFixture[str], topo_home: Path) -> None:

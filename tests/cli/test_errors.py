@@ -48,7 +48,7 @@ def test_errors_without_a_line_of_user_code_are_told_apart_by_their_message() ->
     assert [(error["message"], error["count"]) for error in found] == [("exit code 3", 1), ("killed", 2)]
 
 
-def test_errors_that_differ_in_their_numbers_alone_are_one_row_that_names_all_workers() -> None:
+def test_errors_that_differ_in_their_numbers_alone_are_one_row() -> None:
     lost = [
         row(at, "WorkerLost", 0, f"exit code 3; it is restarted {when}", component="", task=None, worker=worker)
         for at, when, worker in ((1, "at once", 4), (2, "in 0.4 s", 1), (3, "in 0.8 s", 4))
@@ -104,9 +104,9 @@ def test_why_a_letter_was_given_up_is_shown_on_a_narrow_terminal_too(
 ) -> None:
     monkeypatch.setenv("COLUMNS", str(columns))
     folder = StateFolder(topo_home).create("flow")
-    letter = {"at_ms": 1, "component": "lines", "task": 1, "message": 13, "values": ["poison"], "attempts": 3}
+    dead_letter = {"at_ms": 1, "component": "lines", "task": 1, "message": 13, "values": ["poison"], "attempts": 3}
     why = "ZeroDivisionError: division by zero (enrichment.py:12, component 'enrich')"
-    append_lines(folder.dead_letters, [json.dumps(letter | {"errors": ["a task failed it", why]}).encode()])
+    append_lines(folder.dead_letters, [json.dumps(dead_letter | {"errors": ["a task failed it", why]}).encode()])
     out = call(capsys, "dead-letters", "flow").out
     assert "ZeroDivisionError:" in out and "enrichment.py:12" in out.replace("\n", "") and "'poison'" in out
     assert max(map(len, out.splitlines())) <= columns
@@ -114,8 +114,8 @@ def test_why_a_letter_was_given_up_is_shown_on_a_narrow_terminal_too(
 
 def test_dead_letters_are_shown_with_their_last_error(capsys: pytest.CaptureFixture[str], topo_home: Path) -> None:
     folder = StateFolder(topo_home).create("flow")
-    letter = {"at_ms": 1, "component": "lines", "task": 1, "message": [3, 40], "values": ["poison"], "attempts": 3}
-    append_lines(folder.dead_letters, [json.dumps(letter | {"errors": ["first", "ValueError: no"]}).encode()])
+    dead_letter = {"at_ms": 1, "component": "lines", "task": 1, "message": [3, 40], "values": ["poison"], "attempts": 3}
+    append_lines(folder.dead_letters, [json.dumps(dead_letter | {"errors": ["first", "ValueError: no"]}).encode()])
     out = call(capsys, "dead-letters", "flow").out
     assert "'poison'" in out and "[3, 40]" in out and "ValueError: no" in out
     assert json.loads(call(capsys, "dead-letters", "flow", "--json").out)[0]["attempts"] == 3
@@ -123,6 +123,6 @@ def test_dead_letters_are_shown_with_their_last_error(capsys: pytest.CaptureFixt
 
 def test_values_of_a_letter_that_were_kept_in_words_are_shown_so(capsys: pytest.CaptureFixture[str], topo_home: Path) -> None:
     folder = StateFolder(topo_home).create("flow")
-    letter = {"at_ms": 1, "component": "lines", "task": 1, "message": 3, "values": "cannot", "attempts": 3, "errors": []}
-    append_lines(folder.dead_letters, [json.dumps(letter).encode()])
+    dead_letter = {"at_ms": 1, "component": "lines", "task": 1, "message": 3, "values": "cannot", "attempts": 3, "errors": []}
+    append_lines(folder.dead_letters, [json.dumps(dead_letter).encode()])
     assert "cannot" in call(capsys, "dead-letters", "flow").out

@@ -9,7 +9,7 @@ import click
 import pytest
 
 from tests.cli.drive import PATIENCE_S, TOPO, piped
-from topo.errors import ConfigError, EnvironmentFault, FrameError, FrameworkBug, NotFound, TopologyError
+from topo.errors import ConfigError, FrameError, NotFoundError, TopoEnvironmentError, TopoInternalError, TopologyError
 from topo.master_process.client import AnswerTimeout, Unreachable
 from topo.user_code.load import CodeError
 from topo_cli.exits import Failed, TimedOut, exit_of
@@ -37,10 +37,10 @@ def topology():
     [
         (ConfigError("no such setting"), 2),
         (TopologyError(["one", "two"]), 2),
-        (NotFound("no topology is called 'x'.", ("y",)), 2),
+        (NotFoundError("no topology is called 'x'.", ("y",)), 2),
         (CodeError("importing x.py failed"), 2),
         (click.UsageError("wrong"), 2),
-        (EnvironmentFault("the disk is full"), 1),
+        (TopoEnvironmentError("the disk is full"), 1),
         (FrameError("not a frame"), 1),
         (Failed("it ended"), 1),
         (Unreachable("no master runs"), 3),
@@ -54,8 +54,8 @@ def test_each_kind_of_error_has_its_exit_code_and_is_told_on_stderr(
     assert exit_of(error) == code
     printed = capsys.readouterr()
     assert printed.out == ""
-    told = error.format_message() if isinstance(error, click.ClickException) else str(error)
-    assert told in printed.err
+    shown = error.format_message() if isinstance(error, click.ClickException) else str(error)
+    assert shown in printed.err
 
 
 def test_an_interrupt_is_130() -> None:
@@ -68,7 +68,7 @@ def test_user_code_that_raised_is_shown_with_its_traceback(capsys: pytest.Captur
     assert "File x.py, line 3" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("error", [FrameworkBug("impossible"), ZeroDivisionError()])
+@pytest.mark.parametrize("error", [TopoInternalError("impossible"), ZeroDivisionError()])
 def test_a_fault_of_topo_itself_is_not_swallowed(error: Exception) -> None:
     with pytest.raises(type(error)):
         exit_of(error)

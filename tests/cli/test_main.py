@@ -60,7 +60,7 @@ def test_no_command_prints_the_help_and_is_a_usage_error(capsys: pytest.CaptureF
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "shown"),
     [
         (("run",), "Missing argument 'TOPOLOGY'"),
         (("run", "x.py", "-p", "novalue"), "'novalue' is not of the form name=value"),
@@ -70,11 +70,11 @@ def test_no_command_prints_the_help_and_is_a_usage_error(capsys: pytest.CaptureF
     ],
 )
 def test_wrong_arguments_are_usage_errors_that_say_what_is_wrong(
-    capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], told: str
+    capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], shown: str
 ) -> None:
     result = call(capsys, *arguments)
     assert result.code == 2
-    assert told in result.err
+    assert shown in result.err
 
 
 def test_version_names_topo_and_its_libraries(capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 
 from topo_cli.output import ago, plural, rate, seconds
-from topo_cli.tables import Column, fitted_table
+from topo_cli.tables import TableColumn, fitted_table
 
 
 @pytest.mark.parametrize(
@@ -38,7 +38,7 @@ def test_numbers_of_things_and_times_ago() -> None:
     assert ago(None, 61_000) == "-"
 
 
-def printed(width: int, columns: list[Column]) -> str:
+def printed(width: int, columns: list[TableColumn]) -> str:
     console = Console(file=io.StringIO(), width=width)
     console.print(fitted_table(console, [{"name": "count[0]", "tasks": 3, "why": "[red] is no colour"}], columns))
     assert isinstance(console.file, io.StringIO)
@@ -46,9 +46,9 @@ def printed(width: int, columns: list[Column]) -> str:
 
 
 COLUMNS = [
-    Column("name", lambda row: row["name"], 3, is_text=True),
-    Column("tasks", lambda row: str(row["tasks"]), 1),
-    Column("why", lambda row: row["why"], 2, is_text=True),
+    TableColumn("name", lambda row: row["name"], 3, is_text=True),
+    TableColumn("tasks", lambda row: str(row["tasks"]), 1),
+    TableColumn("why", lambda row: row["why"], 2, is_text=True),
 ]
 
 

@@ -20,7 +20,7 @@ class Nothing(BasicBolt):
 def topology():
     builder = TopologyBuilder("wrong")
     builder.set_bolt("one", Nothing()).shuffle_grouping("two")
-    builder.set_bolt("two", Nothing()).shuffle_grouping("nobody")
+    builder.set_bolt("two", Nothing()).shuffle_grouping("none")
     return builder.build()
 """
 
@@ -36,7 +36,7 @@ def test_everything_that_is_wrong_is_told_at_once_and_exits_2(capsys: pytest.Cap
     path.write_text(WRONG)
     result = call(capsys, "validate", path)
     assert result.code == 2
-    assert "has no spout" in result.out and "'nobody', which is not a component" in result.out
+    assert "has no spout" in result.out and "'none', which is not a component" in result.out
     verdict = json.loads(call(capsys, "validate", path, "--json").out)
     assert not verdict["ok"] and len(verdict["problems"]) == len(result.out.splitlines())
 

@@ -13,7 +13,7 @@ import pytest
 
 from tests.cli.drive import EXAMPLES, PATIENCE_S, TOPO, piped
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
 
 @pytest.fixture
@@ -83,9 +83,9 @@ def test_when_nobody_reads_the_output_any_more_nothing_is_said_about_it(flow: Pa
     command = subprocess.Popen([*TOPO, "logs", "flow"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert command.stdout is not None and command.stderr is not None
     command.stdout.close()
-    told = command.stderr.read()
+    shown = command.stderr.read()
     command.stderr.close()
-    assert (command.wait(PATIENCE_S), told) == (1, b"")
+    assert (command.wait(PATIENCE_S), shown) == (1, b"")
 
 
 def test_a_topology_in_the_background_from_submit_to_kill(flow: Path, background: None) -> None:
@@ -147,9 +147,9 @@ def is_running_again(status: dict[str, object]) -> bool:
 def test_of_two_submits_at_one_moment_one_is_refused(flow: Path, background: None) -> None:
     command = [*TOPO, "submit", flow, "-p", "items=100000", "-p", "pause=0.01"]
     submits = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(2)]
-    told = [submit.communicate(timeout=PATIENCE_S)[1] for submit in submits]
-    assert sorted(submit.returncode == 0 for submit in submits) == [False, True], told
-    assert "Traceback" not in "".join(told)
+    shown = [submit.communicate(timeout=PATIENCE_S)[1] for submit in submits]
+    assert sorted(submit.returncode == 0 for submit in submits) == [False, True], shown
+    assert "Traceback" not in "".join(shown)
 
 
 def test_two_topologies_at_once_do_not_meet(flow: Path, background: None) -> None:

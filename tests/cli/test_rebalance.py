@@ -1,4 +1,4 @@
-"""`topo rebalance` and `-e`: another number of tasks, said beforehand, done, or refused with the reason."""
+"""`topo rebalance` and `-e`: another number of tasks: announced, done, or refused with the reason."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from topo.storage.state_folder import StateFolder
 
 __all__ = ["background"]
 
+pytestmark = pytest.mark.timeout(300)
 EXACTLY = ("-s", "delivery=exactly_once", "-s", "batch_size=10", "-p", "pause=0.002", "--workers", "2")
 
 
@@ -52,8 +53,11 @@ def test_the_number_of_tasks_can_be_given_to_every_command_that_takes_a_topology
 def test_a_dry_run_says_what_would_move_and_changes_nothing(running: Path) -> None:
     result = piped("rebalance", "flow", "-e", "double=1", "--dry-run")
     assert (result.code, result.out) == (0, "double: 2 -> 1 tasks, 64 of 128 key groups would move\n")
-    told = json.loads(piped("rebalance", "flow", "-e", "double=1", "-e", "show=3", "--dry-run", "--json").out)
-    assert [(move["component"], move["before"], move["after"]) for move in told["moves"]] == [("double", 2, 1), ("show", 1, 3)]
+    shown_text = json.loads(piped("rebalance", "flow", "-e", "double=1", "-e", "show=3", "--dry-run", "--json").out)
+    assert [(move["component"], move["before"], move["after"]) for move in shown_text["moves"]] == [
+        ("double", 2, 1),
+        ("show", 1, 3),
+    ]
     assert tasks() == {"numbers": 1, "double": 2, "show": 1}
 
 
@@ -62,7 +66,7 @@ def test_a_rebalance_says_what_it_did_and_lasts(running: Path, topo_home: Path) 
     result = piped("rebalance", "flow", "-e", "double=3")
     assert result.code == 0, result.err
     assert result.out.startswith("double: 2 -> 3 tasks, ") and result.out.endswith(" of 128 key groups moved\n")
-    assert "flow goes on from a savepoint" in result.err
+    assert "flow continues from a savepoint" in result.err
     assert tasks() == {"numbers": 1, "double": 3, "show": 1}
     # The run before left nothing but the savepoint.
     folder = StateFolder(topo_home).find("flow")

@@ -15,13 +15,14 @@ from topo.storage.state_folder import StateFolder
 
 __all__ = ["background"]
 
-pytestmark = pytest.mark.integration
-EXACTLY = ("-s", "delivery=exactly_once", "-s", "batch_size=10", "-p", "items=2500", "-p", "pause=0.001", "--workers", "1")
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+EXACTLY = ("-s", "delivery=exactly_once", "-s", "batch_size=10", "-p", "items=2500", "--workers", "1")
 
 
 @pytest.fixture
 def running(background: None, flow: Path) -> Iterator[Path]:
-    result = piped("submit", flow, *EXACTLY, "--wait")
+    # It runs for fifty seconds, so that the next command finds it running on a slow machine, too.
+    result = piped("submit", flow, *EXACTLY, "-p", "pause=0.02", "--wait")
     assert result.code == 0, result.err
     yield flow
 
@@ -53,7 +54,7 @@ def test_a_topology_that_was_ended_with_a_savepoint_goes_on_from_it_exactly_ther
     assert open_store(str(kept), "flow").latest().manifest is not None
 
 
-def test_a_savepoint_of_another_topology_or_mode_is_refused_before_anything_is_forgotten(
+def test_a_savepoint_of_another_topology_or_mode_is_refused_and_nothing_lost(
     running: Path, topo_home: Path, tmp_path: Path
 ) -> None:
     place = piped("kill", "flow", "--savepoint", "--to", tmp_path / "save", "--yes").out.strip()
@@ -80,14 +81,14 @@ def test_a_topology_goes_on_from_its_own_checkpoints_when_they_are_named(running
 
 
 def test_a_topology_without_checkpoints_has_no_savepoint(background: None, flow: Path) -> None:
-    assert piped("submit", flow, "-p", "items=2500", "-p", "pause=0.01", "--workers", "1", "--wait").code == 0
+    assert piped("submit", flow, "-p", "items=2500", "-p", "pause=0.05", "--workers", "1", "--wait").code == 0
     result = piped("savepoint", "flow")
     assert result.code == 2
     assert "flow takes no checkpoints" in result.err
 
 
 def test_where_a_savepoint_goes_is_said_only_with_one(background: None, flow: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert piped("submit", flow, "-p", "items=2500", "-p", "pause=0.01", "--workers", "1", "--wait").code == 0
+    assert piped("submit", flow, "-p", "items=2500", "-p", "pause=0.05", "--workers", "1", "--wait").code == 0
     result = call(capsys, "kill", "flow", "--to", "/somewhere", "--yes")
     assert result.code == 2
     assert "add --savepoint" in result.err

@@ -1,6 +1,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -88,7 +91,7 @@ def test_the_doctor_finds_this_machine_well(capsys: pytest.CaptureFixture[str]) 
     result = call(capsys, "doctor", "--json")
     found = {finding["check"]: finding["state"] for finding in json.loads(result.out)}
     assert result.code == 0
-    assert {"libzmq", "state folder", "sockets", "loopback", "workers"} <= found.keys()
+    assert {"per-tuple path", "libzmq", "state folder", "sockets", "loopback", "workers"} <= found.keys()
     assert "error" not in found.values()
 
 
@@ -97,3 +100,12 @@ def test_logs_of_a_component_that_does_not_exist_are_an_error(capsys: pytest.Cap
     result = call(capsys, "logs", lost.name, "--component", "spilt")
     assert result.code == 2
     assert "Did you mean 'split'?" in result.err
+
+
+def test_the_doctor_says_why_the_per_tuple_path_is_plain(tmp_path: Path) -> None:
+    broken = (
+        "import sys; sys.modules['topo.hot.compiled.acks'] = None; from topo_cli.doctor import _hot_path; print(*_hot_path(None))"
+    )
+    environment = {name: value for name, value in os.environ.items() if name != "TOPO_PURE"}
+    found = subprocess.run([sys.executable, "-c", broken], env=environment, capture_output=True, text=True, check=True).stdout
+    assert found.startswith("warning plain Python (import of topo.hot.compiled.acks halted; None in sys.modules), which takes")

@@ -69,23 +69,25 @@ def test_a_topology_of_windows_shows_its_event_time() -> None:
 def test_a_rate_is_told_as_long_as_the_topology_lives(word: str, capsys: pytest.CaptureFixture[str]) -> None:
     given = status(row("source", "spout"))
     given["totals"] |= {"acked": 10, "acked_per_s": 5.0}
-    for line, told in ((given, "acked 10 (5.0/s)"), (given | {"status": word}, "acked 10")):
+    for line, shown_text in ((given, "acked 10 (5.0/s)"), (given | {"status": word}, "acked 10")):
         PlainScreen(quiet=False).progress(line)
-        assert f", {told}, pending" in capsys.readouterr().err
-        assert messages(line)[1] == told
+        assert f", {shown_text}, pending" in capsys.readouterr().err
+        assert messages(line)[1] == shown_text
 
 
-@pytest.mark.parametrize(("letters", "named"), [(0, False), (2, True)])
-def test_dead_letters_are_pointed_to_when_there_are_any(letters: int, named: bool, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(("dead_letters", "named"), [(0, False), (2, True)])
+def test_dead_letters_are_pointed_to_when_there_are_any(
+    dead_letters: int, named: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
     given = status(row("source", "spout")) | {
-        "dead_letters": letters,
-        "outcome": {"kind": "finally failed", "reason": "it is so", "dead_letters": letters},
+        "dead_letters": dead_letters,
+        "outcome": {"kind": "finally failed", "reason": "it is so", "dead_letters": dead_letters},
     }
     given["totals"] |= {"finally_failed": 1, "executed": 1}
     _print_summary(given, Exit.FAILED, as_json=False)
-    told = capsys.readouterr().err
-    assert "next: topo errors sums, " in told and told.endswith("topo logs sums\n")
-    assert ("topo dead-letters sums" in told) is named
+    shown_text = capsys.readouterr().err
+    assert "next: topo errors sums, " in shown_text and shown_text.endswith("topo logs sums\n")
+    assert ("topo dead-letters sums" in shown_text) is named
 
 
 def test_before_the_first_watermark_the_lag_is_none_yet() -> None:

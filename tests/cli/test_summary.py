@@ -43,8 +43,8 @@ def test_the_summary_says_whose_attributes_died_and_that_tuples_may_have_come_tw
     workers = [{"worker": 0, "tasks": [1], "losses": 1}, {"worker": 1, "tasks": [2, 3], "losses": 2}]
     lost, again = notes(status(workers=workers, totals={"replayed": 1}))
     assert "count (2x)" in lost and "lines" not in lost and "acker" not in lost
-    assert "began again from zero" in lost
-    assert again.startswith("Emitted again: 1 message;")
+    assert "started again from zero" in lost
+    assert again.startswith("Replayed: 1 message;")
 
 
 def test_the_summary_names_ended_processes_whose_counts_are_incomplete() -> None:
@@ -56,8 +56,8 @@ def test_the_summary_names_ended_processes_whose_counts_are_incomplete() -> None
 def test_with_checkpoints_it_says_from_where_the_topology_went_on() -> None:
     workers = [{"worker": 0, "tasks": [1], "losses": 0}, {"worker": 1, "tasks": [2, 3], "losses": 1}]
     (restored,) = notes(status(workers=workers, checkpoints={"restores": 2}))
-    assert restored.startswith("Went on from a checkpoint 2 times;")
-    (anew,) = notes(status(workers=workers, totals={"emitted": 5}, checkpoints={"restores": 0}))
-    assert anew.startswith("Began again at the beginning, there being no checkpoint yet;")
+    assert restored.startswith("Continued from a checkpoint 2 times;")
+    (again,) = notes(status(workers=workers, totals={"emitted": 5}, checkpoints={"restores": 0}))
+    assert again.startswith("Started again from the beginning, because there was no checkpoint yet;")
     assert notes(status(checkpoints={"restores": 0})) == []
     assert notes(status(workers=workers, checkpoints={"restores": 0})) == [], "it has never begun"

@@ -10,7 +10,7 @@ from topo.api.context import TaskContext
 from topo.testing import run_bolt
 from topo_cli.workloads import (
     WORDS_PER_SENTENCE,
-    Count,
+    CountWords,
     Numbers,
     PacedCount,
     PacedNumbers,
@@ -71,7 +71,7 @@ def test_words_are_split_and_counted() -> None:
     split = run_bolt(Split(), [("a b a",)], fields=("sentence",))
     words = [tup.values[0] for tup in split.emitted["default"]]
     assert words == ["a", "b", "a"]
-    run = run_bolt(Count(), [(word,) for word in words], fields=("word",))
+    run = run_bolt(CountWords(), [(word,) for word in words], fields=("word",))
     assert run.metrics.counters["words"] == 3
 
 

@@ -11,9 +11,10 @@ import sqlite3
 import traceback
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, NoReturn
 
 from tests.children import pipe, start_child
+from tests.contract.power import PowerCut
 
 KILLED = 77
 _CALLS = ("open", "write", "pwrite", "ftruncate", "fsync", "rename", "unlink")
@@ -23,20 +24,35 @@ Report = Callable[[Any], None]
 
 
 class Steps:
-    """Counts the steps of this process, and ends it before the one with number `last`."""
+    """Counts the steps of this process, and ends it before the one with number `last`.
 
-    def __init__(self, last: int) -> None:
+    Args:
+        power: fails with the process.
+    """
+
+    def __init__(self, last: int, power: PowerCut | None) -> None:
         self._last = last
         self._done = 0
+        self._power = power
 
     def step(self, _statement: str = "") -> None:
         """One step is about to be done."""
         if self._done == self._last:
-            os._exit(KILLED)
+            self.end(KILLED)
         self._done += 1
+
+    def end(self, code: int) -> NoReturn:
+        """End the process, and the power with it."""
+        # From here on calls are not counted.
+        self._last = -1
+        if self._power is not None:
+            self._power.cut()
+        os._exit(code)
 
     def install(self) -> None:
         """Count what this process does from now on; it cannot be taken back."""
+        if self._power is not None:
+            self._power.install()
         for name in _CALLS:
             setattr(os, name, self._counted(name, getattr(os, name)))
         connect = sqlite3.connect
@@ -61,14 +77,14 @@ class Steps:
         return counted
 
 
-def run_child(work: Callable[[Report], None], last: int) -> tuple[bool, list[Any]]:
-    """Run `work` in a child process that ends before its step number `last`.
+def run_child(work: Callable[[Report], None], last: int, power: PowerCut | None = None) -> tuple[bool, list[Any]]:
+    """Run `work` in a child process that ends before its step number `last`, or when it is done; `power` fails then.
 
     Returns:
         Whether it came to its end, and its reports.
     """
     reader, writer = pipe()
-    child = start_child(partial(_steps, work, last), writer)
+    child = start_child(partial(_steps, work, last, power), writer)
     writer.close()
     with open(reader.fileno(), closefd=False) as stream:
         reports = [json.loads(line) for line in stream]
@@ -77,13 +93,14 @@ def run_child(work: Callable[[Report], None], last: int) -> tuple[bool, list[Any
     return child.exitcode == 0, reports
 
 
-def _steps(work: Callable[[Report], None], last: int, writer: Any) -> None:
+def _steps(work: Callable[[Report], None], last: int, power: PowerCut | None, writer: Any) -> None:
     plain_write = os.write
 
     def report(news: Any) -> None:
         plain_write(writer.fileno(), json.dumps(news).encode() + b"\n")
 
-    Steps(last).install()
+    steps = Steps(last, power)
+    steps.install()
     code = 1
     try:
         work(report)
@@ -92,4 +109,4 @@ def _steps(work: Callable[[Report], None], last: int, writer: Any) -> None:
         traceback.print_exc()
     finally:
         # What an ordinary end does with files would be more steps.
-        os._exit(code)
+        steps.end(code)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.contract.golden import adapter
+from tests.contract.golden import wire
 
 GOLDEN = Path(__file__).parent / "golden"
 FRAMES = json.loads((GOLDEN / "frames.json").read_text())
@@ -19,30 +19,30 @@ MANIFESTS = sorted(GOLDEN.glob("savepoints/*/*/manifest.json"))
 @pytest.mark.parametrize("name", FRAMES)
 def test_a_frame_has_its_bytes_and_its_meaning(name: str) -> None:
     stored, meaning = FRAMES[name]
-    assert adapter.frame_bytes(adapter.frames()[name]).hex() == stored
-    assert adapter.frame_meaning(bytes.fromhex(stored)) == meaning
+    assert wire.frame_bytes(wire.frames()[name]).hex() == stored
+    assert wire.frame_meaning(bytes.fromhex(stored)) == meaning
 
 
 @pytest.mark.parametrize("name", CONTROL)
 def test_a_control_message_has_its_bytes_and_its_meaning(name: str) -> None:
     stored, meaning = CONTROL[name]
-    message, read = adapter.control_messages()[name]
-    assert adapter.control_bytes(message).hex() == stored
+    message, read = wire.control_messages()[name]
+    assert wire.control_bytes(message).hex() == stored
     assert repr(read(bytes.fromhex(stored))) == meaning
 
 
 def test_every_frame_and_message_is_stored() -> None:
-    assert set(adapter.frames()) == set(FRAMES) and set(adapter.control_messages()) == set(CONTROL)
+    assert set(wire.frames()) == set(FRAMES) and set(wire.control_messages()) == set(CONTROL)
 
 
 @pytest.mark.parametrize("path", MANIFESTS, ids=lambda path: path.parts[-3])
 def test_a_stored_manifest_is_read_and_written_as_it_was(path: Path) -> None:
-    assert adapter.rewritten_manifest(path.read_bytes()) == path.read_bytes()
+    assert wire.rewritten_manifest(path.read_bytes()) == path.read_bytes()
 
 
 @pytest.mark.parametrize("path", PARTS, ids=lambda path: f"{path.parts[-3]}-{path.stem}")
 def test_a_stored_part_is_read_and_written_as_it_was(path: Path) -> None:
-    stored, written = adapter.rewritten_part(path.read_bytes())
+    stored, written = wire.rewritten_part(path.read_bytes())
     assert written == stored
 
 

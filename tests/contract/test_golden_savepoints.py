@@ -1,4 +1,4 @@
-"""Savepoints that an earlier build has stored: a run that restores one ends with the results of one that never stopped."""
+"""Savepoints that an earlier build has stored: a run that restores one ends with the results of an uninterrupted run."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def test_a_run_from_a_stored_savepoint_has_the_results_of_one_that_never_stopped
     assert done.returncode == (1 if name == "letters" else 0), done.stdout + done.stderr
     assert runs.rows(tmp_path / "out") == expected(name)
     if name == "letters":
-        letters = runs.asked(tmp_path / "home", "dead-letters", name)
-        assert sorted(row["values"][0] for row in letters) == list(POISON), letters
+        rows = runs.asked(tmp_path / "home", "dead-letters", name)
+        assert sorted(row["values"][0] for row in rows) == list(POISON), rows
 
 
 def test_keyed_state_of_a_stored_savepoint_moves_to_another_parallelism(tmp_path: Path) -> None:

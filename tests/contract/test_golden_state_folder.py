@@ -20,7 +20,7 @@ def test_a_command_answers_from_stored_files_as_it_did(verb: str, tmp_path: Path
     assert runs.asked_of_state(tmp_path / "home", verb) == json.loads(stored)[verb]
 
 
-def test_a_run_goes_on_from_stored_positions(tmp_path: Path) -> None:
+def test_a_run_continues_from_stored_positions(tmp_path: Path) -> None:
     runs.restore_state(tmp_path / "home")
     done = runs.run(tmp_path / "home", "letters", tmp_path / "out", None, "-s", "delivery=at_least_once", "--resume-or-start")
     assert done.returncode == 1, done.stdout + done.stderr

@@ -93,7 +93,7 @@ def kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Sin
     return found
 
 
-def test_killed_before_any_step_a_sink_recovers_the_rows_of_the_last_complete_checkpoint(kind: SinkKind, tmp_path: Path) -> None:
+def test_killed_before_any_step_a_sink_recovers_the_rows_of_the_checkpoint(kind: SinkKind, tmp_path: Path) -> None:
     step, is_done, completed = 0, False, set()
     while not is_done:
         folder = tmp_path / str(step)

@@ -14,7 +14,7 @@ import fsspec
 import pytest
 import zmq
 
-from topo.errors import EnvironmentFault, FrameError
+from topo.errors import FrameError, TopoEnvironmentError
 from topo.master_process.control_link import ControlLink
 from topo.master_process.part_server import PartServer
 from topo.storage.checkpoint_store import CheckpointStore, open_store
@@ -89,7 +89,7 @@ def files(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[PartFiles]
     ],
     ids=["empty", "small", "one large chunk", "uneven chunks", "whole pieces"],
 )
-def test_what_is_written_is_read_whole_and_in_ranges(files: PartFiles, chunks: list[bytes]) -> None:
+def test_a_part_is_read_whole_and_in_ranges(files: PartFiles, chunks: list[bytes]) -> None:
     whole = b"".join(chunks)
     files.write(PART, chunks)
     assert files.read(PART) == whole
@@ -110,7 +110,7 @@ def test_a_part_whose_making_fails_is_not_there(files: PartFiles) -> None:
         yield bytes(LONGEST_PIECE + 1)
         raise ValueError("no more")
 
-    with pytest.raises((ValueError, EnvironmentFault), match="no more"):
+    with pytest.raises((ValueError, TopoEnvironmentError), match="no more"):
         files.write(PART, chunks())
     with pytest.raises(FileNotFoundError):
         files.read(PART)
@@ -128,7 +128,7 @@ def test_many_threads_write_and_read_at_the_same_time(tmp_path: Path) -> None:
 # -- the master's end --------------------------------------------------------------------------------------------------------
 
 
-def test_the_master_finds_what_a_worker_has_written_where_its_own_store_looks(master: Master) -> None:
+def test_the_master_finds_the_parts_of_a_worker_in_its_own_store(master: Master) -> None:
     master.files().write(PART, [b"a", b"b"])
     assert (master.folder / PART).read_bytes() == b"ab"
     assert open_store(str(master.folder), "words").highest() == 7
@@ -137,7 +137,7 @@ def test_the_master_finds_what_a_worker_has_written_where_its_own_store_looks(ma
 
 def test_a_part_that_is_there_is_never_replaced(master: Master) -> None:
     master.files().write(PART, [b"what a manifest names"])
-    with pytest.raises(EnvironmentFault, match=r"task-00003\.part exists already"):
+    with pytest.raises(TopoEnvironmentError, match=r"task-00003\.part exists already"):
         master.files().write(PART, [b"a zombie's part"])
     assert master.files().read(PART) == b"what a manifest names"
     assert [path.name for path in (master.folder / PART).parent.iterdir()] == ["task-00003.part"]
@@ -157,7 +157,7 @@ def test_of_two_that_write_the_same_part_at_once_one_is_refused(master: Master) 
         assert begun.wait(10)
         master.files().write(PART, [b"quick"])
         go_on.set()
-        with pytest.raises(EnvironmentFault, match="exists already"):
+        with pytest.raises(TopoEnvironmentError, match="exists already"):
             slow.result(10)
     assert master.files().read(PART) == b"quick"
 
@@ -177,24 +177,24 @@ def test_of_two_that_write_the_same_part_at_once_one_is_refused(master: Master) 
 )
 def test_a_name_that_is_no_part_is_neither_written_nor_read(master: Master, tmp_path: Path, name: str) -> None:
     for attempt in (lambda: master.files().write(name, [b"bad"]), lambda: master.files().read(name)):
-        with pytest.raises(EnvironmentFault, match="is no part that the master has"):
+        with pytest.raises(TopoEnvironmentError, match="is no part that the master has"):
             attempt()
     assert list(tmp_path.rglob("*")) == []
 
 
 def test_a_folder_that_the_master_does_not_serve_is_refused(master: Master, tmp_path: Path) -> None:
     LocalFiles(tmp_path / "other").write(PART, [b"private"])
-    with pytest.raises(EnvironmentFault, match="is no part that the master has"):
+    with pytest.raises(TopoEnvironmentError, match="is no part that the master has"):
         master.files(tmp_path / "other").read(PART)
 
 
 def test_a_stranger_and_a_worker_whose_key_was_taken_back_get_no_answer(master: Master, tmp_path: Path) -> None:
     stranger = MasterFiles(str(master.folder), master.server.endpoint, master.keys.public, new_key_pair(), SILENCE_S)
-    with pytest.raises(EnvironmentFault, match=r"has not answered for 0\.5 s about .*task-00003"):
+    with pytest.raises(TopoEnvironmentError, match=r"has not answered for 0\.5 s about .*task-00003"):
         stranger.write(PART, [b"strange"])
     master.files().write(PART, [b"here"])
     master.link.allow_list.replace([])
-    with pytest.raises(EnvironmentFault, match="has not answered"):
+    with pytest.raises(TopoEnvironmentError, match="has not answered"):
         master.files(answer_s=SILENCE_S).read(PART)
     assert master.link.allow_list.denied >= 2
     assert master.files().url == str(master.folder)
@@ -202,11 +202,11 @@ def test_a_stranger_and_a_worker_whose_key_was_taken_back_get_no_answer(master: 
 
 def test_a_master_that_is_gone_is_an_environment_fault(master: Master) -> None:
     master.close()
-    with pytest.raises(EnvironmentFault, match="has not answered"):
+    with pytest.raises(TopoEnvironmentError, match="has not answered"):
         master.files(answer_s=SILENCE_S).write(PART, [b"late"])
 
 
-def test_a_message_that_is_too_long_is_dropped_with_its_connection_and_the_others_are_served(master: Master) -> None:
+def test_a_message_that_is_too_long_is_dropped_with_its_connection_alone(master: Master) -> None:
     context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
     socket = context.socket(zmq.DEALER)
     socket.curve_serverkey = master.keys.public.encode()
@@ -224,7 +224,7 @@ def test_a_message_that_is_too_long_is_dropped_with_its_connection_and_the_other
 
 def test_a_disk_that_fails_is_said_with_the_part(master: Master) -> None:
     master.folder.write_bytes(b"a file where the folder should be")
-    with pytest.raises(EnvironmentFault, match=r"the master: .*checkpoints"):
+    with pytest.raises(TopoEnvironmentError, match=r"the master: .*checkpoints"):
         master.files().write(PART, [b"x"])
 
 
@@ -287,7 +287,7 @@ def test_a_range_that_cannot_be_is_refused(desk: PartService, tmp_path: Path, st
     assert refusal(desk.answer(b"a", encode(Get(str(tmp_path), "0000000007/task-00003.part", start, length)), 0.0))
 
 
-def test_what_is_no_answer_is_a_frame_error() -> None:
+def test_bytes_that_are_no_answer_are_a_frame_error() -> None:
     with pytest.raises(FrameError, match="not a message about a part"):
         decode_answer(b"\x93\x01\x02\x03")
 
@@ -295,7 +295,7 @@ def test_what_is_no_answer_is_a_frame_error() -> None:
 # -- which way a worker goes -------------------------------------------------------------------------------------------------
 
 
-def test_a_worker_asks_the_master_for_the_folders_that_it_serves_and_reaches_the_others_by_itself(master: Master) -> None:
+def test_a_worker_asks_the_master_for_the_folders_that_it_serves_alone(master: Master) -> None:
     spec = WorkerSpec(
         topology="words",
         worker=0,

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from topo.errors import EnvironmentFault
+from topo.errors import TopoEnvironmentError
 from topo.master_process.control_link import ControlLink
 from topo.transport.base import Outlet
 from topo.transport.control_client import ControlClient
@@ -75,7 +75,7 @@ def test_a_folder_that_cannot_be_made_again_is_an_error(folder: Path) -> None:
         receiver.bind("in")
         shutil.rmtree(folder)
         folder.write_text("in the way")
-        with pytest.raises(EnvironmentFault, match="removed while it was in use, and cannot be made again"):
+        with pytest.raises(TopoEnvironmentError, match="removed while it was in use, and cannot be made again"):
             receiver.listen_again()
     finally:
         receiver.close()

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.contract.golden.adapter import played
+from tests.contract.golden.rig import played
 from tests.contract.golden.scripts import SCRIPTS
 
 FOLDER = Path(__file__).parent / "golden" / "sequences"
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
-def test_a_task_does_what_its_recorded_sequence_says(name: str, tmp_path: Path) -> None:
+def test_a_task_repeats_its_recorded_sequence(name: str, tmp_path: Path) -> None:
     expected = (FOLDER / f"{name}.txt").read_text().splitlines()
     found = played(SCRIPTS[name], tmp_path).splitlines()
     difference = unified_diff(expected, found, f"sequences/{name}.txt", "this tree", n=12, lineterm="")

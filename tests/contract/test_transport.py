@@ -1,7 +1,4 @@
-"""What every transport promises, over memory, ipc, and tcp with CURVE.
-
-A deadline in here only bounds how long a failing test takes; no result depends on it.
-"""
+"""The promises of every transport, over memory, ipc, and tcp with CURVE."""
 
 from __future__ import annotations
 
@@ -9,60 +6,15 @@ import shutil
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-import zmq
 
-from topo.errors import ConfigError, EnvironmentFault, FrameError
-from topo.transport.base import Outlet, Transport
-from topo.transport.memory import MemoryNetwork, MemoryRouter, MemoryTransport
-from topo.transport.security import AllowList
-from topo.transport.zmq import IpcPlace, TcpPlace, ZmqTransport, new_key_pair
-
-PATIENCE_S = 10.0
-WATER_MARK = 64
-
-
-@dataclass
-class World:
-    """Makes transports of one kind that know each other."""
-
-    kind: str
-    folder: Path
-    network: MemoryNetwork = field(default_factory=MemoryNetwork)
-    made: list[Transport] = field(default_factory=list)
-
-    @property
-    def is_keyed(self) -> bool:
-        return self.kind in ("memory with keys", "tcp")
-
-    def transport(self) -> Transport:
-        transport = self.stranger()
-        if self.is_keyed:
-            self.made.append(transport)
-            keys = [one.public_key for one in self.made if one.public_key]
-            for one in self.made:
-                one.allow(keys)
-        return transport
-
-    def stranger(self) -> Transport:
-        """A transport that is on no allow-list."""
-        transport: Transport
-        if self.kind.startswith("memory"):
-            keys = new_key_pair() if self.is_keyed else None
-            transport = MemoryTransport(self.network, keys, high_water_mark=WATER_MARK)
-        elif self.kind == "ipc":
-            transport = ZmqTransport(IpcPlace(self.folder), high_water_mark=WATER_MARK)
-        else:
-            transport = ZmqTransport(TcpPlace(), new_key_pair(), AllowList(), high_water_mark=WATER_MARK)
-        self.opened.append(transport)
-        return transport
-
-    opened: list[Transport] = field(default_factory=list)
+from tests.contract.transports import PATIENCE_S, WATER_MARK, World, collect, post, until
+from topo.errors import ConfigError, FrameError, TopoEnvironmentError
+from topo.transport.base import Outlet
 
 
 @pytest.fixture(params=["memory", "memory with keys", "ipc", "tcp"])
@@ -73,34 +25,6 @@ def world(request: pytest.FixtureRequest) -> Iterator[World]:
     for transport in made.opened:
         transport.close()
     shutil.rmtree(folder)
-
-
-def until(done: Callable[[], bool], *turning: Transport) -> None:
-    """Turn the loops of `turning` until `done()`."""
-    deadline = time.monotonic() + PATIENCE_S
-    while not done():
-        assert time.monotonic() < deadline, "gave up waiting"
-        for transport in turning:
-            transport.wait(0.01)
-
-
-def post(transport: Transport, outlet: Outlet, frame: bytes) -> None:
-    """Send as a loop does: a refused frame goes again when its outlet has recovered."""
-    deadline = time.monotonic() + PATIENCE_S
-    while not transport.send(outlet, frame):
-        while outlet not in transport.recovered():
-            assert time.monotonic() < deadline, "never recovered"
-            transport.wait(0.05)
-
-
-def collect(transport: Transport, inbox: str, count: int) -> list[bytes]:
-    frames: list[bytes] = []
-    deadline = time.monotonic() + PATIENCE_S
-    while len(frames) < count:
-        assert time.monotonic() < deadline, f"{len(frames)} of {count} frames arrived"
-        if inbox in transport.wait(0.5):
-            frames += transport.receive(inbox, count - len(frames))
-    return frames
 
 
 def test_frames_arrive_whole_and_in_order(world: World) -> None:
@@ -135,7 +59,7 @@ def test_an_outlet_may_be_opened_before_its_inbox(world: World) -> None:
 
     def is_bound() -> bool:
         # libzmq releases a port some time after the socket is closed.
-        with suppress(EnvironmentFault):
+        with suppress(TopoEnvironmentError):
             return receiver.bind("data", endpoint=endpoint) == endpoint
         return False
 
@@ -190,7 +114,7 @@ def test_a_frame_over_the_outlets_limit_is_the_callers_fault(world: World) -> No
     assert collect(receiver, "data", 1) == [bytes(10_000)]
 
 
-def test_an_inbox_drops_what_is_over_its_own_limit_and_lives_on(world: World) -> None:
+def test_an_inbox_drops_frames_over_its_limit_and_stays_open(world: World) -> None:
     sender, receiver = world.transport(), world.transport()
     endpoint = receiver.bind("data", max_frame=10_000)
     outlet = sender.connect(endpoint, receiver.public_key)
@@ -305,7 +229,7 @@ def test_a_refused_outlet_can_be_disconnected(world: World) -> None:
 def test_a_second_bind_on_one_address_fails_loudly(world: World) -> None:
     sender, first, second = world.transport(), world.transport(), world.transport()
     endpoint = first.bind("data")
-    with pytest.raises(EnvironmentFault):
+    with pytest.raises(TopoEnvironmentError):
         second.bind("data", endpoint=endpoint)
     outlet = sender.connect(endpoint, first.public_key)
     post(sender, outlet, b"mine")
@@ -318,7 +242,7 @@ def test_an_ipc_or_memory_name_is_never_used_twice(world: World) -> None:
     first, second = world.transport(), world.transport()
     endpoint = first.bind("data")
     first.close()
-    with pytest.raises(EnvironmentFault, match="never used twice"):
+    with pytest.raises(TopoEnvironmentError, match="never used twice"):
         second.bind("data", endpoint=endpoint)
 
 
@@ -399,64 +323,3 @@ def test_closing_twice_is_harmless(world: World) -> None:
     transport.close(linger_s=0.1)
     transport.close()
     transport.wake()
-
-
-class ZmqRouter:
-    """A master's socket, as plain as possible."""
-
-    def __init__(self, endpoint: str) -> None:
-        self.context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
-        self.socket = self.context.socket(zmq.ROUTER)
-        self.socket.linger = 0
-        self.socket.bind(endpoint)
-
-    def receive(self) -> list[tuple[bytes, bytes]]:
-        messages = []
-        with suppress(zmq.Again):
-            while True:
-                identity, message = self.socket.recv_multipart(zmq.DONTWAIT)
-                messages.append((identity, message))
-        return messages
-
-    def send(self, identity: bytes, message: bytes) -> bool:
-        self.socket.send_multipart([identity, message])
-        return True
-
-    def close(self) -> None:
-        self.socket.close()
-        self.context.term()
-
-
-@pytest.mark.parametrize("kind", ["memory", "ipc"])
-def test_a_link_keeps_messages_until_the_master_is_there_and_brings_its_answers(kind: str) -> None:
-    folder = Path(tempfile.mkdtemp(prefix="tt-"))
-    world = World(kind, folder)
-    worker = world.transport()
-    worker.bind("data")
-    endpoint = "memory://master" if kind == "memory" else f"ipc://{folder}/master"
-    outlet = worker.link("master", endpoint, b"worker-7")
-    assert worker.send(outlet, b"hello")
-    assert worker.send(outlet, b"again")
-    assert worker.wait(0.01) == []
-    router: MemoryRouter | ZmqRouter = MemoryRouter(world.network, endpoint) if kind == "memory" else ZmqRouter(endpoint)
-    got: list[tuple[bytes, bytes]] = []
-
-    def has_both() -> bool:
-        got.extend(router.receive())
-        return len(got) == 2
-
-    until(has_both, worker)
-    assert got == [(b"worker-7", b"hello"), (b"worker-7", b"again")]
-    assert router.send(b"worker-7", b"welcome")
-    assert collect(worker, "master", 1) == [b"welcome"]
-    # A send reads the socket's commands, and with them the news of an answer.
-    router.send(b"worker-7", b"one")
-    worker.send(outlet, b"ping")
-    router.send(b"worker-7", b"two")
-    worker.send(outlet, b"ping")
-    assert collect(worker, "master", 2) == [b"one", b"two"]
-    worker.disconnect(outlet)
-    worker.close()
-    if isinstance(router, ZmqRouter):
-        router.close()
-    shutil.rmtree(folder)

@@ -98,7 +98,7 @@ def test_a_commit_can_be_repeated_also_by_another_process_and_after_later_ones(k
     assert kind.rows(tmp_path) == [1, 2, 3, 4]
 
 
-def test_a_replacement_publishes_what_the_checkpoint_carries_and_removes_the_rest(kind: SinkKind, tmp_path: Path) -> None:
+def test_a_replacement_publishes_the_tokens_of_the_checkpoint_and_removes_the_rest(kind: SinkKind, tmp_path: Path) -> None:
     task = SinkTask(kind, tmp_path)
     task.write(1)
     task.snapshot(1)
@@ -128,7 +128,7 @@ def test_without_a_complete_checkpoint_a_replacement_removes_everything(kind: Si
     assert kind.staged(tmp_path) == []
 
 
-def test_a_process_that_goes_on_is_brought_back_to_the_checkpoint_too(kind: SinkKind, tmp_path: Path) -> None:
+def test_a_surviving_process_returns_to_the_checkpoint_too(kind: SinkKind, tmp_path: Path) -> None:
     task = SinkTask(kind, tmp_path)
     task.write(1)
     state = task.snapshot(1)
@@ -148,7 +148,7 @@ WRITERS = [("test", "one"), ("test", "two"), ("other", "one")]
 
 
 @pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0)], ids=["first to last", "last to first"])
-def test_other_components_and_topologies_on_the_same_target_keep_what_they_have_staged(
+def test_other_components_and_topologies_on_one_target_keep_their_staged_rows(
     kind: SinkKind, tmp_path: Path, order: tuple[int, ...]
 ) -> None:
     tasks = [SinkTask(kind, tmp_path, writer=writer) for writer in WRITERS]
@@ -177,7 +177,7 @@ def test_a_second_loss_before_anything_new_changes_nothing(kind: SinkKind, tmp_p
     assert kind.rows(tmp_path) == [1, 2]
 
 
-def test_an_orderly_end_keeps_what_may_still_count_and_nothing_else(kind: SinkKind, tmp_path: Path) -> None:
+def test_an_orderly_end_keeps_only_rows_that_may_still_count(kind: SinkKind, tmp_path: Path) -> None:
     task = SinkTask(kind, tmp_path)
     task.write(1, 2)
     state = task.snapshot(1)
@@ -190,7 +190,7 @@ def test_an_orderly_end_keeps_what_may_still_count_and_nothing_else(kind: SinkKi
     assert kind.staged(tmp_path) == []
 
 
-def test_an_orderly_end_removes_what_no_checkpoint_covers(kind: SinkKind, tmp_path: Path) -> None:
+def test_an_orderly_end_removes_rows_that_no_checkpoint_covers(kind: SinkKind, tmp_path: Path) -> None:
     task = SinkTask(kind, tmp_path)
     task.write(1, 2, 3, 4, 5)
     task.sink.cleanup()
@@ -217,7 +217,7 @@ def test_after_a_change_of_parallelism_each_row_is_there_once(kind: SinkKind, tm
     assert kind.staged(tmp_path) == []
 
 
-def test_a_recovering_task_leaves_alone_what_others_have_staged(kind: SinkKind, tmp_path: Path) -> None:
+def test_a_recovering_task_leaves_the_staged_rows_of_others_alone(kind: SinkKind, tmp_path: Path) -> None:
     first, second = (SinkTask(kind, tmp_path, index, 2) for index in range(2))
     first.write(1, 2, 3)
     second.write(4, 5, 6)

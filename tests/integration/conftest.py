@@ -12,7 +12,7 @@ import pytest
 
 from tests.integration.support import Scene, processes_of, words_of
 
-_GRACE_S = 5.0
+_GRACE_S = 30.0
 
 
 @pytest.fixture(autouse=True)
@@ -25,12 +25,12 @@ def no_process_is_left(topo_home: Path, tmp_path: Path, monkeypatch: pytest.Monk
     until = time.monotonic() + _GRACE_S
     while (left := [*processes_of(topo_home), *processes_of(tmp_path)]) and time.monotonic() < until:
         time.sleep(0.05)
-    told = [f"{process.pid}: {' '.join(words)}" for process in left if (words := words_of(process))]
+    left_behind = [f"{process.pid}: {' '.join(words)}" for process in left if (words := words_of(process))]
     for process in left:
         with contextlib.suppress(psutil.NoSuchProcess):
             process.kill()
     psutil.wait_procs(left, timeout=_GRACE_S)
-    assert not told, f"processes were left behind: {told}"
+    assert not left_behind, f"processes were left behind: {left_behind}"
 
 
 @pytest.fixture

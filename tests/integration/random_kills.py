@@ -24,13 +24,13 @@ from topo.master_process.client import AnswerTimeout, Unreachable
 SECONDS = float(os.environ.get("KILL_SECONDS", "10"))
 SEED = int(os.environ.get("KILL_SEED", "5"))
 MARGIN = 1.3
-"""A source that is paced for so many times the seconds of kills does not end among them."""
+"""A source that is paced for several times the seconds of kills does not end among them."""
 SETTINGS = {
     "heartbeat": "100ms",
     "worker_timeout": "5s",
     "master_timeout": "20s",
-    "restart_back_off": "50ms",
-    "restart_back_off_max": "200ms",
+    "restart_backoff": "50ms",
+    "restart_backoff_max": "200ms",
     "checkpoint_interval": "200ms",
     "checkpoint_pause": "50ms",
 }
@@ -43,7 +43,7 @@ from pathlib import Path as _Path
 _HURRY = _Path({hurry!r})
 
 class {spout}({spout}):
-    '''Is asked {rate} times a second, until the file "hurry" is there.'''
+    '''Is asked {rate} times a second, until the file "hurry" exists.'''
 
     _due = 0.0
 
@@ -78,7 +78,7 @@ def paced(scene: Scene, source: Path, spout: str, calls: float, more: str = "", 
 class Killer:
     """Kills processes of a topology: a worker, now and then two at once, now and then all of them with the master.
 
-    Most of the time it waits for a checkpoint in between, so that there is something to go on from; at other times it does not,
+    Most of the time it waits for a checkpoint in between, so that there is state to continue from; at other times it does not,
     and strikes in the middle of a recovery.
     """
 

@@ -38,7 +38,7 @@ class RepeatingTransport(ZmqTransport):
 
 
 def epoch_of(frame: bytes) -> int:
-    """Return the epoch of a frame, 0 of what is for the master."""
+    """Return the epoch of a frame, 0 of a message for the master."""
     try:
         return parse(frame).epoch
     except FrameError:

@@ -22,7 +22,7 @@ from typing import Any
 
 import psutil
 
-from topo.errors import EnvironmentFault
+from topo.errors import TopoEnvironmentError
 from topo.launch.cluster import resume_background, run_foreground, submit_background
 from topo.launch.leftovers import end_leftovers
 from topo.launch.local import WORKER_COMMAND, LocalLauncher
@@ -37,14 +37,14 @@ from topo.master_process.shell import MasterShell
 from topo.storage.state_folder import read_json_lines
 
 PATIENCE_S = 30.0
-"""A busy machine must not fail a test; what has to be quick is measured on its own."""
+"""A busy machine must not fail a test; a test of speed measures it."""
 
-FAST: Mapping[str, Any] = {"heartbeat": "100ms", "worker_timeout": "5s", "restart_back_off": "50ms", "master_timeout": "20s"}
+FAST: Mapping[str, Any] = {"heartbeat": "100ms", "worker_timeout": "5s", "restart_backoff": "50ms", "master_timeout": "20s"}
 """Settings that let a recovery be over in a moment."""
 
 ENDLESS = """
 class Endless(RetryingSpout):
-    '''Counts until the file "stop" is there.'''
+    '''Counts until the file "stop" exists.'''
     outputs = ("value",)
 
     def open(self, context, collector):
@@ -70,7 +70,7 @@ from topo import *
 HERE = Path({here!r})
 
 def once(name):
-    '''Whether nobody has been here before, in any life of any process.'''
+    '''Whether this is the first call, in any life of any process.'''
     try:
         os.close(os.open(HERE / name, os.O_CREAT | os.O_EXCL))
     except FileExistsError:
@@ -85,7 +85,7 @@ def die():
 Status = dict[str, Any]
 
 SINK = 'builder.set_bolt("sink", JsonLinesSink(HERE / "out.jsonl", flush_interval="10ms"))'
-"""Declares a sink; what it reads is to follow."""
+"""Declares a sink, but for its grouping."""
 
 
 def flow(*declarations: str) -> str:
@@ -206,7 +206,7 @@ class Scene:
         for running in self._background:
             with contextlib.suppress(Unreachable, AnswerTimeout):
                 running.kill()
-            with contextlib.suppress(EnvironmentFault):
+            with contextlib.suppress(TopoEnvironmentError):
                 running.wait(timeout_s=PATIENCE_S)
             end_leftovers(running.folder)
 
@@ -218,7 +218,7 @@ def let_pass(running: RunningTopology, seconds: float) -> None:
 
 
 def worker_of(status: Status, component: str, index: int = 0) -> Status:
-    """Return what a status says of the worker that hosts a task."""
+    """Return the row of a status about the worker that hosts a task."""
     number = next(t["worker"] for t in status["tasks"] if t["component"] == component and t["index"] == index)
     found: Status = next(worker for worker in status["workers"] if worker["worker"] == number)
     return found
@@ -291,7 +291,7 @@ def words_of(process: psutil.Process) -> list[str]:
 
 @contextlib.contextmanager
 def foreground_process(scene: Scene, topology: str, **settings: Any) -> Iterator[subprocess.Popen[bytes]]:
-    """A process of its own that runs a topology in the foreground; its exit code is the outcome's."""
+    """A separate process that runs a topology in the foreground; its exit code is the outcome's."""
     code = (
         "import json, sys; from pathlib import Path; from topo.launch.cluster import run_foreground\n"
         "from topo.launch.request import RunRequest\n"

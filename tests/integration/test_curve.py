@@ -16,7 +16,7 @@ from topo.transport.zmq import TcpPlace, ZmqTransport, new_key_pair
 
 pytestmark = pytest.mark.integration
 
-PATIENCE_S = 10.0
+PATIENCE_S = 30.0
 FRIEND = new_key_pair()
 
 
@@ -158,7 +158,7 @@ def test_a_receiver_that_restarts_at_its_address_is_found_again() -> None:
     got: list[bytes] = []
 
     def has_arrived() -> bool:
-        # What the lost connection took with it is the edges' concern.
+        # The edges repeat frames that a lost connection took with it.
         sender.send(outlet, b"two")
         got.extend(second.receive("data", 100))
         return bool(got)

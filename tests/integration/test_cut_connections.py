@@ -1,4 +1,4 @@
-"""TCP connections that are reset, with what was in them: nothing is lost, and the topology ends. Needs the right to cut them."""
+"""TCP connections that are reset, with frames in them: nothing is lost, and the topology ends. Needs the right to cut them."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_connections_that_are_cut_lose_nothing(scene: Scene, delivery: str) -> N
     if not can_cut():
         pytest.skip("connections cannot be cut here: it needs `ss` (iproute2), its -K in the kernel, and the right to use it")
     settings = {"transport": "tcp", "delivery": delivery, "checkpoint_interval": "100ms", "heartbeat": "50ms"}
-    # What a sender hears nothing of counts as lost after so long.
+    # Frames that are not confirmed in this time count as lost.
     settings["progress_timeout"] = "2s"
     running = scene.submit(scene.file(SPREAD), **settings)
     cuts = 0
@@ -88,7 +88,7 @@ def test_connections_that_are_cut_lose_nothing(scene: Scene, delivery: str) -> N
         before = acked(running.status())
         running.wait_until(lambda status, before=before: acked(status) > before + 100, timeout_s=60)
     assert cuts > 20
-    # Beyond what any spout has emitted by now: one that is replaced meanwhile has to get there, too.
+    # Beyond what any spout has emitted by now: a spout that is replaced meanwhile has to get there, too.
     (scene.folder / "stop").write_text(str(running.status()["totals"]["emitted"] + 50_000))
     outcome = running.wait(timeout_s=60)
     assert outcome.kind is OutcomeKind.DONE, outcome.reason

@@ -56,7 +56,7 @@ def run(scene: Scene, body: str = LIST) -> RunningTopology:
     return running
 
 
-def test_a_master_that_dies_between_the_last_checkpoint_and_the_summary_is_resumed_and_publishes_nothing_twice(
+def test_a_master_that_dies_before_its_summary_publishes_nothing_twice(
     scene: Scene,
 ) -> None:
     folder = run(scene).folder
@@ -74,7 +74,7 @@ def test_resuming_what_is_done_starts_nothing(scene: Scene) -> None:
     assert totals(scene) == [("a", 2), ("b", 1)]
 
 
-def test_a_run_from_the_last_checkpoint_of_another_reads_what_the_source_has_got_since(scene: Scene) -> None:
+def test_a_run_from_the_last_checkpoint_of_another_reads_newer_rows_of_the_source(scene: Scene) -> None:
     words = scene.folder / "words.txt"
     words.write_text("a\nb\na\n")
     checkpoints = json.loads((run(scene, FILE).folder.path / "summary.json").read_bytes())["checkpoints"]["folder"]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.support import PATIENCE_S, Scene, acked, counter, kill, pid_of, processes_of
+from tests.integration.support import Scene, acked, counter, kill, pid_of
 from tests.integration.test_operator_bolts import EVENTS, expected_windows, rows_of
 from topo.launch.running import RunningTopology
 
@@ -79,7 +79,7 @@ class Count(StatefulBolt):
         self.counts = dict(state or {})
 
 def topology():
-    builder = TopologyBuilder("flow").config(back_off=("10ms",))
+    builder = TopologyBuilder("flow").config(backoff=("10ms",))
     builder.set_spout("numbers", Numbers())
     builder.set_bolt("spread", Spread(), parallelism=2).shuffle_grouping("numbers")
     builder.set_bolt("count", Count(), parallelism=2).fields_grouping("spread", "key")
@@ -163,9 +163,9 @@ def test_what_always_fails_is_one_dead_letter_and_all_else_counts_once(scene: Sc
     outcome = running.wait(timeout_s=90)
     assert outcome.exit_code == 1 and "2 messages were given up" in outcome.reason
     assert counts(scene) == expected_counts(6000, poison)
-    letters = running.dead_letters()
-    assert sorted(letter["values"][0] for letter in letters) == list(poison)
-    assert all("no " in letter["errors"][0] and letter["attempts"] == 3 for letter in letters)
+    dead_letters = running.dead_letters()
+    assert sorted(dead_letter["values"][0] for dead_letter in dead_letters) == list(poison)
+    assert all("no " in dead_letter["errors"][0] and dead_letter["attempts"] == 3 for dead_letter in dead_letters)
 
 
 QUEUE = """
@@ -228,11 +228,3 @@ def topology():
     kill(pid_of(running.wait_until(after_checkpoints(2)), "ask"))
     ended_well(running)
     assert sorted(row["number"] for row in rows_of(scene.folder, "out")) == list(range(2000))
-
-
-def test_no_process_is_left(scene: Scene) -> None:
-    running = scene.submit(scene.file(counting(100_000)), **QUICK)
-    running.wait_until(after_checkpoints(1))
-    running.kill()
-    running.wait(timeout_s=PATIENCE_S)
-    assert not processes_of(scene.home)

@@ -12,10 +12,6 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from tests.integration.random_kills import paced
-from tests.integration.support import FAST, Scene, kill, pid_of
-from topo.storage.state_folder import read_json_lines
-
 pytestmark = pytest.mark.integration
 
 EXAMPLES = Path(__file__).parents[2] / "topologies"
@@ -29,7 +25,7 @@ class Ran(NamedTuple):
 
 
 def run(example: str, **parameters: object) -> Ran:
-    """Run an example; what it prints comes on stderr behind the two lines of the start, beside the summary on stdout."""
+    """Run an example; its output comes on stderr behind the two lines of the start, beside the summary on stdout."""
     given = [word for name, value in parameters.items() for word in ("-p", f"{name}={value}")]
     command = [sys.executable, "-m", "topo_cli", "run", str(EXAMPLES / f"{example}.py"), "--json", "-q", *given]
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=100)
@@ -61,31 +57,6 @@ def test_word_count_without_a_path_reads_the_standard_library_only(tmp_path: Pat
     assert ran.summary["restarts"] == ran.summary["totals"]["failed"] == 0
 
 
-def test_word_count_is_exact_whatever_worker_is_killed(scene: Scene, tmp_path: Path) -> None:
-    (tmp_path / "text.txt").write_text(TEXT * 500)
-    # However fast the machine is, the text does not end among the kills.
-    path = paced(scene, EXAMPLES / "word_count.py", "TextFileSpout", calls=2 * 500 * 120, lasting_s=60)
-    parameters = {"path": str(tmp_path / "text.txt"), "repeat": 120, "counts": 2, "splits": 2}
-    settings = {**FAST, "checkpoint_interval": "300ms", "checkpoint_pause": "50ms"}
-    running = scene.cluster.submit(path, parameters=parameters, settings=settings)
-    before: dict[str, Any] = {"restarts": 0, "checkpoints": {"complete": 0}}
-
-    def has_moved_on(status: dict[str, Any]) -> bool:
-        return status["status"] == "RUNNING" and status["checkpoints"]["complete"] > before["checkpoints"]["complete"]
-
-    for number, component in enumerate(("count", "split", "lines", "report", "__acker"), start=1):
-        before = running.wait_until(has_moved_on)
-        kill(pid_of(before, component))
-        running.wait_until(lambda status, number=number: status["restarts"] == number)
-    scene.touch("hurry")
-    assert running.wait(timeout_s=100).exit_code == 0
-    rows = [row for file in running.folder.logs.glob("worker-*.log") for row in read_json_lines(file)]
-    printed = [row["message"].split() for row in rows if row.get("logger") == "stdout" and "most frequent" not in row["message"]]
-    expected = {word: count * 500 * 120 for word, count in Counter(TEXT.split()).items()}
-    assert {word: int(count.replace(",", "")) for count, word in printed} == expected
-    assert running.summary()["restarts"] == 5
-
-
 def test_top_n_prints_the_leaders_of_the_window_at_each_tick() -> None:
     ran = run("top_n", rate=500, seconds=3, window=2, top=3)
     assert ran.code == 0
@@ -115,10 +86,6 @@ def test_enrichment_retries_what_can_be_mended_and_gives_up_what_cannot() -> Non
     assert (totals["failed"], totals["replayed"]) == (10 + 9, 10 + 6)
     countries = [line.split() for line in ran.printed if re.fullmatch(r" +\d+  [A-Z][a-z]+", line)]
     assert sum(int(count) for count, _ in countries) == 97
-
-
-def test_enrichment_without_the_hopeless_exits_0() -> None:
-    assert run("enrichment", visitors=30, unknown=0).code == 0
 
 
 def test_bulk_insert_needs_few_transactions_and_gives_up_the_bad_rows_alone(tmp_path: Path) -> None:

@@ -173,7 +173,7 @@ def test_the_harness_gives_the_sessions_of_a_plain_computation() -> None:
     assert (harness.timers, harness.state_entries) == (0, 0)
 
 
-def test_an_aircraft_is_missed_a_day_after_its_departure_and_not_when_it_is_seen_again() -> None:
+def test_an_aircraft_is_missed_a_day_after_its_departure_unless_seen() -> None:
     harness = OperatorHarness(bolt(example.missing(), "missing"), FIELDS)
     feed(harness, 2 * FEW)
     expected = missing(2 * FEW)

@@ -65,7 +65,7 @@ def test_a_topology_over_tcp_gives_the_same_results(scene: Scene) -> None:
 
 def test_without_ackers_the_spout_is_acked_when_its_emit_has_returned(scene: Scene) -> None:
     spout = """
-class Told(IterableSpout):
+class Notified(IterableSpout):
     def open(self, context, collector):
         super().open(context, collector)
         self.is_emitting = False
@@ -80,7 +80,7 @@ class Told(IterableSpout):
         with open(HERE / "acks", "a") as acks:
             print(message_id, file=acks)
 """
-    declared = flow('builder.set_spout("numbers", Told(range(500)))', f'{SINK}.shuffle_grouping("numbers")')
+    declared = flow('builder.set_spout("numbers", Notified(range(500)))', f'{SINK}.shuffle_grouping("numbers")')
     run = scene.run(scene.file(spout + declared), ackers=0)
     assert run.outcome.kind is OutcomeKind.DONE
     assert len(run.summary["workers"]) == 2
@@ -220,46 +220,6 @@ class Endless(BlockingSpout):
     assert sorted(lines) == list(range(len(lines)))
 
 
-def test_a_spout_can_have_its_values_back_with_their_fate(scene: Scene) -> None:
-    parts = """
-class Carried(Spout):
-    outputs = ("value", "text")
-    wants_values = True
-
-    def open(self, context, collector):
-        self.collector, self.next = collector, 0
-
-    def next_tuple(self):
-        if self.next == 50:
-            self.collector.end_of_input()
-            return
-        self.collector.emit((self.next, f"text {self.next}"), self.next)
-        self.next += 1
-
-    def note(self, what, message_id, values):
-        assert values == (message_id, f"text {message_id}"), values
-        with open(HERE / what, "a") as notes:
-            print(message_id, file=notes)
-
-    def ack(self, message_id, values=()):
-        self.note("acked", message_id, values)
-
-    def fail(self, message_id, values=()):
-        self.note("failed", message_id, values)
-        self.collector.emit(values, message_id)
-
-class Odd(BasicBolt):
-    def execute(self, tup, collector):
-        if tup["value"] == 7 and once("seven"):
-            raise ValueError("seven")
-"""
-    declared = flow('builder.set_spout("numbers", Carried())', 'builder.set_bolt("odd", Odd()).shuffle_grouping("numbers")')
-    run = scene.run(scene.file(parts + declared), workers=2)
-    assert run.outcome.kind is OutcomeKind.DONE
-    assert sorted(map(int, (scene.folder / "acked").read_text().split())) == list(range(50))
-    assert (scene.folder / "failed").read_text() == "7\n"
-
-
 def test_what_user_code_prints_logs_and_measures_is_kept_with_its_component_and_task(scene: Scene) -> None:
     parts = """
 class Talking(BasicBolt):
@@ -290,11 +250,11 @@ class Talking(BasicBolt):
     assert 0 < user["gauges"]["latest"] < 40
     folder = scene.home / "topologies" / "flow" / "logs"
     rows = [json.loads(line) for line in (folder / "worker-0.log").read_text().splitlines()]
-    said = {row["message"]: row for row in rows}
+    reported = {row["message"]: row for row in rows}
     for message in ("printed three", "to stderr", "logged 3"):
-        assert said[message]["component"] == "talking", said[message]
-        assert said[message]["task"] in (2, 3)
-    assert said["logged 3"]["level"] == "WARNING"
+        assert reported[message]["component"] == "talking", reported[message]
+        assert reported[message]["task"] in (2, 3)
+    assert reported["logged 3"]["level"] == "WARNING"
     assert (folder / "worker-0.out").read_text() == "past Python\n"
 
 

@@ -1,4 +1,4 @@
-"""A disk that takes no more: nothing counts as stored that is not, nothing ends, and all goes on when there is room again.
+"""A disk that takes no more: nothing counts as stored that is not, nothing ends, and all continues when there is room again.
 
 The master is given a file size limit of zero, under which every write fails as on a full disk.
 """
@@ -52,7 +52,7 @@ class FullDisk:
 
 
 def test_a_dead_letter_that_cannot_be_stored_is_kept_by_its_spout_until_it_can(scene: Scene) -> None:
-    running = scene.submit(scene.file(FLOW), attempts=2, back_off="20ms", workers=2)
+    running = scene.submit(scene.file(FLOW), attempts=2, backoff="20ms", workers=2)
     status = running.wait_until(lambda status: status["status"] == "RUNNING")
     scene.touch("poison")
     with FullDisk(status["master"]["pid"]):
@@ -62,7 +62,7 @@ def test_a_dead_letter_that_cannot_be_stored_is_kept_by_its_spout_until_it_can(s
         assert not scene.has("given up")
         assert (status["status"], status["reason"][:20]) == ("DEGRADED", "DeadLettersNotStored"), "topo errors cannot say it"
     assert running.wait(timeout_s=30).kind is OutcomeKind.DEAD_LETTERS
-    assert [letter["message"] for letter in running.dead_letters()] == [13]
+    assert [dead_letter["message"] for dead_letter in running.dead_letters()] == [13]
     assert scene.has("given up")
     assert "DeadLettersNotStored" in {error["kind"] for error in running.errors()}
 

@@ -44,9 +44,9 @@ def topology():
 
 def test_a_hook_is_told_of_worker_and_tasks_from_beginning_to_end(scene: Scene) -> None:
     scene.run(scene.file(HOOKED))
-    told = [line.split(" ", 1) for line in text_of(scene.folder / "life.txt").splitlines()]
-    assert len({pid for pid, _ in told}) == 1
-    lines = [line for _, line in told]
+    reported = [line.split(" ", 1) for line in text_of(scene.folder / "life.txt").splitlines()]
+    assert len({pid for pid, _ in reported}) == 1
+    lines = [line for _, line in reported]
     assert lines[0] == "worker 0 of flow starts" and lines[-1] == "worker ends"
     assert set(lines[1:3]) == {"one opens", "fails opens"} and set(lines[-3:-1]) == {"one closes", "fails closes"}
     assert lines[3:-3] == ["fails: no"]

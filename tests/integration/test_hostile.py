@@ -1,4 +1,4 @@
-"""Frames that nobody should have sent: repeated, out of date, broken, too large, or from strangers."""
+"""Frames that no one should have sent: repeated, out of date, broken, too large, or from strangers."""
 
 from __future__ import annotations
 
@@ -34,10 +34,11 @@ from tests.integration.support import (
     worker_of,
 )
 from topo.errors import FrameError
+from topo.hot import pack_words
 from topo.launch.running import RunningTopology
 from topo.master.outcome import OutcomeKind
 from topo.transport.zmq import new_key_pair
-from topo.wire.frames import FrameKind, SenderStatus, columns_frame, encode, open_frame, pack_words, parse
+from topo.wire.frames import FrameKind, SenderStatus, columns_frame, encode, open_frame, parse
 from topo.worker.spec import WorkerSpec, read_spec
 
 pytestmark = pytest.mark.integration
@@ -45,8 +46,8 @@ pytestmark = pytest.mark.integration
 FLOW = ENDLESS + flow('builder.set_spout("numbers", Endless(), max_spout_pending=100)', f'{SINK}.shuffle_grouping("numbers")')
 REPEATING = (sys.executable, "-P", str(Path(__file__).with_name("repeating_worker.py")))
 
-TOLD = """
-class Told(IterableSpout):
+NOTIFIED = """
+class Notified(IterableSpout):
     def ack(self, message_id):
         with open(HERE / "acks", "a") as acks:
             print(message_id, file=acks)
@@ -74,14 +75,14 @@ class Double(Bolt):
         self.held = None
 """
 DECLARED = flow(
-    'builder.set_spout("numbers", Told(range(400)), max_spout_pending=50, batch_size=5)',
+    'builder.set_spout("numbers", Notified(range(400)), max_spout_pending=50, batch_size=5)',
     'builder.set_bolt("double", Double(), batch_size=5).shuffle_grouping("numbers")',
     f'{SINK}.shuffle_grouping("double")',
 )
 
 
 def test_frames_that_come_twice_count_once_and_nothing_is_acked_early(scene: Scene) -> None:
-    run = scene.run_with(scene.file(TOLD + HELD_BACK + DECLARED), REPEATING)
+    run = scene.run_with(scene.file(NOTIFIED + HELD_BACK + DECLARED), REPEATING)
     assert run.outcome.kind is OutcomeKind.DONE, run.errors
     assert (run.errors, run.summary["restarts"], run.summary["epoch"]) == ([], 0, 1)
     assert sorted(scene.lines()) == list(range(400))
@@ -110,7 +111,7 @@ class Double(BasicBolt):
         time.sleep(0.002)
         collector.emit(tup.values)
 """
-    run = scene.run_with(scene.file(TOLD + slow + DECLARED), REPEATING, on_status=drive)
+    run = scene.run_with(scene.file(NOTIFIED + slow + DECLARED), REPEATING, on_status=drive)
     assert run.outcome.kind is OutcomeKind.DONE, run.errors
     assert killed and run.summary["epoch"] == 2
     assert set(scene.lines()) == set(range(400))
@@ -228,7 +229,7 @@ def test_a_flood_of_broken_frames_takes_no_memory_and_the_flow_goes_on_under_it(
     highest = 0
     frame = b"\xff" * FLOOD_BYTES
     for number in range(FLOOD):
-        # What the sink has not read yet waits with the sender, which is held up here.
+        # Frames that the sink has not read yet wait with the sender, which is held up here.
         (data if number % 2 else control).send(frame)
         if number % 1000 == 0:
             highest = max(highest, sink.memory_info().rss)
@@ -300,7 +301,7 @@ def spec_of(running: RunningTopology, status: Status, component: str) -> WorkerS
     return read_spec(running.folder.workers / f"{worker['worker']}-{worker['incarnation']}.json")
 
 
-def test_over_tcp_a_stranger_with_no_key_a_wrong_one_or_for_a_wrong_server_delivers_nothing(
+def test_over_tcp_a_stranger_without_the_right_keys_delivers_nothing(
     scene: Scene, senders: zmq.Context[zmq.Socket[bytes]]
 ) -> None:
     running = scene.submit(scene.file(FLOW), transport="tcp")
@@ -311,7 +312,7 @@ def test_over_tcp_a_stranger_with_no_key_a_wrong_one_or_for_a_wrong_server_deliv
     assert all(endpoint.startswith("tcp://127.0.0.1:") for endpoint in endpoints)
     own = new_key_pair()
     log = running.folder.logs / f"worker-{sink.worker}.log"
-    for server_key, told in (("", "it offered no key"), (sink.public_key, "is not on the allow-list"), (own.public, "no key")):
+    for server_key, reason in (("", "it offered no key"), (sink.public_key, "is not on the allow-list"), (own.public, "no key")):
         strangers = [senders.socket(zmq.PUSH) for _ in endpoints]
         for stranger, endpoint in zip(strangers, endpoints, strict=True):
             if server_key:
@@ -323,10 +324,11 @@ def test_over_tcp_a_stranger_with_no_key_a_wrong_one_or_for_a_wrong_server_deliv
                 with suppress(zmq.Again):
                     stranger.send(frame, zmq.NOBLOCK)
         # They try again and again, and not every denial is logged.
-        eventually(lambda told=told: told in text_of(log))
+        eventually(lambda reason=reason: reason in text_of(log))
         for stranger in strangers:
             stranger.close()
-    assert {json.loads(line)["level"] for line in log.read_text().splitlines()} == {"WARNING"}
+    started, *denials = (json.loads(line) for line in log.read_text().splitlines())
+    assert started["message"].startswith("worker ") and {row["level"] for row in denials} == {"WARNING"}
     flowing = acked(running.status())
     after = running.wait_until(lambda status: acked(status) > flowing + 200)
     assert (counter(after, "sink", "malformed_frames"), counter(after, "sink", "fenced_frames")) == (0, 0)
@@ -361,5 +363,5 @@ def test_private_files_of_a_running_topology_are_its_users_alone(scene: Scene) -
         assert path.stat().st_mode & 0o077 == 0, path
     secret = spec_of(running, status, "sink").secret_key
     for process in (status["master"]["pid"], pid_of(status, "sink")):
-        told = psutil.Process(process)
-        assert secret not in " ".join([*told.cmdline(), *told.environ().values()])
+        found = psutil.Process(process)
+        assert secret not in " ".join([*found.cmdline(), *found.environ().values()])

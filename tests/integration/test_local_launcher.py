@@ -1,4 +1,4 @@
-"""Real processes under the local launcher. Each test ends only what it has started."""
+"""Real processes under the local launcher. Each test ends its own processes only."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from topo.errors import EnvironmentFault
+from topo.errors import TopoEnvironmentError
 from topo.ids import Incarnation, WorkerId
 from topo.launch.local import LocalLauncher, worker_environment
 from topo.master.links import WorkerEnd
@@ -197,7 +197,7 @@ def test_stopping_another_life_of_the_slot_does_nothing(launch: Launch) -> None:
 
 def test_a_command_that_is_not_there_is_the_environments_fault(folder: TopologyFolder) -> None:
     launcher = LocalLauncher(folder, ["/nowhere/python"])
-    with pytest.raises(EnvironmentFault, match="cannot start worker 1 of words"):
+    with pytest.raises(TopoEnvironmentError, match="cannot start worker 1 of words"):
         start(launcher)
     assert launcher.poll() == []
 

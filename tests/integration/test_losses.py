@@ -1,4 +1,4 @@
-"""Processes that die under load: no message that was acked is missing at the sink, and the run still ends by itself."""
+"""Processes that die under load: no message that was acked is missing at the sink, and the run still ends."""
 
 from __future__ import annotations
 
@@ -51,9 +51,9 @@ def test_a_killed_worker_loses_no_message(scene: Scene, component: str) -> None:
     assert {error["kind"] for error in running.errors()} == {"WorkerLost"}
 
 
-def test_kills_at_any_moment_recoveries_included_lose_nothing_and_make_no_dead_letter(scene: Scene) -> None:
+def test_kills_at_any_moment_lose_nothing_and_make_no_dead_letter(scene: Scene) -> None:
     chance = random.Random(os.environ.get("TOPO_TEST_SEED", "kills"))
-    running = scene.submit(scene.file(FLOW.replace(f"range({COUNT})", "range(6000)")), restart_back_off_max="100ms")
+    running = scene.submit(scene.file(FLOW.replace(f"range({COUNT})", "range(6000)")), restart_backoff_max="100ms")
     running.wait_until(lambda status: acked(status) > 0)
     for _ in range(8):
         workers = [process for process in processes_of(scene.home) if WORKER_MODULE in words_of(process)]
@@ -91,7 +91,7 @@ class Gated(RetryingSpout):
 """
 
 
-def test_an_acker_that_dies_before_it_tells_the_spout_costs_a_duplicate_and_no_message(scene: Scene) -> None:
+def test_an_acker_that_dies_before_its_verdict_costs_a_duplicate_and_no_message(scene: Scene) -> None:
     flow = """
 def topology():
     builder = TopologyBuilder("flow")
@@ -190,10 +190,10 @@ def topology():
     assert set(json.loads((scene.folder / "ledger.json").read_text())) == set(range(300))
 
 
-def test_a_sink_that_dies_between_its_write_and_its_ack_writes_twice_and_an_idempotent_one_does_not_notice(scene: Scene) -> None:
+def test_a_sink_that_dies_between_write_and_ack_writes_twice_unless_idempotent(scene: Scene) -> None:
     flow = """
 class Files(Bolt):
-    '''Writes each value to a file of its own, which makes it idempotent, and appends to a log, which does not.'''
+    '''Writes each value to a separate file, which makes it idempotent, and appends to a log, which does not.'''
 
     def prepare(self, context, collector):
         self.collector = collector
@@ -249,7 +249,7 @@ class Journal(RetryingSpout):
 """
 
 
-def test_a_spout_that_dies_goes_on_from_its_acked_prefix_and_hears_nothing_of_its_earlier_life(scene: Scene) -> None:
+def test_a_replaced_spout_continues_from_its_acked_prefix(scene: Scene) -> None:
     flow = """
 class Odd(Bolt):
     '''Holds message 40 back until the spout has lived twice.'''
@@ -291,8 +291,8 @@ def topology():
     assert {position for what, position in second if what == "emit"} >= set(range(40, 600))
     for life in (first, second):
         emitted = [position for what, position in life if what == "emit"]
-        told = [position for what, position in life if what == "ack"]
-        assert len(told) == len(set(told)) and set(told) <= set(emitted)
+        reported = [position for what, position in life if what == "ack"]
+        assert len(reported) == len(set(reported)) and set(reported) <= set(emitted)
 
 
 def test_all_messages_of_a_worker_that_dies_with_its_sockets_full_are_replayed(scene: Scene) -> None:

@@ -44,7 +44,7 @@ def running_of(scene: Scene, name: str = "flow") -> RunningTopology:
     return RunningTopology(StateFolder(scene.home).find(name))
 
 
-def test_when_the_foreground_command_is_killed_all_its_workers_are_gone_within_two_seconds(scene: Scene) -> None:
+def test_workers_of_a_killed_foreground_command_are_gone_within_two_seconds(scene: Scene) -> None:
     with foreground_process(scene, scene.file(FLOW)) as command:
         status = running_of(scene).wait_until(lambda status: acked(status) > 50)
         workers = [worker["pid"] for worker in status["workers"]]
@@ -102,7 +102,7 @@ if len(list(HERE.glob("importing-*"))) > 1:
     assert list((scene.home / "run").iterdir()) == []
 
 
-def test_without_its_master_a_submitted_topology_flows_on_and_a_resumed_one_continues_from_its_positions(scene: Scene) -> None:
+def test_a_topology_without_master_flows_and_is_resumed_from_its_positions(scene: Scene) -> None:
     running = scene.submit_background(scene.file(FLOW))
     status = running.wait_until(lambda status: acked(status) > 100 and running.folder.positions.exists())
     old = [worker["pid"] for worker in status["workers"]]
@@ -150,15 +150,16 @@ class Odd(BasicBolt):
     assert (outcome.kind, outcome.dead_letters, outcome.exit_code) == (OutcomeKind.DEAD_LETTERS, 1, 1)
 
 
-def test_the_sockets_of_a_killed_run_are_gone_when_any_topology_starts_and_those_of_a_running_one_stay(scene: Scene) -> None:
+def test_the_next_start_of_any_topology_removes_the_sockets_of_a_killed_run(scene: Scene) -> None:
     def sockets(name: str) -> Path:
         endpoint = json.loads(StateFolder(scene.home).find(name).master.read_bytes())["client_endpoint"]
         return Path(endpoint.removeprefix("ipc://")).parent
 
     with foreground_process(scene, scene.file(FLOW)) as command:
-        status = running_of(scene).wait_until(lambda status: acked(status) > 50)
+        running_of(scene).wait_until(lambda status: acked(status) > 50)
         kill(command.pid)
-        eventually(lambda: all(is_gone(worker["pid"]) for worker in status["workers"]))
+        # Spares count as well: sockets stay for as long as any worker lives.
+        eventually(lambda: not processes_of(scene.home))
     left = sockets("flow")
     assert left.is_dir()
     scene.submit(scene.file(FLOW, "second"), "second").wait_until(lambda status: acked(status) > 50)
@@ -185,9 +186,9 @@ def test_a_drained_topology_that_is_resumed_repeats_nothing(scene: Scene) -> Non
 
 @pytest.mark.parametrize(("parent", "goes_on"), [("os.getppid()", True), ("os.getppid() + 1", False)])
 def test_a_process_that_is_to_die_with_its_parent_notices_that_it_has_another_one(parent: str, goes_on: bool) -> None:
-    program = f"import os; from topo.worker.process import die_with; die_with({parent}); print('goes on')"
+    program = f"import os; from topo.worker.process import die_with; die_with({parent}); print('continues')"
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=PATIENCE_S)
-    assert (ended.returncode, ended.stdout) == (0, "goes on\n" if goes_on else ""), ended.stderr
+    assert (ended.returncode, ended.stdout) == (0, "continues\n" if goes_on else ""), ended.stderr
 
 
 def test_workers_that_hear_of_no_master_for_master_timeout_end(scene: Scene) -> None:
@@ -195,17 +196,18 @@ def test_workers_that_hear_of_no_master_for_master_timeout_end(scene: Scene) -> 
     status = running.wait_until(lambda status: acked(status) > 0)
     workers = [worker["pid"] for worker in status["workers"]]
     kill(status["master"]["pid"])
-    eventually(lambda: all(map(is_gone, workers)), 10)
-    assert "no master was heard of for 1 s" in (running.folder.logs / "worker-0.log").read_text()
+    # Sooner than by the master_timeout of the other tests, 20 s.
+    eventually(lambda: all(map(is_gone, workers)), 15.0)
+    assert "no master has sent a message for 1 s" in (running.folder.logs / "worker-0.log").read_text()
 
 
 def test_a_stopped_master_that_continues_in_time_is_still_obeyed(scene: Scene) -> None:
-    running = scene.submit_background(scene.file(FLOW), worker_timeout="500ms")
+    running = scene.submit_background(scene.file(FLOW), worker_timeout="2s")
     status = running.wait_until(lambda status: acked(status) > 0)
     kill(status["master"]["pid"], signal.SIGSTOP)
     before = len(scene.lines())
     eventually(lambda: len(scene.lines()) > before + 300)
-    time.sleep(0.7)
+    time.sleep(2.5)
     kill(status["master"]["pid"], signal.SIGCONT)
     after = running.wait_until(lambda status: acked(status) > before)
     assert (after["restarts"], after["epoch"]) == (0, 1), "the silence was the master's own"
@@ -233,7 +235,7 @@ def test_two_topologies_run_beside_each_other_and_a_name_is_taken_while_it_runs(
 def test_a_topology_file_that_is_edited_while_it_runs_changes_nothing_that_runs(scene: Scene) -> None:
     running = scene.submit(scene.file(FLOW))
     status = running.wait_until(lambda status: acked(status) > 0)
-    scene.file("raise SystemExit('this is not what was submitted')")
+    scene.file("raise SystemExit('this was not submitted')")
     kill(pid_of(status, "sink"))
     status = running.wait_until(lambda status: status["epoch"] == 2 and status["status"] == "RUNNING")
     before = acked(status)
@@ -242,9 +244,7 @@ def test_a_topology_file_that_is_edited_while_it_runs_changes_nothing_that_runs(
 
 
 @pytest.mark.parametrize(("component", "method"), [("numbers", "open"), ("sink", "prepare")])
-def test_a_component_that_cannot_be_opened_ends_the_run_after_a_few_tries_and_is_named(
-    scene: Scene, component: str, method: str
-) -> None:
+def test_a_component_that_cannot_be_opened_ends_the_run_and_is_named(scene: Scene, component: str, method: str) -> None:
     kinds = {"numbers": "Endless", "sink": "PrintBolt"}
     broken = f"""
 class Broken({kinds[component]}):
@@ -274,7 +274,7 @@ def test_a_topology_that_cannot_be_imported_is_refused_and_leaves_nothing(scene:
     assert StateFolder(scene.home).names() == []
 
 
-def test_a_resumed_topology_waits_for_what_one_of_its_bolts_needs_however_long_that_takes(scene: Scene) -> None:
+def test_a_resumed_topology_waits_until_each_of_its_bolts_can_be_opened(scene: Scene) -> None:
     needy = """
 class Needy(BasicBolt):
     outputs = ("value",)
@@ -288,7 +288,7 @@ class Needy(BasicBolt):
 """
     bolts = 'builder.set_bolt("needy", Needy()).shuffle_grouping("numbers")'
     sink = f'{SINK}.shuffle_grouping("needy")'
-    running = scene.submit_background(scene.file(ENDLESS + needy + flow(SPOUT, bolts, sink)), restart_back_off_max="200ms")
+    running = scene.submit_background(scene.file(ENDLESS + needy + flow(SPOUT, bolts, sink)), restart_backoff_max="200ms")
     status = running.wait_until(lambda status: acked(status) > 20)
     kill(status["master"]["pid"])
     scene.touch("broken")

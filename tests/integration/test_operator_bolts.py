@@ -67,7 +67,7 @@ def at(number: int) -> int:
 
 
 def rows_of(folder: Path, name: str) -> list[dict[str, Any]]:
-    """What the sink of a name has written, over all its lives."""
+    """Return the rows of the sink of a name, over all its lives."""
     return [json.loads(line) for file in sorted(folder.glob(f"{name}*.jsonl*")) for line in file.read_bytes().splitlines()]
 
 
@@ -119,7 +119,7 @@ LATE = (
     EVENTS
     + """
 class Late(Events):
-    '''The watermark follows each event closely, so many come late.'''
+    '''The watermark follows each event closely, which makes many late.'''
 
 def topology(count=4000):
     builder = TopologyBuilder("flow").config(max_spout_pending=2000, delivery="at_least_once")
@@ -141,7 +141,7 @@ def test_an_input_is_in_its_window_or_on_the_late_stream_and_counted(scene: Scen
     last: dict[tuple[str, int], list[int]] = {}
     for row in rows_of(scene.folder, "out"):
         held = last.get((row["key"], row["start"]), [])
-        assert set(held) <= set(row["numbers"]), "a window that fires again has what it had, and more"
+        assert set(held) <= set(row["numbers"]), "a window that fires again keeps its elements, and has more"
         last[row["key"], row["start"]] = row["numbers"]
     windowed = Counter(number for numbers in last.values() for number in numbers)
     late = Counter(row["number"] for row in rows_of(scene.folder, "late"))
@@ -155,7 +155,7 @@ IDLE = (
     EVENTS
     + """
 class Quiet(RetryingSpout):
-    '''Emits once, then is silent until the test has seen enough; then it goes on.'''
+    '''Emits once, then is silent until the test has seen enough; then it continues.'''
 
     outputs = ("number", "key", "at")
 
@@ -168,7 +168,7 @@ class Quiet(RetryingSpout):
             self.next = 1
         elif self.next == 1 and (HERE / "go").exists():
             self.collector.emit((-2, "quiet", 10**7), 2)
-            # Too late for its window, and so told at once: when it is seen, what was emitted before has arrived.
+            # Too late for its window, and so emitted at once: when it is seen, all earlier rows have arrived.
             self.collector.emit((-3, "quiet", 1), 3)
             self.next = 2
         elif self.next == 2:
@@ -354,11 +354,11 @@ class Troubled(AsyncBolt):
         return (tup["number"], "timed out")
 
 def topology():
-    builder = TopologyBuilder("flow").config(back_off="20ms")
+    builder = TopologyBuilder("flow").config(backoff="20ms")
     # After the end of the input no call would be repeated.
     builder.set_spout("events", UntilOut(50))
     retry = FixedDelayRetry(2, "20ms", if_error=lambda error: isinstance(error, ConnectionError))
-    builder.set_bolt("ask", Troubled(timeout="2s", retry=retry)).shuffle_grouping("events")
+    builder.set_bolt("ask", Troubled(timeout="5s", retry=retry)).shuffle_grouping("events")
     builder.set_bolt("out", sink("out")).shuffle_grouping("ask")
     return builder.build()
 """
@@ -371,11 +371,12 @@ def test_timeouts_retries_failures_and_a_blocking_call_that_is_named_with_its_li
     assert run.outcome.exit_code == 0 and run.totals["acked"] == 50
     how = {row["number"]: row["how"] for row in rows_of(scene.folder, "out")}
     assert how == {number: "timed out" if number % 10 == 1 else "answered" for number in range(50)}
-    assert counter(run.summary, "events", "replayed") == 5, "a call that raises fails its input, which comes again"
-    (blocked,) = [error for error in run.errors if error["kind"] == "BlockingCall"]
+    assert counter(run.summary, "events", "replayed") == 5, "a call that raises fails its input, which is replayed"
     lines = Path(path).read_text().splitlines()
-    assert blocked["file"] == path and "# blocks" in lines[blocked["line"] - 1] and blocked["component"] == "ask"
-    assert {error["kind"] for error in run.errors} == {"BlockingCall", "ValueError"}
+    named = [error for error in run.errors if error["kind"] == "BlockingCallError" and error["file"] == path]
+    # A machine that holds the whole process up may have another call named beside this one.
+    assert [error["component"] for error in named if "# blocks" in lines[error["line"] - 1]] == ["ask"]
+    assert {error["kind"] for error in run.errors} == {"BlockingCallError", "ValueError"}
 
 
 JUMP = (
@@ -396,7 +397,7 @@ class Clock(ProcessBolt):
         _time.time = lambda: true() + (3600, 0, -3600)[int((_time.monotonic() - since) / 0.2) % 3]
 
     def process(self, tup, context, collector):
-        # Timers of one key and one moment are one timer: each number has a moment of its own.
+        # Timers of one key and one moment are one timer: each number has another moment.
         due = context.current_processing_time + 300 + tup["number"]
         self.asked.put(due, (tup["number"], _time.monotonic()))
         context.register_processing_time_timer(due)

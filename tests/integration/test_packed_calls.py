@@ -14,13 +14,13 @@ import threading
 SEEN = []
 
 class Keep(BasicBolt):
-    """Keeps what it sees, for the other bolt of its process."""
+    """Keeps its inputs, for the other bolt of its process."""
 
     def execute(self, tup, collector):
         SEEN.append(tup["value"])
 
 class Ask(BasicBolt):
-    """Waits, for its first input, until the other bolt has seen all: told by a thread that looks."""
+    """Waits, for its first input, until the other bolt has seen all, as a thread reports."""
 
     outputs = ("value",)
 

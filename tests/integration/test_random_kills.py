@@ -1,5 +1,5 @@
-"""Random kills of workers, of two at once, and of everything at once with the master: what is published is what an undisturbed
-run publishes, each row once.
+"""Random kills of workers, of two at once, and of everything at once with the master: the rows of an undisturbed
+run are published, each once.
 
 `KILL_SECONDS=60 pytest -s tests/integration/test_random_kills.py` kills for a minute each, and shows the counts.
 """

@@ -1,4 +1,4 @@
-"""A topology whose master was lost goes on when the same is submitted again; one that has ended begins anew."""
+"""A topology whose master was lost continues when it is submitted again; an ended one starts from the beginning."""
 
 from __future__ import annotations
 

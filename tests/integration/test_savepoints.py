@@ -1,5 +1,5 @@
-"""Savepoints over real processes: a topology that goes on from one, also with other numbers of tasks, has the state and output
-of one that was never stopped."""
+"""Savepoints over real processes: a topology that continues from one, also with other numbers of tasks, has the state and output
+of a run that was never stopped."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from tests.integration.support import PATIENCE_S, Scene, component_of, kill, pid_of
 from tests.integration.test_exactly_once import QUICK, WINDOWS, counting, counts, ended_well, expected_counts
 from tests.integration.test_operator_bolts import expected_windows, rows_of
-from topo.errors import CheckpointRefused, EnvironmentFault, NotFound, TopologyError, UserError
+from topo.errors import CheckpointRefusedError, NotFoundError, TopoEnvironmentError, TopologyError, UserError
 from topo.launch.rebalancing import rebalancing_of
 from topo.launch.running import RunningTopology
 from topo.storage.checkpoint_store import open_store
@@ -93,14 +93,14 @@ def test_what_cannot_move_is_refused_and_the_topology_goes_on(scene: Scene) -> N
         running.rebalance({"numbers": 2})
     with pytest.raises(TopologyError, match="parallelism 1000 is more than max_parallelism 128"):
         running.rebalance({"spread": 1000})
-    with pytest.raises(NotFound, match=r"Did you mean 'spread'\?"):
+    with pytest.raises(NotFoundError, match=r"Did you mean 'spread'\?"):
         running.rebalance({"sprad": 2})
     assert running.rebalance({"spread": 1}).moves == ()
     assert rebalancing_of(running.folder, {"spread": 2}).moves[0].after == 2
     status = running.status()
     assert (status["term"], status["status"], status["restarts"]) == (1, "RUNNING", 0)
     place = running.kill(savepoint=True)
-    with pytest.raises(CheckpointRefused, match="the state of Whole goes by no key"):
+    with pytest.raises(CheckpointRefusedError, match="the state of Whole goes by no key"):
         scene.cluster.submit(topology, settings=QUICK, start_from=place, parallelism={"whole": 2})
 
 
@@ -127,9 +127,9 @@ def test_a_savepoint_that_cannot_be_written_is_told_and_nothing_is_lost(scene: S
     (scene.folder / "file").write_text("in the way")
     running = scene.submit_background(scene.file(counting(4000)), "flow", **QUICK)
     running.wait_until(emitted(500))
-    with pytest.raises(EnvironmentFault, match="the savepoint of flow was not written"):
+    with pytest.raises(TopoEnvironmentError, match="the savepoint of flow was not written"):
         running.savepoint(scene.folder / "file" / "save")
-    with pytest.raises(EnvironmentFault, match="`topo resume flow` goes on from the last checkpoint"):
+    with pytest.raises(TopoEnvironmentError, match="`topo resume flow` continues from the last checkpoint"):
         running.kill(savepoint=scene.folder / "file" / "save")
     ended_well(scene.resume("flow"))
     assert counts(scene) == expected_counts(4000)
@@ -142,7 +142,7 @@ def test_state_of_a_component_that_is_gone_has_to_be_dropped_in_words(scene: Sce
     place = running.kill(savepoint=True)
     renamed = text.replace('set_bolt("count"', 'set_bolt("tally"').replace('global_grouping("count")', 'global_grouping("tally")')
     topology = scene.file(renamed, "renamed")
-    with pytest.raises(CheckpointRefused, match="nobody takes the state of 'count'"):
+    with pytest.raises(CheckpointRefusedError, match="no task takes the state of 'count'"):
         scene.cluster.submit(topology, settings=QUICK, start_from=place)
     running = scene.cluster.submit(topology, settings=QUICK, start_from=place, drop_state=["count"])
     ended_well(running)
@@ -150,13 +150,13 @@ def test_state_of_a_component_that_is_gone_has_to_be_dropped_in_words(scene: Sce
     assert found < whole and found, "it began with nothing, behind the savepoint's position"
 
 
-def test_state_by_key_is_not_forgotten_by_a_bolt_without_a_key_unless_it_is_dropped_in_words(scene: Scene) -> None:
+def test_keyed_state_of_a_bolt_that_has_no_key_any_more_has_to_be_dropped(scene: Scene) -> None:
     text = counting(3000)
     running = scene.submit(scene.file(text), **QUICK)
     running.wait_until(emitted(300))
     place = running.kill(savepoint=True)
     topology = scene.file(text.replace('    key = "key"\n', ""), "keyless")
-    with pytest.raises(CheckpointRefused, match="'count' has state by key in the checkpoint, and state without a key now"):
+    with pytest.raises(CheckpointRefusedError, match="'count' has state by key in the checkpoint, and state without a key now"):
         scene.cluster.submit(topology, settings=QUICK, start_from=place)
     running = scene.cluster.submit(topology, settings=QUICK, start_from=place, drop_state=["count"])
     ended_well(running)

@@ -1,9 +1,8 @@
-"""Workers that share no disk with the master, played by local ones that are told so: checkpoints go through it, both ways."""
+"""Workers that share no disk with the master, played by local ones that act so: checkpoints go through it, both ways."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -24,8 +23,16 @@ from topo.worker.spec import WorkerSpec
 pytestmark = pytest.mark.integration
 
 
+class SpreadJob(Job):
+    """A job whose workers run as if they were on other machines."""
+
+    @property
+    def is_spread(self) -> bool:
+        return True
+
+
 class Elsewhere(LocalLauncher):
-    """Starts workers here, and remembers what they were told."""
+    """Starts workers here, and remembers their settings."""
 
     def __init__(self, job: Job) -> None:
         super().__init__(job.folder)
@@ -52,10 +59,11 @@ class FailsOnce(PartService):
 def run(
     scene: Scene, count: int, on_status: Callable[[dict[str, Any]], None] | None = None, **of_the_job: Any
 ) -> list[WorkerSpec]:
-    """Run a count to its end; return what its workers were told."""
+    """Run a count to its end; return the settings of its workers."""
     settings = {**FAST, **QUICK, "transport": "tcp", "workers": 2, **of_the_job.pop("settings", {})}
     request = RunRequest(scene.file(counting(count)), settings=settings, home=scene.home, foreground=True, **of_the_job)
-    job = replace(new_job(request), is_spread=True)
+    made = new_job(request)
+    job = SpreadJob(made.folder, made.submitted, made.serializers)
     launcher = Elsewhere(job)
     with job.folder.lock():
         outcome = MasterShell(job, launcher, on_status).run()
@@ -74,7 +82,7 @@ def test_a_killed_worker_and_a_later_run_go_on_from_what_the_master_keeps(scene:
             kill(killed[0])
 
     specs = run(scene, 4000, kill_once)
-    # Two, that of the one that was killed, and that of the one that could not read.
+    # Two: of the killed worker, and of the worker that could not read.
     assert killed and FailsOnce.has_failed and len(specs) >= 4
     kept = specs[0].checkpoints
     assert all(spec.served == [kept] for spec in specs)

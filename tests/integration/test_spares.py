@@ -1,4 +1,4 @@
-"""Workers that are prepared before they are needed. Each test ends only what it has started."""
+"""Workers that are prepared before they are needed. Each test ends its own processes only."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ WORKER = (
     "import os, sys, time; from topo.worker.process import stand_by; print(stand_by(), sys.stdin.read(), 'up', flush=True); "
     "time.sleep(1000)",
 )
-"""A worker that does nothing but say which start file it was told."""
+"""A worker that does nothing but print its start file."""
 
 
 @pytest.fixture
@@ -131,12 +131,12 @@ def spares_of(scene: Scene) -> list[int]:
 
 
 def test_a_killed_worker_of_a_running_topology_is_replaced_by_the_spare(scene: Scene) -> None:
-    """Both are told from each other by status; the spare is gone with the topology, or the check for leaks fails."""
+    """The status names the spare by its pid; the spare is gone with the topology, or the check for leaks fails."""
     running = scene.submit(scene.file(FLOW))
     eventually(lambda: len(spares_of(scene)) == 1)
     (spare,) = spares_of(scene)
 
-    kill(pid_of(running.status(), "print"))
+    kill(pid_of(running.wait_until(lambda status: status["status"] == "RUNNING"), "print"))
     running.wait_until(lambda status: pid_of(status, "print") == spare)
     before = acked(running.status())
     running.wait_until(lambda status: acked(status) > before)
@@ -150,7 +150,7 @@ def test_a_worker_that_has_been_a_spare_is_found_when_its_master_was_lost(scene:
     running = scene.submit_background(scene.file(FLOW))
     eventually(lambda: len(spares_of(scene)) == 1)
     (spare,) = spares_of(scene)
-    kill(pid_of(running.status(), "print"))
+    kill(pid_of(running.wait_until(lambda status: status["status"] == "RUNNING"), "print"))
     running.wait_until(lambda status: pid_of(status, "print") == spare)
 
     kill(running.status()["master"]["pid"])

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.support import Scene, eventually, flow, is_gone, kill, pid_of, repeated
+from tests.integration.support import Scene, eventually, flow, is_gone, kill, pid_of, processes_of, repeated
 
 pytestmark = pytest.mark.integration
 
@@ -74,6 +74,7 @@ def test_rotation_while_workers_are_killed_loses_no_line(
     eventually(lambda: set(scene.lines()) >= set(written), what="every line")
     running.kill()
     running.wait()
+    assert not processes_of(scene.home)
     assert set(scene.lines()) == set(written)
     if delivery == "exactly_once":
         assert repeated(scene.lines()) == []

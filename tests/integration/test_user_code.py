@@ -14,7 +14,7 @@ from topo.master.outcome import OutcomeKind
 pytestmark = pytest.mark.integration
 
 NUMBERS = 'builder.set_spout("numbers", IterableSpout(range({0})))'
-QUICK = {"attempts": 3, "back_off": ("30ms", "60ms")}
+QUICK = {"attempts": 3, "backoff": ("30ms", "60ms")}
 
 
 def poison(how: str) -> str:
@@ -38,32 +38,34 @@ SINK_OF_ODD = f'{SINK}.shuffle_grouping("odd")'
 
 def test_a_message_that_fails_each_time_is_dead_lettered_durably_and_all_others_pass(scene: Scene) -> None:
     spout = """
-class Told(IterableSpout):
+class Notified(IterableSpout):
     def fail(self, message_id):
-        letters = Path(os.environ["TOPO_HOME"], "topologies", "flow", "dead_letters.jsonl")
-        (HERE / "told").write_text(f"{message_id}: {letters.read_text()}")
+        stored = Path(os.environ["TOPO_HOME"], "topologies", "flow", "dead_letters.jsonl")
+        (HERE / "reported").write_text(f"{message_id}: {stored.read_text()}")
 """
     file = scene.file(
-        poison("raise ValueError('unlucky')") + spout + flow('builder.set_spout("numbers", Told(range(200)))', ODD, SINK_OF_ODD)
+        poison("raise ValueError('unlucky')")
+        + spout
+        + flow('builder.set_spout("numbers", Notified(range(200)))', ODD, SINK_OF_ODD)
     )
     run = scene.run(file, **QUICK)
     assert (run.outcome.kind, run.outcome.exit_code) == (OutcomeKind.DEAD_LETTERS, 1)
-    (letter,) = run.dead_letters
-    assert (letter["component"], letter["message"], letter["values"], letter["attempts"]) == ("numbers", 13, [13], 3)
-    assert {name: letter["cause"][name] for name in ("kind", "message", "component", "file")} == {
+    (dead_letter,) = run.dead_letters
+    assert [dead_letter[name] for name in ("component", "message", "values", "attempts")] == ["numbers", 13, [13], 3]
+    assert {name: dead_letter["cause"][name] for name in ("kind", "message", "component", "file")} == {
         "kind": "ValueError",
         "message": "unlucky",
         "component": "odd",
         "file": file,
     }
-    why = f"ValueError: unlucky (flow.py:{letter['cause']['line']}, component 'odd')"
-    assert letter["errors"] == [f"attempt 1: {why}", f"attempt 2: {why}", "a task failed it", why]
+    why = f"ValueError: unlucky (flow.py:{dead_letter['cause']['line']}, component 'odd')"
+    assert dead_letter["errors"] == [f"attempt 1: {why}", f"attempt 2: {why}", "a task failed it", why]
     assert sorted(scene.lines()) == [value for value in range(200) if value != 13], "what a failed call emitted is discarded"
     errors = [error for error in run.errors if error["kind"] == "ValueError"]
     assert sum(error["count"] for error in errors) == 3
     assert (errors[0]["component"], errors[0]["file"], errors[0]["message"]) == ("odd", file, "unlucky")
-    told = (scene.folder / "told").read_text()
-    assert told.startswith("13: ") and '"message": 13' in told, "the letter was on disk when the spout was told"
+    reported = (scene.folder / "reported").read_text()
+    assert reported.startswith("13: ") and '"message": 13' in reported, "stored before the spout is notified"
 
 
 @pytest.mark.parametrize("workers", [None, 1], ids=["spread", "packed"])
@@ -74,7 +76,7 @@ def test_of_many_messages_the_one_that_kills_its_process_is_the_only_dead_letter
     file = scene.file(poison(how) + flow(NUMBERS.format(10_000), ODD, SINK_OF_ODD))
     run = scene.run(file, workers=workers, attempts=2)
     assert run.outcome.kind is OutcomeKind.DEAD_LETTERS
-    assert [letter["message"] for letter in run.dead_letters] == [13]
+    assert [dead_letter["message"] for dead_letter in run.dead_letters] == [13]
     assert set(scene.lines()) == {value for value in range(10_000) if value != 13}
     losses = [error["message"] for error in run.errors if error["kind"] == "WorkerLost"]
     assert len(losses) == 3, "once among others, then as often as attempts allow, alone"
@@ -91,7 +93,7 @@ class Odd(BasicBolt):
     spout = 'builder.set_spout("numbers", IterableSpout(["x" * 3_000_000, "y" * 15_000_000]))'
     run = scene.run(scene.file(odd + flow(spout, ODD)), attempts=1)
     assert run.outcome.dead_letters == 2
-    values = [letter["values"][0] for letter in run.dead_letters]
+    values = [dead_letter["values"][0] for dead_letter in run.dead_letters]
     assert sorted(map(len, values)) == [3_000_000, 15_000_000]
 
 
@@ -109,17 +111,17 @@ class Odd(BasicBolt):
     types = 'builder.register_type(Point, code=40, encode=lambda point: b"", decode=lambda data: Point())'
     run = scene.run(scene.file(odd + flow(types, spout, ODD)), attempts=1)
     assert (run.outcome.kind, run.outcome.dead_letters) == (OutcomeKind.DEAD_LETTERS, 3)
-    values = {letter["message"]: letter["values"] for letter in run.dead_letters}
+    values = {dead_letter["message"]: dead_letter["values"] for dead_letter in run.dead_letters}
     assert values[0] == [{"(1, 2)": 3}] and values[1] == ["a point"]
 
 
 def test_user_code_that_exits_is_named_and_its_message_given_up(scene: Scene) -> None:
     file = scene.file(poison("sys.exit('enough')") + flow(NUMBERS.format(100), ODD, SINK_OF_ODD))
     run = scene.run(file, workers=2, attempts=1)
-    assert [letter["message"] for letter in run.dead_letters] == [13]
+    assert [dead_letter["message"] for dead_letter in run.dead_letters] == [13]
     assert set(scene.lines()) == {value for value in range(100) if value != 13}
-    told = next(error for error in run.errors if error["kind"] == "SystemExit")
-    assert (told["component"], told["file"], told["message"]) == ("odd", file, "enough")
+    reported = next(error for error in run.errors if error["kind"] == "SystemExit")
+    assert (reported["component"], reported["file"], reported["message"]) == ("odd", file, "enough")
     assert any("component 'odd' raised SystemExit: enough" in error["message"] for error in run.errors)
 
 
@@ -139,10 +141,10 @@ class Odd(Bolt):
 
 def test_an_input_that_is_never_acked_fails_by_timeout_and_the_bolt_is_named(scene: Scene) -> None:
     file = scene.file(FORGETFUL + flow(NUMBERS.format(100), ODD, SINK_OF_ODD))
-    run = scene.run(file, message_timeout="400ms", attempts=2, back_off="30ms", workers=1)
+    run = scene.run(file, message_timeout="2s", attempts=2, backoff="30ms", workers=1)
     assert run.outcome.kind is OutcomeKind.DEAD_LETTERS
-    (letter,) = run.dead_letters
-    assert (letter["message"], letter["errors"]) == (13, ["attempt 1: no verdict within 0.4 s", "no verdict within 0.4 s"])
+    (dead_letter,) = run.dead_letters
+    assert (dead_letter["message"], dead_letter["errors"]) == (13, ["attempt 1: no verdict within 2 s", "no verdict within 2 s"])
     assert run.totals["timed_out"] == 2
     hints = [error for error in run.errors if error["component"] == "odd"]
     assert "neither acked nor failed its input" in hints[0]["message"]
@@ -164,12 +166,12 @@ class Plain(Spout):
         self.next += 1
 """
     file = scene.file(FORGETFUL + spout + flow('builder.set_spout("numbers", Plain())', ODD, SINK_OF_ODD))
-    run = scene.run(file, message_timeout="400ms", workers=1)
+    run = scene.run(file, message_timeout="2s", workers=1)
     assert (run.outcome.kind, run.outcome.exit_code, run.outcome.finally_failed) == (OutcomeKind.FINALLY_FAILED, 1, 1)
     assert run.totals["acked"] == 99
 
 
-def test_an_ack_too_many_or_an_emit_too_late_raises_in_the_bolt_and_leaves_the_tree_alone(scene: Scene) -> None:
+def test_an_ack_too_many_or_a_late_emit_raises_and_leaves_the_tree_alone(scene: Scene) -> None:
     odd = """
 class Odd(Bolt):
     outputs = ("value",)
@@ -191,12 +193,12 @@ class Odd(Bolt):
             except TupleStateError:
                 self.refused.add()
 
-class Told(IterableSpout):
+class Notified(IterableSpout):
     def ack(self, message_id):
         with open(HERE / "acks", "a") as acks:
             print(message_id, file=acks)
 """
-    file = scene.file(odd + flow('builder.set_spout("numbers", Told(range(100)))', ODD, SINK_OF_ODD))
+    file = scene.file(odd + flow('builder.set_spout("numbers", Notified(range(100)))', ODD, SINK_OF_ODD))
     run = scene.run(file, workers=1)
     assert run.outcome.kind is OutcomeKind.DONE
     assert sorted(scene.lines()) == list(range(100))
@@ -284,22 +286,22 @@ class Odd(BasicBolt):
         collector.emit(tup.values)
 """
     declared = flow('builder.set_spout("numbers", IterableSpout(range(400)), max_spout_pending=50)', ODD, SINK_OF_ODD)
-    run = scene.run(scene.file(head + declared), attempts=3, back_off="400ms", workers=2)
+    run = scene.run(scene.file(head + declared), attempts=3, backoff="400ms", workers=2)
     assert run.outcome.kind is OutcomeKind.DEAD_LETTERS
-    assert [letter["message"] for letter in run.dead_letters] == [0]
+    assert [dead_letter["message"] for dead_letter in run.dead_letters] == [0]
     lines_at = list(map(int, (scene.folder / "tried").read_text().split()))
     assert len(lines_at) == 3
     assert lines_at[1] == 399, "everything behind it was through before it was tried again"
 
 
-def test_with_exactly_once_a_message_that_kills_its_process_does_so_until_the_code_is_mended(scene: Scene) -> None:
+def test_with_exactly_once_a_message_kills_its_process_until_the_code_is_mended(scene: Scene) -> None:
     """Nothing is given up and nothing counts twice; here the mending is a file that the code looks for."""
     deadly = poison("(HERE / 'mended').exists() or os._exit(7)")
     running = scene.submit(
         scene.file(deadly + flow(NUMBERS.format(200), ODD, SINK_OF_ODD)),
         delivery="exactly_once",
         checkpoint_interval="100ms",
-        restart_back_off_max="100ms",
+        restart_backoff_max="100ms",
     )
     running.wait_until(lambda status: status["restarts"] >= 4)
     assert scene.lines().count(13) == 0

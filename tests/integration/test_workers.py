@@ -25,7 +25,7 @@ from tests.integration.support import (
     pid_of,
     worker_of,
 )
-from topo.errors import EnvironmentFault
+from topo.errors import TopoEnvironmentError
 from topo.ids import Incarnation, WorkerId
 from topo.launch.local import LocalLauncher
 from topo.master.links import WorkerEnd
@@ -51,7 +51,7 @@ DECLARED = (
 FLOW = ENDLESS + PASS + flow(*DECLARED)
 
 
-def test_a_crash_loop_of_one_bolt_backs_off_degrades_the_topology_and_leaves_the_others_running(scene: Scene) -> None:
+def test_a_crash_loop_of_one_bolt_backs_off_and_leaves_the_others_running(scene: Scene) -> None:
     crashing = """
 class Crashing(BasicBolt):
     '''Dies of its environment rather than of a message.'''
@@ -68,14 +68,14 @@ class Crashing(BasicBolt):
         'builder.set_bolt("end", Pass()).shuffle_grouping("others")',
     )
     file = scene.file(ENDLESS + PASS + crashing + declared)
-    running = scene.submit(file, restart_back_off="100ms", restart_back_off_max="10s")
+    running = scene.submit(file, restart_backoff="100ms", restart_backoff_max="10s")
     status = running.wait_until(lambda status: status["status"] == "DEGRADED" and status["restarts"] >= 4)
     worker = worker_of(status, "crashing")
     assert "(crashing) was lost" in status["reason"] and "exit code 9" in status["reason"]
     assert worker["state"] == "waiting" or worker["losses"] >= 4
     losses = [error["message"] for error in running.errors() if error["kind"] == "WorkerLost"]
     assert [loss.split(" is restarted ")[-1] for loss in losses[:4]] == ["at once", "in 0.2 s", "in 0.4 s", "in 0.8 s"]
-    # The fifth life begins after 0.8 s: others go on meanwhile, and no message is replayed again and again.
+    # The fifth life begins after 0.8 s: others continue meanwhile, and no message is replayed again and again.
     running.wait_until(lambda later: counter(later, "others", "acked") > counter(status, "others", "acked") + 100)
     assert running.status()["totals"]["pending"] <= 100
     scene.touch("well")
@@ -86,16 +86,16 @@ class Crashing(BasicBolt):
 
 
 def test_a_worker_that_is_asked_to_end_finishes_what_it_has_and_is_replaced_at_once(scene: Scene) -> None:
-    running = scene.submit(scene.file(FLOW))
+    running = scene.submit(scene.file(FLOW), worker_timeout="20s")
     status = running.wait_until(lambda status: acked(status) > 100)
     before = pid_of(status, "pass")
     kill(before, signal.SIGTERM)
     asked_at = time.monotonic()
     eventually(lambda: is_gone(before))
-    assert time.monotonic() - asked_at < 2.0
+    assert time.monotonic() - asked_at < 10.0
     running.wait_until(lambda status: status["epoch"] == 2 and status["status"] == "RUNNING")
     (error,) = running.errors()
-    assert error["message"].startswith("exited; it is restarted")
+    assert error["message"].startswith("exited; it is restarted") and error["message"].endswith("at once")
     assert "worker 1 ends: asked to end" in (running.folder.logs / "worker-1.log").read_text()
     scene.touch("stop")
     assert running.wait(timeout_s=30).kind is OutcomeKind.DONE
@@ -105,7 +105,7 @@ def test_a_worker_that_is_asked_to_end_finishes_what_it_has_and_is_replaced_at_o
 def test_a_worker_that_is_asked_to_end_closes_its_components(scene: Scene) -> None:
     closing = """
 class Closing(BasicBolt):
-    '''Takes long over each input, and says when it is closed.'''
+    '''Takes long over each input, and marks its close with a file.'''
 
     def execute(self, tup, collector):
         time.sleep(0.05)
@@ -137,7 +137,7 @@ def test_an_operator_can_have_a_worker_replaced(scene: Scene) -> None:
 
 
 def test_a_worker_that_stands_still_for_a_moment_costs_nothing_but_time(scene: Scene) -> None:
-    running = scene.submit(scene.file(FLOW), worker_timeout="4s")
+    running = scene.submit(scene.file(FLOW), worker_timeout="20s")
     status = running.wait_until(lambda status: acked(status) > 50)
     pid = pid_of(status, "pass")
     kill(pid, signal.SIGSTOP)
@@ -177,13 +177,13 @@ def test_a_zombie_that_wakes_after_it_was_replaced_is_fenced_and_exits(scene: Sc
         if not zombie and acked(status) > 50:
             zombie.append(pid_of(status, "pass"))
             kill(zombie[0], signal.SIGSTOP)
-        elif zombie and status["epoch"] == 2 and "replaced" not in counts and status["status"] == "RUNNING":
+        elif zombie and status["epoch"] >= 2 and "replaced" not in counts and status["status"] == "RUNNING":
             counts["replaced"] = acked(status)
             kill(zombie[0], signal.SIGCONT)
         elif OutOfReach.ends and acked(status) > counts["replaced"] + 100:
             scene.touch("stop")
 
-    run = scene.run_with(scene.file(FLOW), launcher=OutOfReach, on_status=drive, worker_timeout="1s")
+    run = scene.run_with(scene.file(FLOW), launcher=OutOfReach, on_status=drive, worker_timeout="2s")
     assert run.outcome.kind is OutcomeKind.DONE
     assert [end.description for end in OutOfReach.ends][:1] == ["exited"]
     assert run.summary["fenced"] > 0
@@ -227,11 +227,11 @@ class Pass(BasicBolt):
 
     def execute(self, tup, collector):
         if tup["value"] == 30:
-            time.sleep(2.5)
+            time.sleep(4.5)
             (HERE / "worked").touch()
         collector.emit(tup.values)
 """
-    running = scene.submit(scene.file(ENDLESS + slow + flow(*DECLARED)), worker_timeout="1s", progress_timeout="off")
+    running = scene.submit(scene.file(ENDLESS + slow + flow(*DECLARED)), worker_timeout="2s", progress_timeout="off")
     eventually(lambda: scene.has("worked"))
     status = running.wait_until(lambda status: acked(status) > 50)
     assert (status["restarts"], status["epoch"], running.errors()) == (0, 1, [])
@@ -268,11 +268,11 @@ def test_a_port_or_path_that_another_process_has_taken_is_refused_loudly(scene: 
     assert owner.stdin is not None and owner.stdout is not None
     ipc, tcp = owner.stdout.readline().split()
     mine = ZmqTransport(IpcPlace(folder))
-    with pytest.raises(EnvironmentFault, match="is in use"):
+    with pytest.raises(TopoEnvironmentError, match="is in use"):
         mine.bind("data", endpoint=ipc)
     mine.close()
     mine = ZmqTransport(TcpPlace(), new_key_pair(), AllowList())
-    with pytest.raises(EnvironmentFault, match="Address already in use"):
+    with pytest.raises(TopoEnvironmentError, match="Address already in use"):
         mine.bind("data", endpoint=tcp)
     mine.close()
     owner.stdin.close()

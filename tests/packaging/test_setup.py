@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 
 import pytest
@@ -38,16 +38,29 @@ def run(checkout: Path, *command: str, **environment: str) -> subprocess.Complet
     )
 
 
+def compiled_module(checkout: Path) -> Path:
+    """Gives the checkout a source of an extension module, and returns the module that it would be compiled to."""
+    sources = checkout / "topo" / "hot" / "compiled"
+    sources.mkdir(parents=True)
+    (sources / "one.pyx").write_text("ONE = 1\n")
+    return sources / f"one{sysconfig.get_config_var('EXT_SUFFIX')}"
+
+
 def environments(checkout: Path) -> list[str]:
     return sorted(path.name for path in checkout.glob(".venv*") if path.name != ".venv.lock")
 
 
 def pretend_whole(checkout: Path) -> None:
-    """Leaves behind what a complete build leaves: an interpreter and the runtime's stamp."""
+    """Leaves behind what a complete build leaves: an interpreter and the stamps."""
     (checkout / ".venv" / "bin").mkdir(parents=True)
     (checkout / ".venv" / "bin" / "python").symlink_to(sys.executable)
-    stamp = "import environment as e; e.write_stamp(e.VENV, e.RUNTIME)"
-    subprocess.run([sys.executable, "-c", stamp], env={**os.environ, "PYTHONPATH": str(checkout / "scripts")}, check=True)
+    pretend_stamps(checkout)
+
+
+def pretend_stamps(checkout: Path) -> None:
+    stamps = "import environment as e; [e.write_stamp(e.VENV, part) for part in (e.RUNTIME, e.COMPILED)]"
+    plain = {"PATH": "/usr/bin:/bin", "PYTHONPATH": str(checkout / "scripts")}
+    subprocess.run([sys.executable, "-c", stamps], env=plain, check=True)
 
 
 def test_an_old_python_is_refused_in_one_line_that_names_the_fix(checkout: Path) -> None:
@@ -88,7 +101,7 @@ def test_without_any_way_to_make_an_environment_the_package_to_install_is_named(
     assert environments(checkout) == []
 
 
-def test_a_failed_installation_leaves_nothing_behind_and_clears_what_a_killed_one_left(checkout: Path) -> None:
+def test_a_failed_installation_leaves_nothing_and_clears_the_rest_of_a_killed_one(checkout: Path) -> None:
     (checkout / ".venv.new.1" / ".venv").mkdir(parents=True)
 
     result = run(checkout, "sh", "scripts/setup.sh", "test")
@@ -118,6 +131,83 @@ def test_an_environment_is_not_whole_after_a_change_of_what_it_was_built_from(ch
     assert "setting up .venv" in result.stderr
     assert result.returncode == 1
     assert environments(checkout) == [".venv"]
+
+
+def test_without_a_compiler_the_environment_is_whole_after_one_line(checkout: Path) -> None:
+    pretend_whole(checkout)
+
+    first, second = (run(checkout, "sh", "scripts/setup.sh", CC="/nowhere/cc") for _ in range(2))
+
+    assert first.stderr.splitlines()[1:] == ["topo: the per-tuple path runs in plain Python: there is no C compiler"]
+    assert (first.returncode, second.returncode, second.stderr) == (0, 0, "")
+
+
+def test_without_cython_the_environment_is_whole_after_one_line(checkout: Path) -> None:
+    pretend_whole(checkout)
+    (checkout / ".venv" / "compiled.stamp").unlink()
+
+    result = run(checkout, "sh", "scripts/setup.sh")
+
+    assert [line[:47] for line in result.stderr.splitlines()[1:]] == ["topo: the per-tuple path runs in plain Python: "]
+    assert result.returncode == 0
+
+
+def test_an_environment_that_has_to_be_compiled_is_refused_without_a_compiler(checkout: Path) -> None:
+    pretend_whole(checkout)
+
+    result = run(checkout, "sh", "scripts/setup.sh", CC="/nowhere/cc", TOPO_REQUIRE_COMPILED="1")
+
+    assert result.stderr.splitlines()[-1].endswith("and cannot be: there is no C compiler")
+    assert result.returncode == 1
+
+
+def test_a_plain_environment_is_not_compiled(checkout: Path) -> None:
+    pretend_whole(checkout)
+    (checkout / ".venv" / "compiled.stamp").unlink()
+
+    result = run(checkout, "sh", "scripts/setup.sh", TOPO_PURE="1")
+
+    assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
+
+
+def test_a_failed_compilation_leaves_no_module_of_older_sources(checkout: Path) -> None:
+    module = compiled_module(checkout)
+    pretend_whole(checkout)
+    module.write_text("of older sources")
+    other = module.with_name("one.of-another-python.so")
+    other.write_text("")
+
+    result = run(checkout, "sh", "scripts/setup.sh", CC="/nowhere/cc")
+
+    assert "the per-tuple path runs in plain Python" in result.stderr
+    assert (result.returncode, module.exists(), other.exists()) == (0, False, True)
+
+
+def test_a_compiled_path_without_its_modules_is_compiled_again(checkout: Path) -> None:
+    module = compiled_module(checkout)
+    pretend_whole(checkout)
+
+    missing = run(checkout, "sh", "scripts/setup.sh", PATH="/usr/bin:/bin")
+    (checkout / ".venv" / "compiled.stamp").unlink()
+    pretend_stamps(checkout)
+    module.write_text("")
+    present = run(checkout, "sh", "scripts/setup.sh")
+
+    assert missing.stderr.splitlines()[0] == "topo: compiling the per-tuple path"
+    assert (present.returncode, present.stderr) == (0, "")
+
+
+def test_a_plain_path_is_tried_again_when_it_has_to_be_compiled_and_a_compiled_one_is_not(checkout: Path) -> None:
+    pretend_whole(checkout)
+
+    compiled = run(checkout, "sh", "scripts/setup.sh", TOPO_REQUIRE_COMPILED="1")
+    (checkout / ".venv" / "compiled.stamp").unlink()
+    plain = run(checkout, "sh", "scripts/setup.sh")
+    required = run(checkout, "sh", "scripts/setup.sh", TOPO_REQUIRE_COMPILED="1")
+
+    assert (compiled.returncode, compiled.stderr) == (0, "")
+    assert (plain.returncode, required.returncode) == (0, 1)
+    assert "and cannot be: " in required.stderr
 
 
 def test_an_unknown_extra_is_refused_with_those_there_are(checkout: Path) -> None:

@@ -21,6 +21,11 @@ from topo.version import __version__
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = {"topo": "topo", "cli": "topo_cli"}
+BUILD_ONLY = {".pyx", ".pxd", ".c", ".so"}
+"""Suffixes of what an extension module is built from, and of those built for the checkout."""
+SUFFIX = sysconfig.get_config_var("EXT_SUFFIX")
+COMPILED = {f"topo/hot/compiled/{path.stem}{SUFFIX}" for path in (ROOT / "topo/hot/compiled").glob("*.pyx")}
+needs_compiler = pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
@@ -36,37 +41,41 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
     """Wheel and sdist of a copy of the tree, so that no build folder is left in the checkout."""
     copy = tmp_path_factory.mktemp("tree")
     for name in PACKAGES:
-        shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
+        shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__", "*.c", "*.so"))
+    for name in ("pyproject.toml", "setup.py", "MANIFEST.in", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, copy / name)
     backend = "import sys; from setuptools import build_meta; build_meta.build_sdist(sys.argv[1])"
     checked(sys.executable, "-c", backend, copy / "dist", cwd=copy)
     return Built(wheel_of(copy, copy / "dist"), next((copy / "dist").glob("*.tar.gz")))
 
 
-def wheel_of(source: Path, out: Path) -> Path:
-    pip(sys.executable, "wheel", "--no-index", "--no-deps", "--no-build-isolation", "--wheel-dir", out, source)
+def wheel_of(source: Path, out: Path, **environment: str) -> Path:
+    arguments = ("wheel", "--no-index", "--no-deps", "--no-build-isolation", "--wheel-dir", out, source)
+    pip(sys.executable, *arguments, **environment)
     return next(out.glob("*.whl"))
 
 
-def pip(python: str | Path, *arguments: str | Path) -> None:
+def pip(python: str | Path, *arguments: str | Path, **environment: str) -> None:
     """Runs this environment's pip for the environment of `python`."""
-    checked(sys.executable, "-m", "pip", "--python", python, "--disable-pip-version-check", *arguments)
+    checked(sys.executable, "-m", "pip", "--python", python, "--disable-pip-version-check", *arguments, **environment)
 
 
-def checked(*command: str | Path, cwd: Path | None = None) -> str:
+def checked(*command: str | Path, cwd: Path | None = None, **environment: str) -> str:
     """Runs a command without the settings of the process that runs the tests and returns its output."""
-    clean = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "PYTEST", "VIRTUAL_ENV"))}
+    ours = ("PYTHON", "PYTEST", "VIRTUAL_ENV", "TOPO_")
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(ours)} | environment
     done = subprocess.run(command, cwd=cwd, env=clean, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     assert done.returncode == 0, f"{' '.join(map(str, command))}\n{done.stdout}\n{done.stderr}"
     return done.stdout
 
 
 def files_of_the_tree() -> set[str]:
-    """Every file of both packages by the name under which it is installed."""
+    """Every file of both packages by the name under which it is installed, but extension modules."""
     found = ((name, path) for name in PACKAGES for path in (ROOT / name).rglob("*") if path.is_file())
     return {
-        f"{PACKAGES[name]}/{path.relative_to(ROOT / name).as_posix()}" for name, path in found if "__pycache__" not in path.parts
+        f"{PACKAGES[name]}/{path.relative_to(ROOT / name).as_posix()}"
+        for name, path in found
+        if "__pycache__" not in path.parts and path.suffix not in BUILD_ONLY
     }
 
 
@@ -75,15 +84,60 @@ def files_of_a_wheel(wheel: Path) -> set[str]:
         return {name for name in archive.namelist() if ".dist-info/" not in name}
 
 
-def test_the_wheel_holds_the_files_of_the_tree_and_no_others(built: Built) -> None:
-    assert files_of_a_wheel(built.wheel) == files_of_the_tree()
+@needs_compiler
+def test_the_wheel_holds_the_files_of_the_tree_and_the_extension_modules(built: Built) -> None:
+    assert files_of_a_wheel(built.wheel) == files_of_the_tree() | COMPILED
 
 
-def test_a_wheel_built_from_the_sdist_holds_the_same_files(built: Built, tmp_path: Path) -> None:
+@pytest.fixture
+def unpacked(built: Built, tmp_path: Path) -> Path:
+    """The source distribution, unpacked."""
     with tarfile.open(built.sdist) as archive:
         archive.extractall(tmp_path, filter="data")
+    return tmp_path / f"topo_engine-{__version__}"
 
-    assert files_of_a_wheel(wheel_of(tmp_path / f"topo_engine-{__version__}", tmp_path)) == files_of_the_tree()
+
+@needs_compiler
+def test_a_wheel_built_from_the_sdist_without_cython_holds_the_same_files(unpacked: Path, tmp_path: Path) -> None:
+    hidden = tmp_path / "without" / "Cython"
+    hidden.mkdir(parents=True)
+    (hidden / "__init__.py").write_text("raise ImportError('there is no Cython')")
+
+    wheel = wheel_of(unpacked, tmp_path, PYTHONPATH=str(hidden.parent), TOPO_REQUIRE_COMPILED="1")
+
+    assert files_of_a_wheel(wheel) == files_of_the_tree() | COMPILED
+
+
+def test_c_that_is_older_than_its_sources_is_not_compiled(unpacked: Path, tmp_path: Path) -> None:
+    hidden = tmp_path / "without" / "Cython"
+    hidden.mkdir(parents=True)
+    (hidden / "__init__.py").write_text("raise ImportError('there is no Cython')")
+    declarations = unpacked / "topo/hot/compiled/table.pxd"
+    later = (declarations.with_name("acks.c")).stat().st_mtime + 10
+    os.utime(declarations, (later, later))
+
+    with pytest.raises(AssertionError, match=r"acks\.c is older than its sources, and there is no Cython"):
+        wheel_of(unpacked, tmp_path, PYTHONPATH=str(hidden.parent), TOPO_REQUIRE_COMPILED="1")
+
+
+def test_without_a_compiler_the_wheel_holds_python_alone_and_runs(unpacked: Path, tmp_path: Path) -> None:
+    wheel = wheel_of(unpacked, tmp_path, CC="/nowhere/cc")
+
+    assert files_of_a_wheel(wheel) == files_of_the_tree()
+    environment = InstalledWheel(tmp_path / "environment", wheel)
+    assert checked(environment.scripts / "python", "-c", "from topo.hot import KIND; print(KIND)", cwd=tmp_path) == "plain\n"
+
+
+def test_without_a_compiler_there_is_no_wheel_that_has_to_be_compiled(unpacked: Path, tmp_path: Path) -> None:
+    with pytest.raises(AssertionError, match="/nowhere/cc"):
+        wheel_of(unpacked, tmp_path, CC="/nowhere/cc", TOPO_REQUIRE_COMPILED="1")
+
+
+def test_a_pure_wheel_is_for_any_platform(unpacked: Path, tmp_path: Path) -> None:
+    wheel = wheel_of(unpacked, tmp_path, TOPO_PURE="1")
+
+    assert wheel.name.endswith("-py3-none-any.whl")
+    assert files_of_a_wheel(wheel) == files_of_the_tree()
 
 
 def test_the_wheel_carries_the_version_the_licence_and_the_type_marker(built: Built) -> None:
@@ -128,6 +182,11 @@ class InstalledWheel:
 @pytest.fixture(scope="module")
 def installed(built: Built, tmp_path_factory: pytest.TempPathFactory) -> InstalledWheel:
     return InstalledWheel(tmp_path_factory.mktemp("wheel"), built.wheel)
+
+
+@needs_compiler
+def test_the_installed_wheel_runs_the_compiled_path(installed: InstalledWheel, tmp_path: Path) -> None:
+    assert checked(installed.scripts / "python", "-c", "from topo.hot import KIND; print(KIND)", cwd=tmp_path) == "compiled\n"
 
 
 def test_topo_version_from_the_wheel_names_the_version(installed: InstalledWheel, tmp_path: Path) -> None:

@@ -12,7 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.rows import rows_of
 from topo.errors import FrameError
+from topo.hot import pack_counts, pack_timestamps, pack_words
 from topo.wire import control
 from topo.wire.codec import Codec
 from topo.wire.frames import (
@@ -28,9 +30,6 @@ from topo.wire.frames import (
     data_frame,
     encode,
     open_frame,
-    pack_counts,
-    pack_timestamps,
-    pack_words,
     parse,
     signal_frame,
     watermark_frame,
@@ -86,7 +85,7 @@ def frames(draw):
     if kind is FrameKind.DATA:
         piece = draw(columns())
         frame = data_frame(stamp, target, number, draw(u16), piece, Codec().pack_rows(piece.rows))
-        # What it stands for; a sender keeps the packed rows alone.
+        # The unpacked rows; a sender keeps the packed rows alone.
         frame.rows = piece.rows
         return frame
     if kind is FrameKind.WATERMARK:
@@ -107,7 +106,7 @@ def read(buffer: bytes) -> Frame | None:
         frame = parse(buffer)
         frame.root_list(), frame.edge_list(), frame.timestamp_list(), frame.count_list()
         if frame.payload is not None:
-            assert len(frame.decode_rows(Codec())) == frame.count
+            assert len(rows_of(frame, Codec())) == frame.count
     except FrameError as error:
         assert str(error)
         return None
@@ -122,7 +121,7 @@ def test_a_frame_arrives_as_it_was_sent(frame):
         if name not in ("rows", "payload"):
             assert getattr(got, name) == getattr(frame, name), name
     if frame.kind is FrameKind.DATA:
-        assert got.decode_rows(Codec()) == frame.rows
+        assert rows_of(got, Codec()) == frame.rows
 
 
 @given(frames())
@@ -217,7 +216,7 @@ def test_a_pickle_is_never_unpickled(protocol):
             codec.unpack_rows(msgpack.packb([(msgpack.ExtType(code, canary),)]), 1)
     assert codec.unpack_rows(codec.pack_rows([(canary,)]), 1) == [(canary,)]
     with pytest.raises(FrameError):
-        parse(encode(data_frame(SenderStamp(1, 1, 1), 2, 0, 0, Columns(Anchoring.NONE, [()]), canary))).decode_rows(codec)
+        rows_of(parse(encode(data_frame(SenderStamp(1, 1, 1), 2, 0, 0, Columns(Anchoring.NONE, [()]), canary))), codec)
     assert UNPICKLED == []
     pickle.loads(canary)
     assert UNPICKLED.pop() == "the canary sang"

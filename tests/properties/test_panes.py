@@ -1,6 +1,6 @@
 """The pane ledger against a model that remembers, for each input, the panes that hold it and the firings that it waits for.
 
-A pane waits as a whole: what leaves it waits for all firings of it that are open then, and what is in it fails with each of them.
+A pane waits as a whole: an element that leaves it waits for all of its open firings, and its elements fail with each of them.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from topo.ids import IdSource
+from topo.hot import Ids, unpack_words
 from topo.tracking.window_tracking import WindowTracker
 
 
@@ -35,7 +35,7 @@ class Model:
 
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
-        self.ledger = WindowTracker(IdSource(seed.to_bytes(8, "big")))
+        self.ledger = WindowTracker(Ids(seed.to_bytes(8, "big")))
         self.ledger.reset(1)
         self.inputs: list[Input] = []
         self.contents: dict[str, list[Input]] = {}
@@ -61,10 +61,9 @@ class Model:
 
     def step(self) -> None:
         self.random.choice((self.put, self.put, self.put, self.fire, self.fire, self.release, self.merge, self.verdict))()
-        for root, value in self.ledger.acks.items():
+        for root, value in zip(*map(unpack_words, self.ledger.acks.take()), strict=True):
             self.acked[root] = self.acked.get(root, 0) ^ value
         self.failed.update(self.ledger.fails)
-        self.ledger.acks.clear()
         self.ledger.fails.clear()
         self.ledger.validate()
         self.check()
@@ -175,7 +174,7 @@ class Model:
         self.ledger.completed(list(self.firings))
         for one in self.inputs:
             one.firings.clear()
-        for root, value in self.ledger.acks.items():
+        for root, value in zip(*map(unpack_words, self.ledger.acks.take()), strict=True):
             self.acked[root] = self.acked.get(root, 0) ^ value
         self.check()
         assert self.ledger.open_firings == 0 and self.ledger.open_panes == 0

@@ -22,9 +22,9 @@ operations = st.lists(
     st.one_of(
         st.tuples(st.just("write"), st.integers(0, MOST_TASKS - 1), st.integers(1, 4)),
         st.tuples(st.just("snapshot")),
-        # Complete; those of the tasks are told.
+        # Complete, as the tasks have reported.
         st.tuples(st.just("complete"), st.sets(st.integers(0, MOST_TASKS - 1))),
-        st.tuples(st.just("tell again"), st.integers(0, MOST_TASKS - 1)),
+        st.tuples(st.just("repeat report"), st.integers(0, MOST_TASKS - 1)),
         st.tuples(st.just("lose one"), st.integers(0, MOST_TASKS - 1), st.booleans()),
         st.tuples(st.just("start again"), st.integers(1, MOST_TASKS), st.booleans()),
     ),
@@ -41,7 +41,7 @@ class Checkpoint:
 
 
 class World:
-    """A component of a few tasks, and the naive model of what it has published."""
+    """A component of a few tasks, and the naive model of its published output."""
 
     def __init__(self, kind: SinkKind, folder: Path) -> None:
         self.kind, self.folder = kind, folder
@@ -61,15 +61,15 @@ class World:
         self.begin_epoch()
 
     def begin_epoch(self) -> None:
-        """All tasks stand at the checkpoint, and what it covers is published, whoever had staged it."""
+        """All tasks stand at the checkpoint, and its output is published, by whichever task it was staged."""
         self.taken = None
         self.written = [set(self.complete.covered), *(set[int]() for _ in self.tasks[1:])]
-        self.told = [frozenset(written) for written in self.written]
+        self.reported = [frozenset(written) for written in self.written]
         self.complete_behind = [frozenset[int]() for _ in self.tasks]
         self.check()
 
     def published(self) -> set[int]:
-        return set().union(*self.told)
+        return set().union(*self.reported)
 
     def check(self) -> None:
         seen = self.kind.rows(self.folder)
@@ -88,20 +88,20 @@ class World:
         self.behind = [frozenset(written) for written in self.written]
         self.taken = Checkpoint([task.snapshot(self.number) for task in self.tasks], frozenset().union(*self.behind))
 
-    def finish(self, told: set[int]) -> None:
+    def finish(self, reported: set[int]) -> None:
         if self.taken is not None:
             self.complete, self.complete_number, self.taken = self.taken, self.number, None
             self.complete_behind = self.behind
-            for index in told:
-                self.tell(index)
+            for index in reported:
+                self.report(index)
 
-    def tell(self, index: int) -> None:
+    def report(self, index: int) -> None:
         if index < len(self.tasks):
             self.tasks[index].output.complete(self.complete_number)
-            self.told[index] |= self.complete_behind[index]
+            self.reported[index] |= self.complete_behind[index]
 
     def lose(self, index: int, is_orderly: bool) -> None:
-        """One process is replaced; all tasks go on from the checkpoint."""
+        """One process is replaced; all tasks continue from the checkpoint."""
         index %= len(self.tasks)
         if is_orderly:
             self.tasks[index].sink.cleanup()
@@ -148,8 +148,8 @@ def test_what_is_published_is_what_complete_checkpoints_cover(kind: SinkKind) ->
                     world.snapshot()
                 elif name == "complete":
                     world.finish(*values)
-                elif name == "tell again":
-                    world.tell(*values)
+                elif name == "repeat report":
+                    world.report(*values)
                 elif name == "lose one":
                     world.lose(*values)
                 else:

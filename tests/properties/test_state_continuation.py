@@ -1,18 +1,17 @@
-"""A keyed operator that is stored and restored at any step, also split over tasks, goes on as if nothing had happened."""
+"""A keyed operator that is stored and restored at any step, also split over tasks, continues as if nothing had happened."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import msgpack
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.unit.operators.driver import Driver
+from tests.unit.operators.rig import Rig
 from topo.api.aggregates import Count
 from topo.keys import KeyGroupRange, key_group
 from topo.operators.base import OperatorSnapshot
-from topo.operators.process import ProcessCollector, ProcessContext, ProcessOperator
+from topo.operators.process import OperatorCollector, OperatorProcessContext, ProcessOperator
 
 KEYS = st.sampled_from(["A", "B", "other", 7, (1, "x")])
 STEPS = st.lists(
@@ -31,7 +30,7 @@ STEPS = st.lists(
 class Everything:
     """Uses every kind of state, with and without a time to live, in two namespaces, and timers of both domains."""
 
-    def open(self, context: ProcessContext) -> None:
+    def open(self, context: OperatorProcessContext) -> None:
         state = context.state
         self.last = state.value("last", default=-1)
         self.fading = state.value("fading", ttl="12ms")
@@ -43,7 +42,7 @@ class Everything:
         self.count = state.aggregating("count", Count())
         self.by_digit = state.list("by digit")
 
-    def process(self, value: int, context: ProcessContext, collector: ProcessCollector) -> None:
+    def process(self, value: int, context: OperatorProcessContext, collector: OperatorCollector) -> None:
         self.show("element", context, collector)
         self.last.set(value)
         self.all.add(value)
@@ -65,14 +64,14 @@ class Everything:
         if value == 9:
             context.delete_event_time_timer(context.timestamp + 8)
 
-    def on_timer(self, timestamp: int, context: ProcessContext, collector: ProcessCollector) -> None:
+    def on_timer(self, timestamp: int, context: OperatorProcessContext, collector: OperatorCollector) -> None:
         self.show("timer", context, collector)
         self.all.replace(self.all.get()[1:])
         if timestamp % 4 == 0:
             context.register_event_time_timer(timestamp + 3)
             self.last.clear()
 
-    def show(self, why: str, context: ProcessContext, collector: ProcessCollector) -> None:
+    def show(self, why: str, context: OperatorProcessContext, collector: OperatorCollector) -> None:
         self.by_digit.namespace = 1
         states = (
             [self.last.get(), self.fading.get(), self.all.get(), self.recent.get(), self.counts.items()],
@@ -84,40 +83,34 @@ class Everything:
         pass
 
 
-def stored(snapshot: OperatorSnapshot) -> OperatorSnapshot:
-    """Send a snapshot through bytes, which leaves tuples where lists were."""
-    keyed = msgpack.unpackb(msgpack.packb(snapshot.keyed), use_list=False, strict_map_key=False)
-    return OperatorSnapshot(keyed)
-
-
 class Tasks:
     """The operator as one task or as two that share the key groups; snapshots are taken and restored between the steps."""
 
     def __init__(self) -> None:
         self.split_at = 127
-        self.drivers = [Driver(ProcessOperator(Everything()))]
+        self.rigs = [Rig(ProcessOperator(Everything()))]
 
     def restore(self, split_at: int | None) -> None:
-        snapshot = stored(OperatorSnapshot.merged([driver.snapshot() for driver in self.drivers]))
-        now_ms = self.drivers[0].clock.now_ms()
+        snapshot = OperatorSnapshot.merged([rig.snapshot() for rig in self.rigs])
+        now_ms = self.rigs[0].clock.now_ms()
         last = 127 if split_at is None else split_at
         shares = [KeyGroupRange(start, end) for start, end in ((0, last), (last + 1, 127)) if start <= end]
         self.split_at = shares[0].end
-        self.drivers = [Driver(ProcessOperator(Everything()), now_ms, snapshot, share) for share in shares]
+        self.rigs = [Rig(ProcessOperator(Everything()), now_ms=now_ms, restore=snapshot, groups=share) for share in shares]
 
     def run(self, kind: str, *arguments: Any) -> list[Any]:
         if kind == "element":
             key, value, timestamp = arguments
             share = 0 if key_group(key, 128) <= self.split_at else 1
-            self.drivers[share].operator.process_element(key, value, timestamp)
-        for driver in self.drivers:
+            self.rigs[share].operator.process_element(key, value, timestamp)
+        for rig in self.rigs:
             if kind == "watermark":
-                driver.operator.process_watermark(arguments[0])
+                rig.operator.process_watermark(arguments[0])
             elif kind == "clock":
-                driver.clock.advance_to(arguments[0])
-        emitted = [each for driver in self.drivers for each in driver.out.take() if each[0] == "emit"]
+                rig.clock.advance_to(arguments[0])
+        emitted = [each for rig in self.rigs for each in rig.taken() if each[0] != "watermark"]
         # Timers of equal timestamp fire in no particular order, but each key has at most one for each domain and timestamp.
-        return sorted(emitted, key=lambda each: (each[1][2], repr(each[1][1]), repr(each)))
+        return sorted(emitted, key=lambda each: (each[0][2], repr(each[0][1]), repr(each)))
 
 
 @given(STEPS)
@@ -142,5 +135,5 @@ def test_snapshot_and_restore_at_any_step_give_the_same_continuation(steps: list
                 tasks.restore(split_at)
                 continue
         assert tasks.run(*call) == plain.run(*call)
-    everything = OperatorSnapshot.merged([driver.snapshot() for driver in tasks.drivers])
-    assert everything.keyed.keys() == plain.drivers[0].snapshot().keyed.keys()
+    everything = OperatorSnapshot.merged([rig.snapshot() for rig in tasks.rigs])
+    assert everything.keyed.keys() == plain.rigs[0].snapshot().keyed.keys()

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from topo.operators.state.keyed_state import KeyContext
 from topo.operators.time.clock import ManualProcessingTime
-from topo.operators.time.timers import TimerQueue, TimerServices
+from topo.operators.time.timer_queue import TimerQueue
+from topo.operators.time.timers import TimerServices
 
 KEYS = st.sampled_from(["a", "b", 1, 2])
 NAMESPACES = st.sampled_from([None, (0, 10), (0, 20)])
@@ -143,7 +144,7 @@ def test_processing_timers_fire_as_a_sorted_list_says_with_one_clock_timer_at_mo
 def test_callbacks_that_register_and_delete_are_seen_by_the_same_advance(
     initial: list[tuple[Any, int]], reactions: list[tuple[bool, int]], until: int
 ) -> None:
-    """Each firing takes the next reaction: register or delete a timer of its own key near its own timestamp."""
+    """Each firing takes the next reaction: register or delete a timer of the same key near its own timestamp."""
     service = Service()
     pending: set[tuple[int, Any, Any]] = set()
     script = iter(reactions)

@@ -24,7 +24,7 @@ Outputs = list[int | InputStatus]
 
 
 class HistoryModel:
-    """Says what is to be put out from lists of facts, without any flag that has to be kept right."""
+    """Derives the output from lists of facts, without any flag that has to be kept right."""
 
     def __init__(self) -> None:
         self.accepted: dict[int, list[int]] = {channel: [MIN_TIMESTAMP] for channel in CHANNELS}

@@ -118,10 +118,10 @@ def outputs(rig: Rig) -> list[Any]:
 
 
 def restarted(rig: Rig, operator: WindowOperator) -> Rig:
-    """Return a rig that goes on from a stored snapshot, at the same time."""
+    """Return a rig that continues from a stored snapshot, at the same time."""
     assert isinstance(rig.operator, WindowOperator)
     again = restored(lambda: operator, rig.snapshot(), now_ms=rig.clock.now_ms())
-    # A restored operator begins without a watermark. The inputs send theirs anew, which the steps here do not.
+    # A restored operator begins without a watermark. The inputs repeat theirs, which the steps here do not.
     operator.timer_service.current_watermark = rig.operator.timer_service.current_watermark
     return again
 
@@ -177,9 +177,7 @@ def test_event_time_windows_do_the_same_when_they_are_restarted_after_every_step
 
 
 @given(shapes, triggers, steps)
-def test_processing_time_windows_do_the_same_when_they_are_restarted_after_every_step(
-    shape: Any, trigger: Any, script: list[Any]
-) -> None:
+def test_processing_time_windows_do_the_same_when_restarted_after_every_step(shape: Any, trigger: Any, script: list[Any]) -> None:
     run(shape, trigger, 0, script, is_event_time=False, restarts=True)
 
 

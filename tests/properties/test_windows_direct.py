@@ -112,7 +112,7 @@ def test_both_ways_put_out_remember_and_hold_the_same_at_every_step(shape: Any, 
             panes.log.clear()
         assert seen[0] == seen[1]
         if swaps:
-            # Each goes on from what the other has stored.
+            # Each continues from the snapshot of the other.
             snapshots = [rig.snapshot() for rig, _ in reversed(ways)]
             ways = [
                 (restored(lambda direct=direct, panes=panes: build(shape, direct, panes), snapshot), panes)  # type: ignore[misc]

@@ -30,7 +30,7 @@ class Pane:
 
 @dataclass
 class Naive:
-    """What the window operator has to do, step by step.
+    """The work of the window operator, step by step.
 
     Attributes:
         assign: the windows of a time, as bounds.

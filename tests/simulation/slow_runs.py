@@ -1,4 +1,4 @@
-"""Runs of topologies with slow bolts and all defaults, in virtual time, and what is seen of them."""
+"""Runs of topologies with slow bolts and all defaults, in virtual time, and their figures."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from topo.api.bolt import BasicBolt
 from topo.api.topology import Topology
 from topo.builder import TopologyBuilder
 from topo.master.outcome import OutcomeKind
-from topo.task.runners.spout import SpoutTask
+from topo.task.task import Task
 from topo.wire.statistics import Counters
 
 MODES = ("at_least_once", "exactly_once")
@@ -46,7 +46,7 @@ class Stage:
 
 
 class Timed(BasicBolt):
-    """Takes as long as its stage says."""
+    """Takes the service time of its stage."""
 
     outputs = FIELDS
 
@@ -65,7 +65,7 @@ class Timed(BasicBolt):
 
 
 class SlowRun:
-    """A chain of bolts behind a spout that always has a message, and what is seen of it while it runs.
+    """A chain of bolts behind a spout that always has a message, and its figures while it runs.
 
     Attributes:
         done: messages that the last bolt got, and how often.
@@ -103,7 +103,7 @@ class SlowRun:
         self.done[tup.values[0]] = self.done.get(tup.values[0], 0) + 1
 
     def go(self, most_s: float) -> SlowRun:
-        """Run to the end, which has to come within so many virtual seconds."""
+        """Run to the end, which has to come within a number of virtual seconds."""
         self.simulation.quiet_s, self.simulation.most_events = most_s, 20_000_000
         self.simulation.at(SAMPLE_S, self._sample)
         self.simulation.run()
@@ -120,12 +120,12 @@ class SlowRun:
             self.most_pending = max(self.most_pending, self._spout().statistics().levels["pending"])
         self.simulation.at(self.simulation.now + SAMPLE_S, self._sample)
 
-    def _spout(self) -> SpoutTask:
-        return next(task for process in self.simulation.all_processes for task in process.tasks if isinstance(task, SpoutTask))
+    def _spout(self) -> Task:
+        return next(task for process in self.simulation.all_processes for task in process.tasks if task.id in task.plan.spouts)
 
     @property
     def counters(self) -> Counters:
-        """What the spout has counted."""
+        """The counters of the spout."""
         return self._spout().counters
 
     @property

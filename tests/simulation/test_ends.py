@@ -13,21 +13,23 @@ import pytest
 
 from tests.simulator import checkpointed_sources as sources
 from tests.simulator import checkpointed_stages as stages
-from tests.simulator.checkpoint_scenarios import SETTINGS, CheckpointRun, CheckpointScenario, Part
+from tests.simulator.checkpoint_scenarios import CheckpointRun, CheckpointScenario
 from tests.simulator.checkpointed_sources import Source
 from tests.simulator.checkpointed_stages import Beyond, CheckpointedStage, Row, digest_of
 from tests.simulator.faults import Fault, FaultKind, Moment
 from tests.simulator.processes import CrashPoint
+from tests.simulator.random_checkpoint_scenarios import SETTINGS
+from tests.simulator.topologies import Part
 from topo.api.bolt import BasicBolt, BasicCollector, StatefulBolt
 from topo.api.context import TaskContext
 from topo.api.tuples import Tuple
-from topo.task.runners.inputs import BoltTask
+from topo.task.runners.input_end import InputEnd
 
 SEEDS = 60
 
 
 class Totals(CheckpointedStage, StatefulBolt):
-    """For each key how many rows there were and a digest of them, told when the input has ended."""
+    """For each key the number of rows and a digest of them, emitted when the input has ended."""
 
     key = "key"
     grouped_by = "key"
@@ -45,7 +47,7 @@ class Totals(CheckpointedStage, StatefulBolt):
             collector.emit(self.total(key, count, digest).values)
 
     def total(self, key: str, count: int, digest: int) -> Row:
-        """Return what is told of a key."""
+        """Return the row of a key."""
         return Row(key, f"{self.name} {key} {count} {digest}", count, key, None)
 
     def snapshot(self) -> Any:
@@ -138,5 +140,5 @@ def test_what_comes_of_the_end_of_the_input_is_published_once_whatever_dies(chun
 
 
 def test_a_checkpoint_that_forgets_the_end_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(BoltTask, "_has_passed_end", False)
+    monkeypatch.setattr(InputEnd, "has_passed", False)
     assert any(violation.oracle == 7 for seed in range(SEEDS) for violation in scenario(seed).run().violations)

@@ -9,9 +9,11 @@ import pytest
 
 from tests.simulation.test_ends import draw_fault, draw_spout
 from tests.simulator import checkpointed_stages as stages
-from tests.simulator.checkpoint_scenarios import SETTINGS, CheckpointRun, CheckpointScenario, Part
+from tests.simulator.checkpoint_scenarios import CheckpointRun, CheckpointScenario
 from tests.simulator.checkpointed_sources import Source
 from tests.simulator.checkpointed_stages import CheckpointedStage, Row, row_of
+from tests.simulator.random_checkpoint_scenarios import SETTINGS
+from tests.simulator.topologies import Part
 from topo.api.bolt import Bolt, Collector
 from topo.api.context import TaskContext
 from topo.api.tuples import Tuple
@@ -90,10 +92,10 @@ def test_what_is_made_of_held_inputs_is_published_once_whatever_dies(kind: type[
 
 
 def test_held_inputs_that_are_left_out_of_a_checkpoint_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("topo.checkpoint.held_inputs.HeldInputs.restore", lambda self, states: None)
+    monkeypatch.setattr("topo.checkpoint.held_inputs.HeldInputs.restore", lambda self, states, now: None)
     assert any(violation.oracle == 7 for seed in range(SEEDS) for violation in scenario(seed).run().violations)
 
 
 def test_a_bolt_that_keeps_what_it_held_before_a_recovery_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("topo.task.runners.bolt.still_held", lambda inputs: [])
+    monkeypatch.setattr("topo.task.guarantees.checkpointed.CheckpointedInputs.keep_stale", lambda self, stale: None)
     assert any(violation.oracle == 7 for seed in range(SEEDS) for violation in scenario(seed, Forgetful).run().violations)

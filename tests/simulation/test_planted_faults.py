@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import pytest
 
-from tests.simulation import planted
+from tests.simulation import planted, planted_control, planted_decisions
 from tests.simulator.random_scenarios import draw_scenario
 
 SEEDS = range(500)
+PLANTS = {
+    **planted.PLANTS,
+    **planted_control.PLANTS,
+    **{plant: known for plant, known in planted_decisions.PLANTS.items() if known[0]},
+}
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("plant", planted.PLANTS, ids=lambda plant: plant.__name__)
+@pytest.mark.parametrize("plant", PLANTS, ids=lambda plant: plant.__name__)
 def test_a_planted_fault_is_caught(plant: planted.Plant, monkeypatch: pytest.MonkeyPatch) -> None:
-    oracles, promising = planted.PLANTS[plant]
+    oracles, promising = PLANTS[plant]
     plant(monkeypatch)
     for seed in (*promising, *SEEDS):
         if any(violation.oracle in oracles for violation in draw_scenario(seed).run().violations):
@@ -23,6 +28,6 @@ def test_a_planted_fault_is_caught(plant: planted.Plant, monkeypatch: pytest.Mon
 
 def test_repeated_inits_alone_do_no_harm(monkeypatch: pytest.MonkeyPatch) -> None:
     planted.inits_are_repeated(monkeypatch)
-    # An init that comes again when its tree is done opens one that only rotates out.
+    # An init that is repeated when its tree is done opens a tree that only rotates out.
     for seed in range(10):
         assert draw_scenario(seed).run(may_reopen_trees=True).violations == []

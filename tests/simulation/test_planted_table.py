@@ -11,4 +11,4 @@ ROOT = Path(__file__).parents[2]
 def test_the_table_is_that_of_the_planted_faults() -> None:
     generator = runpy.run_path(str(ROOT / "scripts" / "planted_page.py"))
     text = generator["PAGE"].read_text()
-    assert text == generator["page"](text), "write it anew: python scripts/planted_page.py"
+    assert text == generator["page"](text), "write it again: python scripts/planted_page.py"

@@ -10,7 +10,8 @@ import pytest
 from tests.simulator import stages
 from tests.simulator.external_world import PositionedSpout, message_key
 from tests.simulator.faults import Fault, FaultKind, draw_fault
-from tests.simulator.scenarios import Part, Run, Scenario, SpoutFacts
+from tests.simulator.scenarios import Scenario, ScenarioRun, SpoutFacts
+from tests.simulator.topologies import Part
 
 PACKED_AND_SPREAD = pytest.mark.parametrize("workers", [1, None], ids=["packed", "spread"])
 
@@ -31,10 +32,10 @@ def pipeline(
     return Scenario(1, parts, facts, {"workers": workers, **settings}, poison=guilty, faults=faults)
 
 
-def letters(run: Run) -> list[str]:
+def dead_letters(run: ScenarioRun) -> list[str]:
     """The keys of the dead letters, in order."""
     codec = run.simulation.codec
-    return [message_key("lines", 0, codec.unpack_value(letter.position)) for letter in run.simulation.master.store.letters]
+    return [message_key("lines", 0, codec.unpack_value(row.position)) for row in run.simulation.master.store.letters]
 
 
 @PACKED_AND_SPREAD
@@ -42,7 +43,7 @@ def letters(run: Run) -> list[str]:
 def test_of_ten_thousand_messages_the_one_that_kills_is_the_one_dead_letter(workers: int | None, poison: int) -> None:
     run = pipeline(10_000, workers, poison).run()
     assert run.violations == []
-    assert letters(run) == [message_key("lines", 0, poison)]
+    assert dead_letters(run) == [message_key("lines", 0, poison)]
     assert len(run.outside.effects) == 9_999
     assert run.simulation.now < 60.0
 
@@ -51,8 +52,8 @@ def test_of_ten_thousand_messages_the_one_that_kills_is_the_one_dead_letter(work
 def test_fifty_kills_at_random_make_no_dead_letter_and_lose_nothing(workers: int | None) -> None:
     random = Random(50)
     kills = [replace(draw_fault(random, FaultKind.CRASH), share=number / 65, after_s=0.0) for number in range(1, 51)]
-    run = pipeline(5_000, workers, faults=tuple(kills), restart_back_off_max="200ms", batch_size=64).run()
+    run = pipeline(5_000, workers, faults=tuple(kills), restart_backoff_max="200ms", batch_size=64).run()
     assert run.violations == []
     assert sum(fault.kind is FaultKind.CRASH for _, fault, _ in run.simulation.strikes.struck) == 50
-    assert letters(run) == []
+    assert dead_letters(run) == []
     assert len(run.outside.effects) == 5_000

@@ -194,7 +194,7 @@ def test_a_key_that_nine_of_ten_tuples_have(mode: str) -> None:
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("service_ms", [10, 25])
 def test_a_count_window_before_a_slow_sink(service_ms: int, mode: str) -> None:
-    """A firing is 10 or 25 s of work, in which the window takes no input and hears no verdict: what it holds waits, too."""
+    """A firing is 10 or 25 s of work, in which the window takes no input and no verdict: its held inputs wait, too."""
     run = SlowRun(mode, 4_000, window(CountWindows.of(1_000)), timed(service_ms / 1000)).go(300.0)
     run.assert_healthy()
     assert run.simulation.now < 4 * service_ms * 1.2 + 5.0
@@ -252,8 +252,8 @@ def test_a_bolt_that_holds_five_hundred_inputs_until_it_acks_them_together(mode:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_a_bolt_that_holds_inputs_while_what_it_has_emitted_is_a_minute_of_work_for_the_bolt_behind(mode: str) -> None:
-    """It is given no input meanwhile, so that it cannot fill up and ack: what it holds waits, too."""
+def test_a_bolt_holds_inputs_while_its_output_is_a_minute_of_work_downstream(mode: str) -> None:
+    """It is given no input meanwhile, so that it cannot fill up and ack: its held inputs wait, too."""
     run = SlowRun(mode, 2_050, Stage(make=lambda run, _stage: TogetherOn(run, 0.0, 500)), timed(0.12)).go(400.0)
     run.assert_healthy()
     assert run.simulation.now < 2_050 * 0.12 * 1.1 + 5.0
@@ -278,7 +278,7 @@ def test_batches_of_other_keys_while_one_is_a_minute_of_work_for_the_bolt_behind
 @pytest.mark.parametrize("mode", MODES)
 def test_a_slow_topology_drains_in_the_time_of_what_its_queues_hold(mode: str) -> None:
     run = SlowRun(mode, 100_000, timed(0.0), timed(0.1))
-    run.simulation.at(30.0, lambda: run.simulation.master.handle(DrainAsked(20.0)))
+    run.simulation.at(30.0, lambda: run.simulation.master.ask(DrainAsked(20.0)))
     run.go(200.0)
     assert run.simulation.violations == []
     outcome = run.simulation.master.outcome
@@ -286,7 +286,7 @@ def test_a_slow_topology_drains_in_the_time_of_what_its_queues_hold(mode: str) -
     assert run.simulation.now < 36.0
 
 
-def test_a_savepoint_of_a_slow_topology_is_written_in_the_time_of_what_its_queues_hold(tmp_path: Path) -> None:
+def test_a_savepoint_of_a_slow_topology_takes_the_time_of_what_its_queues_hold(tmp_path: Path) -> None:
     run = SlowRun("exactly_once", 400, timed(0.0), timed(0.1))
     written: list[float] = []
     folder = str(tmp_path / "sp")
@@ -298,7 +298,7 @@ def test_a_savepoint_of_a_slow_topology_is_written_in_the_time_of_what_its_queue
         else:
             run.simulation.at(run.simulation.now + 0.1, look)
 
-    run.simulation.at(15.0, lambda: run.simulation.master.handle(SavepointAsked(folder)))
+    run.simulation.at(15.0, lambda: run.simulation.master.ask(SavepointAsked(folder)))
     run.simulation.at(15.1, look)
     run.go(200.0)
     run.assert_healthy()
@@ -307,7 +307,7 @@ def test_a_savepoint_of_a_slow_topology_is_written_in_the_time_of_what_its_queue
 
 @pytest.mark.parametrize("mode", MODES)
 def test_a_bolt_that_becomes_ten_thousand_times_slower(mode: str) -> None:
-    """What was granted while it was fast is minutes of work: checkpoints that fail meanwhile end nothing, and nothing is lost."""
+    """The tuples granted while it was fast are minutes of work: failed checkpoints end nothing, and nothing is lost."""
     run = SlowRun(mode, 60_000, Stage(lambda seen, _now: 0.1 if 20_000 <= seen < 22_000 else 0.000_01)).go(900.0)
     run.assert_healthy()
     assert run.simulation.now < 220.0

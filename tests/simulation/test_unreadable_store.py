@@ -1,4 +1,4 @@
-"""Storage that cannot be read for a moment, while tasks go on from a checkpoint: they wait, and nothing is lost."""
+"""Storage that cannot be read for a moment, while tasks restore a checkpoint: they wait, and nothing is lost."""
 
 from __future__ import annotations
 

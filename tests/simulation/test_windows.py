@@ -32,7 +32,7 @@ DISORDER_MS = 150
 
 @dataclass
 class World:
-    """What is outside of all processes, and so outlives them."""
+    """The world outside of all processes, which outlives them."""
 
     seed: int
     kind: str
@@ -70,7 +70,7 @@ class World:
     def topology(self) -> Topology:
         builder = TopologyBuilder("windows").config(
             max_spout_pending=400, batch_size=8, edge_window=3, outbox_limit=2, watermark_interval="20ms", heartbeat="200ms",
-            worker_timeout="1s", restart_back_off="20ms", back_off="50ms", master_timeout="20s",
+            worker_timeout="1s", restart_backoff="20ms", backoff="50ms", master_timeout="20s",
         )  # fmt: skip
         strategy = WatermarkStrategy.bounded_out_of_orderness(f"{self.bound_ms}ms", timestamp="at")
         if self.quiet_s:

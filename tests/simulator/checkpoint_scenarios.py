@@ -1,4 +1,4 @@
-"""Topologies with checkpoints: drawn from a seed, run under faults, and compared with what comes of them without any.
+"""Topologies with checkpoints: run under faults, and compared with what comes of them without any.
 
 Nothing is run for the comparison: the components' models say which rows and which state the spouts' rows make.
 """
@@ -6,63 +6,25 @@ Nothing is run for the comparison: the components' models say which rows and whi
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from random import Random
 from typing import Any
 
 from tests.simulator import checkpointed_operators as operators
 from tests.simulator import checkpointed_sources as sources
 from tests.simulator import checkpointed_stages as stages
-from tests.simulator.checkpointed_sources import Source
 from tests.simulator.checkpointed_stages import Beyond, CheckpointedStage, Mishaps, Row, Stateful
-from tests.simulator.faults import Fault, FaultKind, draw_checkpoint_faults
-from tests.simulator.history import Violation
-from tests.simulator.random_scenarios import draw_sizes
+from tests.simulator.faults import Fault, FaultKind
+from tests.simulator.runs import Run
 from tests.simulator.simulation import Simulation
+from tests.simulator.topologies import Part, build
 from topo.api.topology import Topology
-from topo.builder import TopologyBuilder
 from topo.checkpoint.encoding import unpack
 from topo.checkpoint.manifest import Manifest, name_of
 from topo.master.outcome import OutcomeKind
 from topo.storage.checkpoint_store import CheckpointStore
 from topo.wire.codec import Codec
 from topo.wire.serializers import SerializerRegistry
-
-_REFUSING = (stages.Relay, stages.Hand, stages.Tally, stages.Call)
-"""Which may always fail for some rows."""
-ROWS = 60
-"""Rows that the spouts of a run emit, at least."""
-SETTINGS: dict[str, Any] = {
-    "delivery": "exactly_once",
-    "back_off": ("20ms", "50ms"),
-    "heartbeat": "250ms",
-    "worker_timeout": "1s",
-    "progress_timeout": "500ms",
-    "start_timeout": "2s",
-    "master_timeout": "5s",
-    "restart_back_off": "20ms",
-    "restart_back_off_max": "300ms",
-    "watermark_interval": "5ms",
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """One component.
-
-    Attributes:
-        make: makes it, given what is outside.
-        inputs: (source, kind of grouping) for each input.
-        source: what it emits, if it is a spout.
-    """
-
-    name: str
-    make: Callable[[Beyond], Any]
-    parallelism: int = 1
-    inputs: tuple[tuple[str, str], ...] = ()
-    settings: Mapping[str, Any] = field(default_factory=dict)
-    source: Source | None = None
 
 
 @dataclass(slots=True)
@@ -98,21 +60,7 @@ class CheckpointScenario:
 
     def topology(self, outside: Beyond) -> Topology:
         """Build the topology, as every process does."""
-        builder = TopologyBuilder(f"checkpoints-{self.seed}").config(**self.settings)
-        for part in self.parts:
-            made = part.make(outside)
-            if part.source is not None:
-                builder.set_spout(part.name, made, part.parallelism, watermarks=sources.strategy(), **part.settings)
-                continue
-            declarer = builder.set_bolt(part.name, made, part.parallelism, **part.settings)
-            for source, grouping in part.inputs:
-                if grouping in ("key", "root"):
-                    declarer.fields_grouping(source, grouping)
-                elif grouping == "partial-key":
-                    declarer.partial_key_grouping(source, "key")
-                else:
-                    getattr(declarer, grouping.replace("-", "_") + "_grouping")(source)
-        return builder.build()
+        return build(f"checkpoints-{self.seed}", self.parts, self.settings, outside, sources.strategy())
 
     def expected(self) -> Expected:
         """Return what has to come of it."""
@@ -161,39 +109,14 @@ class CheckpointScenario:
             lambda: len(outside.effects) / max(1, len(expected.sinks)),
             keeps_trace=keeps_trace,
         )
-        outside.work, outside.kill = simulation.work, simulation.kill
-        outside.now = lambda: simulation.now
+        outside.work, outside.kill, outside.now = simulation.work, simulation.kill, lambda: simulation.now
         simulation.run()
         if not simulation.violations:
             Judgement(self, simulation, outside, expected).judge()
-        return CheckpointRun(self, simulation, outside, simulation.violations)
+        return Run(self, simulation, outside, simulation.violations)
 
 
-@dataclass(frozen=True, slots=True)
-class CheckpointRun:
-    """A run that is over."""
-
-    scenario: CheckpointScenario
-    simulation: Simulation
-    outside: Beyond
-    violations: list[Violation]
-
-    def counts(self) -> dict[str, int]:
-        """Return how often each thing of interest occurred."""
-        return self.simulation.history.counts
-
-    def summary(self) -> str:
-        """Return the run in a few lines."""
-        simulation = self.simulation
-        outcome = simulation.master.outcome
-        lines = [
-            f"{simulation.now:.3f} virtual seconds, {simulation.network.counts.delivered} frames, "
-            f"{len(simulation.all_processes)} processes; "
-            f"{'no end' if outcome is None else f'{outcome.kind.value}: {outcome.reason}'}",
-            ", ".join(f"{name}: {count}" for name, count in sorted(self.counts().items())),
-            f"trace {simulation.trace_hash}",
-        ]
-        return "\n".join(lines)
+CheckpointRun = Run[CheckpointScenario, Beyond]
 
 
 class Judgement:
@@ -247,6 +170,11 @@ class Judgement:
         expected = sorted(sink for sink in self._expected.sinks if sink[0] in ledgers)
         if found != expected:
             self._history.violated(7, f"what is published is {_difference(found, expected)}")
+        last: dict[tuple[str, int], int] = {}
+        for name, index, number in self._outside.published:
+            if number < last.get((name, index), 0):
+                self._history.violated(14, f"{name}[{index}] committed token {number} after token {last[name, index]}")
+            last[name, index] = number
 
     def _judge_letters(self) -> None:
         codec, plan = Codec(), self._simulation.plan
@@ -326,127 +254,3 @@ def _difference(found: Any, expected: Any) -> str:
         more, less = Counter(found) - Counter(expected), Counter(expected) - Counter(found)
         return f"wrong; too many: {sorted(more.elements())[:5]}, missing: {sorted(less.elements())[:5]}"
     return f"{found}, not {expected}"
-
-
-# -- from a seed -------------------------------------------------------------------------------------------------------
-
-
-def draw_checkpoint_scenario(seed: int) -> CheckpointScenario:
-    """Return what a seed stands for; always the same."""
-    random = Random(f"checkpoints {seed}")
-    drawing = _Drawing(random)
-    drawing.settings |= draw_sizes(seed)
-    faults = draw_checkpoint_faults(random, has_links=drawing.settings["workers"] != 1, may_damage=not drawing.is_irrevocable)
-    return CheckpointScenario(seed, drawing.parts, drawing.settings, faults)
-
-
-class _Drawing:
-    """A topology while it is drawn.
-
-    Attributes:
-        is_irrevocable: what a complete checkpoint allows cannot be taken back: an earlier one does not do.
-    """
-
-    def __init__(self, random: Random) -> None:
-        self._random = random
-        self.parts: list[Part] = []
-        self.is_irrevocable = False
-        self._work_s = random.choice((0.0, 0.0002, 0.001))
-        spouts = random.choice((1, 1, 2))
-        needs_time = random.random() < 0.75
-        for number in range(spouts):
-            self._draw_spout(f"spout{number}", ROWS // spouts, needs_time, number)
-        ends = [part.name for part in self.parts]
-        keeps_time = True
-        for level in range(random.randint(1, 3)):
-            ends, keeps_time = self._draw_stage(f"b{level}", ends, keeps_time and needs_time)
-        if random.random() < 0.7:
-            self._add("sink", stages.Log, ends)
-        if len(self.parts) < 3 or random.random() < 0.5 or not any(part.name == "sink" for part in self.parts):
-            self._add("ledger", stages.Ledger, ends)
-            self.is_irrevocable = True
-        tasks = sum(part.parallelism for part in self.parts)
-        self.settings = {
-            **SETTINGS,
-            "attempts": random.choice((2, 3)),
-            "ackers": random.choice((1, 1, 2)),
-            "workers": random.choice((None, None, 1, 2, 3, max(2, tasks // 2))),
-            "max_spout_pending": random.choice((4, 20, 100)),
-            "batch_size": random.choice((2, 8, 32)),
-            "edge_window": random.choice((1, 2, 4, 16)),
-            "outbox_limit": random.choice((1, 4, 64)),
-            "flush_interval": random.choice(("0ms", "1ms", "5ms")),
-            "checkpoint_interval": random.choice(("15ms", "40ms", "100ms", "300ms")),
-            "checkpoint_pause": random.choice(("20ms", "50ms")),
-            "checkpoint_timeout": random.choice(("300ms", "1s")),
-            "checkpoint_keep": random.choice((2, 3)),
-        }
-
-    def _draw_spout(self, name: str, rows: int, needs_time: bool, number: int) -> None:
-        random = self._random
-        parallelism = random.choice((1, 1, 2))
-        total = rows // parallelism + random.randrange(1, 9)
-        if number and random.random() < 0.3:
-            # Uneven: it ends long before the other.
-            total = max(4, total // 6)
-        source = Source(
-            name,
-            total,
-            random.choice((0.0, 0.0005, 0.002)),
-            quiet_s=random.choice((0.0, 0.0, 0.05, 0.2)),
-            ends_quiet=needs_time,
-        )
-        made: Callable[[Beyond], Any]
-        kind = random.choice(("positions", "positions", "telling", "queue", "queue"))
-        if kind == "queue":
-            in_fail = random.random() < 0.5
-            self.is_irrevocable = True
-            made = lambda outside: sources.QueueSpout(outside, source, in_fail)  # noqa: E731
-        else:
-            spout = sources.ReplayableSpout if kind == "positions" else sources.TellingSpout
-            made = lambda outside: spout(outside, source)  # noqa: E731
-        self.parts.append(Part(name, made, parallelism, source=source))
-
-    def _draw_stage(self, name: str, ends: Sequence[str], has_time: bool) -> tuple[list[str], bool]:
-        random = self._random
-        kinds = ["relay", "double", "sieve", "hand", "call", "call", "tally", "tally", "whole", "later", "pairs", "pairs"]
-        if has_time:
-            kinds += ["tumbling", "sliding", "session", "tumbling", "sliding", "session", "buckets", "buckets", "buckets"]
-        kind = random.choice(kinds)
-        if kind in ("tumbling", "sliding", "session"):
-            self._add(name, operators.Windows, ends, kind=kind, adds=random.random() < 0.5)
-        elif kind == "call":
-            self._add(name, stages.Call, ends, is_ordered=random.random() < 0.5, capacity=random.choice((1, 3, 10)))
-        elif kind == "pairs":
-            for side in ("l", "r"):
-                self._add(f"{name}{side}", random.choice((stages.Relay, stages.Tally)), ends)
-            self._add(name, operators.Pairs, [f"{name}l", f"{name}r"], left=f"{name}l", right=f"{name}r")
-        else:
-            self._add(name, {
-                "relay": stages.Relay, "double": stages.Double, "sieve": stages.Sieve, "hand": stages.Hand,
-                "tally": stages.Tally, "whole": stages.Whole, "later": operators.Later, "buckets": operators.Buckets,
-            }[kind], ends)  # fmt: skip
-        # What comes out of windows behind an idle input, or of calls that the news of its idleness has overtaken, may be late.
-        is_quiet = any(part.source is not None and part.source.quiet_s for part in self.parts)
-        may_be_late = is_quiet and kind in ("call", "buckets", "tumbling", "sliding", "session")
-        return [name], has_time and kind != "later" and not may_be_late
-
-    def _add(self, name: str, stage: Any, ends: Sequence[str], **arguments: Any) -> None:
-        random, work_s = self._random, self._random.choice((0.0, 0.0, self._work_s))
-        settings: dict[str, Any] = {}
-        hopeless = kills = 0
-        fails = random.choice((0, 0, 0, 20)) if stage not in (stages.Call, stages.Log) else 0
-        if fails and stage is not stages.Ledger and random.random() < 0.3:
-            settings["on_error"] = "crash"
-        may_refuse = arguments["adds"] if stage is operators.Windows else stage in _REFUSING
-        if not settings and may_refuse and random.random() < 0.2:
-            hopeless = 15
-        if stage in (stages.Relay, stages.Tally, operators.Buckets, stages.Ledger) and random.random() < 0.1:
-            kills = 30
-        mishaps = Mishaps(fails, hopeless, kills)
-        made: Callable[[Beyond], Any] = lambda outside: stage(outside, name, work_s, mishaps, **arguments)  # noqa: E731
-        grouping = made(Beyond()).grouped_by
-        usual = ("shuffle", "shuffle", "key", "global", "partial-key", "none", "local-or-shuffle")
-        self.is_irrevocable = self.is_irrevocable or bool(hopeless)
-        inputs = tuple((source, grouping or random.choice(usual)) for source in ends)
-        self.parts.append(Part(name, made, random.choice((1, 1, 2, 2, 3)), inputs, settings))

@@ -7,6 +7,8 @@ from typing import Any
 from zlib import crc32
 
 from tests.simulator.checkpointed_stages import FIELDS, Beyond, Row, key_of
+from tests.simulator.external_world import chosen
+from tests.simulator.stages import Trouble
 from topo.api.context import TaskContext
 from topo.api.spout import RetryingSpout, Spout, SpoutCollector
 from topo.api.watermarks import WatermarkStrategy
@@ -25,6 +27,7 @@ class Source:
         work_s: what each takes.
         quiet_s: in the middle it says that it is idle, for so long; after that it ends, if event time matters downstream.
         ends_quiet: whether it does.
+        raises: instead of emitting one in so many rows, the first time.
     """
 
     name: str
@@ -32,6 +35,7 @@ class Source:
     work_s: float = 0.0
     quiet_s: float = 0.0
     ends_quiet: bool = False
+    raises: int = 0
 
     def row(self, index: int, number: int) -> Row:
         """Return a row."""
@@ -56,13 +60,18 @@ class _SourceSpout(Spout):
 
     def is_quiet(self, number: int) -> bool:
         """Whether it is in its quiet time before a row."""
-        source, outside = self.source, self.outside
-        if not source.quiet_s or number < source.total // 2:
-            return False
-        now = outside.now()
-        return now < outside.quiet_until.setdefault((source.name, self.index), now + source.quiet_s)
+        source = self.source
+        may_be = bool(source.quiet_s) and number >= source.total // 2
+        return may_be and self.outside.is_quiet(source.name, self.index, source.quiet_s)
 
     def emit(self, number: int) -> None:
+        """Emit a row, or raise instead, the first time."""
+        row_id, name = self.source.row(self.index, number).id, f"{self.source.name} raises"
+        if chosen(row_id, self.source.raises, name) and not self.outside.tried(name, row_id):
+            raise Trouble(f"{row_id} cannot be read at once")
+        self.send(number)
+
+    def send(self, number: int) -> None:
         """Emit a row."""
         row = self.source.row(self.index, number)
         self.outside.work(self.source.work_s)
@@ -120,7 +129,8 @@ class QueueSpout(_SourceSpout):
             if self.is_quiet(self.queue[0]):
                 self.collector.mark_idle()
             else:
-                self.emit(self.queue.pop(0))
+                self.emit(self.queue[0])
+                self.queue.pop(0)
         elif self.replays_in_fail or not self.left:
             if self.is_quiet(self.source.total):
                 self.collector.mark_idle()
@@ -135,6 +145,7 @@ class QueueSpout(_SourceSpout):
 
     def fail(self, message_id: Any) -> None:
         if self.replays_in_fail:
-            self.emit(message_id)
+            # Raised here, it would come out of order, and late.
+            self.send(message_id)
         else:
             self.queue = sorted({*self.queue, message_id})

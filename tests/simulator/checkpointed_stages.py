@@ -7,17 +7,16 @@ the rows of its spouts alone: timestamps are such that nothing is late by chance
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import xor
 from typing import Any, NamedTuple
 from zlib import crc32
 
 from tests.simulator.external_world import ExternalWorld, Sleep, chosen
-from tests.simulator.stages import Trouble
+from tests.simulator.stages import HoldingBolt, Trouble
 from topo.api.async_io import AsyncMode
 from topo.api.bolt import BasicBolt, BasicCollector, Bolt, Collector, StatefulBolt
-from topo.api.component import Component
 from topo.api.context import TaskContext
 from topo.api.operator_bolts import AsyncBolt
 from topo.api.tuples import Tuple
@@ -56,14 +55,10 @@ class Beyond(ExternalWorld):
     """What is outside of all processes of a topology with checkpoints.
 
     Attributes:
-        now: virtual seconds.
-        quiet_until: by (spout, index): until when it has nothing to emit.
         staged: by token: ids of rows that are durable and not visible.
-        published: by token: ids of rows that are visible.
+        published: by token, in the order of their commits: ids of rows that are visible.
     """
 
-    now: Callable[[], float] = lambda: 0.0
-    quiet_until: dict[tuple[str, int], float] = field(default_factory=dict)
     staged: dict[Token, list[str]] = field(default_factory=dict)
     published: dict[Token, list[str]] = field(default_factory=dict)
 
@@ -96,7 +91,7 @@ def key_of(name: str) -> str:
     return f"k{crc32(name.encode()) % KEYS}"
 
 
-class CheckpointedStage(Component):
+class CheckpointedStage:
     """What the components share. A subclass is a bolt of some kind, too.
 
     Attributes:
@@ -192,6 +187,42 @@ class Hand(CheckpointedStage, Bolt):
         self.collector.emit(self.renamed(row_of(tup.values)).values, tup)
         self.meet(tup["id"])
         self.collector.ack(tup)
+
+
+class Hoard(CheckpointedStage, HoldingBolt):
+    """Holds several rows before it emits and acks them, over barriers.
+
+    Args:
+        holds: how many rows.
+    """
+
+    def __init__(
+        self,
+        outside: Beyond,
+        name: str,
+        work_s: float = 0.0,
+        mishaps: Mishaps | None = None,
+        *,
+        holds: int = 1,
+        keeps_held: bool = False,
+    ) -> None:
+        super().__init__(outside, name, work_s, mishaps)
+        self.holds, self.keeps_held = holds, keeps_held
+
+    def model(self, inputs: Mapping[str, Sequence[Row]]) -> list[Row]:
+        return [self.renamed(row) for row in self.survivors(inputs)]
+
+    def execute(self, tup: Tuple) -> None:
+        self.outside.work(self.work_s)
+        self.held.append(tup)
+        if len(self.held) >= self.holds:
+            self.let_go()
+
+    def let_go(self) -> None:
+        held, self.held = self.held, []
+        for tup in held:
+            self.collector.emit(self.renamed(row_of(tup.values)).values, tup)
+            self.collector.ack(tup)
 
 
 class Call(CheckpointedStage, AsyncBolt):
@@ -364,6 +395,8 @@ class Ledger(CheckpointedStage, TwoPhaseSink):
         published[:] = rows[: len(rows) // 2]
         self.stumble(f"publish {token}")
         published[:] = rows
+        # Behind those that became visible before it.
+        self.outside.published[token] = self.outside.published.pop(token)
         del self.outside.staged[token]
 
     def stumble(self, what: str) -> None:

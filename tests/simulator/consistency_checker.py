@@ -17,12 +17,13 @@ from tests.simulator.observers import FrameObserver
 from topo.checkpoint.alignment import Snapshot, SnapshotStore, StoredCallback, StoredPart
 from topo.checkpoint.store_messages import CommitCheckpoint, StoreCommand
 from topo.errors import TopoError
+from topo.hot import Trees
 from topo.ids import TaskId
-from topo.task.guarantees.checkpointed_spout import CheckpointedSpoutTask
-from topo.task.runners.acker import AckerTask
-from topo.task.runners.spout import SpoutTask
+from topo.task.guarantees.checkpointed_source import CheckpointedSource
+from topo.task.guarantees.source import SourceGuarantee
+from topo.task.task import Task
 from topo.wire import control
-from topo.wire.frames import Columns, Frame, FrameKind
+from topo.wire.frames import Columns, Frame, FrameKind, SenderStatus
 
 if TYPE_CHECKING:
     from tests.simulator.processes import SimulatedProcess
@@ -31,10 +32,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class EdgeRows:
-    """How many rows a task has sent and processed in its epoch, by the other task."""
+    """How many rows a task has sent and processed in its epoch, by the other task.
+
+    Attributes:
+        watermarks: the last one of each sender.
+        silent: senders that were idle once or have ended.
+    """
 
     sent: Counter[TaskId] = field(default_factory=Counter)
     received: Counter[TaskId] = field(default_factory=Counter)
+    watermarks: dict[TaskId, int] = field(default_factory=dict)
+    silent: set[TaskId] = field(default_factory=set)
+
+    def copy(self) -> EdgeRows:
+        """Return it as it is now."""
+        return EdgeRows(self.sent.copy(), self.received.copy(), self.watermarks.copy(), self.silent.copy())
 
 
 class CutObserver(FrameObserver):
@@ -44,26 +56,37 @@ class CutObserver(FrameObserver):
         super().__init__(checker, process)
         self._checker = checker
         self._rows: dict[TaskId, EdgeRows] = {}
+        self._restored: dict[TaskId, dict[TaskId, int]] = {}
+        """By task: the watermarks of its senders that the restored checkpoint has."""
 
     def routes_adopted(self, task: TaskId, routes: control.Routes) -> None:
         """Forget the epoch before."""
         super().routes_adopted(task, routes)
         self._rows[task] = EdgeRows()
+        self._restored[task] = self._checker.watermarks_at(routes.checkpoint, task)
 
     def rows_routed(self, task: TaskId, target: TaskId, stream: int, columns: Columns) -> None:
         """Count rows on their way out."""
         self._rows[task].sent[target] += len(columns.rows)
 
     def frame_processed(self, task: TaskId, frame: Frame) -> None:
-        """Count rows on their way in."""
+        """Count rows on their way in; check that no sender begins with a lower watermark than that of the checkpoint."""
         super().frame_processed(task, frame)
+        sender = TaskId(frame.sender)
         if frame.kind is FrameKind.DATA:
-            self._rows[task].received[TaskId(frame.sender)] += frame.count
+            self._rows[task].received[sender] += frame.count
+        elif frame.kind in (FrameKind.IDLE, FrameKind.END) or frame.status is not SenderStatus.ACTIVE:
+            self._rows[task].silent.add(sender)
+        elif frame.kind in (FrameKind.OPEN, FrameKind.WATERMARK):
+            self._rows[task].watermarks[sender] = frame.mark
+            restored = self._restored[task].get(sender, frame.mark)
+            if frame.mark < restored:
+                what = f"task {sender} begins at watermark {frame.mark}, and its checkpoint has {restored}"
+                self._checker.violated(13, what)
 
     def snapshot_taken(self, task: TaskId, checkpoint: int) -> None:
         """Note the cut through the task's edges."""
-        rows = self._rows[task]
-        self._checker.snapshot_taken(task, checkpoint, EdgeRows(rows.sent.copy(), rows.received.copy()))
+        self._checker.snapshot_taken(task, checkpoint, self._rows[task].copy())
 
     def checkpoint_begun(self, task: TaskId, checkpoint: int) -> None:
         """Let a fault strike."""
@@ -139,6 +162,16 @@ class ConsistencyChecker(History):
             self.violated(9, f"task {task} took two snapshots of checkpoint {checkpoint}")
         cut[task] = rows
 
+    def watermarks_at(self, checkpoint: int, task: TaskId) -> dict[TaskId, int]:
+        """Return the watermark that a task had from each sender at a checkpoint.
+
+        Left out are senders whose inputs had all ended or been idle: the watermark of such a bolt may be the highest, with which
+        it does not begin.
+        """
+        cut, upstream_tasks = self._cuts.get(checkpoint, {}), self._simulation.plan.upstream_tasks
+        has_time = {one for one, rows in cut.items() if not upstream_tasks(one) or set(upstream_tasks(one)) - rows.silent}
+        return {one: mark for one, mark in cut[task].watermarks.items() if one in has_time} if task in cut else {}
+
     # -- at the master ---------------------------------------------------------------------------------------------------
 
     def asked_of_store(self, command: StoreCommand) -> None:
@@ -161,14 +194,20 @@ class ConsistencyChecker(History):
                         what = f"task {sender} had sent {sent} rows to task {target}, which had processed {received}"
                         self.violated(7, f"checkpoint {manifest.checkpoint} is no consistent cut: {what}")
         try:
-            simulation.disk.verify(manifest)
+            simulation.disk.after_power_cut().verify(manifest)
         except TopoError as error:
-            self.violated(3, f"checkpoint {manifest.checkpoint} is committed, and {error}")
+            self.violated(3, f"checkpoint {manifest.checkpoint} is committed, and after a power cut {error}")
         simulation.strikes.reached(Moment.COMMITTING, None)
 
     def committed(self, checkpoint: int, problem: str) -> None:
         """A checkpoint is complete, or (with a problem) certainly not; the master is about to hear of it."""
+        disk = self._simulation.disk
+        assert disk is not None
         self.count("checkpoint not committed" if problem else "checkpoint")
+        if problem and disk.may_be_complete(checkpoint):
+            self.violated(3, f"checkpoint {checkpoint} may be complete after a power cut, although: {problem}")
+        elif not problem and all(stored.checkpoint != checkpoint for stored in disk.after_power_cut().checkpoints()):
+            self.violated(3, f"checkpoint {checkpoint} is complete, and would be gone after a power cut")
         if not problem:
             self._simulation.strikes.reached(Moment.COMPLETE, None)
 
@@ -186,12 +225,12 @@ class ConsistencyChecker(History):
             if any(count > task.config.edge_window for count in behind.values()):
                 self.violated(5, f"task {task.id} has {behind} frames behind a barrier; the window is {task.config.edge_window}")
 
-    def _pending_of(self, task: SpoutTask) -> int:
-        """Messages that no checkpoint covers; up to as many again were emitted in the burst that reached the limit."""
-        assert isinstance(task, CheckpointedSpoutTask)
-        return 0 if task.is_retrying else (task.uncommitted.uncovered + 1) // 2
+    def _pending_of(self, source: SourceGuarantee) -> int:
+        """Messages that no checkpoint covers."""
+        assert isinstance(source, CheckpointedSource)
+        return 0 if source.is_retrying else source.uncommitted.uncovered
 
-    def _inspect_acker(self, task: AckerTask) -> None:
+    def _inspect_acker(self, task: Task, trees: Trees) -> None:
         """Ackers hold barriers: those of checkpoints that failed, too, until the epoch is over."""
-        if len(task.acker.ledger._words) > (len(self._cuts) + 1) * len(task.plan.spouts):
-            self.violated(5, f"acker task {task.id} holds {len(task.acker.ledger._words)} roots open")
+        if len(trees) > (len(self._cuts) + 1) * len(task.plan.spouts):
+            self.violated(5, f"acker task {task.id} holds {len(trees)} roots open")

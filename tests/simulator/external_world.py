@@ -19,7 +19,7 @@ FIELDS = ("key", "paths", "extra")
 
 @dataclass(slots=True)
 class ExternalWorld:
-    """What is not lost with a process.
+    """All that outlives a process.
 
     Attributes:
         effects: (sink, path) that were written, and how often.
@@ -27,7 +27,9 @@ class ExternalWorld:
         broker: for spouts without positions: by (spout, index) the numbers that were not acked yet.
         acked: keys of messages whose spout was told `ack`, and how often.
         given_up: keys of messages whose spout was told that they are given up, or that gave them up itself.
+        quiet_until: by (spout, index): until when it has nothing to emit.
         on_ack: called with the key when a spout is told `ack`.
+        now: virtual seconds.
         work: takes virtual seconds.
         kill: takes the calling process down.
     """
@@ -37,7 +39,9 @@ class ExternalWorld:
     broker: dict[tuple[str, int], dict[int, int]] = field(default_factory=dict)
     acked: dict[str, int] = field(default_factory=dict)
     given_up: dict[str, int] = field(default_factory=dict)
+    quiet_until: dict[tuple[str, int], float] = field(default_factory=dict)
     on_ack: Callable[[str], None] = lambda _key: None
+    now: Callable[[], float] = lambda: 0.0
     work: Callable[[float], None] = lambda _seconds: None
     kill: Callable[[], None] = lambda: None
 
@@ -46,6 +50,10 @@ class ExternalWorld:
         before = self.tries.get((component, path), 0)
         self.tries[component, path] = before + 1
         return before
+
+    def is_quiet(self, spout: str, index: int, seconds: float) -> bool:
+        """Whether a spout task has nothing to emit, in a pause that begins with the first call."""
+        return self.now() < self.quiet_until.setdefault((spout, index), self.now() + seconds)
 
 
 def message_key(spout: str, index: int, number: int) -> str:
@@ -69,12 +77,18 @@ class Sleep:
 
 
 class PositionedSpout(RetryingSpout):
-    """Emits `total` messages, numbered by position, after the committed one."""
+    """Emits `total` messages, numbered by position, after the committed one. It raises at one in `raises`, the first time.
+
+    Before its last message it has nothing to emit for `quiet_s`.
+    """
 
     outputs = FIELDS
 
-    def __init__(self, outside: ExternalWorld, name: str, total: int, work_s: float) -> None:
+    def __init__(
+        self, outside: ExternalWorld, name: str, total: int, work_s: float, raises: int = 0, quiet_s: float = 0.0
+    ) -> None:
         self.outside, self.name, self.total, self.work_s = outside, name, total, work_s
+        self.raises, self.quiet_s = raises, quiet_s
 
     def open(self, context: TaskContext, collector: SpoutCollector) -> None:
         self.index, self.collector = context.task_index, collector
@@ -85,8 +99,12 @@ class PositionedSpout(RetryingSpout):
         if self.next >= self.total:
             self.collector.end_of_input()
             return
+        if self.quiet_s and self.next == self.total - 1 and self.outside.is_quiet(self.name, self.index, self.quiet_s):
+            return
         self.outside.work(self.work_s)
         key = message_key(self.name, self.index, self.next)
+        if chosen(key, self.raises, self.name) and not self.outside.tried(f"{self.name} raises", key):
+            raise OSError(f"{key} cannot be read at once")
         self.collector.emit((key, (key,), None), self.next)
         self.next += 1
 
@@ -143,14 +161,16 @@ class BrokerSpout(Spout):
         self.left.pop(message_id, None)
 
     def fail(self, message_id: Any) -> None:
-        if message_id not in self.left:
-            return
-        if self.outside.tried(self.name, f"{self.index}.{message_id}") >= self.attempts:
+        key = message_key(self.name, self.index, message_id)
+        if key in self.outside.given_up:
+            # By another life of this task, which keeps running for a while after its master has died.
+            self.open_numbers.discard(message_id)
+        elif message_id in self.left and self.outside.tried(self.name, f"{self.index}.{message_id}") >= self.attempts:
             self.left.pop(message_id)
             self.open_numbers.discard(message_id)
-            key = message_key(self.name, self.index, message_id)
             self.outside.given_up[key] = 1
         elif self.replays_in_fail:
             self._emit(message_id)
         else:
+            # Even if it was acked to another life: this one waits for its own ack.
             self.queue.append(message_id)

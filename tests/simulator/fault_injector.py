@@ -8,14 +8,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from tests.simulator.control_line import ControlLine, message_name
 from tests.simulator.faults import Fault, FaultKind, Moment
 from tests.simulator.network import Link
-from tests.simulator.processes import CrashPlan, SimulatedProcess
+from tests.simulator.processes import KILLED, CrashPlan, SimulatedProcess
 from topo.ids import Incarnation, WorkerId
 from topo.master.events import ActivateAsked, DeactivateAsked, RestartAsked
 
 if TYPE_CHECKING:
     from tests.simulator.simulation import Simulation
+    from tests.simulator.virtual_store import Disk
 
 SLOWER = 6
 """How many times as long every turn of a slow worker takes."""
@@ -49,6 +51,7 @@ class FaultInjector:
         self._armed: list[Fault] = []
         """Those that wait for a moment of a checkpoint."""
         self._concerned: SimulatedProcess | None = None
+        self._concerned_line: ControlLine | None = None
         self.struck: list[tuple[float, Fault, str]] = []
         self.last_at = 0.0
 
@@ -70,8 +73,18 @@ class FaultInjector:
                 self._concerned = None
                 return
 
+    def control_sent(self, line: ControlLine, data: bytes) -> None:
+        """A control message was handed over."""
+        for fault in self._armed:
+            if fault.message and fault.message == message_name(data):
+                self._armed.remove(fault)
+                self._concerned_line = line
+                self._strike(fault, _TRIES)
+                self._concerned_line = None
+                return
+
     def _arm(self, fault: Fault) -> None:
-        if fault.moment is None:
+        if fault.moment is None and not fault.message:
             self._strike(fault, _TRIES)
             return
         self._armed.append(fault)
@@ -81,6 +94,11 @@ class FaultInjector:
         if fault in self._armed:
             self._armed.remove(fault)
             self._strike(fault, _TRIES)
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether a fault has been set off."""
+        return bool(self._due or self.struck)
 
     @property
     def quiet_since(self) -> float:
@@ -134,7 +152,7 @@ class FaultInjector:
         if process.is_alive and process.crash_plan is not None:
             process.crash_plan.has_come = True
             self.fell(process)
-            self._simulation.died(process, "killed by a signal")
+            self._simulation.died(process, KILLED)
 
     def _stop(self, fault: Fault) -> str | None:
         process = self._pick_process(fault)
@@ -190,46 +208,82 @@ class FaultInjector:
 
     def _restart(self, fault: Fault) -> str | None:
         worker = WorkerId(int(fault.pick * len(self._simulation.plan.workers)))
-        self._simulation.master.handle(RestartAsked(worker))
+        self._simulation.master.ask(RestartAsked(worker))
         return f"worker {worker}"
 
     def _pause(self, fault: Fault) -> str | None:
         if self._simulation.master.master is None:
             return None
-        self._simulation.master.handle(DeactivateAsked())
+        self._simulation.master.ask(DeactivateAsked())
         self._simulation.at(self._simulation.now + fault.for_s, self._activate)
         return "the spouts"
 
     def _activate(self) -> None:
         if self._simulation.master.outcome is None:
-            self._simulation.master.handle(ActivateAsked())
+            self._simulation.master.ask(ActivateAsked())
             # An operator whose master dies asks again.
             if self._simulation.master.master is None or not self._simulation.master.master.is_active:
                 self._simulation.at(self._simulation.now + 0.01, self._activate)
 
+    def _pick_line(self, fault: Fault) -> ControlLine | None:
+        if self._concerned_line is not None:
+            return self._concerned_line
+        found = [process.line for process in self._simulation.processes.values() if process.line.is_in_use]
+        return found[int(fault.pick * len(found))] if found else None
+
+    def _control_reset(self, fault: Fault) -> str | None:
+        line, now = self._pick_line(fault), self._simulation.now
+        return None if line is None else f"{line.reset(now, fault.for_s)} messages"
+
+    def _control_repeat(self, fault: Fault) -> str | None:
+        line = self._pick_line(fault)
+        return None if line is None else f"{line.repeat(self._simulation.now)} messages"
+
+    def _control_slow(self, fault: Fault) -> str | None:
+        line = self._pick_line(fault)
+        if line is None:
+            return None
+        line.slow_until = self._simulation.now + fault.for_s
+        return "a connection"
+
+    def _failing_record(self, fault: Fault) -> str | None:
+        self._simulation.master.store.failing_until = self._simulation.now + fault.for_s
+        return "the state folder"
+
+    @property
+    def _disk(self) -> Disk:
+        assert self._simulation.disk is not None, "a fault of the store strikes a topology without checkpoints"
+        return self._simulation.disk
+
     def _slow_store(self, fault: Fault) -> str | None:
-        assert self._simulation.disk is not None
-        self._simulation.disk.slow_until = self._simulation.now + fault.for_s
+        self._disk.slow_until = self._simulation.now + fault.for_s
         return "the store"
 
     def _failing_store(self, fault: Fault) -> str | None:
-        assert self._simulation.disk is not None
-        self._simulation.disk.failing_until = self._simulation.now + fault.for_s
+        self._disk.failing_until = self._simulation.now + fault.for_s
         return "the store"
 
     def _unreadable_store(self, fault: Fault) -> str | None:
-        assert self._simulation.disk is not None
-        self._simulation.disk.unreadable_until = self._simulation.now + fault.for_s
+        self._disk.unreadable_until = self._simulation.now + fault.for_s
         return "the store"
 
     def _torn_write(self, fault: Fault) -> str | None:
-        assert self._simulation.disk is not None
-        self._simulation.disk.torn_next = True
+        self._disk.torn_next = True
         return "the store"
 
+    def _power(self, fault: Fault) -> str | None:
+        simulation = self._simulation
+        if simulation.master.master is None:
+            return None
+        self._disk.lose_power()
+        simulation.master.restarts_in_s = fault.for_s
+        simulation.master.crash()
+        for process in list(simulation.processes.values()):
+            simulation.died(process, "lost its power")
+        return "the machine"
+
     def _damage(self, fault: Fault) -> str | None:
-        assert self._simulation.disk is not None
-        what = self._simulation.disk.damage(fault.pick)
+        what = self._disk.damage(fault.pick)
         if what is not None:
             # Whoever goes on from it finds the damage: tasks, or the next master.
             (self._crash if fault.pick < 0.6 else self._master)(fault)

@@ -6,6 +6,7 @@ it always strikes while there is work, and several can strike in one recovery. W
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from random import Random
@@ -19,7 +20,7 @@ class FaultKind(Enum):
     CRASH = "a worker's process dies"
     STOP = "a worker's process is stopped, and killed when it is given up"
     ZOMBIE = "a worker's process is stopped, cannot be reached, and continues after it was replaced"
-    CUT = "a connection is reset: a suffix of what is in flight is lost"
+    CUT = "a connection is reset: a suffix of the frames in flight is lost"
     REORDER = "an old connection delivers after the new one has begun"
     REPEAT = "frames are delivered twice"
     SLOW_LINK = "a link takes a hundred times as long, for a while"
@@ -31,20 +32,25 @@ class FaultKind(Enum):
     FAILING_STORE = "writes to the store of checkpoints fail, for a while"
     UNREADABLE_STORE = "reads from the store of checkpoints fail, for a while"
     TORN_WRITE = "a write to the store of checkpoints is torn"
+    POWER = "the power fails: all processes die, and the disk forgets all that is not synced"
     DAMAGE = "a part of the last complete checkpoint is spoiled, and a worker dies"
+    CONTROL_RESET = "the connection of a worker to the master is reset: the last messages in flight are lost"
+    CONTROL_SLOW = "the connection of a worker to the master takes a hundred times as long, for a while"
+    CONTROL_REPEAT = "control messages are delivered twice"
+    FAILING_RECORD = "the master cannot write to the state folder, for a while"
 
 
 class Moment(Enum):
     """What of a checkpoint a fault waits for."""
 
-    BEGIN = "a spout is told to emit a barrier"
+    BEGIN = "a spout gets the order for a barrier"
     ALIGNING = "a barrier has come on some edges, and not on others"
     SNAPSHOT = "a snapshot has been taken, and is not stored"
     STORED = "a snapshot is stored, and the master does not know"
     COMMITTING = "the manifest is being written"
-    COMPLETE = "the manifest is there, and no task knows"
+    COMPLETE = "the manifest exists, and no task knows"
     PUBLISHING = "a task does what a complete checkpoint allows"
-    RESTORING = "a task reads what it goes on from"
+    RESTORING = "a task reads its parts"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +66,7 @@ class Fault:
         point: where in its turn a process dies.
         countdown: how many calls or commands come before that.
         moment: it waits for this moment of a checkpoint, and strikes whom it is about.
+        message: it waits for a control message of this class, and strikes the connection that it is on.
     """
 
     kind: FaultKind
@@ -70,11 +77,12 @@ class Fault:
     point: CrashPoint = CrashPoint.BEFORE_TURN
     countdown: int = 0
     moment: Moment | None = None
+    message: str = ""
 
     def __str__(self) -> str:
         where = f", {self.point.value} ({self.countdown})" if self.kind is FaultKind.CRASH else ""
         lasting = f" for {self.for_s:.2f} s" if self.for_s else ""
-        moment = f" when {self.moment.value}" if self.moment else ""
+        moment = f" when {self.moment.value}" if self.moment else f" at a {self.message}" if self.message else ""
         return f"{self.share:.0%} + {self.after_s:.3f} s{moment}: {self.kind.value}{where}{lasting}"
 
 
@@ -97,8 +105,13 @@ _LASTS_S = {
     FaultKind.SLOW_LINK: (0.02, 0.3),
     FaultKind.MASTER: (0.01, 0.5),
     FaultKind.PAUSE: (0.01, 0.5),
+    FaultKind.POWER: (0.01, 0.5),
     FaultKind.SLOW_STORE: (0.02, 0.5),
     FaultKind.FAILING_STORE: (0.02, 0.5),
+    FaultKind.CONTROL_RESET: (0.001, 0.3),
+    FaultKind.CONTROL_SLOW: (0.02, 0.5),
+    FaultKind.CONTROL_REPEAT: (0.0, 0.0),
+    FaultKind.FAILING_RECORD: (0.02, 1.5),
 }
 
 
@@ -108,10 +121,11 @@ CHECKPOINT_WEIGHTS = {
     FaultKind.SLOW_STORE: 2,
     FaultKind.FAILING_STORE: 3,
     FaultKind.TORN_WRITE: 2,
+    FaultKind.POWER: 3,
     FaultKind.DAMAGE: 8,
 }
 """What strikes topologies with checkpoints."""
-_HAS_MOMENT = {FaultKind.CRASH, FaultKind.STOP, FaultKind.ZOMBIE, FaultKind.CUT, FaultKind.MASTER}
+_HAS_MOMENT = {FaultKind.CRASH, FaultKind.STOP, FaultKind.ZOMBIE, FaultKind.CUT, FaultKind.MASTER, FaultKind.POWER}
 _NEEDS_LINKS = {FaultKind.CUT, FaultKind.REORDER, FaultKind.REPEAT, FaultKind.SLOW_LINK}
 
 
@@ -168,3 +182,30 @@ def draw_checkpoint_faults(random: Random, *, has_links: bool, may_damage: bool,
         if fault.kind is not FaultKind.DAMAGE or all(other.kind is not FaultKind.DAMAGE for other in faults):
             faults.append(fault)
     return tuple(sorted(faults, key=lambda fault: fault.share))
+
+
+_CONTROL_WEIGHTS = {
+    FaultKind.CONTROL_RESET: 6,
+    FaultKind.CONTROL_SLOW: 2,
+    FaultKind.CONTROL_REPEAT: 2,
+    FaultKind.FAILING_RECORD: 2,
+}
+_MESSAGES = (
+    *("Register", "TaskReady", "Heartbeat", "EdgeLost", "PositionReport", "DeadLetter", "Quiet", "Closed", "TuplesFailed"),
+    *("Routes", "Go", "Go", "Probe", "DeadLettersStored", "Close", "Deactivate", "Activate", "Stop"),
+)
+_CHECKPOINT_MESSAGES = ("SnapshotTaken", "BarrierAcked", "CheckpointPublished", "BeginCheckpoint", "CheckpointComplete")
+
+
+def with_control_faults(faults: Sequence[Fault], seed: int, *, is_checkpointed: bool) -> tuple[Fault, ...]:
+    """Add what goes wrong between workers and the master, in half of all seeds."""
+    random = Random(f"control {seed}")
+    kinds = random.choices(list(_CONTROL_WEIGHTS), list(_CONTROL_WEIGHTS.values()), k=random.choice((0, 0, 1, 2)))
+    messages = (*_MESSAGES, *_CHECKPOINT_MESSAGES, *_CHECKPOINT_MESSAGES) if is_checkpointed else _MESSAGES
+    found = list(faults)
+    for kind in kinds:
+        message = "" if kind is FaultKind.FAILING_RECORD or random.random() < 0.2 else random.choice(messages)
+        lasts_s = random.uniform(*_LASTS_S[kind])
+        share = random.choice((0.0, random.random() * 0.9))
+        found.append(Fault(kind, share, pick=random.random(), for_s=lasts_s, message=message))
+    return tuple(sorted(found, key=lambda fault: fault.share))

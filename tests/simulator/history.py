@@ -17,15 +17,21 @@ from typing import TYPE_CHECKING, Any
 from tests.simulator.observers import FrameObserver, TreeObserver
 from topo.checkpoint.alignment import SnapshotStore
 from topo.checkpoint.store_messages import StoreCommand
+from topo.hot import Trees, unpack_words
 from topo.ids import TaskId
 from topo.master.positions import SpoutProgress
-from topo.task.runners.acker import AckerTask
-from topo.task.runners.inputs import BoltTask
-from topo.task.runners.spout import SpoutTask
+from topo.task.guarantees.source import SourceGuarantee
+from topo.task.guarantees.tracked_source import TrackedSource
+from topo.task.guarantees.verdict_delivery import VerdictDelivery
+from topo.task.task import Task
 from topo.wire import control
 
 if TYPE_CHECKING:
     from tests.simulator.processes import SimulatedProcess
+
+
+_LATE_S = 1.0
+"""How late the INIT of a root may reach its acker: as long as a slow link takes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +94,12 @@ class History:
         """Edge ids of the rows that were sent and not processed, by epoch, sender, receiver and stream."""
         self.has_lost: Callable[[int, int, int], bool] = lambda _epoch, _sender, _target: True
         """Whether the network has lost, or let overtake, frames of an edge in an epoch."""
+        self.explains_timeouts: Callable[[], bool] = lambda: True
+        """Whether user code or a fault may have kept a message from its verdict until now."""
+        self.replays_in_order: frozenset[TaskId] = frozenset()
+        """Spout tasks whose lost messages are replayed by the engine, in the order of their emission."""
+        self.takes_single_roots: frozenset[TaskId] = frozenset()
+        """Tasks of basic bolts each of whose inputs descends from one message."""
         self.on_positions: Callable[[Mapping[TaskId, SpoutProgress]], None] = lambda _: None
         self.on_letters: Callable[[Iterable[control.DeadLetter]], None] = lambda _: None
 
@@ -111,8 +123,8 @@ class History:
         self.count("resumed from a position", len(message.positions))
         self.count("suspect", len(message.suspects))
         for task in process.tasks:
-            if isinstance(task, SpoutTask):
-                for root, (message_id, _, _) in task.source_messages.pending.items():
+            if isinstance(task, Task) and isinstance(task.guarantee, TrackedSource):
+                for root, (message_id, _, _) in task.guarantee.source_messages.pending.items():
                     self.violated(2, f"{message_id!r} is pending under root {root:x} of an epoch before {message.epoch}")
                     return
 
@@ -184,24 +196,32 @@ class History:
                     queued[edge.sender] = queued.get(edge.sender, 0) + 1
             if any(count > config.edge_window for count in queued.values()):
                 self.violated(5, f"task {task.id} has {queued} frames queued; the window is {config.edge_window}")
-            if task.outbox.waiting:
+            outbox = task.outbound.outbox
+            if outbox.waiting:
                 self.count("an edge without room")
-            if task.outbox.is_full:
+            if outbox.is_full:
                 self.count("back-pressure")
-            if isinstance(task, BoltTask) and task.outbox.waiting > config.outbox_limit + 64 * config.batch_size:
-                self.violated(5, f"task {task.id} holds back {task.outbox.waiting} frames; its limit is {config.outbox_limit}")
-            if isinstance(task, AckerTask):
-                self._inspect_acker(task)
-            if isinstance(task, SpoutTask) and self._pending_of(task) > (config.max_spout_pending or 1 << 60):
-                self.violated(5, f"spout task {task.id} has {task._pending} messages pending of {config.max_spout_pending}")
+            if isinstance(task, Task) and outbox.waiting > config.outbox_limit + 64 * config.batch_size:
+                self.violated(5, f"task {task.id} holds back {outbox.waiting} frames; its limit is {config.outbox_limit}")
+            if isinstance(task, Task) and isinstance(task.guarantee, VerdictDelivery):
+                self._inspect_acker(task, task.guarantee.trees)
+            if isinstance(task, Task) and isinstance(task.guarantee, SourceGuarantee):
+                pending = self._pending_of(task.guarantee)
+                if pending > (config.max_spout_pending or 1 << 60):
+                    self.violated(5, f"spout task {task.id} has {pending} messages pending of {config.max_spout_pending}")
 
-    def _pending_of(self, task: SpoutTask) -> int:
-        return task._pending
+    def _pending_of(self, source: SourceGuarantee) -> int:
+        return source.pending
 
-    def _inspect_acker(self, task: AckerTask) -> None:
+    def _inspect_acker(self, task: Task, trees: Trees) -> None:
         """What an acker holds open is open at a spout, or was until a timeout or a recovery: so spouts' limits bound it."""
-        for root, word in task.acker.ledger._words.items():
+        for root in unpack_words(trees.open_roots()):
             tree = self.trees.get(root)
-            if word >> 64 > 0 and not self.may_reopen_trees and (tree is None or tree.verdict in ("acked", "failed")):
+            if not self.may_reopen_trees and (tree is None or tree.verdict in ("acked", "failed")):
                 whose = "nobody's" if tree is None else tree.verdict
                 self.violated(5, f"acker task {task.id} holds root {root:x} open, which is {whose}")
+            timeout_s = task.plan.longest_message_timeout_s
+            if tree is not None and tree.owner is not None and timeout_s is not None and not tree.touched:
+                age = self._now() - tree.emitted_at
+                if age > 3 * timeout_s + _LATE_S:
+                    self.violated(5, f"acker task {task.id} holds root {root:x} open, {age:.3f} s after its emission")

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from topo.hot import Verdicts, unpack_words
 from topo.ids import TaskId
 from topo.task.flow_control import Arrival
 from topo.task.observer import TaskObserver
-from topo.tracking.ack_ledger import Verdicts
-from topo.tracking.source_messages import Pending
+from topo.tracking.source_messages import PendingMessage
 from topo.wire.control import Routes
-from topo.wire.frames import Columns, Frame, FrameKind, unpack_words
+from topo.wire.frames import Columns, Frame, FrameKind
 
 if TYPE_CHECKING:
     from tests.simulator.history import History
@@ -58,6 +58,9 @@ class FrameObserver(TaskObserver):
     def inspect(self) -> None:
         """Check invariants between two turns of the process."""
 
+    def work_noted(self, task: TaskId, roots: Sequence[int]) -> None:
+        """Check the tuples that a task is about to process."""
+
     def frame_taken(self, task: TaskId, frame: Frame, arrival: Arrival | None) -> None:
         """Check what became of a frame that has arrived."""
         history = self.history
@@ -98,6 +101,24 @@ class TreeObserver(FrameObserver):
         self._pending: dict[TaskId, dict[int, float]] = {task: {} for task in plan.spouts}
         """By root: how long the process had stood still, in all, when the message was emitted."""
         self._stood_still: dict[TaskId, float] = dict.fromkeys(plan.spouts, 0.0)
+        self._lost: dict[TaskId, list[Any]] = {task: [] for task in plan.spouts}
+        """Messages that a recovery has taken back, in the order in which they are to be replayed."""
+        self._has_suspects: dict[TaskId, bool] = {}
+
+    def routes_adopted(self, task: TaskId, routes: Routes) -> None:
+        """Forget the epoch before. Suspects are replayed one at a time, so they may be overtaken."""
+        super().routes_adopted(task, routes)
+        if task in self._spouts:
+            self._has_suspects[task] = bool(routes.suspects or routes.attempts.get(task))
+            self._lost[task] = []
+        else:
+            self._has_suspects[task] = bool(routes.suspects)
+
+    def work_noted(self, task: TaskId, roots: Sequence[int]) -> None:
+        """Check that a bolt processes one tuple at a time while there are suspects."""
+        is_at_risk = task in self.history.takes_single_roots and self._has_suspects.get(task)
+        if is_at_risk and len(roots) > 1:
+            self.history.violated(8, f"task {task} processes {len(roots)} tuples together, and any may be a suspect")
 
     # -- trees -----------------------------------------------------------------------------------------------------------
 
@@ -148,7 +169,7 @@ class TreeObserver(FrameObserver):
 
     # -- spouts ----------------------------------------------------------------------------------------------------------
 
-    def messages_pending(self, task: TaskId, roots: Sequence[int], records: Sequence[Pending]) -> None:
+    def messages_pending(self, task: TaskId, roots: Sequence[int], records: Sequence[PendingMessage]) -> None:
         """Note whose messages they are."""
         history, stood_still_s = self.history, self._stood_still[task]
         history.roots += len(roots)
@@ -156,9 +177,21 @@ class TreeObserver(FrameObserver):
             tree = history.trees.get(root) or history.plant(root)
             tree.message, tree.emitted_at, tree.owner = message, emitted_at, self.process
             self._pending[task][root] = stood_still_s
+            self._check_replay(task, message)
+
+    def _check_replay(self, task: TaskId, message: Any) -> None:
+        lost = self._lost[task]
+        if message in lost:
+            if lost[0] != message:
+                self.history.violated(
+                    14, f"spout task {task} replays {message!r} before {lost[0]!r}, which it had emitted earlier"
+                )
+            lost.remove(message)
 
     def messages_decided(self, task: TaskId, verdict: str, roots: Sequence[int], late: int) -> None:
         """Check a verdict."""
+        if verdict == "reset" and task in self.history.replays_in_order:
+            self._lost[task] = [] if self._has_suspects[task] else [self.history.trees[root].message for root in roots]
         if late:
             self.history.count("late verdict")
         for root in roots:
@@ -174,6 +207,8 @@ class TreeObserver(FrameObserver):
             tree = history.trees[root]
             age = now - tree.emitted_at
             self._decide(task, root, "timed out")
+            if not history.explains_timeouts():
+                history.violated(2, f"{tree.message!r} timed out, and nothing had gone wrong; open edges: {len(tree.open)}")
             if timeout_s is not None and age < timeout_s - _SLACK_S:
                 what = f"timed out after {age:.3f} s, before its timeout of {timeout_s:g} s"
                 history.violated(2, f"{tree.message!r} {what}")
@@ -216,16 +251,16 @@ class TreeObserver(FrameObserver):
         """Check what an acker has decided."""
         history = self.history
         fails = self._tasks[task].fails
-        for root in verdicts.failed:
+        for root in unpack_words(verdicts.failed):
             fails.pop(root, None)
             history.verdict_reached(root, "failed")
-        for root in verdicts.acked:
+        for root in unpack_words(verdicts.acked):
             if fails.pop(root, None) is not None:
                 history.violated(2, f"a task failed root {root:x}, and its acker found it acked")
             history.check_complete(root)
             history.verdict_reached(root, "acked")
         if verdicts.reset:
-            history.count("timeout reset", len(verdicts.reset))
+            history.count("timeout reset", len(verdicts.reset) // 8)
 
     def inspect(self) -> None:
         """Check that what a task has failed is answered as soon as its acker knows whose it is."""

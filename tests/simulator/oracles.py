@@ -9,14 +9,18 @@
 | 4 | commit prefix: everything up to a stored position is done |
 | 5 | bounded: queues, outboxes, pending messages, trees in ackers |
 | 6 | order: the frames of an edge are processed in order without a gap, in their epoch, and a gap is counted |
+| 8 | a suspect is alone: where Routes name suspects, a bolt processes one tuple at a time |
 | 9 | single owner: no life of a worker works under the name of another |
 | 10 | liveness: when the faults are over, so is the topology, soon |
 | 11 | no silence: every fault leaves a row or a counter, and no row is without a cause |
 | 12 | sometimes: over many seeds each situation of interest occurs; asserted over the set by who runs it |
-| 13 | nothing is late where timestamps and watermarks are in order; with checkpoints |
-| 14 | the rows of one sender on one stream are processed in the order in which they were sent |
+| 13 | with checkpoints: nothing is late where timestamps and watermarks are in order; a restored task begins at no lower \
+watermark than its checkpoint has |
+| 14 | the rows of one sender on one stream are processed in the order of their sending; lost messages are replayed in theirs; \
+the tokens of a sink are committed in theirs |
+| 15 | the state folder has the record of an epoch before its Routes leave, and that of a worker's incarnation before its launch |
 
-The history checks 2, 3, 5, 6, 9 and 14 as things happen, the simulation 10.
+The history checks 2, 3, 5, 6, 8, 9 and 14 as things happen, the simulation 10.
 """
 
 from __future__ import annotations
@@ -30,9 +34,6 @@ from tests.simulator.simulation import Simulation
 from topo.ids import TaskId
 from topo.master.outcome import OutcomeKind
 from topo.master.positions import SpoutProgress
-from topo.task.runners.acker import AckerTask
-from topo.task.runners.async_calls import AsyncTask
-from topo.task.runners.spout import SpoutTask
 from topo.wire import control
 from topo.wire.codec import Codec
 
@@ -59,6 +60,12 @@ class Oracles:
         self._simulation = simulation
         simulation.history.on_positions = self._stored_positions
         simulation.history.on_letters = self._stored_letters
+        simulation.history.explains_timeouts = self._explains_timeouts
+        positioned = {spout.name for spout in self._scenario.spouts if spout.has_positions}
+        plan = simulation.plan
+        simulation.history.replays_in_order = frozenset(task for task in plan.spouts if plan.task(task).component in positioned)
+        single = self._scenario.takes_single_roots()
+        simulation.history.takes_single_roots = frozenset(task.id for task in plan.tasks if task.component in single)
 
     def progress(self) -> float:
         """Return the share of the expected effects that has been seen."""
@@ -88,9 +95,21 @@ class Oracles:
             self._checked[task] = position + 1
 
     def _stored_letters(self, letters: Iterable[control.DeadLetter]) -> None:
+        simulation = self._simulation
         for letter in letters:
-            spec = self._simulation.plan.task(letter.task)
-            self._letters.add(message_key(spec.component, spec.index, self._codec.unpack_value(letter.position)))
+            spec = simulation.plan.task(letter.task)
+            key = message_key(spec.component, spec.index, self._codec.unpack_value(letter.position))
+            if key in self._letters and simulation.master.term == 1:
+                simulation.history.violated(1, f"the dead letter of message {key} is written twice")
+            if letter.attempts < simulation.plan.config.attempts:
+                simulation.history.violated(1, f"message {key} was given up after {letter.attempts} attempts")
+            self._letters.add(key)
+
+    def _explains_timeouts(self) -> bool:
+        """Whether a fault has struck, or a bolt holds messages back; those that time out soon may wait for each other."""
+        scenario, simulation = self._scenario, self._simulation
+        is_slow = scenario.hangs or scenario.forgets or bool(scenario.poison) or scenario.settings["message_timeout"] != "3s"
+        return is_slow or simulation.strikes.has_begun
 
     # -- in the end ------------------------------------------------------------------------------------------------------
 
@@ -178,19 +197,19 @@ class Oracles:
             for task in process.tasks:
                 for name in ("stale_frames", "fenced_frames", "duplicate_frames", "gaps", "stale_tuples", "replayed", "reset"):
                     history.count(name, getattr(task.counters, name))
-                if isinstance(task, SpoutTask):
+                if task.id in task.plan.spouts:
                     history.count("late acks", task.counters.late_acks)
                     history.count("timed out", task.counters.timed_out)
-                elif isinstance(task, AckerTask):
+                elif task.id in task.plan.ackers:
                     history.count("trees expired", task.counters.expired_trees)
             exit_ = process.worker.exit
             if exit_ is not None:
                 history.count(f"exit: {exit_.why.partition(':')[0]}")
             if not process.is_alive and exit_ is None:
                 for task in process.tasks:
-                    kind = "a spout" if isinstance(task, SpoutTask) else "an acker" if isinstance(task, AckerTask) else "a bolt"
+                    kind = "a spout" if task.id in task.plan.spouts else "an acker" if task.id in task.plan.ackers else "a bolt"
                     history.count(f"death of {kind}")
-                    if isinstance(task, AsyncTask) and task.statistics().levels.get("async_in_flight"):
+                    if task.statistics().levels.get("async_in_flight"):
                         history.count("death with calls in flight")
         history.count("dead letters", len(self._letters))
         history.count("given up by a spout", len(self._outside.given_up))

@@ -1,41 +1,43 @@
-"""A worker process in virtual time: the real `Worker` and its tasks, with the shell's loop around it, and ways to die.
+"""A worker process in virtual time: the real `Loop` with its `Worker` and tasks, on a virtual transport, and ways to die.
 
-It does what `topo.worker.loop` does, in the same order: read the link and the control inboxes, then data, let every task work,
-beat, perform; let out what is buffered when there is nothing else to do. It can be stopped and continued, and it can die before a
-turn, in the midst of user code, before it has sent what it decided, or after a part of that.
+It can be stopped and continued, and it can die before a turn, in the midst of user code, before it has sent its decisions, or
+after a part of them: where its tasks ask for the time or mark their work, and where the loop calls the worker or the transport.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from tests.simulator.control_line import ControlLine
 from tests.simulator.virtual_store import VirtualThread
+from tests.simulator.virtual_transport import VirtualTransport, endpoint_of, inboxes_of
 from topo.api.topology import Topology
 from topo.checkpoint.alignment import SnapshotStore
-from topo.ids import IdSource, Incarnation, TaskId, WorkerId
-from topo.master.events import InFlightTuples
+from topo.hot import Ids, unpack_words
+from topo.ids import Incarnation, TaskId, WorkerId
 from topo.plan.physical import PhysicalPlan
 from topo.storage.snapshots import TaskSnapshots
-from topo.task.commands import SendFrame
 from topo.task.context import make_context
 from topo.task.environment import AsyncDone, TaskEnvironment, TaskSpec
 from topo.task.events import Inbox
-from topo.task.factory import task_class
+from topo.task.factory import make_task
 from topo.task.router_factory import custom_groupings
 from topo.task.task import Task
+from topo.tracking.suspects import InFlightTuples
 from topo.wire import control
 from topo.wire.codec import Codec
-from topo.wire.frames import unpack_words
 from topo.wire.serializers import SerializerRegistry
-from topo.worker.core import EXIT_ORPHANED, Exit, InFlightTracker, Worker
+from topo.worker.core import InFlightTracker, Worker
+from topo.worker.loop import LINK, Connections, Loop
+from topo.worker.session import WorkerSession
 
 if TYPE_CHECKING:
     from tests.simulator.simulation import Simulation
 
+KILLED = "killed by signal 9 (SIGKILL)"
 _NEVER = float("inf")
 
 
@@ -65,7 +67,7 @@ class CrashPlan:
 
 
 class SimulatedNote:
-    """What the process has in hand, kept outside of it."""
+    """The tuples in flight in the process, kept outside of it."""
 
     def __init__(self, process: SimulatedProcess) -> None:
         self._process = process
@@ -74,13 +76,37 @@ class SimulatedNote:
     def write(self, task: TaskId, roots: bytes, positions: list[tuple[TaskId, bytes]]) -> None:
         """Note a batch."""
         self.content = InFlightTuples(tuple(unpack_words(roots)), tuple(positions))
+        self._process.observer.work_noted(task, self.content.roots)
         self._process.take_risk()
 
     def clear(self) -> None:
-        """Nothing is in hand, unless the process is dead: its `finally` clauses run only here."""
+        """Nothing is in flight, unless the process is dead: its `finally` clauses run only here."""
         if self._process.is_alive:
             self._process.take_risk()
             self.content = None
+
+
+class SimulatedWorker(Worker):
+    """The tasks of a simulated process, which may die when it has read; reports messages of the master to the history."""
+
+    def __init__(self, process: SimulatedProcess, simulation: Simulation) -> None:
+        super().__init__(process.id, process.incarnation, process.tasks, process.hand)
+        self._process = process
+        self._simulation = simulation
+
+    def run(self, now: float) -> bool:
+        """Give every task a turn."""
+        self._process.die_at(CrashPoint.AFTER_READING)
+        return super().run(now)
+
+    def on_messages(self, messages: Sequence[control.FromMaster], now: float) -> None:
+        """Act on messages of the master."""
+        super().on_messages(messages, now)
+        for message in messages:
+            if isinstance(message, control.Routes) and message.epoch == self.epoch:
+                self._process.routes = {route.task: route.incarnation for route in message.routes}
+                self._simulation.adopted(self._process, message.epoch)
+            self._simulation.history.told(self._process, message)
 
 
 class SimulatedProcess:
@@ -88,9 +114,9 @@ class SimulatedProcess:
 
     Attributes:
         is_alive: False from the moment of its death.
-        resumes_at: while it is stopped, when it continues; infinite: not before it is told to.
+        resumes_at: while it is stopped, when it continues; infinite: until `resume`.
+        ended_at: when it ended; None before.
         is_out_of_reach: its machine cannot be reached, so it cannot be killed.
-        stopped_s: how long it was stopped, in all.
         routes: whom it takes for each task: the incarnations of its epoch.
         time: the moment in virtual time up to which its thread has worked.
     """
@@ -100,7 +126,7 @@ class SimulatedProcess:
         simulation: Simulation,
         worker: WorkerId,
         incarnation: Incarnation,
-        topology: Callable[[], Topology],
+        topology_for: Callable[[str], Topology],
         plan: PhysicalPlan,
         term: int,
         now: float,
@@ -113,11 +139,13 @@ class SimulatedProcess:
         self.is_alive = True
         self.resumes_at: float | None = None
         self.is_out_of_reach = False
-        self.stopped_s = 0.0
+        self.ended_at: float | None = None
         self.crash_plan: CrashPlan | None = None
         self.time = now
         self.turn_s = simulation.draw_turn_s()
         self.turns = 0
+        self._has_sent = False
+        """In this turn."""
         self._turned_at = now
         self._beside = VirtualThread(simulation, lambda: self.is_alive, lambda: self.is_stopped)
         self._calls: set[Coroutine[Any, Any, Any]] = set()
@@ -125,23 +153,43 @@ class SimulatedProcess:
         self.note = SimulatedNote(self)
         self.hand = InFlightTracker(self.note)
         self.observer = simulation.history.observe(self)
-        self.tasks = self._make_tasks(topology)
-        self.worker = Worker(worker, incarnation, self.tasks, self.hand)
-        self.inboxes: dict[tuple[TaskId, Inbox], deque[bytes]] = {
-            (task, inbox): deque() for inbox in (Inbox.CONTROL, Inbox.DATA) for task in plan.workers[worker]
-        }
-        self.link: deque[bytes] = deque()
+        self.tasks = self._make_tasks(topology_for)
         self.routes: Mapping[TaskId, Incarnation] = {}
-        self._to_master: deque[control.FromWorker] = deque()
-        self._beat_at = now
-        self._heard_at = now
-        self._is_busy = True
+        self.line = ControlLine(simulation.random, simulation.at, self._reach_master, self._reach_worker)
+        self.line.on_send = simulation.strikes.control_sent
+        self.transport = VirtualTransport(
+            incarnation,
+            simulation.network,
+            self.line,
+            simulation.reads_at_once,
+            lambda: self.time,
+            self._before_send,
+            lambda at: simulation.wake(self, at),
+            simulation.draw_delay_s,
+        )
+        self.is_booted = False
+        self.worker = SimulatedWorker(self, simulation)
+        components = {task.id: task.component_id for task in self.tasks}
+        inboxes = inboxes_of(plan.workers[worker])
+        for name in inboxes:
+            self.transport.bind(name)
+        self.loop = Loop(
+            self.worker,
+            WorkerSession(plan.config, components, now),
+            self.transport,
+            self.transport.link(LINK, "", b""),
+            inboxes,
+            Connections(self.transport, plan, frozenset(components)),
+            lambda: "",
+            self.clock,
+            stint_s=0.0,
+        )
 
-    def _make_tasks(self, topology: Callable[[], Topology]) -> list[Task]:
+    def _make_tasks(self, topology_for: Callable[[str], Topology]) -> list[Task]:
         tasks: list[Task] = []
         for task in self.plan.workers[self.id]:
-            built = topology()
             spec = self.plan.task(task)
+            built = topology_for(spec.component)
             component: Any = None if task in self.plan.ackers else built.component(spec.component).make()
             config = self.plan.config_of(spec.component)
             context, groupings = make_context(self.plan, task), custom_groupings(built, spec.component)
@@ -149,7 +197,7 @@ class SimulatedProcess:
             limits = self._simulation.limits
             setup = TaskSpec(task, self.plan, config, component, context, groupings, watermarks, limits=limits)
             ports = TaskEnvironment(
-                IdSource(self._simulation.draw_bytes()),
+                Ids(self._simulation.draw_bytes()),
                 self.clock,
                 Codec(),
                 self.hand,
@@ -159,7 +207,7 @@ class SimulatedProcess:
                 self._snapshots_of(task),
                 observer=self.observer,
             )
-            tasks.append(task_class(self.plan, task, component)(setup, ports))
+            tasks.append(make_task(setup, ports))
         return tasks
 
     def _snapshots_of(self, task: TaskId) -> SnapshotStore | None:
@@ -197,7 +245,7 @@ class SimulatedProcess:
         for call in self._calls:
             call.close()
 
-    # -- what the process's own code calls -------------------------------------------------------------------------------
+    # -- called by the process's code -------------------------------------------------------------------------------
 
     def clock(self) -> float:
         """Tell the time to the tasks; a process may die while it asks."""
@@ -234,13 +282,15 @@ class SimulatedProcess:
         """Whether it was stopped and has not continued."""
         return self.resumes_at is not None
 
-    def register(self) -> None:
+    def boot(self) -> None:
         """The inboxes are bound: say so."""
-        endpoints = [control.Endpoints(task, f"sim-{task}-{self.incarnation}-d", f"sim-{task}-{self.incarnation}-c")
-                     for task in self.plan.workers[self.id]]  # fmt: skip
-        self._to_master.append(
-            control.Register(self.id, self.incarnation, self.incarnation % 65_536, "sim", "3", self._simulation.digest, endpoints)
-        )
+        self.is_booted = True
+        endpoints = [
+            control.Endpoints(task, *(endpoint_of(task, self.incarnation, inbox) for inbox in (Inbox.DATA, Inbox.CONTROL)))
+            for task in self.plan.workers[self.id]
+        ]
+        pid, digest = self.incarnation % 65_536, self._simulation.digest
+        self.loop.session.send(control.Register(self.id, self.incarnation, pid, "sim", "3", digest, endpoints))
 
     def turn(self, now: float) -> float:
         """Turn the loop once. Returns when it wants to turn again, if nothing arrives before.
@@ -250,78 +300,36 @@ class SimulatedProcess:
         """
         self.time = self._turned_at = max(self.time, now)
         self.turns += 1
-        self._die_at(CrashPoint.BEFORE_TURN)
-        has_read = self._read()
-        self._die_at(CrashPoint.AFTER_READING)
-        worker = self.worker
-        has_run = worker.exit is None and worker.run(self.time)
-        if self.time >= self._beat_at:
-            self._beat()
-        self._perform()
-        if self._is_busy and worker.exit is None and not (has_read or has_run or worker.has_work):
-            worker.idle(self.time)
-            self._perform()
-        self._is_busy = has_read or has_run or worker.has_work
-        self._die_at(CrashPoint.AFTER_TURN)
-        if worker.exit is not None:
-            self._beat()
-            self._perform()
+        self._has_sent = False
+        self.die_at(CrashPoint.BEFORE_TURN)
+        wants = self.loop.turn(self.transport.ready(), self.time)
+        self.die_at(CrashPoint.AFTER_TURN)
+        if wants is None:
             self.is_alive = False
             return _NEVER
+        # The watchdog is on time while the process runs, whatever user code does.
+        self.loop.alive_at = self.time
         self.time += self.turn_s
-        if self._is_busy:
-            return self.time
-        deadline = worker.next_deadline(self.time)
-        until = self._beat_at if deadline is None else min(deadline, self._beat_at)
-        return max(self.time, until)
+        return max(self.time, wants)
 
-    def _die_at(self, point: CrashPoint) -> None:
+    def die_at(self, point: CrashPoint) -> None:
+        """Die here, if that is where the process is to die."""
         crash_plan = self.crash_plan
         if crash_plan is not None and crash_plan.point is point:
             crash_plan.countdown -= 1
             if crash_plan.countdown < 0:
                 self._fall(crash_plan)
 
-    def _read(self) -> bool:
-        worker, now = self.worker, self.time
-        has_read = bool(self.link)
-        if self.link and worker.exit is None:
-            self._hear([control.decode_from_master(data) for data in self.link])
-            self.link.clear()
-        for (task, inbox), frames in self.inboxes.items():
-            if frames and (inbox is Inbox.CONTROL or worker.tasks[task].wants_data):
-                has_read = True
-                for _ in range(min(len(frames), self._simulation.reads_at_once)):
-                    worker.arrived(task, inbox, frames.popleft(), now)
-        return has_read
+    def _before_send(self) -> None:
+        if not self.is_alive:
+            raise ProcessKilled
+        if not self._has_sent:
+            self._has_sent = True
+            self.die_at(CrashPoint.BEFORE_SENDING)
+        self.die_at(CrashPoint.WHILE_SENDING)
 
-    def _hear(self, messages: list[control.FromMaster]) -> None:
-        self._heard_at = self.time
-        worker = self.worker
-        for message in messages:
-            if isinstance(message, control.Routes) and message.term >= worker.term and message.epoch > worker.epoch:
-                self.routes = {route.task: route.incarnation for route in message.routes}
-        worker.on_messages(messages, self.time)
-        for message in messages:
-            self._simulation.history.told(self, message)
+    def _reach_master(self, data: bytes) -> None:
+        self._simulation.told_master(self, data)
 
-    def _perform(self) -> None:
-        commands: Iterable[Any] = self.worker.take_commands()
-        self._die_at(CrashPoint.BEFORE_SENDING)
-        for command in commands:
-            self._die_at(CrashPoint.WHILE_SENDING)
-            if isinstance(command, SendFrame):
-                assert isinstance(command.frame, bytes), "a frame object left its worker"
-                key = (self.incarnation, self.routes[command.target], command.target, command.inbox)
-                self._simulation.network.send(key, command.frame, self.time)
-            else:
-                self._to_master.append(command.message)
-        while self._to_master:
-            self._simulation.tell_master(self, control.encode(self._to_master.popleft()))
-
-    def _beat(self) -> None:
-        config = self.plan.config
-        self._beat_at = self.time + config.heartbeat_s
-        self._to_master.append(self.worker.heartbeat(""))
-        if self.time - self._heard_at > config.master_timeout_s:
-            self.worker.exit = self.worker.exit or Exit(EXIT_ORPHANED, "no master was heard of")
+    def _reach_worker(self, data: bytes) -> None:
+        self._simulation.told_worker(self, data)

@@ -8,21 +8,22 @@ from typing import Any
 
 from tests.simulator import stages
 from tests.simulator.external_world import BrokerSpout, PositionedSpout, message_key
-from tests.simulator.faults import draw_faults
-from tests.simulator.scenarios import Part, Scenario, SpoutFacts
+from tests.simulator.faults import draw_faults, with_control_faults
+from tests.simulator.scenarios import Scenario, SpoutFacts
+from tests.simulator.topologies import Part
 from topo.api.streams import DEFAULT_STREAM
 
 ROOTS = 200
 """Messages of a run, at least; replays come on top."""
 SETTINGS: dict[str, Any] = {
-    "back_off": ("20ms", "50ms"),
+    "backoff": ("20ms", "50ms"),
     "heartbeat": "250ms",
     "worker_timeout": "1s",
     "progress_timeout": "500ms",
     "start_timeout": "2s",
     "master_timeout": "5s",
-    "restart_back_off": "20ms",
-    "restart_back_off_max": "300ms",
+    "restart_backoff": "20ms",
+    "restart_backoff_max": "300ms",
 }
 """Short times, so that faults and their mending take seconds: a lost tail is noticed after 1.5 s, before messages time out."""
 
@@ -30,9 +31,10 @@ SETTINGS: dict[str, Any] = {
 def draw_scenario(seed: int) -> Scenario:
     """Return what a seed stands for; always the same."""
     random = Random(f"scenario {seed}")
-    drawing = _Drawing(random, Random(f"calls {seed}"))
+    drawing = _Drawing(random, Random(f"calls {seed}"), Random(f"pauses {seed}"))
     drawing.settings |= draw_sizes(seed)
     faults = draw_faults(random, has_links=drawing.settings["workers"] != 1)
+    faults = with_control_faults(faults, seed, is_checkpointed=False)
     return Scenario(
         seed, drawing.parts, drawing.spouts, drawing.settings, hopeless=drawing.hopeless, poison=drawing.poison, faults=faults
     )
@@ -47,9 +49,10 @@ def draw_sizes(seed: int) -> dict[str, str]:
 class _Drawing:
     """A topology while it is drawn."""
 
-    def __init__(self, random: Random, calls: Random) -> None:
+    def __init__(self, random: Random, calls: Random, pauses: Random) -> None:
         self._random = random
         self._calls = calls
+        self._pauses = pauses
         self.parts: list[Part] = []
         self.spouts: list[SpoutFacts] = []
         self.hopeless: list[tuple[str, str]] = []
@@ -62,6 +65,8 @@ class _Drawing:
         self._work_s = random.choice((0.0, 0.0001, 0.0005))
         # With the short timeout, messages may time out whenever something is mended, so they have more attempts.
         self._timeout, self._attempts = random.choice((("3s", 4), ("3s", 4), ("1s", 10)))
+        # A tree that its spout has timed out expires in its acker up to two timeouts later, if the topology still runs.
+        self._quiet_s = 4.5 if self._timeout == "1s" and self._pauses.random() < 0.5 else 0.0
         spouts = random.choice((1, 1, 1, 2))
         for number in range(spouts):
             self._draw_spout(f"spout{number}", ROOTS // spouts)
@@ -99,7 +104,10 @@ class _Drawing:
         has_positions = random.random() < 0.65
         self.spouts.append(SpoutFacts(name, parallelism, total, has_positions))
         if has_positions:
-            self.parts.append(Part(name, lambda outside: PositionedSpout(outside, name, total, work_s), parallelism))
+            raises, quiet_s = self._calls.choice((0, 0, 40)), self._quiet_s
+            self.parts.append(
+                Part(name, lambda outside: PositionedSpout(outside, name, total, work_s, raises, quiet_s), parallelism)
+            )
         else:
             in_fail, untracked = random.random() < 0.5, random.random() < 0.2
             self.parts.append(

@@ -2,35 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from tests.simulator import stages
 from tests.simulator.external_world import ExternalWorld, message_key
 from tests.simulator.faults import Fault
-from tests.simulator.history import Violation
 from tests.simulator.oracles import Oracles
+from tests.simulator.runs import Run
 from tests.simulator.simulation import Simulation
+from tests.simulator.topologies import Part, build
+from topo.api.bolt import BasicBolt
 from topo.api.streams import DEFAULT_STREAM
 from topo.api.topology import Topology
-from topo.builder import BoltDeclarer, TopologyBuilder
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """One component of a topology, as data.
-
-    Attributes:
-        make: makes it in one run's outside stages.
-        inputs: (source, stream, kind of grouping) for each input.
-    """
-
-    name: str
-    make: Callable[[ExternalWorld], Any]
-    parallelism: int = 1
-    inputs: tuple[tuple[str, str, str], ...] = ()
-    settings: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +42,7 @@ class Scenario:
 
     Attributes:
         forgets: some bolt forgets to ack.
+        hangs: some asynchronous call does not return before its timeout.
         hopeless, poison: the keys of those that get as far as their component.
     """
 
@@ -83,6 +69,7 @@ class Scenario:
         outside = ExternalWorld()
         self._stages = {part.name: part.make(outside) for part in self.parts}
         self.forgets = any(isinstance(stage, stages.Forward) and stage.forgets_one_in for stage in self._stages.values())
+        self.hangs = any(isinstance(stage, stages.Call) and stage.hangs_one_in for stage in self._stages.values())
         self.hopeless = [key for component, key in hopeless if self._meets(key, component)]
         self.poison = [key for component, key in poison if self._meets(key, component)]
 
@@ -91,15 +78,7 @@ class Scenario:
 
     def topology(self, outside: ExternalWorld) -> Topology:
         """Build the topology, as every process does."""
-        builder = TopologyBuilder(f"seed-{self.seed}").config(**self.settings)
-        for part in self.parts:
-            if not part.inputs:
-                builder.set_spout(part.name, part.make(outside), part.parallelism)
-                continue
-            declarer = builder.set_bolt(part.name, part.make(outside), part.parallelism, **part.settings)
-            for source, stream, grouping in part.inputs:
-                _declare(declarer, source, stream, grouping, outside)
-        return builder.build()
+        return build(f"seed-{self.seed}", self.parts, self.settings, outside)
 
     def describe(self) -> str:
         """Return the scenario in words."""
@@ -136,7 +115,18 @@ class Scenario:
                 ways += [(reader, made) for reader in self._readers.get((component, stream), ())]
         return met
 
-    def run(self, *, keeps_trace: bool = False, may_reopen_trees: bool = False) -> Run:
+    def takes_single_roots(self) -> set[str]:
+        """Return the basic bolts whose inputs descend from one message each."""
+        mixed, found = set[str](), set[str]()
+        for part in self.parts:
+            reads_mixed = any(source in mixed for source, _, _ in part.inputs)
+            if reads_mixed or isinstance(self._stages[part.name], stages.Batch | stages.Join):
+                mixed.add(part.name)
+            if not reads_mixed and isinstance(self._stages[part.name], BasicBolt):
+                found.add(part.name)
+        return found
+
+    def run(self, *, keeps_trace: bool = False, may_reopen_trees: bool = False) -> ScenarioRun:
         """Run it to its end, under all oracles. With `may_reopen_trees` ackers may hold trees open that are done."""
         outside = ExternalWorld()
         oracles = Oracles(self, outside)
@@ -147,7 +137,7 @@ class Scenario:
             oracles.progress,
             keeps_trace=keeps_trace,
         )
-        outside.work, outside.kill = simulation.work, simulation.kill
+        outside.work, outside.kill, outside.now = simulation.work, simulation.kill, lambda: simulation.now
         oracles.attach(simulation)
         simulation.history.may_reopen_trees = may_reopen_trees
         simulation.run()
@@ -156,39 +146,4 @@ class Scenario:
         return Run(self, simulation, outside, simulation.violations)
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
-    """A run that is over."""
-
-    scenario: Scenario
-    simulation: Simulation
-    outside: ExternalWorld
-    violations: list[Violation]
-
-    def counts(self) -> dict[str, int]:
-        """Return how often each thing of interest occurred."""
-        return self.simulation.history.counts
-
-    def summary(self) -> str:
-        """Return the run in a few lines."""
-        simulation = self.simulation
-        outcome = simulation.master.outcome
-        lines = [
-            f"{simulation.now:.3f} virtual seconds, {simulation.history.roots} roots, "
-            f"{simulation.network.counts.delivered} frames, {len(simulation.all_processes)} processes; "
-            f"{'no end' if outcome is None else f'{outcome.kind.value}: {outcome.reason}'}",
-            ", ".join(f"{name}: {count}" for name, count in sorted(self.counts().items())),
-            f"trace {simulation.trace_hash}",
-        ]
-        return "\n".join(lines)
-
-
-def _declare(declarer: BoltDeclarer, source: str, stream: str, grouping: str, outside: ExternalWorld) -> None:
-    if grouping == "fields":
-        declarer.fields_grouping(source, "key", stream=stream)
-    elif grouping == "partial-key":
-        declarer.partial_key_grouping(source, "key", stream=stream)
-    elif grouping == "custom":
-        declarer.custom_grouping(source, stages.Picky(outside, f"{source} {stream}", 40), stream=stream)
-    else:
-        getattr(declarer, grouping.replace("-", "_") + "_grouping")(source, stream=stream)
+ScenarioRun = Run[Scenario, ExternalWorld]

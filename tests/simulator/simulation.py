@@ -1,8 +1,8 @@
 """A whole topology in virtual time: every worker, every frame and the topology master, with faults, decided by one seed.
 
-It drives the classes that worker processes and the master process run: `Worker` with its tasks, the codec, `TopologyMaster`. Only
-clock, transport and processes are simulated. One heap of events orders everything; what happens at the same moment happens
-in an order drawn from the seed. The same seed gives the same run, down to every byte on the network.
+It drives the classes that worker processes and the master process run: `Loop` with its worker and tasks, the codec,
+`MasterLoop`. Only clock, transport, files and processes are simulated. One heap of events orders everything; what happens at the
+same moment happens in an order drawn from the seed. The same seed gives the same run, down to every byte on the network.
 
     python -m tests.simulator --seed 7            replay the run of a seed, with its topology and faults
     python -m tests.simulator --seed 7 --trace    and show everything that happened
@@ -12,6 +12,7 @@ in an order drawn from the seed. The same seed gives the same run, down to every
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Callable, Sequence
 from hashlib import blake2b
 from heapq import heappop, heappush
@@ -20,25 +21,30 @@ from traceback import extract_tb
 
 from tests.simulator.consistency_checker import ConsistencyChecker
 from tests.simulator.fault_injector import FaultInjector
-from tests.simulator.faults import Fault
+from tests.simulator.faults import Fault, FaultKind
 from tests.simulator.history import History, Violation
 from tests.simulator.masters import SimulatedMaster
 from tests.simulator.network import Link, SimulatedNetwork
-from tests.simulator.processes import ProcessKilled, SimulatedProcess
+from tests.simulator.processes import KILLED, ProcessKilled, SimulatedProcess
 from tests.simulator.virtual_store import Disk
+from tests.simulator.virtual_transport import inbox_name
 from topo.api.topology import Topology
 from topo.ids import Incarnation, TaskId, WorkerId
-from topo.master.events import InFlightTuples, WorkerExited
+from topo.master.links import ENDED_WELL, WorkerEnd
 from topo.plan.physical import physical_plan
 from topo.task.events import Inbox
 from topo.task.limits import TaskLimits
+from topo.tracking.suspects import InFlightTuples
 from topo.wire import control
 from topo.wire.codec import Codec
 from topo.wire.frames import parse
-from topo.worker.core import Exit
+from topo.worker.core import EXIT_DONE, WorkerExit
+from topo.worker.loop import LINK
 
 QUIET_AFTER_FAULTS_S = 60.0
 """Virtual seconds that a run may take after its last fault; beyond, it hangs."""
+MISSED_WITHIN_S = 2.0
+"""Virtual seconds in which a loss of control messages is noticed: a few heartbeats, and the time to connect again."""
 MOST_EVENTS = 1_000_000
 
 
@@ -46,7 +52,7 @@ class Simulation:
     """One run.
 
     Args:
-        topology: makes the topology; called again for every task, as every process does.
+        topology: makes the topology; no instance of a component is used for two tasks.
         seed: decides everything.
         faults: what goes wrong, in the order of their shares.
         progress: the share of the expected effects that has been seen, from 0 to 1; sets faults off.
@@ -71,14 +77,15 @@ class Simulation:
         *,
         keeps_trace: bool = False,
     ) -> None:
-        self._random = Random(seed)
+        self.random = Random(seed)
         self._ids = Random(seed + 1)
         self._events: list[tuple[float, float, int, Callable[[], None]]] = []
         self._event_count = 0
-        self._topology = topology
+        self._make_topology = topology
+        self._topologies: list[Topology] = []
+        self._task_counts: Counter[str] = Counter()
         self._hash = blake2b(digest_size=16)
         self._lines: list[str] | None = [] if keeps_trace else None
-        self._link_times: dict[tuple[Incarnation, str], float] = {}
         self._wake_at: dict[Incarnation, float] = {}
         self._running: SimulatedProcess | None = None
         self._checks = 0
@@ -98,16 +105,20 @@ class Simulation:
         self.digest = self.plan.digest()
         is_checkpointed = self.plan.config.delivery == "exactly_once"
         self.history = ConsistencyChecker(self) if is_checkpointed else History(lambda: self.now)
-        low = self._random.choice((0.00005, 0.0005, 0.002))
-        self.network = SimulatedNetwork(self._random, self.at, self._arrived, (low / 4, low))
+        low = self.random.choice((0.00005, 0.0005, 0.002))
+        self.network = SimulatedNetwork(self.random, self.at, self._arrived, (low / 4, low))
         self.history.has_lost = self.network.has_lost
-        self.master = SimulatedMaster(self)
+        self.master = SimulatedMaster(self, limits.choice((0.0, 0.0005, 0.005)))
+        self.notes: dict[Incarnation, InFlightTuples | None] = {}
+        """Tuples that processes worked on at their end, until the master takes them."""
+        self._epochs: dict[WorkerId, int] = {}
+        """The highest epoch that a life of each worker has adopted."""
         self.processes: dict[Incarnation, SimulatedProcess] = {}
         self.all_processes: list[SimulatedProcess] = []
         self.strikes = FaultInjector(self, faults, progress)
-        self.disk = Disk(self, self._random) if is_checkpointed else None
+        self.disk = Disk(self, self.random) if is_checkpointed else None
         """Where checkpoints are stored; None where none are taken."""
-        self.finds_old_workers = self._random.random() < 0.5
+        self.finds_old_workers = self.random.random() < 0.5
         """Whether what was started by an earlier master can talk to its successor."""
 
     # -- running ---------------------------------------------------------------------------------------------------------
@@ -133,6 +144,18 @@ class Simulation:
                 self.history.violated(10, f"not over {quiet_s:.0f} s after the last fault: {self._why_not()}")
         for process in self.all_processes:
             process.drop_calls()
+        self._judge_lines()
+
+    def _judge_lines(self) -> None:
+        """Check that no worker went on for long whose messages were lost, or the master's to it."""
+        kinds = {fault.kind for _, fault, _ in self.strikes.struck}
+        if kinds & {FaultKind.STOP, FaultKind.ZOMBIE, FaultKind.MASTER}:
+            return
+        for process in self.all_processes:
+            lost_at, until = process.line.lost_at, process.ended_at or self.now
+            if lost_at is not None and until > lost_at + MISSED_WITHIN_S:
+                what = f"messages of worker {process.id} or to it were lost at {lost_at:.3f} s, and it went on"
+                self.history.violated(11, what)
 
     def _why_not(self) -> str:
         if self.master.master is None:
@@ -144,7 +167,7 @@ class Simulation:
 
     def at(self, moment: float, what: Callable[[], None]) -> None:
         """Have something happen."""
-        heappush(self._events, (moment, self._random.random(), len(self._events), what))
+        heappush(self._events, (moment, self.random.random(), len(self._events), what))
 
     def trace(self, *facts: object) -> None:
         """Note what happened: into the hash, and into the trace when it is kept."""
@@ -185,7 +208,11 @@ class Simulation:
 
     def draw_turn_s(self) -> float:
         """Draw how long an empty turn of a process takes."""
-        return self._random.uniform(0.0002, 0.0008)
+        return self.random.uniform(0.0002, 0.0008)
+
+    def draw_delay_s(self) -> float:
+        """Draw how long it takes to connect two processes."""
+        return self.random.uniform(0.0, 0.002)
 
     def draws_check(self) -> bool:
         """Whether invariants are to be checked now: every so often, since it is slow."""
@@ -197,50 +224,60 @@ class Simulation:
     def launch(self, worker: WorkerId, incarnation: Incarnation) -> None:
         """The launcher starts a process; its inboxes are bound a little later."""
         self.trace("launch", worker, incarnation)
-        process = SimulatedProcess(self, worker, incarnation, self._topology, self.plan, self.master.term, self.now)
+        process = SimulatedProcess(self, worker, incarnation, self._topology_for, self.plan, self.master.term, self.now)
         process.turn_s *= self.strikes.slowness_of(worker)
         self.processes[incarnation] = process
         self.all_processes.append(process)
-        self.at(self.now + self._random.uniform(0.001, 0.05), lambda: self._booted(process))
+        self.at(self.now + self.random.uniform(0.001, 0.05), lambda: self._booted(process))
+
+    def _topology_for(self, component: str) -> Topology:
+        """Return a topology whose component is for one more task. To make one for each task takes long."""
+        count = self._task_counts[component]
+        self._task_counts[component] += 1
+        if count == len(self._topologies):
+            self._topologies.append(self._make_topology())
+        return self._topologies[count]
 
     def _booted(self, process: SimulatedProcess) -> None:
         if process.is_alive:
-            process.register()
+            process.boot()
             self._turn(process)
 
-    def stop(self, worker: WorkerId, incarnation: Incarnation, *, kill: bool) -> None:
+    def stop(self, incarnation: Incarnation, *, kill: bool) -> None:
         """The launcher ends a process, unless it cannot reach it."""
         process = self.processes.get(incarnation)
         if process is None or process.is_out_of_reach:
             return
-        if kill:
-            self.died(process, "killed")
+        if kill or not process.is_booted:
+            self.died(process, KILLED)
         elif not process.is_stopped:
-            process.worker.exit = process.worker.exit or Exit(0, "asked to end")
-            self._wake(process, self.now)
+            process.loop.stop(WorkerExit(EXIT_DONE, "asked to end"))
 
     def died(self, process: SimulatedProcess, how: str) -> None:
         """A process is gone."""
         process.is_alive = False
+        process.ended_at = process.ended_at or self.now
         if self.processes.pop(process.incarnation, None) is None:
             return
         self.trace("exit", process.id, process.incarnation, how)
         self.network.died(process.incarnation)
-        in_hand: InFlightTuples | None = process.note.content
-        term = process.term
-        event = WorkerExited(process.id, process.incarnation, how, in_hand)
+        if process.worker.exit is None:
+            process.line.process_died()
+        else:
+            process.line.close()
+        self.notes[process.incarnation] = process.note.content
+        term, end = process.term, WorkerEnd(process.id, process.incarnation, how)
 
-        def tell() -> None:
-            # A launcher knows the processes that it has started, and nobody else's.
+        def report() -> None:
+            # A launcher knows only the processes that it has started.
             if self.master.term == term:
-                self.master.handle(event)
+                self.master.ended(end)
 
-        # A death may be known before the last words have arrived; of an orderly end they come first.
-        said = self._link_times.get((process.incarnation, "up"), 0.0) if process.worker.exit is not None else 0.0
-        self.at(max(self.now + self._random.uniform(0.0, 0.01), said + 1e-9), tell)
+        # A death may be known before the last words have arrived.
+        self.at(self.now + self.random.uniform(0.0, 0.01), report)
 
     def resume(self, process: SimulatedProcess) -> None:
-        """A process that was stopped goes on, if it lives."""
+        """Continue a process that was stopped, if it lives."""
         if process.is_alive and process.resumes_at is not None:
             process.resumes_at = None
             process.is_out_of_reach = False
@@ -248,12 +285,23 @@ class Simulation:
             self._wake(process, self.now)
 
     def master_died(self) -> None:
-        """Workers in the foreground die with their master; others go on without it."""
+        """Workers in the foreground die with their master; others continue without it."""
         self.strikes.last_at = self.now
-        if not self.finds_old_workers and self._random.random() < 0.5:
+        for process in self.all_processes:
+            process.line.master_died()
+        if not self.finds_old_workers and self.random.random() < 0.5:
             for process in list(self.processes.values()):
                 if not process.is_out_of_reach:
-                    self.died(process, "killed with its master")
+                    self.died(process, KILLED)
+
+    def master_listens(self) -> None:
+        """A master has started: processes that know where it is connect to it."""
+        for process in self.processes.values():
+            if self._is_known(process):
+                process.line.connect(self.now)
+
+    def _is_known(self, process: SimulatedProcess) -> bool:
+        return self.master.term == process.term or self.finds_old_workers
 
     def _wake(self, process: SimulatedProcess, at: float) -> None:
         """Have the process turn at a moment, or when it is next there to do so."""
@@ -275,26 +323,37 @@ class Simulation:
             wants = process.turn(self.now)
         except ProcessKilled:
             self.strikes.fell(process)
-            self.died(process, "killed by a signal")
+            self.died(process, KILLED)
             return
         finally:
             self._running = None
         if not process.is_alive:
             exit_ = process.worker.exit
-            self.died(process, f"exited with {exit_.code}" if exit_ else "exited")
+            self.died(process, f"exit code {exit_.code}" if exit_ is not None and exit_.code else ENDED_WELL)
             return
         if self.draws_check():
             self.history.inspect(process)
         self._wake(process, wants)
 
+    def adopted(self, process: SimulatedProcess, epoch: int) -> None:
+        """Check that a process which adopts an epoch has no successor that has adopted a later one.
+
+        A process that its master could not reach in time, or whose master has died, does not know of a successor.
+        """
+        last = self._epochs.get(process.id, 0)
+        if epoch < last and self.master.term == process.term and process.line.is_sound:
+            what = f"a life of worker {process.id} adopted epoch {epoch}, when another had adopted epoch {last}"
+            self.history.violated(9, what)
+        self._epochs[process.id] = max(epoch, last)
+
     def wall_ms(self) -> int:
         """The wall clock of all machines, in milliseconds."""
         return int(self.now * 1000)
 
-    def wake(self, process: SimulatedProcess) -> None:
-        """Something has happened that is of interest to a process."""
+    def wake(self, process: SimulatedProcess, at: float = 0.0) -> None:
+        """Something has happened that is of interest to a process, or will have."""
         if process.is_alive:
-            self._wake(process, self.now)
+            self._wake(process, at)
 
     def work(self, seconds: float) -> None:
         """Called by user code: it takes so long."""
@@ -308,43 +367,32 @@ class Simulation:
 
     # -- messages --------------------------------------------------------------------------------------------------------
 
-    def tell_master(self, process: SimulatedProcess, data: bytes) -> None:
-        """A worker's message is on its way to the master."""
-        worker, incarnation, term = process.id, process.incarnation, process.term
+    def told_master(self, process: SimulatedProcess, data: bytes) -> None:
+        """A worker's message has arrived at the master."""
+        self._hash.update(data)
+        self._note("tells", process.id, lambda: control.decode_from_worker(data))
+        self.master.arrived(process.id, process.incarnation, data)
 
-        def arrive() -> None:
-            if self.master.term == term or (self.master.term and self.finds_old_workers):
-                self._hash.update(data)
-                self._note("tells", worker, lambda: control.decode_from_worker(data))
-                self.master.heard(worker, incarnation, data)
+    def told_worker(self, process: SimulatedProcess, data: bytes) -> None:
+        """A message of the master has arrived at a worker."""
+        if process.is_alive:
+            self._hash.update(data)
+            self._note("told", process.id, lambda: control.decode_from_master(data))
+            process.transport.put(LINK, data)
+            self._wake(process, self.now)
 
-        self.at(self._in_order((incarnation, "up"), process.time), arrive)
+    def tell_worker(self, worker: WorkerId, incarnation: Incarnation, data: bytes, *, is_for_all: bool) -> bool:
+        """Send a message of the master to a life of a worker; False when there is no connection.
 
-    def tell_worker(self, worker: WorkerId, incarnation: Incarnation, message: control.FromMaster) -> None:
-        """A message of the master is on its way to a worker."""
-        data = control.encode(message)
-        self._tell(incarnation, data)
-        if isinstance(message, control.Routes) and self.finds_old_workers:
-            # Whoever believes that it is this worker hears it, too.
+        Args:
+            is_for_all: other lives of the worker get it, too, if they are known.
+        """
+        if is_for_all and self.finds_old_workers:
             for process in list(self.processes.values()):
                 if process.id == worker and process.incarnation != incarnation:
-                    self._tell(process.incarnation, data)
-
-    def _tell(self, incarnation: Incarnation, data: bytes) -> None:
-        def arrive() -> None:
-            process = self.processes.get(incarnation)
-            if process is not None:
-                self._hash.update(data)
-                self._note("told", process.id, lambda: control.decode_from_master(data))
-                process.link.append(data)
-                self._wake(process, self.now)
-
-        self.at(self._in_order((incarnation, "down"), self.now), arrive)
-
-    def _in_order(self, link: tuple[Incarnation, str], now: float) -> float:
-        at = max(now + self._random.uniform(0.0001, 0.002), self._link_times.get(link, 0.0) + 1e-9)
-        self._link_times[link] = at
-        return at
+                    process.line.send_down(data, self.now)
+        addressee = self.processes.get(incarnation)
+        return addressee is not None and self._is_known(addressee) and addressee.line.send_down(data, self.now)
 
     def _arrived(self, link: Link, data: bytes) -> None:
         frame = parse(data)
@@ -357,7 +405,7 @@ class Simulation:
             sender = self.processes.get(link.sender)
             if sender is not None and process.routes.get(TaskId(frame.sender), link.sender) != link.sender:
                 self.history.count("frame of a replaced worker refused")
-            process.inboxes[link.task, link.inbox].append(data)
+            process.transport.put(inbox_name(link.task, link.inbox), data)
             if link.inbox is Inbox.CONTROL or process.worker.tasks[link.task].wants_data:
                 self._wake(process, self.now)
 
@@ -366,7 +414,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Replay the run of one seed; 0 when no oracle was broken."""
     import argparse
 
-    from tests.simulator.checkpoint_scenarios import draw_checkpoint_scenario
+    from tests.simulator.random_checkpoint_scenarios import draw_checkpoint_scenario
     from tests.simulator.random_scenarios import draw_scenario
 
     parser = argparse.ArgumentParser(prog="python -m tests.simulator", description="Replay a simulated run.")

@@ -9,7 +9,6 @@ from zlib import crc32
 from tests.simulator.external_world import FIELDS, ExternalWorld, Sleep, chosen
 from topo.api.async_io import AsyncMode, FixedDelayRetry
 from topo.api.bolt import BasicBolt, BasicCollector, Bolt, Collector
-from topo.api.component import Component
 from topo.api.context import TaskContext
 from topo.api.groupings import CustomGrouping
 from topo.api.operator_bolts import AsyncBolt
@@ -28,7 +27,7 @@ class Trouble(Exception):
     """What user code raises on purpose."""
 
 
-class Stage(Component):
+class Stage:
     """What bolts of simulated topologies share.
 
     Attributes:
@@ -190,7 +189,31 @@ class Odd(Stage, BasicBolt):
             collector.emit((key, paths, object() if self.is_first_time(tup, 20) else None), stream=stream)
 
 
-class Forward(Stage, Bolt):
+class HoldingBolt(Bolt):
+    """Holds inputs back and lets them go together, the last ones at the end of its input.
+
+    Attributes:
+        keeps_held: those that it holds at a recovery it lets go after that, as it should not.
+    """
+
+    keeps_held = False
+
+    def prepare(self, context: TaskContext, collector: Collector) -> None:
+        self.collector, self.held = collector, list[Tuple]()
+
+    def let_go(self) -> None:
+        """Emit and ack the inputs that it holds."""
+        raise NotImplementedError
+
+    def end_of_input(self) -> None:
+        self.let_go()
+
+    def on_reset(self) -> None:
+        if not self.keeps_held:
+            self.held = []
+
+
+class Forward(Stage, HoldingBolt):
     """Anchors and acks by itself: at once, or when it holds several inputs, or at the next tick.
 
     Args:
@@ -198,7 +221,6 @@ class Forward(Stage, Bolt):
         fails_one_in: fails such a share of all inputs, the first time.
         forgets_one_in: neither acks nor fails such a share, the first time.
         touches: starts the timeout of each input anew.
-        keeps_held: goes on with what it holds after a recovery, as it should not.
     """
 
     def __init__(
@@ -216,9 +238,6 @@ class Forward(Stage, Bolt):
         super().__init__(outside, name, work_s)
         self.holds, self.touches, self.keeps_held = holds, touches, keeps_held
         self.fails_one_in, self.forgets_one_in = fails_one_in, forgets_one_in
-
-    def prepare(self, context: TaskContext, collector: Collector) -> None:
-        self.collector, self.held = collector, list[Tuple]()
 
     def execute(self, tup: Tuple) -> None:
         if not tup.is_tick:
@@ -239,13 +258,6 @@ class Forward(Stage, Bolt):
                 for stream, values in self.of_tuple(tup):
                     self.collector.emit(values, anchors=tup, stream=stream)
                 self.collector.ack(tup)
-
-    def end_of_input(self) -> None:
-        self.let_go()
-
-    def on_reset(self) -> None:
-        if not self.keeps_held:
-            self.held = []
 
 
 class Batch(Forward):

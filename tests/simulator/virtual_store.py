@@ -1,93 +1,74 @@
 """The store of checkpoints in virtual time: the real `CheckpointStore` on files in memory, written by threads that take time.
 
-A write can be slow, fail with nothing written, fail although everything was written, or be torn; and so can one that is under way
-when its process dies. What was stored can be damaged or lost. Between two processes files are shared, as in a folder.
+A write can be slow, fail with nothing written, fail although everything was written, or be torn; and so can a write that is
+under way when its process dies. What was stored can be damaged or lost, and a power cut takes all that is not synced. Between
+two processes files are shared, as in a folder.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from enum import Enum
+from contextlib import contextmanager
 from itertools import chain, repeat
+from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
 
-from topo.checkpoint.manifest import Manifest
+from tests.simulator.memory_files import File, MemoryFileSystem, WriteEnding
 from topo.checkpoint.store_messages import CommitCheckpoint, FindCheckpoint, StoreAnswer, StoreCommand
-from topo.errors import EnvironmentFault
+from topo.errors import TopoEnvironmentError
 from topo.master.ending import EndingStage
 from topo.master_process.checkpoint_thread import RETRY_S, CheckpointWriterThread
-from topo.storage.checkpoint_store import CheckpointStore
+from topo.storage.checkpoint_store import MANIFEST, CheckpointStore
+from topo.storage.files import LocalFiles
 
 if TYPE_CHECKING:
     from tests.simulator.simulation import Simulation
 
 SLOWER = 100
 """How many times as long a slow disk takes."""
+ROOT = Path("checkpoints")
 
 
-class WriteEnding(Enum):
-    """What a write has come to that did not go well."""
-
-    NOTHING = "nothing was written"
-    TORN = "a part was written"
-    WHOLE = "everything was written, and nobody was told"
-
-
-class VirtualFiles:
-    """Files in memory; `Files` of `topo.storage.files`.
+class VirtualFiles(LocalFiles):
+    """The real files of a folder, on a file system in memory.
 
     Attributes:
-        content: by name.
-        fails: tells of each write how it ends; None: well.
+        system: what they are stored in.
+        fails: asked at each write and removal how it fails; None: it does not.
         is_unreadable: asked before each read.
     """
 
-    url = "memory"
-
     def __init__(self) -> None:
-        self.content: dict[str, bytes] = {}
-        self.fails: Callable[[], WriteEnding | None] | None = None
+        self.system = MemoryFileSystem()
+        super().__init__(ROOT, self.system)
+        self.fails: Callable[[], WriteEnding | None] = lambda: None
         self.is_unreadable: Callable[[], bool] = lambda: False
 
     def write(self, name: str, chunks: Iterable[bytes]) -> None:
-        """Write a file."""
-        data = b"".join(chunks)
-        ending = self.fails() if self.fails is not None else None
-        if ending is WriteEnding.TORN:
-            # The real files of a manifest are renamed when they are whole: what a crash leaves has another name.
-            self.content[f"{name}.new" if name.endswith("manifest.json") else name] = data[: len(data) // 2]
-        elif ending is not WriteEnding.NOTHING:
-            self.content[name] = data
-        if ending is not None:
-            raise EnvironmentFault(f"cannot write {name}: {ending.value}")
+        """Write a file, unless that fails."""
+        with self._failing():
+            super().write(name, chunks)
 
     def read(self, name: str, start: int = 0, length: int | None = None) -> bytes:
-        """Return bytes of a file."""
+        """Return bytes of a file, unless that fails."""
         if self.is_unreadable():
-            raise EnvironmentFault(f"cannot read {name}: Input/output error")
-        if name not in self.content:
-            raise FileNotFoundError(name)
-        return self.content[name][start : None if length is None else start + length]
-
-    def names(self, folder: str = "") -> list[str]:
-        """Return the names in a folder."""
-        start = f"{folder}/" if folder else ""
-        return list(dict.fromkeys(name[len(start) :].partition("/")[0] for name in self.content if name.startswith(start)))
+            raise TopoEnvironmentError(f"cannot read {name}: Input/output error")
+        return super().read(name, start, length)
 
     def remove(self, name: str) -> None:
-        """Remove a file."""
-        ending = self.fails() if self.fails is not None else None
-        if ending is not WriteEnding.NOTHING:
-            self.content.pop(name, None)
-        if ending is not None:
-            raise EnvironmentFault(f"cannot remove {name}: {ending.value}")
+        """Remove a file, unless that fails."""
+        with self._failing():
+            super().remove(name)
 
-    def remove_folder(self, name: str) -> None:
-        """Remove a folder."""
-        for one in [one for one in self.content if one.startswith(f"{name}/")]:
-            del self.content[one]
+    @contextmanager
+    def _failing(self) -> Iterator[None]:
+        self.system.ending = self.fails()
+        try:
+            yield
+        finally:
+            self.system.ending = None
 
 
 class Disk:
@@ -112,13 +93,17 @@ class Disk:
         plan = self._simulation.plan
         return CheckpointStore(self.files, plan.name, plan.config.checkpoint_keep)
 
-    def verify(self, manifest: Manifest) -> None:
-        """Raise unless all parts of a checkpoint are whole, as one sees it who can read them at any time."""
-        unreadable_until, self.unreadable_until = self.unreadable_until, 0.0
-        try:
-            self.store().verify(manifest)
-        finally:
-            self.unreadable_until = unreadable_until
+    def after_power_cut(self) -> CheckpointStore:
+        """Return what would certainly be left of the store if the power failed now."""
+        return CheckpointStore(LocalFiles(ROOT, self.files.system.after_power_cut()), self._simulation.plan.name)
+
+    def may_be_complete(self, checkpoint: int) -> bool:
+        """Whether a checkpoint may be complete after a power cut."""
+        return self.files.system.may_be_left(ROOT / f"{checkpoint:010d}" / MANIFEST)
+
+    def lose_power(self) -> None:
+        """Forget all that is not synced."""
+        self.files.system.lose_power(self._random)
 
     def takes_s(self, now: float) -> float:
         """Draw how long a write takes."""
@@ -132,6 +117,7 @@ class Disk:
             self._simulation.history.count(f"death in a write: {ending.value}")
             endings: Iterator[WriteEnding | None] = chain([ending], repeat(WriteEnding.NOTHING))
             self.files.fails = lambda: next(endings)
+            self.files.system.is_dying = True
         elif self.torn_next:
             self.torn_next = False
             endings = chain([self._failed(WriteEnding.TORN)], repeat(None))
@@ -141,7 +127,8 @@ class Disk:
         try:
             work()
         finally:
-            self.files.fails = None
+            self.files.fails = lambda: None
+            self.files.system.is_dying = False
 
     def _is_unreadable(self) -> bool:
         is_so = self._simulation.now < self.unreadable_until
@@ -156,7 +143,7 @@ class Disk:
     def damage(self, pick: float) -> str | None:
         """Spoil a file of the last complete checkpoint; return which.
 
-        None: there is none, nothing to fall back on, or nobody will read it, since everything is over.
+        None: there is none, nothing to fall back on, or it will not be read, since everything is over.
         """
         master = self._simulation.master.master
         if master is None or master.ending.stage is not EndingStage.SERVING or master.quiescence.is_still:
@@ -166,15 +153,18 @@ class Disk:
             return None
         parts = complete[-1].manifest.parts
         file = parts[int(pick * len(parts))].file
-        if file not in self.files.content:
+        try:
+            part = self.files.system.find(ROOT / file)
+        except FileNotFoundError:
             return None
+        assert isinstance(part, File)
         way = self._random.choice(("cut short", "flipped", "lost"))
-        data = self.files.content[file]
         if way == "lost":
-            del self.files.content[file]
+            self.files.system.remove(ROOT / file)
         else:
+            data = part.content
             place = self._random.randrange(len(data))
-            self.files.content[file] = data[:place] if way == "cut short" else _flipped(data, place)
+            part.content = part.synced = data[:place] if way == "cut short" else _flipped(data, place)
         self._simulation.history.count(f"part {way}")
         return f"{file} is {way}"
 
@@ -262,7 +252,7 @@ class VirtualKeeper(CheckpointWriterThread):
         simulation = self._simulation
         try:
             answer = self._perform(command)
-        except (_Again, EnvironmentFault):
+        except (_Again, TopoEnvironmentError):
             self._on_thread.again(RETRY_S / 10)
             return
         simulation.trace("store", type(command).__name__, getattr(command, "checkpoint", ""))
@@ -277,6 +267,6 @@ class VirtualKeeper(CheckpointWriterThread):
     def _until_done(self, do: Callable[[], None]) -> bool:
         try:
             do()
-        except EnvironmentFault as error:
+        except TopoEnvironmentError as error:
             raise _Again from error
         return True

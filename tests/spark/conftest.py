@@ -1,4 +1,4 @@
-"""One Spark session for all tests, which makes and reads data; the product starts Spark in processes of its own."""
+"""One Spark session for all tests, which makes and reads data; the product starts Spark in separate processes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def quick_java(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def quick_java_for_spark(request: pytest.FixtureRequest) -> None:
-    """What starts Spark in processes of its own has that as well."""
+    """What starts Spark in separate processes has that as well."""
     if request.node.get_closest_marker("spark"):
         request.getfixturevalue("quick_java")
 

@@ -1,7 +1,7 @@
 """A process that writes with a sink and ends, as if killed, at the nth step it takes in the file system.
 
 Every change that the sink makes goes through one of the functions below, so each of them is a step: before it and after the one
-before it are the same moment. What was acked is told through a pipe the moment it is.
+before it are the same moment. Acks are reported through a pipe at once.
 """
 
 from __future__ import annotations
@@ -22,28 +22,28 @@ CRASHED = 42
 ROWS_A_BATCH = 4
 
 
-def write(path: Path, rows: list[int], partitioned: bool, told: Callable[[int], object]) -> None:
+def write(path: Path, rows: list[int], partitioned: bool, reported: Callable[[int], object]) -> None:
     """Send rows through a sink, in batches of four, and say which are acked."""
     sink = SparkSink(path, max_rows=ROWS_A_BATCH, partition_by=("rest",) if partitioned else ())
     collector = BoltCollector("sink", (), print)
     sink.prepare(TaskContext("crash", "sink", 1), collector)
     origin = Origin("source", 2, "default", ("number", "rest"))
 
-    def tell() -> None:
+    def report() -> None:
         for tup in collector.acked:
-            told(tup["number"])
+            reported(tup["number"])
         collector.clear()
 
     for number in rows:
         sink.execute(TrackedTuple.made((number, number % 2), origin, None, 1, (number + 1,), (number + 1,)))
-        tell()
+        report()
     sink.end_of_input()
-    tell()
+    report()
     sink.cleanup()
 
 
 def crash(path: Path, rows: list[int], partitioned: bool, step: int, pipe: Any) -> None:
-    """Write, and be gone at a step. Runs in a process of its own."""
+    """Write, and be gone at a step. Runs in a separate process."""
     steps = count(1)
 
     def at_a_step(function: Callable[..., Any]) -> Callable[..., Any]:

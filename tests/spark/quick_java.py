@@ -1,6 +1,6 @@
 """Has the Javas of the tests be ready soon rather than be fast later: most of them live for seconds.
 
-What takes a Java so long is to read and check Spark's classes. The first one does that for all: it leaves them in an archive.
+A Java takes long to read and check Spark's classes. The first one does that for all: it leaves them in an archive.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ LIGHT = {"spark.executor.extraJavaOptions": JAVA_OPTIONS}
 
 
 class StandaloneCluster:
-    """A master and workers, each a JVM of its own.
+    """A master and workers, each a separate JVM.
 
     Args:
         folder: for logs and work.
@@ -60,7 +60,7 @@ class StandaloneCluster:
         self._start(f"worker-{number}", "worker.Worker", arguments, host, namespace)
 
     def wait_for_workers(self, count: int) -> None:
-        """Wait until so many workers are alive."""
+        """Wait until all of the given number of workers are alive."""
         until = time.monotonic() + START_S
         while sum(worker["state"] == "ALIVE" for worker in self.state()["workers"]) < count:
             assert time.monotonic() < until, "the workers of the Spark cluster did not come up"
@@ -74,7 +74,7 @@ class StandaloneCluster:
             time.sleep(0.05)
 
     def state(self) -> dict[str, Any]:
-        """What the master's page says."""
+        """Return the text of the master's page."""
         with urllib.request.urlopen(f"{self.page}/json/", timeout=5) as answer:
             found: dict[str, Any] = json.load(answer)
         return found

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.integration.support import Scene, eventually, kill, pid_of
-from topo.errors import EnvironmentFault, NotFound, UserError
+from topo.errors import NotFoundError, TopoEnvironmentError, UserError
 from topo.spark import feed
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.timeout(300)]
@@ -160,7 +160,7 @@ def test_a_topology_that_is_gone_fails_the_query_and_the_batch_comes_again(scene
         assert query.exception() is not None
     assert set(rows_out(scene)) == set(range(100))
     (scene.folder / "hold").unlink()
-    with pytest.raises(EnvironmentFault, match="'fed' does not run"):
+    with pytest.raises(TopoEnvironmentError, match="'fed' does not run"):
         feed(source.stream, "fed", checkpoint=source.checkpoint, home=scene.home)
     submit(scene)
     with fed(source, scene) as query:
@@ -169,7 +169,7 @@ def test_a_topology_that_is_gone_fails_the_query_and_the_batch_comes_again(scene
 
 
 def test_a_row_that_is_given_up_does_not_stop_the_stream(scene: Scene, source: Source) -> None:
-    running = submit(scene, attempts=2, back_off="20ms")
+    running = submit(scene, attempts=2, backoff="20ms")
     scene.touch("odd")
     source.add(50)
     with fed(source, scene) as query:
@@ -190,5 +190,5 @@ def test_columns_that_the_spout_does_not_find_end_the_query_with_their_names(sce
 def test_what_cannot_be_fed_is_said_at_once(scene: Scene, source: Source, spark: Any) -> None:
     with pytest.raises(UserError, match="streaming DataFrame"):
         feed(spark.range(3), "fed", checkpoint=source.checkpoint, home=scene.home)
-    with pytest.raises(NotFound, match="no topology is called 'fed'"):
+    with pytest.raises(NotFoundError, match="no topology is called 'fed'"):
         feed(source.stream, "fed", checkpoint=source.checkpoint, home=scene.home)

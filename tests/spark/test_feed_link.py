@@ -1,4 +1,4 @@
-"""Chunks between a program and a task: nothing counts as done before it is said, and what a dead task had is sent again."""
+"""Chunks between a program and a task: done when the task has reported that; chunks of a dead task are sent again."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def sending(*addresses: FeedAddress, window: int = 4, patience_s: float = PATIEN
 
 @contextmanager
 def at_the_same_time(action: Callable[[], object]) -> Iterator[list[BaseException]]:
-    """Do something in another thread while the block runs; what it raises is in the list."""
+    """Do something in another thread while the block runs; its errors are in the list."""
     raised: list[BaseException] = []
 
     def run() -> None:

@@ -33,7 +33,7 @@ pytestmark = [
 MONTH = 2 if SECONDS < 40 else 0
 """0 is the whole year."""
 ROWS_A_CALL = 256
-"""What the spout emits at once."""
+"""The rows that the spout emits at once."""
 DELAYS = """
     SELECT origin, cast(unix_millis(date_trunc('hour', departure)) AS bigint) AS window_start,
            cast(unix_millis(date_trunc('hour', departure)) + 3600000 AS bigint) AS window_end,

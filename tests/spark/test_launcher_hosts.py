@@ -16,8 +16,8 @@ from tests.spark.standalone import LIGHT, StandaloneCluster
 from tests.spark.test_launcher_kills import LONG_S, SLOW, Victim, recovery_from
 from topo.launch.cluster import submit_background
 from topo.launch.request import RunRequest
-from topo.launch.spark.cluster import SparkCluster
 from topo.master.outcome import OutcomeKind
+from topo.storage.submitted import SparkCluster
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.timeout(300)]
 
@@ -63,7 +63,7 @@ class Hosts:
         ip("link", "set", self._cables[number], "up")
 
     def remove(self) -> None:
-        """Undo what was made."""
+        """Undo all changes."""
         for words in (*(("netns", "del", name) for name in self.names), ("link", "del", self._bridge)):
             subprocess.run(["ip", *words], check=False, capture_output=True)
 
@@ -103,7 +103,7 @@ def test_a_host_that_is_cut_off_is_done_without_and_its_workers_end(
         number = next(n for n in range(HOSTS) if cluster.daemons[f"worker-{n}"].pid == victim.daemon.pid)
         begun = time.monotonic()
         hosts.pull(number)
-    eventually(lambda: is_gone(victim.agent.pid) and is_gone(victim.worker.pid), what="what was cut off to end by itself")
+    eventually(lambda: is_gone(victim.agent.pid) and is_gone(victim.worker.pid), what="the processes that were cut off to end")
     print(f"agent and worker on that host have ended after {time.monotonic() - begun:.1f} s")
     hosts.plug_in(number)
     before = running.status()["totals"]["acked"]

@@ -1,4 +1,4 @@
-"""Whatever dies under a topology on a Spark cluster: nothing is lost, and it goes on by itself. Run with -s to see how fast."""
+"""Whatever dies under a topology on a Spark cluster: nothing is lost, and it continues. Run with -s to see how fast."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from tests.spark.standalone import LIGHT, StandaloneCluster
 from topo.launch.cluster import submit_background
 from topo.launch.request import RunRequest
 from topo.launch.running import RunningTopology
-from topo.launch.spark.cluster import SparkCluster
 from topo.master.outcome import OutcomeKind
+from topo.storage.submitted import SparkCluster
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.timeout(240)]
 
@@ -109,7 +109,7 @@ def test_a_frozen_agent_is_replaced_and_leaves_when_it_comes_back(running: Runni
 
 
 def topo(*words: str) -> str:
-    """Run the command line, and return what it prints."""
+    """Run the command line, and return its output."""
     done = subprocess.run([sys.executable, "-m", "topo_cli", *words], capture_output=True, text=True, check=True, timeout=60)
     return done.stdout
 
@@ -127,7 +127,7 @@ class Numbers(RetryingSpout):
 class Picky(BasicBolt):
     def execute(self, tup, collector):
         if tup["number"] == 5:
-            print("picky says hello")
+            print("picky prints hello")
             raise ValueError("five")
 
 def topology():
@@ -138,7 +138,7 @@ def topology():
 """
 
 
-def test_another_topology_runs_beside_it_and_the_commands_work_on_it_as_on_a_local_one(
+def test_another_topology_runs_beside_it_and_the_commands_work_on_both(
     running: RunningTopology, standalone: StandaloneCluster, scene: Scene
 ) -> None:
     neighbours = {process.pid for process in standalone.topology_workers()}
@@ -154,7 +154,7 @@ def test_another_topology_runs_beside_it_and_the_commands_work_on_it_as_on_a_loc
     status = json.loads(topo("status", "raising", "--json"))
     found = {process.pid for process in standalone.topology_workers()} - neighbours
     assert {worker["pid"] for worker in status["workers"]} == found
-    eventually(lambda: "says hello" in topo("logs", "raising"), what="what it has printed")
+    eventually(lambda: "prints hello" in topo("logs", "raising"), what="the printed line")
     topo("deactivate", "raising")
     beside.wait_until(lambda status: status["status"] == "INACTIVE", LONG_S, "a pause")
     topo("activate", "raising")
@@ -196,4 +196,4 @@ def test_a_driver_that_is_killed_takes_all_with_it_and_a_new_submit_goes_on(scen
     assert outcome.kind is OutcomeKind.DONE, outcome.reason
     values = sorted(scene.lines())
     assert values == list(range(len(values)))
-    assert second.summary()["checkpoints"]["restores"] >= 1, "it began anew"
+    assert second.summary()["checkpoints"]["restores"] >= 1, "it began again"

@@ -70,7 +70,7 @@ def test_a_dictionary_gives_its_values() -> None:
 
 
 @pytest.mark.parametrize(
-    ("column", "says"),
+    ("column", "message"),
     [
         (pa.array([2**62]).cast(pa.timestamp("us")), "Python cannot hold"),
         (pa.array([1]).cast(pa.timestamp("ns")), "would lose data"),
@@ -79,8 +79,8 @@ def test_a_dictionary_gives_its_values() -> None:
         (pa.array([None], pa.month_day_nano_interval()), "cast the column in the query"),
     ],
 )  # fmt: skip
-def test_a_value_that_python_does_not_have_is_refused_with_its_column(column: Any, says: str) -> None:
-    with pytest.raises(NotRepresentable, match=f"column 'odd': .*{says}"):
+def test_a_value_that_python_does_not_have_is_refused_with_its_column(column: Any, message: str) -> None:
+    with pytest.raises(NotRepresentable, match=f"column 'odd': .*{message}"):
         list(rows_of([column], ["odd"]))
 
 

@@ -120,7 +120,7 @@ def test_files_tables_texts_and_functions_are_read_with_the_columns_that_are_wan
         read(spark, source(query=lambda spark: 7), ("id",))
 
 
-def test_a_query_runs_once_each_row_is_emitted_once_and_a_named_staging_folder_is_used_again(scene: Scene) -> None:
+def test_a_query_runs_once_and_a_named_staging_folder_is_used_again(scene: Scene) -> None:
     kept = scene.folder / "kept"
     body = f"""
     SCALE = 3
@@ -145,7 +145,7 @@ def test_a_query_runs_once_each_row_is_emitted_once_and_a_named_staging_folder_i
         other.open(TaskContext("test", "rows", 1), Emitted())  # type: ignore[arg-type]
 
 
-def test_a_kill_while_spark_is_at_work_leaves_nothing_behind_and_the_job_is_run_again(scene: Scene) -> None:
+def test_a_kill_while_spark_is_at_work_leaves_nothing_and_the_job_runs_again(scene: Scene) -> None:
     body = """
     def slow(spark):
         (HERE / f"run-{os.getpid()}").touch()
@@ -180,7 +180,7 @@ def boom(spark: SparkSession) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("given", "says", "is_final"),
+    ("given", "message", "is_final"),
     [
         ({"sql": "SELECT number FROM nowhere"}, "TABLE_OR_VIEW_NOT_FOUND", True),
         ({"sql": "SELECT (1 AS number"}, "PARSE_SYNTAX_ERROR", True),
@@ -190,10 +190,10 @@ def boom(spark: SparkSession) -> Any:
     ],
 )
 def test_what_spark_says_is_told_without_the_stack_of_its_jvm(
-    spark: SparkSession, tmp_path: Path, given: dict[str, Any], says: str, is_final: bool
+    spark: SparkSession, tmp_path: Path, given: dict[str, Any], message: str, is_final: bool
 ) -> None:
     order = Order("test", tmp_path, source(**given), ("number",), "local[2]", {})
-    with pytest.raises(StagingFailed, match=says) as caught:
+    with pytest.raises(StagingFailed, match=message) as caught:
         write_rows(spark, order, tmp_path / "rows")
     assert caught.value.is_final is is_final
     assert "at org.apache.spark" not in str(caught.value)

@@ -1,4 +1,4 @@
-"""The functions of the pages about Spark do what the pages say."""
+"""The functions of the pages about Spark do as the pages describe."""
 
 from __future__ import annotations
 

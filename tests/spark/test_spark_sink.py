@@ -1,4 +1,4 @@
-"""SparkSink as a bolt on given tuples: what it acks, what it fails, and what lies in the folder."""
+"""SparkSink as a bolt on given tuples: acks, failures, and the files in its folder."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from topo.api.streams import SYSTEM_COMPONENT, TICK_STREAM
 from topo.api.tuples import Origin, Tuple
 from topo.config import TopologyConfig
 from topo.emission.collectors import BoltCollector, TrackedTuple
-from topo.errors import ConfigError, StagedRowsLost
+from topo.errors import ConfigError, StagedRowsLostError
 from topo.spark.parquet_commit import HIDDEN, ParquetCommits, Staged
 from topo.spark.spark_sink import SparkSink
 from topo.testing import END, TICK, TopologyTest, run_bolt
@@ -270,7 +270,7 @@ def test_on_a_full_disk_nothing_is_acked_and_nothing_lost_and_it_says_so_once(tm
         assert driver.acked() == driver.failed() == []
         assert len(driver.errors) == 1
         assert "cannot write to" in driver.errors[0] and "2 tuples wait, not acked" in driver.errors[0]
-        assert {tup[0] for tup in driver.collector.touched} == {1, 2, 3}, "their timeout starts anew"
+        assert {tup[0] for tup in driver.collector.touched} == {1, 2, 3}, "their timeout starts again"
     assert files(tmp_path) == [] and list(tmp_path.rglob("*.tmp")) == []
     driver.tick()
     assert driver.acked() == [1, 2, 3] and numbers(tmp_path) == [1, 2, 3]
@@ -289,7 +289,7 @@ def test_a_disk_that_stays_full_bounds_the_memory(tmp_path: Path) -> None:
 
 
 def refusing(monkeypatch: pytest.MonkeyPatch, times: int, error: Exception) -> None:
-    """Have pyarrow refuse so many files."""
+    """Have pyarrow refuse the first files."""
     left, write = [error] * times, pq.write_table
 
     def refuse(*arguments: Any, **options: Any) -> None:
@@ -315,25 +315,25 @@ def passed_on(path: Path, **settings: Any) -> TopologyTest:
 
 @pytest.mark.parametrize("delivery", ["exactly_once", "at_least_once"])
 @pytest.mark.parametrize("error", [pa.ArrowInvalid("no"), OverflowError("no"), OSError("no")], ids=["arrow", "python", "disk"])
-def test_whatever_hinders_a_batch_its_rows_wait_and_what_does_not_fit_is_given_up_once(
+def test_rows_of_a_hindered_batch_wait_and_rows_that_do_not_fit_are_given_up_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, delivery: str
 ) -> None:
     refusing(monkeypatch, 1, error)
     test = passed_on(tmp_path, delivery=delivery)
     test.run()
     assert numbers(tmp_path) == [1, *range(3, 21)]
-    assert [letter.values for letter in test.dead_letters()] == [(1 << 40,)]
+    assert [dead_letter.values for dead_letter in test.dead_letters()] == [(1 << 40,)]
 
 
-def test_with_exactly_once_a_sink_that_cannot_write_for_long_goes_back_to_the_last_checkpoint(
+def test_with_exactly_once_a_sink_that_cannot_write_returns_to_its_checkpoint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     refusing(monkeypatch, 6, OSError("no"))
     test = passed_on(tmp_path, delivery="exactly_once")
     test.run()
     assert numbers(tmp_path) == [1, *range(3, 21)]
-    assert [letter.values for letter in test.dead_letters()] == [(1 << 40,)]
-    assert "SinkStuck" in [error.kind for error in test.errors()]
+    assert [dead_letter.values for dead_letter in test.dead_letters()] == [(1 << 40,)]
+    assert "SinkBlockedError" in [error.kind for error in test.errors()]
 
 
 def test_a_commit_that_the_disk_interrupts_is_finished_at_the_next_tick(tmp_path: Path) -> None:
@@ -372,7 +372,7 @@ def test_staged_files_that_somebody_removes_are_written_again(tmp_path: Path) ->
     assert driver.acked() == [1, 2, 3, 4] and numbers(tmp_path) == [1, 2, 3, 4]
 
 
-def test_with_exactly_once_a_restore_whose_staged_files_are_gone_reports_the_lost_rows(tmp_path: Path) -> None:
+def test_with_exactly_once_a_restore_without_its_staged_files_reports_lost_rows(tmp_path: Path) -> None:
     config = TopologyConfig(delivery="exactly_once")
     driver = Driver(SparkSink(tmp_path, max_rows=2), config=config)
     driver.sink.recover(())
@@ -386,7 +386,7 @@ def test_with_exactly_once_a_restore_whose_staged_files_are_gone_reports_the_los
     successor.prepare(TaskContext("test", "sink", 1, config=config), BoltCollector("sink", (), reported.append))
     successor.recover((token,))
     (error,) = reported
-    assert isinstance(error, StagedRowsLost), "it fails the run"
+    assert isinstance(error, StagedRowsLostError), "it fails the run"
     assert "1 rows are lost" in str(error) and "was removed before its commit" in str(error)
 
 
@@ -425,9 +425,9 @@ def test_every_step_of_a_commit_may_be_repeated(tmp_path: Path) -> None:
 def test_a_batch_is_committed_by_a_process_that_has_only_been_told_of_it(tmp_path: Path) -> None:
     tables = {f"of={of}": pa.table({"number": [of]}) for of in range(3)}
     staged = ParquetCommits(tmp_path, "flow.sink", 0, "ab").prepare("7", tables)
-    told = Staged(staged.name, staged.files, staged.rows)
+    reported = Staged(staged.name, staged.files, staged.rows)
     successor = ParquetCommits(tmp_path, "flow.sink", 0, "cd")
-    successor.commit(told)
+    successor.commit(reported)
     assert successor.recover(1) == 0
     assert numbers(tmp_path) == [0, 1, 2] and list((tmp_path / HIDDEN).iterdir()) == []
 

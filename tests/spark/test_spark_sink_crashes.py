@@ -36,19 +36,19 @@ def rows_in(path: Path) -> list[int]:
 
 
 def crash_at(step: int, path: Path, partitioned: bool) -> tuple[int, list[int]]:
-    """Let a process write up to a step, and return its exit code and what it has acked."""
+    """Let a process write up to a step, and return its exit code and its acks."""
     reading, writing = pipe()
     process = start_child(partial(crash, path, ROWS, partitioned, step), writing)
     writing.close()
     with open(reading.fileno(), "rb", closefd=False) as stream:
-        told = stream.read()
+        reported = stream.read()
     process.join()
     assert process.exitcode is not None
-    return process.exitcode, [int.from_bytes(told[at : at + 4], "little") for at in range(0, len(told), 4)]
+    return process.exitcode, [int.from_bytes(reported[at : at + 4], "little") for at in range(0, len(reported), 4)]
 
 
 def crashes(folder: Path, partitioned: bool) -> Iterator[tuple[int, Path, list[int]]]:
-    """Every step once, each with a folder of its own and the rows that were acked before it."""
+    """Every step once, each with a separate folder and the rows that were acked before it."""
     for step in range(1, MOST_STEPS):
         path = folder / str(step)
         code, acked = crash_at(step, path, partitioned)
@@ -60,6 +60,7 @@ def crashes(folder: Path, partitioned: bool) -> Iterator[tuple[int, Path, list[i
     raise AssertionError("it never came to its end")
 
 
+@pytest.mark.timeout(400)
 @pytest.mark.parametrize("partitioned", [False, True], ids=["one file a batch", "a file for each partition"])
 def test_a_sink_killed_at_any_step_loses_nothing_and_shows_nothing_torn(folder: Path, partitioned: bool) -> None:
     for step, path, acked in crashes(folder, partitioned):

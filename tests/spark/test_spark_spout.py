@@ -1,4 +1,4 @@
-"""SparkSpout over files that are read where they lie: what it is given, replays, restarts. No Spark and no Java."""
+"""SparkSpout over files that are read where they lie: arguments, replays, restarts. No Spark and no Java."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.integration.support import Scene, acked, eventually, is_gone, kill, p
 from topo import (  # noqa: E402
     BasicBolt,
     ConfigError,
-    NotFound,
+    NotFoundError,
     Topology,
     TopologyBuilder,
     Tuple,
@@ -52,7 +52,7 @@ def write(folder: Path, rows: int, files: int = 4, rows_a_group: int = 1000) -> 
     return folder
 
 
-# -- what it is given ----------------------------------------------------------------------------------------------------------
+# -- arguments ----------------------------------------------------------------------------------------------------------------
 
 
 def test_the_columns_of_parquet_files_are_its_fields(tmp_path: Path) -> None:
@@ -73,7 +73,7 @@ def test_columns_that_only_spark_knows_have_to_be_named(given: dict[str, Any]) -
 
 
 @pytest.mark.parametrize(
-    ("given", "says"),
+    ("given", "message"),
     [
         ({}, "got none"),
         ({"sql": "SELECT 1", "table": "t"}, "got table and sql"),
@@ -84,13 +84,13 @@ def test_columns_that_only_spark_knows_have_to_be_named(given: dict[str, Any]) -
         ({"sql": "SELECT 1", "fields": ()}, "give a tuple of names"),
     ],
 )
-def test_arguments_that_say_nothing_or_too_much_are_refused(given: dict[str, Any], says: str) -> None:
-    with pytest.raises(ConfigError, match=says):
+def test_arguments_that_say_nothing_or_too_much_are_refused(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
         SparkSpout(**given)
 
 
 def test_files_that_are_not_there_are_said_when_the_topology_is_built(tmp_path: Path) -> None:
-    with pytest.raises(NotFound, match="nowhere"):
+    with pytest.raises(NotFoundError, match="nowhere"):
         SparkSpout(tmp_path / "nowhere")
 
 
@@ -147,7 +147,7 @@ def test_rows_that_fail_are_emitted_again_and_all_are_acked(tmp_path: Path) -> N
 
     def flow() -> Topology:
         builder = TopologyBuilder("flow")
-        builder.set_spout("rows", SparkSpout(folder, fields=("number",)), back_off="10ms")
+        builder.set_spout("rows", SparkSpout(folder, fields=("number",)), backoff="10ms")
         builder.set_bolt("fails", FailsOnce()).shuffle_grouping("rows")
         return builder.build()
 
@@ -163,7 +163,7 @@ def test_its_event_time_makes_windows(tmp_path: Path) -> None:
 
     def flow() -> Topology:
         builder = TopologyBuilder("flow")
-        watermarks = WatermarkStrategy.monotonous_timestamps()
+        watermarks = WatermarkStrategy.monotonic_timestamps()
         builder.set_spout("rows", SparkSpout(tmp_path / "rows.parquet", fields=("kind",), timestamp="at"), watermarks=watermarks)
         window = WindowBolt(key="kind", window=windows.TumblingEventTimeWindows.of("1s"), aggregate=aggregates.Count())
         builder.set_bolt("windows", window).fields_grouping("rows", "kind")
@@ -191,7 +191,7 @@ def test_no_row_is_missing_when_the_workers_of_its_tasks_are_killed(scene: Scene
 
 
 @pytest.mark.integration
-def test_a_topology_that_is_resumed_goes_on_behind_its_position_whatever_files_were_added(scene: Scene) -> None:
+def test_a_resumed_topology_continues_behind_its_position_after_files_were_added(scene: Scene) -> None:
     folder = write(scene.folder / "rows", ROWS)
     running = scene.submit_background(scene.file(FLOW.replace("tasks=2", "tasks=1")))
     stored = scene.home / "topologies" / "flow" / "positions.msgpack"

@@ -1,4 +1,4 @@
-"""The script that measures the structure counts what it claims to, on a small tree with one of each."""
+"""The script that measures the structure counts right, on a small tree with one of each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""No test and no part of the test kit replaces a name of the package at run time, but where a line here says why.
+"""No test and no part of the test kit replaces a name of the package at run time, except where a line here has the reason.
 
 What tests want to know of a task they get by `topo.task.observer.TaskObserver`, and what they want to give it by its environment.
 """
@@ -25,6 +25,9 @@ EXCEPTIONS = {
     "tests/integration/repeating_worker.py": "a worker process whose transport sends frames twice",
     "tests/simulation/planted.py": PLANTS,
     "tests/simulation/planted_checkpoints.py": PLANTS,
+    "tests/simulation/planted_control.py": PLANTS,
+    "tests/simulation/planted_decisions.py": PLANTS,
+    "tests/simulation/planted_storage.py": PLANTS,
     "tests/simulation/test_ends.py": PLANTS,
     "tests/simulation/test_held_inputs.py": PLANTS,
     "tests/spark/test_spark_sink.py": SYSTEM,

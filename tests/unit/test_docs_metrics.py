@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from topo import BasicBolt, BasicCollector, IterableSpout, Topology, TopologyBuilder, Tuple
-from topo.checkpoint.coordinator import Row, Savepoint
+from topo.checkpoint.coordinator import CheckpointRow, Savepoint
 from topo.testing import TopologyTest
 from topo.wire.statistics import Counters
 
@@ -61,7 +61,7 @@ def test_every_key_of_the_status_is_on_the_page() -> None:
 def test_every_figure_of_checkpoints_is_defined_and_no_other() -> None:
     test = TopologyTest(small("exactly_once"), sources={"numbers": [1, 2]})
     shown = test.status()["checkpoints"]
-    rows = {name for row in (Row, Savepoint) for name in row.__slots__}
+    rows = {name for row in (CheckpointRow, Savepoint) for name in row.__slots__}
 
     assert names_in("Checkpoints") - {"folder"} == set(shown)
     assert {name for name in rows if f"`{name}`" not in PAGE} == set()

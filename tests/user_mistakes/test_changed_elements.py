@@ -119,7 +119,7 @@ def test_changed_rows_do_not_show_in_the_next_firings_differences() -> None:
 
 @pytest.mark.parametrize("options", FUNCTIONS, ids=NAMES)
 def test_elements_stay_apart_behind_a_restore(options: Any) -> None:
-    """The user goes on from a savepoint in the middle of the windows."""
+    """The user continues from a savepoint in the middle of the windows."""
     bolt = window(window=SLIDING, **options)
     harness = OperatorHarness(bolt, ("key", "record"))
     for n in (1, 2):

@@ -15,7 +15,7 @@ __all__ = ["local_cluster"]
 
 
 class History(BasicBolt):
-    """Emits all it has seen, in the list that it goes on filling."""
+    """Emits all it has seen, in a list that it fills further."""
 
     outputs = ("seen",)
 
@@ -31,7 +31,7 @@ STATES = [((1,),), ((1, 2),), ((1, 2, 3),)]
 
 
 def test_a_list_that_grows_after_its_emit_is_emitted_as_it_was_in_the_kit() -> None:
-    """The user emits the list that the bolt goes on appending to."""
+    """The user emits a list to which the bolt still appends."""
     assert run_bolt(History(), [(1,), (2,), (3,)], fields=["n"]).values() == STATES
     builder = TopologyBuilder("history")
     builder.set_spout("numbers", IterableSpout([1, 2, 3]))

@@ -6,7 +6,17 @@ from typing import Any
 
 import pytest
 
-from topo import BasicBolt, Connection, IterableSpout, NotFound, ProcessBolt, TimeDomain, Topology, TopologyBuilder, TopologyError
+from topo import (
+    BasicBolt,
+    Connection,
+    IterableSpout,
+    NotFoundError,
+    ProcessBolt,
+    TimeDomain,
+    Topology,
+    TopologyBuilder,
+    TopologyError,
+)
 from topo.testing import END, OperatorHarness, TopologyTest
 
 
@@ -61,9 +71,9 @@ def test_a_bolt_can_ask_for_streams_and_fields() -> None:
     }
     assert context.output_fields() == ("word", "length")
     assert context.output_fields("default", "words") == ("word",)
-    with pytest.raises(NotFound, match=r"no component 'wrods'.*'words'"):
+    with pytest.raises(NotFoundError, match=r"no component 'wrods'.*'words'"):
         context.output_fields(component="wrods")
-    with pytest.raises(NotFound, match="component 'asks' has no stream 'even'; it has 'default', 'odd'"):
+    with pytest.raises(NotFoundError, match="component 'asks' has no stream 'even'; it has 'default', 'odd'"):
         context.output_fields("even")
 
 
@@ -82,7 +92,7 @@ def test_a_setting_of_the_users_own_can_be_given_from_outside() -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "said"),
+    ("settings", "stated"),
     [
         ({"model_path": "/x"}, r"there is no setting 'model_path'; .*user=\{\.\.\.\} takes your own"),
         ({"user": {"client": object()}}, "user: 'client' is a object; a setting is None, a bool, a number"),
@@ -90,11 +100,11 @@ def test_a_setting_of_the_users_own_can_be_given_from_outside() -> None:
         ({"user": "v1"}, r"user: 'v1' is no mapping: write user="),
     ],
 )
-def test_what_is_no_setting_is_refused_with_the_place_for_it(settings: dict[str, Any], said: str) -> None:
+def test_what_is_no_setting_is_refused_with_the_place_for_it(settings: dict[str, Any], stated: str) -> None:
     """The user writes keys of their own among topo's, or objects as values."""
     builder = TopologyBuilder("t").config(**settings)
     builder.set_spout("words", IterableSpout(["a"], fields=("word",)))
-    with pytest.raises(TopologyError, match=said):
+    with pytest.raises(TopologyError, match=stated):
         builder.build()
 
 

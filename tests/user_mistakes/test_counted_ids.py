@@ -1,4 +1,4 @@
-"""Messages named by a counter that begins anew in each process, with `exactly_once`."""
+"""Messages named by a counter that restarts in each process, with `exactly_once`."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ def home() -> Iterator[Path]:
 
 
 def test_a_damaged_master_json_costs_no_checkpoint(home: Path, tmp_path: Path) -> None:
-    """The user's `master.json` is half a file: `topo resume` goes on from the last whole checkpoint and says what it found."""
+    """The user's `master.json` is half a file: `topo resume` continues from the last whole checkpoint and names the damage."""
     folder = submit(home, tmp_path, "-s", "delivery=exactly_once")
     eventually(lambda: status_of(home)["checkpoints"]["last_complete"] >= 2, "checkpoints")  # type: ignore[index]
     os.kill(json.loads(folder.master.read_bytes())["pid"], signal.SIGKILL)
@@ -41,7 +41,7 @@ def test_a_damaged_master_json_costs_no_checkpoint(home: Path, tmp_path: Path) -
 
 
 def test_a_damaged_topology_json_forgets_no_checkpoint_in_silence(home: Path, tmp_path: Path) -> None:
-    """The user's `topology.json` is half a file: each answer names it and the way to go on, and `--from` does."""
+    """The user's `topology.json` is half a file: each answer names it and the way out, and `--from` works."""
     folder = submit(home, tmp_path, "-s", "delivery=exactly_once")
     eventually(lambda: status_of(home)["checkpoints"]["last_complete"] >= 2, "checkpoints")  # type: ignore[index]
     os.kill(json.loads(folder.master.read_bytes())["pid"], signal.SIGKILL)
@@ -49,14 +49,14 @@ def test_a_damaged_topology_json_forgets_no_checkpoint_in_silence(home: Path, tm
     (kept,) = folder.checkpoints.iterdir()
     code = json.loads(folder.topology.read_bytes())["given"]
     folder.topology.write_bytes(folder.topology.read_bytes()[:40])
-    way_out = f"`topo submit` with `--from {kept}` goes on from the last run's checkpoints"
+    way_out = f"`topo submit` with `--from {kept}` continues from the last run's checkpoints"
     for command in (("resume", "endless"), ("submit", code, "--name", "endless", "--resume-or-start")):
         refused = piped(*command, "--home", home)
         assert refused.code == 1
         assert f"{folder.topology} is damaged (" in refused.err and way_out in refused.err
-    anew = piped("submit", code, "--name", "endless", "-s", "delivery=exactly_once", "--home", home)
-    assert anew.code == 0 and f"begins anew; `--from {kept}` goes on from the last run's checkpoint" in anew.err
+    again = piped("submit", code, "--name", "endless", "-s", "delivery=exactly_once", "--home", home)
+    assert again.code == 0 and f"starts from the beginning; `--from {kept}` continues from the last run's checkpoint" in again.err
     assert piped("kill", "endless", "--yes", "--home", home).code == 0
     went_on = piped("submit", code, "--name", "endless", "-s", "delivery=exactly_once", "--from", kept, "--home", home)
-    assert went_on.code == 0 and f"goes on from {kept}, checkpoint" in went_on.err
+    assert went_on.code == 0 and f"continues from {kept}, checkpoint" in went_on.err
     assert piped("kill", "endless", "--yes", "--home", home).code == 0

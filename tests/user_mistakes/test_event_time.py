@@ -34,7 +34,7 @@ def count_by_second(spout: Spout, watermarks: WatermarkStrategy | None = None, *
 
 
 class PromisesBeforeItReads(RetryingSpout):
-    """Says the watermark of a row, or the end, and then fails to read the row, each time once."""
+    """Emits the watermark of a row, or the end, and then fails to read the row, each time once."""
 
     outputs = ("at",)
 
@@ -54,7 +54,7 @@ class PromisesBeforeItReads(RetryingSpout):
 
 
 def test_a_spout_that_says_a_watermark_and_then_raises_loses_no_row() -> None:
-    """`emit_watermark` or `end_of_input` comes before something that raises: the rows come again and are not late."""
+    """`emit_watermark` or `end_of_input` precedes an exception: the rows are replayed and are not late."""
     test = TopologyTest(lambda: count_by_second(PromisesBeforeItReads()))
     test.run()
     assert test.emitted("counts") == [(0, 1000, 2), (1000, 2000, 2), (2000, 3000, 2)]
@@ -129,13 +129,13 @@ def test_a_duration_is_no_strategy() -> None:
 
 
 def test_a_generator_is_no_strategy() -> None:
-    """`watermarks=MyGenerator()` instead of `WatermarkStrategy.own(MyGenerator)`."""
+    """`watermarks=MyGenerator()` instead of `WatermarkStrategy.from_generator(MyGenerator)`."""
     assert "(object) is no WatermarkStrategy; give one, such as" in refusal(object())
 
 
 def test_a_field_that_is_not_there() -> None:
     """The timestamp's field is misspelt."""
-    strategy = WatermarkStrategy.monotonous_timestamps(timestamp="users")
+    strategy = WatermarkStrategy.monotonic_timestamps(timestamp="users")
     assert refusal(strategy) == (
         "component 'clicks': the watermark strategy reads the timestamp from the field 'users', which it does not emit; "
         "did you mean 'user'?"
@@ -154,26 +154,26 @@ def test_a_strategy_on_a_bolt_is_checked_too() -> None:
     """The strategy stands on the bolt that parses, with a field of its input."""
     builder = TopologyBuilder("clicks")
     builder.set_spout("clicks", Clicks())
-    builder.set_bolt("print", PrintBolt(), watermarks=WatermarkStrategy.monotonous_timestamps("at")).shuffle_grouping("clicks")
+    builder.set_bolt("print", PrintBolt(), watermarks=WatermarkStrategy.monotonic_timestamps("at")).shuffle_grouping("clicks")
     with pytest.raises(TopologyError, match="'print': a watermark strategy reads the stream 'default'"):
         builder.build()
 
 
 @pytest.mark.parametrize(
-    ("make", "says"),
+    ("make", "text"),
     [
         (lambda: WatermarkStrategy("5s"), "'5s' is no kind of watermark strategy"),
         (lambda: WatermarkStrategy.bounded_out_of_orderness("-5s", timestamp="at"), "0 s or more behind.*a bound of -5000 ms"),
         (lambda: WatermarkStrategy.punctuated("at"), "takes a function of values and timestamp; got 'at'"),  # type: ignore[arg-type]
-        (lambda: WatermarkStrategy.own(object()), "takes a class or function to call; got <object"),  # type: ignore[arg-type]
-        (lambda: WatermarkStrategy.own(dict), "generator dict does not define on_event, on_periodic_emit"),
-        (lambda: WatermarkStrategy.monotonous_timestamps(timestamp=1.5), "a function of a tuple's values; got 1.5"),  # type: ignore[arg-type]
-        (lambda: WatermarkStrategy.monotonous_timestamps("at").with_idleness("0s"), "idleness timeout is above zero"),
+        (lambda: WatermarkStrategy.from_generator(object()), "takes a class or function to call; got <object"),  # type: ignore[arg-type]
+        (lambda: WatermarkStrategy.from_generator(dict), "generator dict does not define on_event, on_periodic_emit"),
+        (lambda: WatermarkStrategy.monotonic_timestamps(timestamp=1.5), "a function of a tuple's values; got 1.5"),  # type: ignore[arg-type]
+        (lambda: WatermarkStrategy.monotonic_timestamps("at").with_idleness("0s"), "idleness timeout is above zero"),
     ],
 )
-def test_what_no_strategy_can_have_is_refused_in_the_line_that_says_it(make: Any, says: str) -> None:
+def test_what_no_strategy_can_have_is_refused_in_the_line_that_says_it(make: Any, text: str) -> None:
     """A strategy is made of parts of the wrong kind."""
-    with pytest.raises(UserError, match=says):
+    with pytest.raises(UserError, match=text):
         make()
 
 
@@ -200,17 +200,17 @@ def test_a_count_window_that_is_larger_than_max_spout_pending(window: Any) -> No
 
 
 @pytest.mark.parametrize(
-    ("at", "says"),
+    ("at", "text"),
     [
         (1_700_000_000, r"1700000000 looks like seconds \(2023-11-14 22:13\).*in milliseconds since the epoch: multiply by 1000"),
         (1_700_000_000_000_000, "looks like microseconds.*divide by 1000"),
         (1_700_000_000_000_000_000, "looks like nanoseconds.*divide by 1,000,000"),
     ],
 )
-def test_event_time_in_another_unit_is_said_with_the_first_such_value(at: int, says: str) -> None:
+def test_event_time_in_another_unit_is_said_with_the_first_such_value(at: int, text: str) -> None:
     """`timestamp=int(time.time())`: windows of ten seconds hold three hours."""
     builder = TopologyBuilder("seconds")
-    strategy = WatermarkStrategy.monotonous_timestamps(timestamp="at")
+    strategy = WatermarkStrategy.monotonic_timestamps(timestamp="at")
     builder.set_spout("source", IterableSpout([("a", at), ("b", at + 1)], fields=("user", "at")), watermarks=strategy)
     bolt = WindowBolt(key="user", window=windows.TumblingEventTimeWindows.of("10s"), aggregate=aggregates.Count())
     builder.set_bolt("counts", bolt).fields_grouping("source", "user")
@@ -218,13 +218,13 @@ def test_event_time_in_another_unit_is_said_with_the_first_such_value(at: int, s
     test.run()
     (error,) = test.errors()
     assert error.kind == "SuspiciousTimestamps" and error.count == 1
-    assert re.search(f"component 'counts': a tuple of 'source' has a timestamp in another unit: .*{says}", error.message)
+    assert re.search(f"component 'counts': a tuple of 'source' has a timestamp in another unit: .*{text}", error.message)
     assert len(test.emitted("counts")) == 2, "it is a warning: the rows count all the same"
 
 
 @pytest.mark.parametrize("at", [0, 1000, 1_700_000_000_000, 86_400_000])
 def test_milliseconds_and_small_numbers_are_taken_as_they_are(at: int) -> None:
-    """Nothing is said of timestamps that are milliseconds, or the small numbers of tests."""
+    """Timestamps in milliseconds, and the small numbers of tests, give no warning."""
     assert suspicion(at) is None
 
 
@@ -245,12 +245,12 @@ class FallsSilent(Spout):
             self.collector.emit((at,), message_id=at)
 
 
-AT = WatermarkStrategy.monotonous_timestamps(timestamp="at")
+AT = WatermarkStrategy.monotonic_timestamps(timestamp="at")
 
 
 @pytest.mark.parametrize("delivery", ["at_least_once", "exactly_once"])
 def test_the_last_window_of_a_silent_source_closes_where_its_strategy_advances(delivery: str) -> None:
-    """A source without new tuples: no watermark closes its last window, unless its strategy lets event time go on."""
+    """A source without new tuples: no watermark closes its last window, unless its strategy advances event time."""
     emitted = {}
     for name, strategy in {"plain": AT, "idle": AT.with_idleness("5s"), "on": AT.with_idleness("5s", advance=True)}.items():
         test = TopologyTest(count_by_second(FallsSilent(), strategy, delivery=delivery))

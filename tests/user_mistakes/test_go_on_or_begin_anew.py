@@ -1,4 +1,4 @@
-"""Whether a start goes on or begins anew is the first thing that it says."""
+"""The first line of a start states whether it continues or starts from the beginning."""
 
 from __future__ import annotations
 
@@ -61,11 +61,11 @@ class Topo:
         return result.err.splitlines()[0]
 
     def wait_for_state(self) -> None:
-        """Wait until the master has stored something to go on from."""
+        """Wait until the master has stored something to continue from."""
         running = RunningTopology(self._state.find("flow"))
         running.wait_until(
             lambda status: status["checkpoints"]["complete"] > 0 if status["checkpoints"] else running.folder.positions.exists(),
-            what="something to go on from",
+            what="something to continue from",
         )
 
     def kill_master(self) -> None:
@@ -81,35 +81,35 @@ def topo(topo_home: Path, capsys: pytest.CaptureFixture[str]) -> Topo:
 
 
 def test_second_run_says_that_it_begins_anew(topo: Topo, flow: Path) -> None:
-    """`topo run` twice, in the belief that the second run goes on."""
+    """`topo run` twice, in the belief that the second run continues."""
     assert topo.start("run", flow, "-p", "n=20", "-q") == "flow starts from the beginning"
 
     again = topo.start("run", flow, "-p", "n=20", "-q")
 
-    assert again.startswith("flow begins anew; the last run's positions of ")
+    assert again.startswith("flow starts from the beginning; the last run's positions of ")
     assert "--resume-or-start" in again
 
 
 def test_submit_after_a_kill_begins_anew_unless_it_is_told_to_go_on(topo: Topo, flow: Path) -> None:
-    """`topo submit` after `topo kill`, in the belief that it goes on as it does after a crash."""
+    """`topo submit` after `topo kill`, in the belief that it continues as after a crash."""
     assert topo.start("submit", flow, "--resume-or-start", "--wait") == "flow starts from the beginning"
     topo.wait_for_state()
     topo.kill_master()
-    assert topo.start("submit", flow, "--wait").startswith("flow goes on from the positions of ")
+    assert topo.start("submit", flow, "--wait").startswith("flow continues from the positions of ")
     assert topo("kill", "flow", "--yes").code == 0
     flow.write_text(FLOW + "\n# edited\n")
 
-    assert topo.start("submit", flow, "--resume-or-start", "--wait").startswith("flow goes on from the positions of ")
+    assert topo.start("submit", flow, "--resume-or-start", "--wait").startswith("flow continues from the positions of ")
 
     assert topo("kill", "flow", "--yes").code == 0
-    assert topo.start("resume", "flow", "--wait").startswith("flow goes on from the positions of ")
+    assert topo.start("resume", "flow", "--wait").startswith("flow continues from the positions of ")
     assert topo("kill", "flow", "--yes").code == 0
-    assert topo.start("submit", flow, "--wait").startswith("flow begins anew; the last run's positions of ")
+    assert topo.start("submit", flow, "--wait").startswith("flow starts from the beginning; the last run's positions of ")
     assert topo("kill", "flow", "--yes").code == 0
 
 
 def test_checkpoint_of_the_last_run_can_still_be_gone_on_from(topo: Topo, flow: Path) -> None:
-    """A run with state begins anew by mistake: the line names what keeps the state of the last one."""
+    """A run with state starts from the beginning by mistake: the line names what keeps the state of the last one."""
     given = ("submit", flow, "-p", "delivery=exactly_once", "--wait")
     topo.start(*given)
     topo.wait_for_state()
@@ -117,10 +117,10 @@ def test_checkpoint_of_the_last_run_can_still_be_gone_on_from(topo: Topo, flow: 
 
     line = topo.start(*given)
 
-    assert line.startswith("flow begins anew; `--from /")
+    assert line.startswith("flow starts from the beginning; `--from /")
     place = line.split("`")[1].removeprefix("--from ")
     assert topo("kill", "flow", "--yes").code == 0
-    assert topo.start(*given, "--from", place).startswith(f"flow goes on from {place}, checkpoint ")
+    assert topo.start(*given, "--from", place).startswith(f"flow continues from {place}, checkpoint ")
     assert topo("kill", "flow", "--yes").code == 0
 
 
@@ -132,7 +132,7 @@ def test_going_on_in_another_mode_is_refused(topo: Topo, flow: Path) -> None:
     result = topo("submit", flow, "-p", "delivery=exactly_once", "--resume-or-start")
 
     assert result.code == 2
-    assert "ran with delivery=at_least_once and cannot go on with delivery=exactly_once" in result.err
+    assert "ran with delivery=at_least_once and cannot continue with delivery=exactly_once" in result.err
     assert topo.start("resume", "flow").startswith("flow ")
     assert topo("kill", "flow", "--yes").code == 0
 

@@ -31,7 +31,7 @@ ROWS = [("a", 0), ("b", 1_000), ("b", 20_000), ("a", 21_000), ("c", 60_000), ("c
 
 def counted(behind: WatermarkStrategy | None) -> list[tuple[Any, ...]]:
     """Return the rows of each window of 10 s behind the bolt."""
-    strategy = WatermarkStrategy.monotonous_timestamps(timestamp="at")
+    strategy = WatermarkStrategy.monotonic_timestamps(timestamp="at")
     paced = [given for row in ROWS for given in (row, ADVANCE("1s"))]
     test = TopologyTest(lambda: topology(strategy, behind), sources={"rows": [*paced, END]})
     test.run()
@@ -49,7 +49,7 @@ def topology(strategy: WatermarkStrategy, behind: WatermarkStrategy | None) -> T
 
 
 def test_watermarks_wait_for_the_rows_that_a_bolt_holds() -> None:
-    """The user's bolt holds rows back: watermarks stay below them, whether or not it has a strategy of its own."""
+    """The user's bolt holds rows back: watermarks stay below them, with or without its own strategy."""
     whole = [(0, 10_000, 2), (20_000, 30_000, 2), (60_000, 70_000, 2)]
     assert counted(None) == whole
     assert counted(WatermarkStrategy.bounded_out_of_orderness("1m", timestamp="at")) == whole

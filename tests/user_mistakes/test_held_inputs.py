@@ -93,10 +93,10 @@ def test_inputs_are_held_over_a_checkpoint(bolt: type[Batch], crash: str) -> Non
 
 
 def test_what_is_held_is_not_emitted_at_the_end() -> None:
-    """A batching bolt has no end_of_input: what it still holds becomes dead letters that say so."""
+    """A batching bolt has no end_of_input: inputs that it still holds become dead letters that name the cause."""
     test = ran(NoFlush, *VALUES, END)
-    assert [letter.values for letter in test.dead_letters()] == [("v4",), ("v5",)]
-    assert "emit in end_of_input what is still held, and ack it" in test.dead_letters()[0].why
+    assert [dead_letter.values for dead_letter in test.dead_letters()] == [("v4",), ("v5",)]
+    assert "in end_of_input, emit the results of all held inputs, and ack them" in test.dead_letters()[0].why
     assert test.outcome is not None and test.outcome.exit_code == 1
 
 

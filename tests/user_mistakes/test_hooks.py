@@ -13,11 +13,11 @@ from topo.testing import END, TopologyTest
 class Upper(BasicBolt):
     outputs = ("word",)
 
-    def __init__(self, told: list[Any]) -> None:
-        self.told = told
+    def __init__(self, events: list[Any]) -> None:
+        self.events = events
 
     def prepare(self, context: Any) -> None:
-        self.told.append("prepare")
+        self.events.append("prepare")
 
     def execute(self, tup: Any, collector: Any) -> None:
         if tup["word"] == "bad":
@@ -25,18 +25,18 @@ class Upper(BasicBolt):
         collector.emit((tup["word"].upper(),))
 
     def cleanup(self) -> None:
-        self.told.append("cleanup")
+        self.events.append("cleanup")
 
 
-class Told(Hook):
-    """Writes down what is told of the component `upper`."""
+class Recorder(Hook):
+    """Records the calls about the component `upper`."""
 
-    def __init__(self, told: list[Any]) -> None:
-        self.told = told
+    def __init__(self, events: list[Any]) -> None:
+        self.events = events
 
     def note(self, context: Any, what: str) -> None:
         if context.component == "upper":
-            self.told.append(what)
+            self.events.append(what)
 
     def task_opens(self, context: Any) -> None:
         self.note(context, "task_opens")
@@ -53,34 +53,34 @@ class Raises(Hook):
         raise OSError("the alarm service does not answer")
 
 
-def topology(told: list[Any], *hooks: Any) -> Topology:
+def topology(events: list[Any], *hooks: Any) -> Topology:
     builder = TopologyBuilder("hooked").config(attempts=1)
     for hook in hooks:
         builder.add_hook(hook)
     builder.set_spout("words", IterableSpout([""], fields=("word",)))
-    builder.set_bolt("upper", Upper(told)).shuffle_grouping("words")
+    builder.set_bolt("upper", Upper(events)).shuffle_grouping("words")
     return builder.build()
 
 
 def test_a_hook_is_told_of_a_tasks_life_and_of_its_errors() -> None:
     """The user ports an `ITaskHook` that sends errors to an alarm service."""
-    told: list[Any] = []
-    test = TopologyTest(lambda: topology(told, Told(told)), sources={"words": ["a", "bad", END]})
+    events: list[Any] = []
+    test = TopologyTest(lambda: topology(events, Recorder(events)), sources={"words": ["a", "bad", END]})
     test.run()
-    assert told == ["task_opens", "prepare", "error: no such word", "cleanup", "task_closes"]
+    assert events == ["task_opens", "prepare", "error: no such word", "cleanup", "task_closes"]
 
 
 def test_a_hook_that_raises_is_shown_and_fails_nothing() -> None:
     """The user's alarm service is down when the topology starts."""
-    told: list[Any] = []
-    test = TopologyTest(lambda: topology(told, Raises(), Told(told)), sources={"words": ["a", END]})
+    events: list[Any] = []
+    test = TopologyTest(lambda: topology(events, Raises(), Recorder(events)), sources={"words": ["a", END]})
     test.run()
     test.assert_all_acked()
-    assert told[0] == "task_opens"
+    assert events[0] == "task_opens"
     assert any("the alarm service does not answer" in row.message for row in test.errors())
 
 
 def test_a_hook_that_is_none_is_refused() -> None:
     """The user gives the class, not an object of it."""
-    with pytest.raises(TopologyError, match=r"add_hook: <class .*Told'> is no instance of a Hook"):
-        topology([], Told)
+    with pytest.raises(TopologyError, match=r"add_hook: <class .*Recorder'> is no instance of a Hook"):
+        topology([], Recorder)

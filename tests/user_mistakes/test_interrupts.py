@@ -51,8 +51,8 @@ def test_ctrl_c_between_imports_prints_no_traceback() -> None:
         "import topo_cli.version, os, signal\n"
         "topo_cli.version.command.callback = lambda *_, **__: os.kill(os.getpid(), signal.SIGINT)"
     )
-    code, said = topo("version", prelude=prelude)
-    assert (code, said.strip()) == (130, "interrupted")
+    code, stated = topo("version", prelude=prelude)
+    assert (code, stated.strip()) == (130, "interrupted")
 
 
 def test_a_command_in_the_background_of_a_script_is_not_interrupted() -> None:

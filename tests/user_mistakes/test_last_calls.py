@@ -1,4 +1,4 @@
-"""Mistakes in the last calls of a component: what it was to write there is missing, and the run must not count as done."""
+"""Mistakes in the last calls of a component: their output is missing, and the run must not count as done."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from topo.testing import END, TopologyTest
 
 
 class Buffered(BasicBolt):
-    """Writes what it has gathered when it is closed, to a disk that is full."""
+    """Writes its rows when it is closed, to a disk that is full."""
 
     def prepare(self, context: Any) -> None:
         self.rows: list[Any] = []
@@ -41,7 +41,7 @@ class Mean(BasicBolt):
 
 @pytest.mark.parametrize("bolt", [Buffered, Mean])
 def test_a_last_call_raises(bolt: type[BasicBolt]) -> None:
-    """A bolt's last call raises: the run has failed, says that results may be missing, and where."""
+    """A bolt's last call raises: the run has failed, and reports that results may be missing, and where."""
 
     def topology() -> Topology:
         builder = TopologyBuilder("last")
@@ -58,7 +58,7 @@ def test_a_last_call_raises(bolt: type[BasicBolt]) -> None:
 
 
 class Uploads(AsyncBolt):
-    """Sends what is left when it is closed, after a pause, to a server that has gone."""
+    """Sends the remaining rows when it is closed, after a pause, to a server that has gone."""
 
     async def call(self, tup: Any) -> None:
         pass

@@ -37,7 +37,7 @@ class Leaky(StatefulBolt):
 
 def topology():
     builder = TopologyBuilder("leak").config(
-        delivery="exactly_once", checkpoint_interval="30s", workers=4, restart_back_off="50ms", edge_window=2, batch_size=10
+        delivery="exactly_once", checkpoint_interval="30s", workers=4, restart_backoff="50ms", edge_window=2, batch_size=10
     )
     builder.set_spout("numbers", IterableSpout(list(range(2600)), fields=("number",)), max_spout_pending=50)
     builder.set_bolt("leaky", Leaky()).shuffle_grouping("numbers")
@@ -77,7 +77,7 @@ def topology():
 
 
 def limited(files: int, *arguments: object) -> Result:
-    """Call `topo` where a process may have so many open files."""
+    """Call `topo` where a process may have this number of open files."""
 
     def limit() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))

@@ -1,4 +1,4 @@
-"""Mistakes in calls that have no input: a tick, an action, a timer. Nothing repeats one that raised, so the run has failed."""
+"""Mistakes in calls that have no input: a tick, an action, a timer. A call that raised is not repeated, so the run has failed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MISSING = (
 
 
 class Rate(BasicBolt):
-    """Divides by what is zero until the first input."""
+    """Divides by zero until the first input."""
 
     outputs = ("rate",)
     component_settings = {"tick_interval": "1s"}
@@ -41,7 +41,7 @@ class Acts(BasicBolt):
 
 
 class Alarm(ProcessBolt):
-    """Looks up, in a timer, what is not there."""
+    """Looks up a missing key in a timer."""
 
     outputs = ("alarm",)
 
@@ -72,7 +72,7 @@ def run_of(bolt: Any) -> TopologyTest:
 
 @pytest.mark.parametrize("bolt", [Rate, Acts, Alarm])
 def test_a_call_without_input_raises(bolt: Any) -> None:
-    """A tick, an action or a timer raises without checkpoints: the run says that results may be missing, and where."""
+    """A tick, an action or a timer raises without checkpoints: the run reports that results may be missing, and where."""
     test = run_of(bolt)
     assert test.outcome is not None and test.outcome.exit_code == 1
     assert test.outcome.reason.startswith(MISSING) and "results may be missing; see `topo errors`" in test.outcome.reason
@@ -81,7 +81,7 @@ def test_a_call_without_input_raises(bolt: Any) -> None:
 
 
 class Flushes(Bolt):
-    """Writes what it holds at a tick, to a database that hangs up the first time."""
+    """Writes its rows at a tick, to a database that hangs up the first time."""
 
     component_settings = {"tick_interval": "1s"}
 
@@ -101,7 +101,7 @@ class Flushes(Bolt):
 
 
 def test_a_tick_of_a_bolt_that_holds_its_inputs_raises_once() -> None:
-    """A Bolt acks what it has written at the next tick: nothing is missing, and the run is done."""
+    """A Bolt acks its written rows at the next tick: nothing is missing, and the run is done."""
     test = run_of(Flushes)
     test.assert_all_acked()
     assert test.outcome is not None and test.outcome.exit_code == 0
@@ -109,7 +109,7 @@ def test_a_tick_of_a_bolt_that_holds_its_inputs_raises_once() -> None:
 
 
 class Totals(Bolt):
-    """Emits, at a tick, what it has added up of inputs that it acked; the second row raises."""
+    """Emits, at a tick, sums of inputs that it has acked; the second row raises."""
 
     outputs = ("total",)
     component_settings = {"tick_interval": "1s"}

@@ -1,4 +1,4 @@
-"""A master that is stopped, and one whose topology does not come up, are told as what they are."""
+"""A stopped master, and a master whose topology does not start, are named as such."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def flow(tmp_path: Path) -> Path:
 def test_stopped_master_is_stalled_for_list_and_resume_alike(
     flow: Path, topo_home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A master was stopped (SIGSTOP, a debugger): `list` called it LOST, and `resume` said that it was running."""
+    """A master was stopped (SIGSTOP, a debugger): `list` called it LOST, and `resume` reported that it was running."""
     assert call(capsys, "submit", flow, "--wait").code == 0
     master = int(StateFolder(topo_home).find("flow").owner())
     os.kill(master, signal.SIGSTOP)
@@ -88,8 +88,8 @@ def test_stopped_master_is_stalled_for_list_and_resume_alike(
     assert (row["status"], row["pid"]) == ("STALLED", master)
     assert f"kill -CONT {master}" in row["reason"]
     assert resumed.code == 4
-    assert f"the master of 'flow', process {master}, is there and does not answer" in resumed.err
-    assert call(capsys, "resume", "flow").code == 2, "one that answers is running"
+    assert f"the master of 'flow', process {master}, runs and does not answer" in resumed.err
+    assert call(capsys, "resume", "flow").code == 2, "a master that answers is running"
     assert call(capsys, "kill", "flow", "--yes").code == 0
 
 
@@ -104,7 +104,7 @@ def test_resume_that_waits_fails_when_a_component_does_not_open(
     result = call(capsys, "resume", "flow", "--wait")
 
     assert result.code == 1
-    assert "flow does not come up" in result.err and "OSError: the database is away" in result.err
+    assert "flow does not start" in result.err and "OSError: the database is away" in result.err
     assert call(capsys, "kill", "flow", "--yes").code == 0
 
 

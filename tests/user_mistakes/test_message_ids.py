@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.task.harness import Replaying, Scripted, Sink
+from tests.tasks.components import Replaying, Scripted, Sink
 from topo import TopologyBuilder
 from topo.launch.local_cluster import LocalCluster
 from topo.master.outcome import Outcome, OutcomeKind

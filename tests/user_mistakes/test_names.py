@@ -26,7 +26,7 @@ def test_a_name_that_reads_as_an_option_is_refused(name: str) -> None:
     """The user names a topology `-rf`, which no command can be given."""
     builder = TopologyBuilder(name)
     builder.set_spout("numbers", IterableSpout([1]))
-    with pytest.raises(TopologyError, match=f"topology name {name!r} is not allowed; .*'-' not first"):
+    with pytest.raises(TopologyError, match=f"topology name {name!r} is not allowed; .*no '-' as the first"):
         builder.build()
 
 

@@ -119,7 +119,7 @@ class Pooled(Bolt):
 
 def topology():
     builder = TopologyBuilder("pool").config(workers=1)
-    builder.set_spout("moments", Moments(), watermarks=WatermarkStrategy.monotonous_timestamps())
+    builder.set_spout("moments", Moments(), watermarks=WatermarkStrategy.monotonic_timestamps())
     builder.set_bolt("pooled", Pooled()).shuffle_grouping("moments")
     counts = WindowBolt(key="key", window=windows.TumblingEventTimeWindows.of("1s"), aggregate=aggregates.Count())
     builder.set_bolt("counts", counts).fields_grouping("pooled", "key")

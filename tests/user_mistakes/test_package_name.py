@@ -1,4 +1,4 @@
-"""The package of the name `topo` on the package index is another project's: who installs it is told so."""
+"""The package of the name `topo` on the package index is another project's: a command names it where it is installed."""
 
 from __future__ import annotations
 

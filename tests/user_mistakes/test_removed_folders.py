@@ -93,7 +93,7 @@ def test_a_state_folder_that_is_removed_ends_its_topology_and_the_name_is_free(h
 
 
 def test_a_second_topology_under_the_name_of_a_removed_one_runs_alone(home: Path, tmp_path: Path) -> None:
-    """The user removes the state folder and submits again at once: of two masters, only the second one goes on."""
+    """The user removes the state folder and submits again at once: of two masters, only the second one continues."""
     folder = submit(home, tmp_path)
     before = processes_of(home)
     remove(folder)
@@ -105,7 +105,7 @@ def test_a_second_topology_under_the_name_of_a_removed_one_runs_alone(home: Path
 
 
 def test_workers_of_a_killed_master_end_when_the_state_folder_is_removed(home: Path, tmp_path: Path) -> None:
-    """The master was killed and the state folder removed: its workers do not go on writing for `master_timeout`."""
+    """The master was killed and the state folder removed: its workers do not write on for `master_timeout`."""
     folder = submit(home, tmp_path, "-s", "heartbeat=200ms")
     master = json.loads(folder.master.read_bytes())["pid"]
     os.kill(master, signal.SIGKILL)

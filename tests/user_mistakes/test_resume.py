@@ -41,14 +41,14 @@ def topology():
 
 
 def test_what_is_done_is_resumed(tmp_path: Path, topo_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A run that has ended is resumed, to be sure: nothing starts, nothing is published twice, and the answer says so."""
+    """A run that has ended is resumed, to be sure: nothing starts, nothing is published twice, and the answer states it."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "sum.py").write_text(TOTAL)
     assert piped("run", "sum.py", "-q").code == 0
     again = piped("resume", "sum")
     assert again.code == 0
     assert "sum has processed all its input: there is nothing to resume, and nothing was started" in again.err
-    assert "`topo resume sum --from-beginning` lets it begin anew" in again.err
+    assert "`topo resume sum --from-beginning` starts it from the beginning" in again.err
     assert (tmp_path / "total.jsonl").read_text() == '{"total":6}\n'
 
 

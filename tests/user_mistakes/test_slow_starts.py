@@ -35,7 +35,7 @@ class Model(BasicBolt):
         pass
 
 
-builder = TopologyBuilder("flow").config(progress_timeout="1s", heartbeat="100ms", restart_back_off="50ms")
+builder = TopologyBuilder("flow").config(progress_timeout="1s", heartbeat="100ms", restart_backoff="50ms")
 builder.set_spout("numbers", IterableSpout(numbers), max_spout_pending=50)
 builder.set_bolt("model", Model()).shuffle_grouping("numbers")
 topology = builder.build()

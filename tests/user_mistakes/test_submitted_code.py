@@ -75,7 +75,7 @@ def test_edited_and_removed_modules_change_nothing_that_runs(project: Path, topo
 def test_missing_py_file_is_refused_before_anything_starts(
     project: Path, topo_home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """`--py-files` names a file that is not there, and one that nobody can import from."""
+    """`--py-files` names a missing file, and a file that cannot be imported."""
     result = call(capsys, "submit", project / "main.py", "--py-files", project / "gone.py")
     assert result.code == 2
     assert f"--py-files: there is no file {project}/gone.py" in result.err

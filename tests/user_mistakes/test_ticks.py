@@ -48,14 +48,14 @@ def test_a_bolt_may_read_nothing_but_ticks_and_keeps_no_run_from_ending() -> Non
 
 
 @pytest.mark.parametrize(
-    ("job", "settings", "said"),
+    ("job", "settings", "stated"),
     [
         (Cleans(), {}, r"bolt 'job' reads nothing; say what with a grouping, such as \.shuffle_grouping\('words'\)"),
         (Emits(), {"tick_interval": "1s"}, "bolt 'job' reads nothing but ticks, but emits; make it a Spout"),
         (Cleans(), {"tick_interval": "1s", "delivery": "exactly_once"}, "no checkpoint reaches it .* or set delivery="),
     ],
 )
-def test_a_bolt_without_input_that_cannot_work_is_refused(job: BasicBolt, settings: dict[str, Any], said: str) -> None:
+def test_a_bolt_without_input_that_cannot_work_is_refused(job: BasicBolt, settings: dict[str, Any], stated: str) -> None:
     """The user forgets the grouping, emits at ticks alone, or has windows elsewhere in the topology."""
-    with pytest.raises(TopologyError, match=said):
+    with pytest.raises(TopologyError, match=stated):
         topology(job, **settings)

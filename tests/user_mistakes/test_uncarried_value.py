@@ -67,7 +67,9 @@ def test_value_that_is_not_carried_has_file_and_line_of_its_emit(
 
     assert call(capsys, "run", path, "-q", "-p", f"kind={kind}", "-p", f"delivery={delivery}").code == 1
 
-    (found,) = [row for row in json.loads(call(capsys, "errors", "points", "--json").out) if row["kind"] == "ValueNotCarried"]
+    (found,) = [
+        row for row in json.loads(call(capsys, "errors", "points", "--json").out) if row["kind"] == "UnsupportedValueError"
+    ]
     line = 1 + next(at for at, text in enumerate(FLOW.splitlines()) if text.endswith(f"# {kind}"))
     assert (found["file"], found["line"]) == (str(path), line)
     assert "component 'source', stream 'default': field 'point': a value of type Point: " in found["message"]

@@ -70,7 +70,7 @@ def test_a_serializer_that_cannot_read_one_value_costs_one_dead_letter(
 
 @pytest.mark.integration
 def test_a_serializer_that_cannot_read_one_value_is_told_at_most_once_too(local_cluster: LocalCluster, tmp_path: Path) -> None:
-    """Untracked, the row is lost, as `at_most_once` allows, and the run says so."""
+    """Untracked, the row is lost, as `at_most_once` allows, and the run reports it."""
     outcome, rows = run(local_cluster, tmp_path, delivery="at_most_once")
     assert (outcome.reason, rows) == (
         "every source has ended; nothing was tracked (ackers=0), and 1 tuple failed and was lost; see `topo errors`",
@@ -124,7 +124,7 @@ def topology():
 def test_dataclasses_enums_and_sets_of_the_topology_file_travel_between_processes(
     local_cluster: LocalCluster, tmp_path: Path, delivery: str
 ) -> None:
-    """The user emits what is at hand: a dataclass with an enum, a set, a UUID, without a registration."""
+    """The user emits values as they are: a dataclass with an enum, a set, a UUID, without a registration."""
     file = tmp_path / "orders.py"
     file.write_text(ORDERS.format(out=tmp_path / "out.jsonl"))
     running = local_cluster.submit(str(file), settings={"delivery": delivery})
@@ -150,9 +150,9 @@ def test_a_dataclass_inside_a_function_is_refused_with_the_way_out() -> None:
     """The user defines the dataclass in `execute`: no receiver could find it."""
     run = run_bolt(EmitsLocal(), [(1,)], fields=("number",))
     assert run.failed == [0]
-    told = str(run.errors[0])
-    assert "component 'bolt', stream 'default', field 'order'" in told
-    assert "it is defined inside a function, so no other process finds it; move it to the top level of its module" in told
+    shown = str(run.errors[0])
+    assert "component 'bolt', stream 'default', field 'order'" in shown
+    assert "it is defined inside a function, so no other process finds it; move it to the top level of its module" in shown
 
 
 class EmitsGenerator(BasicBolt):

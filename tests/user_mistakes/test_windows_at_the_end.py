@@ -1,4 +1,4 @@
-"""Windows of the clock over an input that ends: nobody waits for the clock, and no row is missing."""
+"""Windows of the clock over an input that ends: the end does not wait for the clock, and no row is missing."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_a_file_is_shorter_than_the_window(delivery: str, window: WindowBolt) ->
 
 
 class FailsOnce(BasicBolt):
-    """Raises at the first word, which so comes again when the input has ended."""
+    """Raises at the first word, which is replayed after the end of the input."""
 
     outputs = ("word",)
 
@@ -74,7 +74,7 @@ def test_a_message_comes_again_behind_the_end(delivery: str, window: Any) -> Non
     """A message fails and is replayed when its input has ended: it is in a window as well."""
     test = run_of(delivery, window_of(window), FailsOnce())
     test.assert_all_acked()
-    # A global window keeps what it holds, so that it counts the first one of the key again.
+    # A global window keeps its contents, so that it counts the first one of the key again.
     again = delivery == "at_least_once" and isinstance(window, windows.GlobalWindows)
     assert sum(row[-1] for row in test.emitted("window")) == 3 + again
 
@@ -94,7 +94,7 @@ class Broken(windows.ProcessWindowFunction):
 ])  # fmt: skip
 @pytest.mark.parametrize("window", [MINUTE, windows.GlobalWindows.at_end_of_stream(), windows.CountWindows.of(1)])
 def test_a_window_function_raises(delivery: str, reason: str, window: Any) -> None:
-    """A window's function raises for one key: the other has its row, and the outcome says what became of the tuples."""
+    """A window's function raises for one key: the other has its row, and the outcome counts the failed tuples."""
     test = run_of(delivery, WindowBolt(key="word", window=window, process=Broken(), outputs=("word", "count")))
     assert test.outcome is not None and counted(test) == {"oil": 1}
     if delivery == "exactly_once" and window == windows.CountWindows.of(1):

@@ -1,1 +1,1 @@
-"""What users write against: base classes and declarations, no behaviour. The public names are re-exported by `topo`."""
+"""The API of user code: base classes and declarations, no behaviour. The public names are re-exported by `topo`."""

@@ -84,7 +84,7 @@ class _OverField(AggregateFunction):
 
 
 class Count(AggregateFunction):
-    """How many elements."""
+    """The number of elements."""
 
     fields = ("count",)
 
@@ -127,8 +127,10 @@ class Sum(_OverField):
         return first + second
 
 
-class _Extreme(_OverField):
-    """Keeps one of two values; the first of equal ones."""
+class _Extreme:
+    """Keeps one of two values; the first of equal ones. Mixed into an aggregate of a field."""
+
+    _get: Callable[[Any], Any]
 
     def create_accumulator(self) -> Any:
         """Nothing seen."""
@@ -153,7 +155,7 @@ class _Extreme(_OverField):
         return self._choose(first, second)
 
 
-class Min(_Extreme):
+class Min(_Extreme, _OverField):
     """The smallest value of a field."""
 
     fields = ("min",)
@@ -162,7 +164,7 @@ class Min(_Extreme):
         return min(first, second)
 
 
-class Max(_Extreme):
+class Max(_Extreme, _OverField):
     """The greatest value of a field."""
 
     fields = ("max",)

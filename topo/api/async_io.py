@@ -1,4 +1,4 @@
-"""What users declare about asynchronous calls: the order of results, and when a call is tried again."""
+"""Declarations of asynchronous calls: the order of results, and when a call is tried again."""
 
 from __future__ import annotations
 
@@ -10,13 +10,18 @@ from enum import Enum
 from typing import Any
 
 from topo.api.durations import duration_ms
+from topo.deprecation import old_names
 from topo.errors import TopoError, UserError
 
 ResultPredicate = Callable[[Sequence[Any]], bool]
 ErrorPredicate = Callable[[BaseException], bool]
 
 
-class AsyncTimeout(TopoError):
+# Topologies that were pickled name the class by this module.
+__getattr__ = old_names(__name__, {"AsyncTimeout": "AsyncTimeoutError"})
+
+
+class AsyncTimeoutError(TopoError):
     """An asynchronous call, with all its retries, took longer than its timeout."""
 
 
@@ -139,7 +144,7 @@ class ExponentialBackoffRetry(RetryStrategy):
 
 @dataclass(frozen=True, slots=True)
 class AsyncSettings:
-    """How an async operator treats its calls.
+    """Settings of an async operator.
 
     Attributes:
         mode: the order of the results.

@@ -10,9 +10,10 @@ from typing import Any, Protocol
 from topo.api.bolt import Anchors
 from topo.api.context import TaskContext
 from topo.api.durations import duration_ms
-from topo.api.operator_bolts import Duration, Key, OperatorBolt
+from topo.api.operator_bolts import Key, OperatorBolt
 from topo.api.streams import DEFAULT_STREAM
 from topo.api.tuples import Tuple
+from topo.api.windows import Duration
 from topo.errors import ConfigError
 
 MAX_BATCH = 65_535
@@ -39,7 +40,7 @@ class BatchSettings:
 
 
 class BatchCollector(Protocol):
-    """What a `BatchBolt` emits with. It is valid during the call that it was given to."""
+    """The collector of a `BatchBolt`. It is valid during the call that it was given to."""
 
     def emit(self, values: Sequence[Any], anchors: Anchors, stream: str = DEFAULT_STREAM, timestamp: int | None = None) -> None:
         """Emit one tuple.
@@ -57,12 +58,7 @@ class BatchCollector(Protocol):
         """
 
     def emit_direct(
-        self,
-        task: int,
-        values: Sequence[Any],
-        anchors: Anchors,
-        stream: str = DEFAULT_STREAM,
-        timestamp: int | None = None,
+        self, task: int, values: Sequence[Any], anchors: Anchors, stream: str = DEFAULT_STREAM, timestamp: int | None = None
     ) -> None:
         """Emit one tuple of a direct stream to the task with that id, which must have a direct grouping on it."""
 

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Protocol
 
-from topo.api.component import Component
 from topo.api.context import TaskContext
-from topo.api.streams import DEFAULT_STREAM
+from topo.api.streams import DEFAULT_STREAM, Outputs
 from topo.api.tuples import Tuple
 
 Anchors = Tuple | Sequence[Tuple] | None
-"""What a tuple is anchored on: nothing, one input, or several."""
+"""Anchors of a tuple: nothing, one input, or several."""
 
 
 class Collector(Protocol):
-    """What a `Bolt` emits and acks with. The engine gives it to `prepare`.
+    """The collector of a `Bolt`, which emits and acks with it. The engine passes it to `prepare`.
 
     Any thread may use it. A call on another thread than the task's is done by the task, between two calls of the bolt and in the
     order in which that thread makes them; threads have no order among each other. A row that cannot be sent raises where it is
@@ -24,11 +23,7 @@ class Collector(Protocol):
     """
 
     def emit(
-        self,
-        values: Sequence[Any],
-        anchors: Anchors = None,
-        stream: str = DEFAULT_STREAM,
-        timestamp: int | None = None,
+        self, values: Sequence[Any], anchors: Anchors = None, stream: str = DEFAULT_STREAM, timestamp: int | None = None
     ) -> None:
         """Emit one tuple. It leaves after the call that emits it has returned, together with others.
 
@@ -91,7 +86,7 @@ class BasicCollector(Protocol):
         """Report an error in `topo errors`. No tuple fails because of it."""
 
 
-class Bolt(Component, ABC):
+class Bolt(ABC):
     """A bolt that anchors and acks explicitly. All its methods are called by one thread, one at a time.
 
     The order of calls: `prepare`; `execute` for each input, `on_reset` between them after a recovery; `end_of_input` when all
@@ -100,7 +95,14 @@ class Bolt(Component, ABC):
 
     An exception in `execute` discards the output of the call, fails the input and is reported with its traceback; the
     process continues (setting `on_error`).
+
+    Attributes:
+        outputs: its output streams, as of a `Spout`.
+        component_settings: its own settings, as of a `Spout`, such as `{"tick_interval": "1s"}`.
     """
+
+    outputs: Outputs = ()
+    component_settings: Mapping[str, Any] = {}
 
     def prepare(self, context: TaskContext, collector: Collector) -> None:
         """Called once in each process, before the first input: create heavy resources, keep the collector."""
@@ -125,12 +127,15 @@ class Bolt(Component, ABC):
         """Called at an orderly end: release what `prepare` took."""
 
 
-class BasicBolt(Component, ABC):
+class BasicBolt(ABC):
     """A bolt whose inputs are acked by the engine when `execute` returns, and failed when it raises.
 
     Its output is anchored on the current input. Take `Bolt` to hold inputs back, to join several, or to ack later. The
-    order of calls is that of `Bolt`.
+    order of calls is that of `Bolt`, and so are its attributes.
     """
+
+    outputs: Outputs = ()
+    component_settings: Mapping[str, Any] = {}
 
     def prepare(self, context: TaskContext) -> None:
         """Called once in each process, before the first input: create heavy resources here."""

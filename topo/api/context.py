@@ -1,4 +1,4 @@
-"""What a task knows about itself and its topology."""
+"""The context of a task: its identity and its topology."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from topo.api.metrics import Metrics
 from topo.api.streams import DEFAULT_STREAM
 from topo.config import TopologyConfig
-from topo.errors import NotFound
+from topo.errors import NotFoundError
 
 
 class Executor(Protocol):
@@ -106,28 +106,28 @@ class TaskContext:
 
     @property
     def sources(self) -> tuple[Connection, ...]:
-        """What this component reads, in the order of declaration."""
+        """The inputs of this component, in the order of declaration."""
         return tuple(found for found in self.connections if found.target == self.component)
 
     @property
     def targets(self) -> tuple[Connection, ...]:
-        """Who reads this component."""
+        """The readers of this component."""
         return tuple(found for found in self.connections if found.source == self.component)
 
     def output_fields(self, stream: str = DEFAULT_STREAM, component: str | None = None) -> tuple[str, ...]:
         """Return the fields of a stream, of this component or another.
 
         Raises:
-            NotFound: there is no such component, or it has no such stream.
+            NotFoundError: there is no such component, or it has no such stream.
         """
         name = self.component if component is None else component
         streams = self.streams.get(name)
         if streams is None:
-            raise NotFound(f"the topology has no component {name!r}.", tuple(get_close_matches(name, self.streams, n=2)))
+            raise NotFoundError(f"the topology has no component {name!r}.", tuple(get_close_matches(name, self.streams, n=2)))
         if stream not in streams:
             has = ", ".join(map(repr, streams)) or "none"
             near = tuple(get_close_matches(stream, streams, n=2))
-            raise NotFound(f"component {name!r} has no stream {stream!r}; it has {has}.", near)
+            raise NotFoundError(f"component {name!r} has no stream {stream!r}; it has {has}.", near)
         return streams[stream]
 
     def tasks_of(self, component: str) -> tuple[int, ...]:

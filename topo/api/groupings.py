@@ -86,7 +86,7 @@ class Direct:
 class CustomGrouping(ABC):
     """A user's own grouping. Each sending task prepares one and then asks it for every tuple."""
 
-    def prepare(self, context: TaskContext, stream: str, target_tasks: Sequence[int]) -> None:  # noqa: B027
+    def prepare(self, context: TaskContext, stream: str, target_tasks: Sequence[int]) -> None:
         """Called once in each sending task, before `choose`.
 
         Args:

@@ -39,7 +39,7 @@ def upper_bound(bucket: int) -> float:
 
 @dataclass(frozen=True, slots=True)
 class HistogramSnapshot:
-    """What a histogram has counted: `counts` by bucket number, the sum and the extremes of the values."""
+    """The values of a histogram: `counts` by bucket number, the sum and the extremes of the values."""
 
     counts: dict[int, int] = field(default_factory=dict)
     total: float = 0.0
@@ -48,7 +48,7 @@ class HistogramSnapshot:
 
     @property
     def count(self) -> int:
-        """How many values were recorded."""
+        """The number of recorded values."""
         return sum(self.counts.values())
 
     def merged(self, other: HistogramSnapshot) -> HistogramSnapshot:

@@ -8,23 +8,21 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from datetime import timedelta
 from enum import Enum
 from typing import Any, Protocol
 
 from topo.api.aggregates import AggregateFunction
 from topo.api.async_io import AsyncMode, AsyncSettings, RetryStrategy
-from topo.api.component import Component
 from topo.api.context import TaskContext
 from topo.api.durations import duration_ms
 from topo.api.evictors import EvictorLike
 from topo.api.streams import DEFAULT_STREAM, Outputs, declared_streams
 from topo.api.triggers import TriggerLike
 from topo.api.tuples import Tuple
-from topo.api.windows import AssignerLike, ProcessWindowFunction, ReduceFunction
+from topo.api.windows import AssignerLike, Duration, ProcessWindowFunction, ReduceFunction
+from topo.deprecation import old_parameters
 from topo.errors import ConfigError, UserError
 
-Duration = str | timedelta
 Key = str | Sequence[str] | None
 """The field or fields that a bolt's state goes by; None for none."""
 
@@ -34,13 +32,16 @@ def key_fields(key: Key) -> tuple[str, ...]:
     return () if key is None else (key,) if isinstance(key, str) else tuple(key)
 
 
-class OperatorBolt(Component):
+class OperatorBolt:
     """Base of the bolts that the operator core runs.
 
     Attributes:
+        outputs, component_settings: as of a `Bolt`.
         key: names of the key fields; empty when nothing is keyed. Its inputs are grouped by exactly these.
     """
 
+    outputs: Outputs = ()
+    component_settings: Mapping[str, Any] = {}
     key: tuple[str, ...] = ()
 
     def _set_key(self, key: Key) -> None:
@@ -69,9 +70,9 @@ class WindowBolt(OperatorBolt):
         late_stream: where tuples go that are too late, under the fields of the input; without it they are dropped and counted.
         result_fields: names of the result's fields, where they are not the aggregate's own.
         outputs: declares the fields that `process` emits, or replaces the default ones.
-        held_for: how long an input waits for its windows at most, by the clock. By default as long as the windows are; where
-            event time passes faster than the clock, as with history that is read from a file, say how long it takes in fact.
-            `message_timeout` has to cover it, since inputs are acked with their windows.
+        max_wait: the longest time that an input waits for its windows, by the clock. By default as long as the windows are;
+            give it where event time passes faster than the clock, as with history that is read from a file. `message_timeout`
+            has to cover it, since inputs are acked with their windows.
         per_task: each task has windows over whatever it is given, as in Storm: no key, any parallelism, any grouping. When a
             topology is resumed with another parallelism, open windows go to the tasks that take them over, apart from their own.
         sources: keep with each element which stream it comes from, for `context.rows`, `new` and `expired` of a `process`
@@ -80,7 +81,9 @@ class WindowBolt(OperatorBolt):
     """
 
     per_task = sources = False
+    max_wait_ms: int | None = None
 
+    @old_parameters(held_for="max_wait")
     def __init__(
         self,
         *,
@@ -95,14 +98,14 @@ class WindowBolt(OperatorBolt):
         late_stream: str | None = None,
         result_fields: Sequence[str] | None = None,
         outputs: Outputs | None = None,
-        held_for: Duration | None = None,
+        max_wait: Duration | None = None,
         per_task: bool = False,
         sources: bool = False,
     ) -> None:
         self._set_key(key)
         self.per_task = per_task
         self.sources = sources
-        self.held_for_ms = None if held_for is None else duration_ms(held_for)
+        self.max_wait_ms = None if max_wait is None else duration_ms(max_wait)
         self.window = window
         self.trigger = trigger
         self.evictor = evictor
@@ -127,14 +130,14 @@ class WindowBolt(OperatorBolt):
 
 
 class TimeDomain(Enum):
-    """What a timer goes by."""
+    """The time domain of a timer."""
 
     EVENT_TIME = "event time"
     PROCESSING_TIME = "processing time"
 
 
 class ProcessContext(Protocol):
-    """What a `ProcessBolt` knows and may do during a call; see `topo.operators.process.ProcessContext`."""
+    """The context of a `ProcessBolt` during a call. One object serves all calls, and describes the current one."""
 
     @property
     def key(self) -> Any:
@@ -150,7 +153,7 @@ class ProcessContext(Protocol):
 
     @property
     def current_watermark(self) -> int:
-        """Milliseconds."""
+        """Event time of the input, in milliseconds; -2**63 before the first watermark."""
 
     @property
     def current_processing_time(self) -> int:
@@ -161,20 +164,28 @@ class ProcessContext(Protocol):
         """Keyed state: `state.value(name)`, `list`, `map`, `reducing`, `aggregating`. Ask for handles once, in `open`."""
 
     def register_event_time_timer(self, timestamp: int) -> None:
-        """Have `on_timer` called for this key when the watermark reaches the timestamp."""
+        """Have `on_timer` called for this key when the watermark reaches `timestamp` (ms); at the next one if that is past.
+
+        Raises:
+            UserError: not a 64-bit number.
+        """
 
     def register_processing_time_timer(self, timestamp: int) -> None:
-        """Have `on_timer` called for this key when the clock reaches the timestamp."""
+        """Have `on_timer` called for this key when the clock reaches `timestamp` (ms).
+
+        Raises:
+            UserError: not a 64-bit number.
+        """
 
     def delete_event_time_timer(self, timestamp: int) -> None:
-        """Undo a registration."""
+        """Undo a registration for this key; nothing happens when there is none."""
 
     def delete_processing_time_timer(self, timestamp: int) -> None:
-        """Undo a registration."""
+        """Undo a registration for this key; nothing happens when there is none."""
 
 
 class ProcessCollector(Protocol):
-    """What a `ProcessBolt` emits with."""
+    """The collector of a `ProcessBolt`."""
 
     def emit(self, values: Any, stream: str | None = None) -> None:
         """Emit one tuple with the timestamp of the current input or timer."""

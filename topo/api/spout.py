@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Protocol
 
-from topo.api.component import Component
 from topo.api.context import TaskContext
-from topo.api.streams import DEFAULT_STREAM
-from topo.errors import FrameworkBug
+from topo.api.streams import DEFAULT_STREAM, Outputs
+from topo.errors import TopoInternalError
 
 
 class SpoutCollector(Protocol):
-    """What a spout emits with. The engine gives it to `open`."""
+    """The collector of a spout. The engine passes it to `open`."""
 
     def emit(
-        self,
-        values: Sequence[Any],
-        message_id: Any = None,
-        stream: str = DEFAULT_STREAM,
-        timestamp: int | None = None,
+        self, values: Sequence[Any], message_id: Any = None, stream: str = DEFAULT_STREAM, timestamp: int | None = None
     ) -> None:
         """Emit one tuple. It leaves after the call that emits it has returned, together with others.
 
@@ -36,12 +31,7 @@ class SpoutCollector(Protocol):
         """
 
     def emit_direct(
-        self,
-        task: int,
-        values: Sequence[Any],
-        message_id: Any = None,
-        stream: str = DEFAULT_STREAM,
-        timestamp: int | None = None,
+        self, task: int, values: Sequence[Any], message_id: Any = None, stream: str = DEFAULT_STREAM, timestamp: int | None = None
     ) -> None:
         """Emit one tuple of a direct stream to the task with that id, which must have a direct grouping on it.
 
@@ -68,7 +58,7 @@ class SpoutCollector(Protocol):
         """Report an error in `topo errors`. No tuple fails because of it."""
 
 
-class Spout(Component, ABC):
+class Spout(ABC):
     """A source. All its methods are called by one thread, one at a time, in the process that hosts the task.
 
     The order of calls: `open`; `activate` when the topology starts or is activated again; `next_tuple`, `ack` and `fail` in
@@ -81,11 +71,17 @@ class Spout(Component, ABC):
     `RetryingSpout` to have the engine replay it.
 
     Attributes:
+        outputs: its output streams: a tuple of field names, or `{stream: fields}`. Set on the class or in `__init__`; read once,
+            when the topology is built.
+        component_settings: its own settings, which those of `set_spout` or `set_bolt` override, such as
+            `{"max_spout_pending": 100}`. Set and read as `outputs`.
         wants_values: True makes the engine call `ack(message_id, values)` and `fail(message_id, values)` with the values that
             were emitted. Declare the second parameter with a default, as in `def fail(self, message_id, values=())`. Not with
             `exactly_once`, which keeps no values.
     """
 
+    outputs: Outputs = ()
+    component_settings: Mapping[str, Any] = {}
     wants_values: ClassVar[bool] = False
 
     def open(self, context: TaskContext, collector: SpoutCollector) -> None:
@@ -125,7 +121,7 @@ class Spout(Component, ABC):
 class RetryingSpout(Spout):
     """A spout whose failed messages the engine replays from the values it keeps.
 
-    A message that fails is emitted again after a wait (setting `back_off`), in all at most `attempts` times; then it goes to
+    A message that fails is emitted again after a wait (setting `backoff`), in all at most `attempts` times; then it goes to
     the dead letters, which are stored before it counts as done. Messages that a lost process had in flight are replayed at
     once and in order, and that is no attempt.
 
@@ -160,4 +156,4 @@ class BlockingSpout(Spout):
 
     def next_tuple(self) -> None:
         """Never called for a blocking spout."""
-        raise FrameworkBug("next_tuple of a BlockingSpout was called")
+        raise TopoInternalError("next_tuple of a BlockingSpout was called")

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from topo.errors import ConfigError
+from topo.ids import DEFAULT_STREAM as DEFAULT_STREAM
 
-DEFAULT_STREAM = "default"
 RESERVED_PREFIX = "__"
 TICK_STREAM = "__tick"
 SYSTEM_COMPONENT = "__system"
@@ -25,9 +25,8 @@ class DirectFields:
     fields: tuple[str, ...]
 
 
-Fields = Sequence[str]
-Outputs = Fields | DirectFields | Mapping[str, Fields | DirectFields]
-"""What `Spout.outputs` and `Bolt.outputs` may be."""
+Outputs = Sequence[str] | DirectFields | Mapping[str, Sequence[str] | DirectFields]
+"""Types of `Spout.outputs` and `Bolt.outputs`."""
 
 
 @dataclass(frozen=True, slots=True)

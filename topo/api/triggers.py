@@ -31,7 +31,7 @@ class TriggerResult(Enum):
 
 
 class TriggerContext(Protocol):
-    """What a trigger sees and may do; timers and state belong to one key and window."""
+    """The context of a trigger; timers and state belong to one key and window."""
 
     @property
     def current_watermark(self) -> int:
@@ -64,7 +64,7 @@ class TriggerContext(Protocol):
 
 
 class OnMergeContext(TriggerContext, Protocol):
-    """What a trigger sees when windows were merged; it belongs to the window that resulted."""
+    """The context of a trigger when windows were merged; it belongs to the window that resulted."""
 
     def merge(self, name: str, combine: Callable[[Any, Any], Any]) -> Any:
         """Combine the values of the merged windows under `name` in the result; return it, or None when there is no value."""

@@ -7,11 +7,11 @@ from difflib import get_close_matches
 from typing import Any, overload
 
 from topo.api.streams import DEFAULT_STREAM, TICK_STREAM
-from topo.errors import NotFound
+from topo.errors import NotFoundError
 
 
 class Origin:
-    """Where tuples come from. One object is shared by all tuples of a batch; it never changes.
+    """The origin of tuples. One object is shared by all tuples of a batch; it never changes.
 
     Attributes:
         component: id of the component that emitted them.
@@ -63,7 +63,7 @@ class Tuple:
         """Return the value of a field, by name or position, or a slice of the values.
 
         Raises:
-            NotFound: the stream has no field of that name.
+            NotFoundError: the stream has no field of that name.
             IndexError: the stream has no field at that position.
         """
         if isinstance(key, str):
@@ -73,11 +73,11 @@ class Tuple:
                 raise self._unknown_field(key) from None
         return self.values[key]
 
-    def _unknown_field(self, name: str) -> NotFound:
+    def _unknown_field(self, name: str) -> NotFoundError:
         origin = self.origin
         has = ", ".join(map(repr, origin.fields)) or "no fields"
         where = f"a tuple of stream {origin.stream!r} from {origin.component!r}"
-        return NotFound(f"{where} has no field {name!r}; it has {has}.", tuple(get_close_matches(name, origin.fields, n=2)))
+        return NotFoundError(f"{where} has no field {name!r}; it has {has}.", tuple(get_close_matches(name, origin.fields, n=2)))
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self.values)

@@ -78,8 +78,8 @@ class TwoPhaseSink(Bolt):
         """Add one tuple to the transaction. If it raises it must have taken nothing: the tuple may be given again.
 
         Raises:
-            SinkStuck: nothing can be written for now, whatever the tuple. With `exactly_once` the process ends, and all tasks go
-                back to the last checkpoint; no tuple is given up for it.
+            SinkBlockedError: nothing can be written for now, whatever the tuple. With `exactly_once` the process ends, and all
+                tasks go back to the last checkpoint; no tuple is given up for it.
         """
 
     @abstractmethod
@@ -87,7 +87,7 @@ class TwoPhaseSink(Bolt):
         """Make everything written since `begin` durable, and publish none of it.
 
         If it raises, nothing may be lost: it is called again later, when more may have been written; or `abort(None)` is. If
-        something is lost let it raise SinkStuck, as `write` does.
+        something is lost let it raise SinkBlockedError, as `write` does.
 
         Returns:
             A token for it: small, what msgpack carries (sequences come back as tuples). None when nothing was written.

@@ -14,12 +14,18 @@ from difflib import get_close_matches
 from typing import Any, Protocol
 
 from topo.api.durations import duration_ms
+from topo.deprecation import warn_renamed
 from topo.errors import UserError
 
 TimestampOf = str | int | Callable[[Any], int | None]
 """A field that holds the timestamp, its position, or a function of the tuple's values."""
 
 _KINDS = ("bounded", "punctuated", "own", "none")
+_TAKES = {
+    "punctuated": ("punctuated", "a function of values and timestamp"),
+    "own": ("from_generator", "a class or function to call"),
+}
+"""For each kind with a generator the method that makes it, and its first argument."""
 _EXAMPLE = 'WatermarkStrategy.bounded_out_of_orderness("5s", timestamp="at")'
 
 
@@ -60,13 +66,13 @@ class WatermarkStrategy:
 
     def __post_init__(self) -> None:
         if self.kind not in _KINDS:
-            raise UserError(f"{self.kind!r} is no kind of watermark strategy; take one of its makers, such as {_EXAMPLE}")
+            raise UserError(f"{self.kind!r} is no kind of watermark strategy; use a factory method, such as {_EXAMPLE}")
         if self.bound_ms < 0:
             raise UserError(f"tuples come 0 s or more behind the latest timestamp; got a bound of {self.bound_ms} ms")
-        if self.kind in ("punctuated", "own") and not callable(self.generator):
-            what = "a function of values and timestamp" if self.kind == "punctuated" else "a class or function to call"
+        if self.kind in _TAKES and not callable(self.generator):
+            maker, what = _TAKES[self.kind]
             kind = type(self.generator).__name__
-            raise UserError(f"WatermarkStrategy.{self.kind} takes {what}; got {self.generator!r} ({kind})")
+            raise UserError(f"WatermarkStrategy.{maker} takes {what}; got {self.generator!r} ({kind})")
         if self.kind == "own" and isinstance(self.generator, type):
             wanted = ("on_event", "on_periodic_emit")
             if missing := [name for name in wanted if not callable(getattr(self.generator, name, None))]:
@@ -82,7 +88,7 @@ class WatermarkStrategy:
         return cls("bounded", bound_ms=duration_ms(bound), timestamp=timestamp)
 
     @classmethod
-    def monotonous_timestamps(cls, timestamp: TimestampOf | None = None) -> WatermarkStrategy:
+    def monotonic_timestamps(cls, timestamp: TimestampOf | None = None) -> WatermarkStrategy:
         """Timestamps never fall."""
         return cls("bounded", timestamp=timestamp)
 
@@ -94,9 +100,21 @@ class WatermarkStrategy:
         return cls("punctuated", generator=watermark_of, timestamp=timestamp)
 
     @classmethod
-    def own(cls, make: Callable[[], WatermarkGenerator], timestamp: TimestampOf | None = None) -> WatermarkStrategy:
+    def from_generator(cls, make: Callable[[], WatermarkGenerator], timestamp: TimestampOf | None = None) -> WatermarkStrategy:
         """Take a generator of your own; `make` is called once in each task."""
         return cls("own", generator=make, timestamp=timestamp)
+
+    @classmethod
+    def own(cls, make: Callable[[], WatermarkGenerator], timestamp: TimestampOf | None = None) -> WatermarkStrategy:
+        """Old name of `from_generator`, until topo 0.2."""
+        warn_renamed("WatermarkStrategy.own", "WatermarkStrategy.from_generator")
+        return cls.from_generator(make, timestamp)
+
+    @classmethod
+    def monotonous_timestamps(cls, timestamp: TimestampOf | None = None) -> WatermarkStrategy:
+        """Old name of `monotonic_timestamps`, until topo 0.2."""
+        warn_renamed("WatermarkStrategy.monotonous_timestamps", "WatermarkStrategy.monotonic_timestamps")
+        return cls.monotonic_timestamps(timestamp)
 
     @classmethod
     def timestamps_only(cls, timestamp: TimestampOf) -> WatermarkStrategy:

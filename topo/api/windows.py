@@ -1,4 +1,4 @@
-"""What users declare about windows: the windows themselves, their assigners, and the functions over their contents.
+"""Declarations of windows: the windows themselves, their assigners, and the functions over their contents.
 
 Everything here is a description; `topo.operators` gives it behaviour. Windows, triggers and evictors keep Flink's names and
 rules. A user's own assigner, trigger or evictor derives from the base class.
@@ -145,7 +145,7 @@ class WindowAssigner(ABC):
 
 
 class WindowStagger(Enum):
-    """How the windows of different tasks are shifted against each other, so that not all fire at the same moment."""
+    """Shift of the windows of different tasks against each other, so that not all fire at the same moment."""
 
     ALIGNED = "aligned"
     """Not at all."""
@@ -327,7 +327,7 @@ class ReduceFunction(ABC):
 
 
 class WindowContext(Protocol):
-    """What a window function sees beside the elements."""
+    """The context of a window function: everything but the elements."""
 
     @property
     def window(self) -> Any:
@@ -389,15 +389,15 @@ class ProcessWindowFunction(ABC):
 
     keeps_previous: ClassVar[Duration | None] = None
 
-    def open(self) -> None:  # noqa: B027
+    def open(self) -> None:
         """Called once, before the first element."""
 
     @abstractmethod
     def process(self, key: Any, elements: Sequence[Any], context: WindowContext, collector: WindowCollector) -> None:
         """Emit what one firing of the window gives."""
 
-    def clear(self, context: WindowContext) -> None:  # noqa: B027
+    def clear(self, context: WindowContext) -> None:
         """Called when the window is cleaned up: clear `context.window_state` here."""
 
-    def close(self) -> None:  # noqa: B027
+    def close(self) -> None:
         """Called once, after the last element."""

@@ -1,1 +1,1 @@
-"""What a checkpoint is, as bytes and as data: the snapshots of tasks, and the manifest that makes them one. Pure."""
+"""Checkpoints, as bytes and as data: the snapshots of tasks, and the manifest that makes them one. Pure."""

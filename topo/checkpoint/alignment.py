@@ -1,7 +1,7 @@
-"""What a task remembers at a checkpoint, and the barriers that say when.
+"""The snapshot of a task, and the alignment of barriers that decides when it is taken.
 
 A barrier comes on every data edge, behind the tuples that its checkpoint covers. When it has come on all of them the task has
-processed exactly those tuples: it takes its snapshot, passes the barrier on, and goes on at once. Frames that follow a barrier
+processed exactly those tuples: it takes its snapshot, passes the barrier on, and continues at once. Frames that follow a barrier
 wait until then, within their edge's window.
 
 A barrier is a message of a spout like any other: it has a root, and an edge id on every edge. A task anchors the barriers that it
@@ -20,10 +20,10 @@ from topo.wire.frames import Frame
 
 @dataclass(slots=True)
 class Snapshot:
-    """What a task has to remember, as plain data.
+    """The state of a task, as plain data.
 
     Attributes:
-        keyed: makes what belongs to keys, by key group: once, at any later time, on any thread. What it makes stays as it is
+        keyed: makes the state of keys, by key group: once, at any later time, on any thread. Its result stays unchanged
             only while `keyed` is kept.
         values: what belongs to no key, by name.
     """
@@ -34,7 +34,7 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class StoredPart:
-    """Where a snapshot lies: file in the folder of checkpoints, its length in bytes, its checksum."""
+    """The place of a snapshot: file in the folder of checkpoints, its length in bytes, its checksum."""
 
     file: str
     length: int
@@ -45,10 +45,10 @@ StoredCallback = Callable[[StoredPart | None, Exception | None], None]
 
 
 class SnapshotStore(Protocol):
-    """Where a task's snapshots go. In the simulator it is virtual."""
+    """The store of a task's snapshots. In the simulator it is virtual."""
 
     def pack(self, value: Any) -> bytes:
-        """Return a value as it is stored. Raises ValueNotCarried for what a tuple could not carry, either."""
+        """Return a value as it is stored. Raises UnsupportedValueError for what a tuple could not carry, either."""
 
     def unpack(self, packed: bytes) -> Any:
         """Return what `pack` packed; sequences are tuples."""
@@ -60,7 +60,7 @@ class SnapshotStore(Protocol):
         """
 
     def read(self, folder: str, checkpoint: int, parts: Sequence[PartToRead]) -> list[Snapshot]:
-        """Return what the task takes from each part. Blocks. Raises TopoError when a part cannot be used."""
+        """Return the snapshots that the task takes from the parts. Blocks. Raises TopoError when a part cannot be used."""
 
 
 class Barred(Protocol):
@@ -85,7 +85,7 @@ class Aligned:
 
 
 class Alignment:
-    """Which edges the barrier at hand has come on."""
+    """Collects a barrier over all edges of a task."""
 
     def __init__(self) -> None:
         self.checkpoint = 0

@@ -1,4 +1,4 @@
-"""What a plan and a checkpoint have to do with each other: the shapes that must match, and who reads which part."""
+"""Fits a checkpoint to a plan: the shapes that must match, and the parts that each task reads."""
 
 from __future__ import annotations
 
@@ -40,23 +40,23 @@ def stateful_tasks(plan: PhysicalPlan) -> frozenset[TaskId]:
 def manifest_of(plan: PhysicalPlan, checkpoint: int, taken: Mapping[TaskId, SnapshotTaken], duration_s: float) -> Manifest:
     """Return the manifest of a checkpoint all of whose parts are durable. When it was created is not in it yet."""
     parts = []
-    for task_id, told in sorted(taken.items()):
+    for task_id, taken_part in sorted(taken.items()):
         task = plan.task(task_id)
         part = Part(
-            file=told.file,
-            length=told.length,
-            checksum=told.checksum,
+            file=taken_part.file,
+            length=taken_part.length,
+            checksum=taken_part.checksum,
             component=task.component,
             task=task_id,
             index=task.index,
-            ended=told.ended,
+            ended=taken_part.ended,
         )
         parts.append(part)
     figures = ComponentFigures(
         bytes=sum(part.length for part in parts),
         duration_ms=duration_s * 1000,
-        alignment_ms=max((told.alignment_ms for told in taken.values()), default=0.0),
-        pause_ms=max((told.pause_ms for told in taken.values()), default=0.0),
+        alignment_ms=max((taken_part.alignment_ms for taken_part in taken.values()), default=0.0),
+        pause_ms=max((taken_part.pause_ms for taken_part in taken.values()), default=0.0),
     )
     return Manifest(topology=plan.name, checkpoint=checkpoint, components=shapes_of(plan), parts=tuple(parts), figures=figures)
 
@@ -85,7 +85,7 @@ def parts_to_read(plan: PhysicalPlan, manifest: Manifest, tasks: Iterable[TaskId
 
 
 def ended_tasks(plan: PhysicalPlan, manifest: Manifest, tasks: Iterable[TaskId]) -> list[TaskId]:
-    """Return those of the tasks that go on behind the end of their input."""
+    """Return those of the tasks that continue behind the end of their input."""
     specs = [plan.task(task_id) for task_id in tasks]
     return [
         task.id for task in specs if has_ended(manifest, task.component, task.index, plan.component(task.component).parallelism)

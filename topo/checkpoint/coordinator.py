@@ -1,21 +1,21 @@
-"""When checkpoints are taken, when one is complete, and what happens when one is not.
+"""Decides when checkpoints are taken and complete, and what follows from a failed one.
 
-What it knows: the tasks of the plan, the checkpoint under way, the last complete one. What it must not know: workers, sockets,
-files; whoever drives it performs its steps and answers them.
+Knows the tasks of the plan, the checkpoint under way, the last complete one. Must not know workers, sockets or
+files: its driver performs its steps and answers them.
 
 | phase      | meaning                                                                   | left when                             |
 | ---------- | ------------------------------------------------------------------------- | ------------------------------------- |
 | IDLE       | nothing is under way                                                      | one is due while the epoch runs       |
-| UNDER_WAY  | spouts were told to emit barriers; parts are being stored                 | every barrier tree is acked and every |
+| UNDER_WAY  | spouts emit barriers; parts are being stored                              | every barrier tree is acked and every |
 |            |                                                                           | part durable: COMMITTING; time is up, |
 |            |                                                                           | a part failed, epoch broken: IDLE     |
-| COMMITTING | the manifest is being written; whether it is there is not known           | the store answers: IDLE               |
+| COMMITTING | the manifest is being written; its existence is not known yet             | the store answers: IDLE               |
 | SEARCHING  | the last complete checkpoint cannot be read; an earlier one is looked for | the store answers: IDLE               |
 
 - One checkpoint at a time. A number is never used twice: it is in the master's record before the barrier is out.
-- While COMMITTING or SEARCHING no epoch begins (`holds_epoch`): its routes have to say which checkpoint is restored, and once
-  tasks have gone on from one, a later one of an older epoch must not become complete.
-- `completed` is what tasks restore, and what their sinks may publish. It is told when it is stored, and again by every Routes.
+- While COMMITTING or SEARCHING no epoch begins (`holds_epoch`): its routes name the checkpoint to restore, and once
+  tasks have restored one, a later one of an older epoch must not become complete.
+- `completed` is what tasks restore, and what their sinks may publish. Tasks get it when it is stored, and with every Routes.
 - The final checkpoint begins after the topology is still, and the topology may close when every task has published it.
 """
 
@@ -45,22 +45,22 @@ from topo.wire import control
 
 _REMEMBERED = 20
 _BREATH = 4
-"""While everything has ended, checkpoints leave so many times the duration of the last one between them: barriers move, and that
-nothing moves any more is not seen in less time."""
-TELL_AGAIN_S = 1.0
-"""How often tasks that have not done what a complete checkpoint allows are told of it: a sink may have failed to publish."""
+"""While everything has ended, the pause between checkpoints is this multiple of the last one's duration: barriers are frames, and
+quiescence cannot be detected while they move."""
+RESEND_S = 1.0
+"""Interval at which CheckpointComplete is resent to tasks that have not published yet: a sink may have failed to publish."""
 
 
 class Finding(Enum):
-    """What comes of the look for a checkpoint that a task could not read."""
+    """The result of the search for a checkpoint that a task could not read."""
 
-    NOTHING = "nobody has asked, or there is none"
+    NOTHING = "no search was asked for, or there is none"
     WHOLE = "it is whole: the task's worker cannot read it"
     EARLIER = "it is damaged, and an earlier one takes its place"
 
 
 class Phase(Enum):
-    """Where the checkpoint at hand stands."""
+    """State of the current checkpoint."""
 
     IDLE = "idle"
     UNDER_WAY = "under way"
@@ -82,8 +82,8 @@ class _Attempt:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """What became of a checkpoint. `state` is "complete", "failed" or "aborted" (by a recovery)."""
+class CheckpointRow:
+    """The outcome of a checkpoint. `state` is "complete", "failed" or "aborted" (by a recovery)."""
 
     checkpoint: int
     state: str
@@ -110,16 +110,16 @@ class CheckpointCoordinator:
     Args:
         plan: the topology, with its settings.
         last: the highest number that may have been used.
-        completed: the checkpoint to go on from; None: from the beginning.
+        completed: the checkpoint to restore; None: from the beginning.
         folder: where its parts are, if not with this topology's checkpoints.
 
     Attributes:
         last: the highest number used.
         completed: the last complete checkpoint.
         folder: where the parts of `completed` are; empty: with this topology's checkpoints.
-        lost: why the topology cannot go on: no checkpoint can be restored any more; "" while it can.
-        unreadable: what the last task has said that could not read its part.
-        restores: epochs that went on from a checkpoint.
+        lost: why the topology cannot continue: no checkpoint can be restored any more; "" while it can.
+        unreadable: the last report of a task that could not read its part.
+        restores: epochs that restored a checkpoint.
         savepoints: those asked for, by folder.
     """
 
@@ -146,22 +146,22 @@ class CheckpointCoordinator:
         self._is_wanted = self._is_final_wanted = self._is_final_done = False
         self._is_ending = False
         self._unpublished: set[TaskId] = set()
-        self._tell_again_at = 0.0
+        self._resend_at = 0.0
         self._steps: list[Step] = []
-        self._rows: deque[Row] = deque(maxlen=_REMEMBERED)
+        self._rows: deque[CheckpointRow] = deque(maxlen=_REMEMBERED)
         self._complete = self._failed = self._aborted = 0
 
     # -- what happens ----------------------------------------------------------------------------------------------------
 
     def epoch_runs(self, epoch: Epoch, now: float) -> None:
-        """Every task of the epoch is ready and spouts emit. Said again, it changes nothing."""
+        """Every task of the epoch is ready and spouts emit. A repeated call changes nothing."""
         if self._epoch != epoch:
             self._epoch = epoch
-            self._tell_again_at = now + TELL_AGAIN_S
+            self._resend_at = now + RESEND_S
             self._pace.epoch_runs(now)
 
     def epoch_broken(self, now: float) -> None:
-        """The epoch is over; every task goes on from the last complete checkpoint. Said again, it changes nothing."""
+        """The epoch is over; every task restores the last complete checkpoint. A repeated call changes nothing."""
         self._epoch = None
         self._pace.epoch_broken(now)
         self._is_final_wanted = self._is_final_done = False
@@ -176,15 +176,15 @@ class CheckpointCoordinator:
         self._unpublished = set(self._tasks) if self.completed is not None else set()
 
     def advance(self, now: float) -> None:
-        """Do what is due."""
+        """Give up, begin or resend as deadlines require."""
         attempt = self._attempt
         if attempt is not None and self.phase is Phase.UNDER_WAY and now >= attempt.deadline:
             self._give_up(f"not complete after {self._timeout_s:g} s: {self._waiting_for(attempt)}", now, state="failed")
         due_at = self._due_at()
         if due_at is not None and now >= due_at:
             self._begin(now)
-        if self._may_tell_again and now >= self._tell_again_at and self.completed is not None:
-            self._tell_again_at = now + TELL_AGAIN_S
+        if self._may_resend and now >= self._resend_at and self.completed is not None:
+            self._resend_at = now + RESEND_S
             self._steps.append(ToAll(control.CheckpointComplete(self.completed.checkpoint)))
 
     def next_deadline(self) -> float | None:
@@ -192,7 +192,7 @@ class CheckpointCoordinator:
         deadline = self._due_at()
         if self._attempt is not None:
             deadline = self._attempt.deadline if self.phase is Phase.UNDER_WAY else None
-        again = self._tell_again_at if self._may_tell_again else None
+        again = self._resend_at if self._may_resend else None
         return min((at for at in (deadline, again) if at is not None), default=None)
 
     def barrier_acked(self, message: control.BarrierAcked, now: float) -> None:
@@ -214,12 +214,12 @@ class CheckpointCoordinator:
             self._give_up(f"task {message.task} ({component}): {message.why}", now, state="failed")
 
     def wanted(self, message: control.CheckpointWanted) -> None:
-        """A spout cannot go on for long without one: the next begins as soon as it may."""
+        """A spout cannot run for long without a checkpoint: the next begins as soon as it may."""
         if message.epoch == self._epoch:
             self._is_wanted = True
 
     def published(self, message: control.CheckpointPublished) -> None:
-        """A task has done what the last complete checkpoint allows."""
+        """A task has published all that the last complete checkpoint covers."""
         if self.completed is not None and message.checkpoint == self.completed.checkpoint:
             self._unpublished.discard(message.task)
 
@@ -228,20 +228,20 @@ class CheckpointCoordinator:
         self._is_ending = is_ending
 
     def want_final(self) -> None:
-        """Nothing moves any more: a last checkpoint is to hold all of it. Said again, it changes nothing."""
+        """Nothing moves any more: a last checkpoint is to hold all of it. A repeated call changes nothing."""
         self._is_final_wanted = True
 
     def want_savepoint(self, folder: str, *, at_end: bool = False) -> None:
         """The next checkpoint, or the final one, is to be copied there. Asked again meanwhile, it changes nothing.
 
-        But one that was asked for before, and is not written, does not stand for that of the end.
+        A savepoint that was requested before, and is not written yet, does not count as that of the end.
         """
         known = self.savepoints.get(folder)
         is_another = at_end and folder not in self._at_end
         if known is None or known.state in ("written", "failed") or is_another:
             self.savepoints[folder] = Savepoint(folder)
         if at_end:
-            # What goes on from an earlier one would publish again what the final one does.
+            # A run from an earlier savepoint would publish the output of the final checkpoint a second time.
             self._at_end.add(folder)
 
     @property
@@ -252,7 +252,7 @@ class CheckpointCoordinator:
 
     @property
     def holds_epoch(self) -> bool:
-        """Whether no epoch may begin, since it is open which checkpoint it would go on from."""
+        """Whether no epoch may begin, because the checkpoint that it would restore is not decided."""
         return self.phase in (Phase.COMMITTING, Phase.SEARCHING) or bool(self.lost)
 
     @property
@@ -261,10 +261,10 @@ class CheckpointCoordinator:
         row = self._rows[-1] if self._rows else None
         return f"checkpoint {row.checkpoint} failed: {row.why}" if row is not None and row.state == "failed" else ""
 
-    # -- what the store answers ------------------------------------------------------------------------------------------
+    # -- answers of the store ------------------------------------------------------------------------------------------
 
     def stored(self, event: CheckpointStored, now: float) -> None:
-        """The manifest is there, or certainly not."""
+        """The commit attempt is settled: the manifest exists or the write failed."""
         attempt = self._attempt
         if attempt is None or self.phase is not Phase.COMMITTING or event.manifest.checkpoint != attempt.number:
             return
@@ -277,13 +277,15 @@ class CheckpointCoordinator:
         self._complete += 1
         figures = event.manifest.figures
         duration_s = now - attempt.began_at
-        row = Row(attempt.number, "complete", duration_s, figures.bytes, figures.alignment_ms, figures.pause_ms)
+        row = CheckpointRow(attempt.number, "complete", duration_s, figures.bytes, figures.alignment_ms, figures.pause_ms)
         self._rows.append(row)
-        self._unpublished, self._tell_again_at = set(self._tasks), now + TELL_AGAIN_S
-        # A recovery that began meanwhile has taken the stillness with it.
+        # Sinks publish only now: before the manifest exists a recovery could still go back behind their output.
+        self._unpublished, self._resend_at = set(self._tasks), now + RESEND_S
+        # After a recovery that began meanwhile the topology is no longer still: another final checkpoint has to follow.
         self._is_final_done = attempt.is_final and self._epoch == attempt.epoch
         self._steps.append(ToAll(control.CheckpointComplete(attempt.number)))
         for folder in attempt.savepoints:
+            # A savepoint at the end is a copy of the final checkpoint, not of another that was under way at the request.
             if folder in self._at_end and not attempt.is_final:
                 continue
             savepoint = self.savepoints[folder]
@@ -320,13 +322,13 @@ class CheckpointCoordinator:
             self.lost = event.problem or "no checkpoint can be restored"
             return Finding.NOTHING
         self.completed, self.folder = event.manifest, ""
-        self._record("CheckpointDamaged", f"going on from checkpoint {event.manifest.checkpoint}, an earlier one")
+        self._record("CheckpointDamaged", f"checkpoint {event.manifest.checkpoint}, an earlier one, is restored instead")
         return Finding.EARLIER
 
-    # -- for whoever drives it -------------------------------------------------------------------------------------------
+    # -- for the driver -------------------------------------------------------------------------------------------
 
     def take_steps(self) -> list[Step]:
-        """Return what is to be done, in order; it then counts as done."""
+        """Return the steps to perform, in order; they then count as performed."""
         steps = self._steps[:]
         self._steps.clear()
         return steps
@@ -348,7 +350,7 @@ class CheckpointCoordinator:
                 "since_s": now - attempt.began_at,
                 "waiting_for": self._waiting_for(attempt) if self.phase is Phase.UNDER_WAY else "the store",
             },
-            "latest": [{name: getattr(row, name) for name in Row.__slots__} for row in self._rows],
+            "latest": [{name: getattr(row, name) for name in CheckpointRow.__slots__} for row in self._rows],
             "savepoints": [{name: getattr(one, name) for name in Savepoint.__slots__} for one in self.savepoints.values()],
         }
 
@@ -364,7 +366,7 @@ class CheckpointCoordinator:
     # -- inside ----------------------------------------------------------------------------------------------------------
 
     @property
-    def _may_tell_again(self) -> bool:
+    def _may_resend(self) -> bool:
         return bool(self._unpublished) and self._epoch is not None and self.phase is not Phase.SEARCHING
 
     def _due_at(self) -> float | None:
@@ -423,7 +425,7 @@ class CheckpointCoordinator:
         self._settle(now)
         # A spout asks once.
         self._is_wanted |= attempt.was_wanted
-        self._rows.append(Row(attempt.number, state, now - attempt.began_at, why=why))
+        self._rows.append(CheckpointRow(attempt.number, state, now - attempt.began_at, why=why))
         if state == "failed":
             self._failed += 1
             self._pace.failed()

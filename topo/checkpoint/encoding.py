@@ -2,7 +2,7 @@
 
     magic, schema version, length of the header | header | digest of all before | values | key group | key group | ...
 
-The header says whose snapshot it is and where each section lies, with a digest of its own, so that some key groups can be read
+The header names the snapshot's task and the place of each section, each with its digest, so that some key groups can be read
 without the rest. The digest of the header therefore covers the whole file: it is the part's checksum. Values are msgpack with the
 topology's ext types; nothing is ever unpickled. All numbers are little-endian.
 """
@@ -18,14 +18,14 @@ from typing import Any, Protocol
 import msgpack
 import msgspec
 
-from topo.errors import CheckpointDamaged, CheckpointRefused, ValueNotCarried
+from topo.errors import CheckpointDamagedError, CheckpointRefusedError, UnsupportedValueError
 from topo.ids import TaskId
 from topo.keys import KeyGroupRange
 from topo.nesting import MAX_STATE_DEPTH, check_depth
 from topo.version import __version__
 
 SCHEMA_VERSION = 1
-"""Raised whenever an older topo could misread what is written."""
+"""Raised whenever an older topo could misread the format."""
 DIGEST_BYTES = 16
 
 _MAGIC = b"topoPART"
@@ -38,7 +38,7 @@ class ExtTypes(Protocol):
     """The ext types of a topology; `wire.serializers.SerializerRegistry` is one."""
 
     def encode(self, value: Any) -> msgpack.ExtType:
-        """Return the ext value for what msgpack cannot pack by itself."""
+        """Return the ext value for a value that msgpack cannot pack."""
 
     def decode(self, code: int, data: bytes) -> Any:
         """Return the value of an ext type."""
@@ -46,7 +46,7 @@ class ExtTypes(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class TaskSnapshot:
-    """What one task has to remember.
+    """The state of one task.
 
     Attributes:
         component: of the task.
@@ -109,15 +109,15 @@ def pack(value: Any, types: ExtTypes) -> bytes:
     """Return state as bytes: what tuples can carry, of any size.
 
     Raises:
-        ValueNotCarried: a value is of a type that nobody has registered, or nested too deeply.
+        UnsupportedValueError: a value is of a type that is not registered, or nested too deeply.
     """
     try:
         packed: bytes = msgpack.Packer(default=types.encode).pack(value)
         check_depth(packed, MAX_STATE_DEPTH)
-    except ValueNotCarried as error:
-        raise ValueNotCarried(f"state cannot be stored: {error}") from error
+    except UnsupportedValueError as error:
+        raise UnsupportedValueError(f"state cannot be stored: {error}") from error
     except Exception as error:
-        raise ValueNotCarried(f"state cannot be stored: {type(error).__name__}: {error}") from error
+        raise UnsupportedValueError(f"state cannot be stored: {type(error).__name__}: {error}") from error
     return packed
 
 
@@ -130,7 +130,7 @@ def unpack(packed: bytes, types: ExtTypes) -> Any:
 
 
 def encode_snapshot(snapshot: TaskSnapshot, topology: str, checkpoint: int, types: ExtTypes) -> EncodedPart:
-    """Return a snapshot as a part of a checkpoint. Raises ValueNotCarried as `pack` does."""
+    """Return a snapshot as a part of a checkpoint. Raises UnsupportedValueError as `pack` does."""
     values = pack(snapshot.values, types)
     bodies = [values, *(snapshot.key_groups[group] for group in sorted(snapshot.key_groups))]
     sections: list[_Section] = []
@@ -158,7 +158,7 @@ def encode_snapshot(snapshot: TaskSnapshot, topology: str, checkpoint: int, type
 
 @dataclass(frozen=True, slots=True)
 class PartName:
-    """Which part is expected where. `checksum` and `length` None: not known."""
+    """The expected identity of a part. `checksum` and `length` None: not known."""
 
     file: str
     topology: str
@@ -177,7 +177,7 @@ def decode_snapshot(
     *,
     values: bool = True,
 ) -> TaskSnapshot:
-    """Return a snapshot, or what is wanted of it.
+    """Return a snapshot, or the requested share of it.
 
     Args:
         read: returns bytes of the file, given where they start and how many; fewer where the file ends.
@@ -187,8 +187,8 @@ def decode_snapshot(
         values: whether what belongs to no key is wanted.
 
     Raises:
-        CheckpointDamaged: the file is not what was written.
-        CheckpointRefused: a newer topo has written it, or it belongs to another topology.
+        CheckpointDamagedError: the file has changed since it was written.
+        CheckpointRefusedError: a newer topo has written it, or it belongs to another topology.
     """
     file = name if isinstance(name, str) else name.file
     is_whole = groups is None and values
@@ -214,7 +214,7 @@ def decode_snapshot(
         try:
             own = unpack(_section(body, header.values, first, "the values", file), types)
         except ValueError as error:
-            raise CheckpointDamaged(file, f"its values cannot be read: {error}") from error
+            raise CheckpointDamagedError(file, f"its values cannot be read: {error}") from error
     return TaskSnapshot(header.component, header.task, header.index, header.parallelism, found, own)
 
 
@@ -229,12 +229,12 @@ def verify_part(read: Callable[[int, int], bytes], name: PartName) -> None:
 def _read_header(read: Callable[[int, int], bytes], begun: bytes, file: str) -> tuple[_Header, str, int]:
     """Return the header, the part's checksum, and where the sections start."""
     if len(begun) < _START.size:
-        raise CheckpointDamaged(file, f"it ends after {len(begun)} bytes")
+        raise CheckpointDamagedError(file, f"it ends after {len(begun)} bytes")
     magic, version, length = _START.unpack_from(begun)
     if magic != _MAGIC:
-        raise CheckpointDamaged(file, "it does not begin as a part of a checkpoint does")
+        raise CheckpointDamagedError(file, "it does not begin as a part of a checkpoint does")
     if version > SCHEMA_VERSION:
-        raise CheckpointRefused(
+        raise CheckpointRefusedError(
             f"{file} was written by a newer topo (schema {version}; this is topo {__version__}, schema {SCHEMA_VERSION})"
         )
     start = _START.size + length + DIGEST_BYTES
@@ -242,30 +242,30 @@ def _read_header(read: Callable[[int, int], bytes], begun: bytes, file: str) -> 
         begun = read(0, start)
     head, digest = begun[: start - DIGEST_BYTES], begun[start - DIGEST_BYTES : start]
     if len(begun) < start or _digest(head) != digest:
-        raise CheckpointDamaged(file, "the checksum of its header is wrong")
+        raise CheckpointDamagedError(file, "the checksum of its header is wrong")
     try:
         header = msgspec.msgpack.decode(head[_START.size :], type=_Header)
     except (msgspec.MsgspecError, ValueError) as error:
-        raise CheckpointDamaged(file, f"its header cannot be read: {error}") from error
+        raise CheckpointDamagedError(file, f"its header cannot be read: {error}") from error
     return header, digest.hex(), start
 
 
 def _compare(header: _Header, checksum: str, start: int, name: PartName) -> None:
     if header.topology != name.topology:
-        raise CheckpointRefused(f"{name.file} belongs to topology {header.topology!r}, not to {name.topology!r}")
+        raise CheckpointRefusedError(f"{name.file} belongs to topology {header.topology!r}, not to {name.topology!r}")
     if (header.checkpoint, header.component, header.task) != (name.checkpoint, name.component, name.task):
         found = f"checkpoint {header.checkpoint} of task {header.task} ({header.component})"
         wanted = f"checkpoint {name.checkpoint} of task {name.task} ({name.component})"
-        raise CheckpointDamaged(name.file, f"it is {found} where {wanted} should be")
+        raise CheckpointDamagedError(name.file, f"it is {found} where {wanted} should be")
     length = start + sum(section.length for section in (header.values, *header.groups.values()))
     if name.length not in (None, length) or name.checksum not in (None, checksum):
-        raise CheckpointDamaged(name.file, "it is another file than the manifest names")
+        raise CheckpointDamagedError(name.file, "it is another file than the manifest names")
 
 
 def _section(body: bytes, section: _Section, first: int, what: str, file: str) -> bytes:
     data = body[section.start - first : section.start - first + section.length]
     if _digest(data) != section.digest:
-        raise CheckpointDamaged(file, f"the checksum of {what} is wrong")
+        raise CheckpointDamagedError(file, f"the checksum of {what} is wrong")
     return data
 
 

@@ -8,7 +8,7 @@ With checkpoints they are part of the snapshot, and executed again after a recov
 | held                  | nothing was emitted in its call or anchored on it | stored, to be executed again |
 | half done             | something was: another call would emit it again   | the checkpoint fails, loudly |
 
-Pure. What it must not know: frames, epochs, the collector.
+Pure. Must not know frames, epochs or the collector.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from topo.emission.collectors import TrackedTuple, TupleState
 from topo.errors import UserError
 
 _REFERENCES_OF_OURS = 2
-"""What `getrefcount` says of an item of a list that nobody else refers to."""
+"""The result of `getrefcount` for an item of a list without further references."""
 HeldState = dict[str, Any]
 
 
@@ -60,10 +60,7 @@ class HeldInputs:
         self._first_sweep = self._sweep_at = first_sweep
         self.restored: list[HeldState] = []
         """Inputs of a checkpoint that have not been executed again yet."""
-
-    def add(self, undecided: list[TrackedTuple]) -> None:
-        """Take over the inputs that a batch has left undecided. Empties the list."""
-        self.keep(still_held(undecided))
+        self._restored_at = 0.0
 
     def keep(self, held: list[TrackedTuple]) -> None:
         """Take over inputs that are held."""
@@ -73,7 +70,7 @@ class HeldInputs:
             self._sweep_at = max(self._first_sweep, 2 * len(self._held))
 
     def __bool__(self) -> bool:
-        return bool(self._held)
+        return bool(self._held or self.restored)
 
     def now(self) -> Sequence[TrackedTuple]:
         """Return the inputs that are held at this moment."""
@@ -87,8 +84,14 @@ class HeldInputs:
         return bool(self._held)
 
     def least_timestamp(self, since: float) -> int | None:
-        """Return the least timestamp of the inputs that are held, and have been since `since` at the earliest."""
-        return min((tup.timestamp for tup in self.now() if tup.timestamp is not None and tup.since >= since), default=None)
+        """Return the least timestamp of the inputs that are held, and have been since `since` at the earliest.
+
+        Restored inputs count from the recovery on, though user code has them only when they are executed again.
+        """
+        stamps = [tup.timestamp for tup in self.now() if tup.since >= since]
+        if self._restored_at >= since:
+            stamps += [one["timestamp"] for one in self.restored]
+        return min((stamp for stamp in stamps if stamp is not None), default=None)
 
     def clear(self) -> list[TrackedTuple]:
         """Forget all inputs; return those that were held."""
@@ -100,12 +103,12 @@ class HeldInputs:
         """Rows that are anchored on these inputs leave."""
         for inputs in anchors:
             for tup in inputs:
-                tup.out = 1
+                tup.has_emitted = True
 
     def snapshot(self) -> HeldState:
-        """Return what has to be remembered. Raises UserError when something was emitted for an input that is held."""
+        """Return the held inputs as state. Raises UserError when something was emitted for an input that is held."""
         held = self.now()
-        if half := sum([tup.out != 0 for tup in held]):
+        if half := sum([tup.has_emitted for tup in held]):
             raise UserError(
                 f"component {self._component!r} has emitted for {half} inputs that it holds back: executed again after a "
                 "recovery, they would emit it twice. With exactly_once ack an input in the call that emits for it, or hold it "
@@ -114,8 +117,9 @@ class HeldInputs:
         stored = [{"values": tup.values, "timestamp": tup.timestamp, "origin": _stored(tup.origin)} for tup in held]
         return {"tasks": self._tasks, "inputs": [*self.restored, *stored]}
 
-    def restore(self, states: Iterable[HeldState]) -> None:
-        """Go on from snapshots. Raises UserError when an input may belong to another task now."""
+    def restore(self, states: Iterable[HeldState], now: float) -> None:
+        """Restore snapshots. Raises UserError when an input may belong to another task now."""
+        self._restored_at = now
         for state in states:
             if state["inputs"] and state["tasks"] != self._tasks and not self._moves:
                 raise UserError(

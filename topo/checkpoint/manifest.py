@@ -1,6 +1,6 @@
 """The manifest of a checkpoint: which parts make it whole, and what they can be restored into.
 
-It is written last, so a checkpoint whose manifest is there and readable is complete. Stored as JSON with a checksum of itself.
+It is written last, so a checkpoint whose manifest exists and is readable is complete. Stored as JSON with a checksum of itself.
 
 Restored into another parallelism, keyed state moves by key group. What belongs to no key stays together as one task had it: that
 of the old task i goes to the new task i modulo the new parallelism. A source splits its input by task, so its parallelism stays.
@@ -15,7 +15,7 @@ from hashlib import blake2b
 import msgspec
 
 from topo.checkpoint.encoding import DIGEST_BYTES, SCHEMA_VERSION, PartName
-from topo.errors import CheckpointDamaged, CheckpointRefused
+from topo.errors import CheckpointDamagedError, CheckpointRefusedError
 from topo.ids import TaskId
 from topo.keys import KeyGroupRange, range_of
 from topo.version import __version__
@@ -42,7 +42,7 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ComponentShape(msgspec.Struct, frozen=True, kw_only=True):
-    """What of a component decides whether its state can be restored.
+    """The facts of a component that decide whether its state can be restored.
 
     Attributes:
         kind: "spout" or "bolt".
@@ -60,7 +60,7 @@ class ComponentShape(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ComponentFigures(msgspec.Struct, frozen=True, kw_only=True):
-    """What a checkpoint cost: its bytes, how long it took in all, and the longest alignment and pause of a task, in ms."""
+    """The cost of a checkpoint: its bytes, its duration, and the longest alignment and pause of a task, in ms."""
 
     bytes: int = 0
     duration_ms: float = 0.0
@@ -105,7 +105,7 @@ class _Version(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What one task takes of a part. `groups` may be empty."""
+    """The share of a part that one task takes. `groups` may be empty."""
 
     part: Part
     groups: KeyGroupRange
@@ -122,23 +122,23 @@ def decode_manifest(data: bytes, file: str) -> Manifest:
     """Return the manifest in a file.
 
     Raises:
-        CheckpointDamaged: the file is not what was written.
-        CheckpointRefused: a newer topo has written it.
+        CheckpointDamagedError: the file has changed since it was written.
+        CheckpointRefusedError: a newer topo has written it.
     """
     try:
         stored = msgspec.json.decode(data, type=_Stored)
         body = bytes(stored.manifest)
         if _checksum(body) != stored.checksum:
-            raise CheckpointDamaged(file, "its checksum is wrong")
+            raise CheckpointDamagedError(file, "its checksum is wrong")
         version = msgspec.json.decode(body, type=_Version)
         if version.schema > SCHEMA_VERSION:
-            raise CheckpointRefused(
+            raise CheckpointRefusedError(
                 f"{file} was written by topo {version.topo} (schema {version.schema}), which is newer than this one: "
                 f"topo {__version__} (schema {SCHEMA_VERSION}); update topo"
             )
         return msgspec.json.decode(body, type=Manifest)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-        raise CheckpointDamaged(file, str(error)) from error
+        raise CheckpointDamagedError(file, str(error)) from error
 
 
 def misfits(manifest: Manifest, topology: str, components: Mapping[str, ComponentShape]) -> list[str]:
@@ -159,7 +159,7 @@ def misfits(manifest: Manifest, topology: str, components: Mapping[str, Componen
         new = components.get(name)
         if new is None:
             found.append(
-                f"nobody takes the state of {name!r}, which the topology no longer has; keep it, or give its state up "
+                f"no task takes the state of {name!r}, which the topology no longer has; keep it, or give its state up "
                 f"(--drop-state {name})"
             )
             continue
@@ -187,7 +187,7 @@ def misfits(manifest: Manifest, topology: str, components: Mapping[str, Componen
 
 
 def without(manifest: Manifest, components: Iterable[str]) -> Manifest:
-    """Return the manifest of a checkpoint without the state of some components: nobody takes it, or they begin with nothing."""
+    """Return the manifest of a checkpoint without the state of some components: no task takes it, or they begin with nothing."""
     dropped = set(components)
     return msgspec.structs.replace(
         manifest,
@@ -197,7 +197,7 @@ def without(manifest: Manifest, components: Iterable[str]) -> Manifest:
 
 
 def shares_for(manifest: Manifest, component: str, index: int, parallelism: int) -> list[Share]:
-    """Return what the task `index` of `parallelism` takes, by the task that wrote it; empty for a component without state."""
+    """Return the shares of the task `index` of `parallelism`, by writing task; empty for a component without state."""
     shape = manifest.components.get(component)
     if shape is None:
         return []
@@ -215,7 +215,7 @@ def shares_for(manifest: Manifest, component: str, index: int, parallelism: int)
 
 
 def has_ended(manifest: Manifest, component: str, index: int, parallelism: int) -> bool:
-    """Whether the task `index` of `parallelism` goes on behind the end of its input.
+    """Whether the task `index` of `parallelism` continues behind the end of its input.
 
     A barrier is behind the END of a sender on all its edges or on none, so all tasks of a bolt agree. A task that takes over from
     none, after a change of parallelism, goes by that. Tasks of a spout end one by one, and their number stays.
@@ -228,7 +228,7 @@ def has_ended(manifest: Manifest, component: str, index: int, parallelism: int) 
 def reopened(manifest: Manifest) -> Manifest:
     """Return the last checkpoint of a run that came to the end of its input, for a run that reads on from there.
 
-    Where only some inputs have ended the manifest stays as it is: what came of their end is not to come again.
+    Where only some inputs have ended the manifest stays as it is: the results of their end must not be emitted twice.
     """
     if not all(part.ended for part in manifest.parts):
         return manifest
@@ -236,7 +236,7 @@ def reopened(manifest: Manifest) -> Manifest:
 
 
 def name_of(part: Part, manifest: Manifest) -> PartName:
-    """Return what the file of a part has to be."""
+    """Return the expected identity of a part's file."""
     return PartName(part.file, manifest.topology, manifest.checkpoint, part.component, part.task, part.length, part.checksum)
 
 

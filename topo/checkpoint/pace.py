@@ -45,7 +45,7 @@ class CheckpointPace:
         self.began_at = now if self.began_at is None else self.began_at
 
     def epoch_broken(self, now: float) -> None:
-        """The epoch ends. Said again, it changes nothing."""
+        """The epoch ends. A repeated call changes nothing."""
         if self._ran_at is not None:
             length_s, self._ran_at = now - self._ran_at, None
             self._short_epochs = self._short_epochs + 1 if length_s < self._interval_s else 0
@@ -56,7 +56,7 @@ class CheckpointPace:
         self.began_at = now
 
     def ended(self, now: float) -> None:
-        """A checkpoint is over; whether it was complete is said by `complete` and `failed`."""
+        """A checkpoint is over; `complete` or `failed` reports its result."""
         self.ended_at = now
 
     def complete(self, now: float) -> None:
@@ -70,12 +70,12 @@ class CheckpointPace:
         self._failures += 1
 
     def earliest(self) -> float:
-        """Return when one that somebody waits for may begin."""
+        """Return when a requested checkpoint may begin."""
         assert self.began_at is not None
         return self.began_at if self.ended_at is None else self.ended_at + max(self._pause_s, self._wait_s(_SOON_S))
 
     def due(self) -> float:
-        """Return when one is due that nobody waits for in particular."""
+        """Return when the next periodic checkpoint is due."""
         assert self.began_at is not None
         due = self.began_at + self._interval_s
         if self._ran_at is not None and self._short_epochs > 1:

@@ -1,15 +1,15 @@
-"""What becomes of a spout's messages when checkpoints cover them, not ackers.
+"""The messages of a spout that are covered by checkpoints, not by ackers.
 
 A message is done when the first checkpoint after it is complete. Two kinds of source:
 
     with positions    after a recovery the spout is opened again at the position of the checkpoint, and reads on from there
-    without           what is not covered is failed, and the spout emits it again. What was covered and not acked any more when
-                      the process died, the source delivers again: its ids are in the checkpoint, and it is acked, not sent
+    without           messages that are not covered fail, and the spout emits them again. Those covered and not yet acked when
+                      the process died, the source redelivers: their ids are in the checkpoint, and they are acked, not sent
 
-An id alone does not identify a message: a counter begins anew in each process. So a checkpoint keeps a digest of the
+An id alone does not identify a message: a counter restarts in each process. So a checkpoint keeps a digest of the
 values with each id. A message whose id is known with other values is reported: it is neither sent nor taken for the covered one.
 
-A spout is told of what is covered in parts. Until it has been, the source may deliver it again: it stays in the checkpoints.
+Covered messages are reported to the spout in parts. Until then the source may redeliver them: they stay in the checkpoints.
 
 Messages of one spout task are covered in the order of emission.
 """
@@ -22,10 +22,10 @@ from itertools import repeat
 from typing import Any, NamedTuple
 
 REMEMBERED = 100_000
-"""Ids that were covered before a recovery are recognised for so long as there are no more of them than this."""
+"""Number of covered ids that are remembered across a recovery."""
 
 Covered = dict[str, Any]
-"""What a snapshot says of a spout: `position`, the last one emitted, or the `ids` that the source may deliver again, each with
+"""A spout's part of a snapshot: `position`, the last one emitted, or the `ids` that the source may redeliver, each with
 one of the `digests`."""
 ANY_VALUES = 0
 """The digest of values that are not known."""
@@ -56,10 +56,10 @@ class UncommittedMessages:
         self.position: Any = None
         self._open: deque[tuple[int, Any, Any]] = deque()
         """Messages that are not covered: the last checkpoint before them, the id, and the values where there are no positions."""
-        self._untold: deque[tuple[Any, Any]] = deque()
-        """Messages that are covered and of which the spout has not been told, with values."""
+        self._unreported: deque[tuple[Any, Any]] = deque()
+        """Messages that are covered and not yet reported to the spout, with values."""
         self._known: dict[Hashable, list[int]] = {}
-        """Ids that a checkpoint covers from which an epoch went on: the digests of the messages that have not come again."""
+        """Ids covered by the restored checkpoint: the digests of the messages that were not redelivered yet."""
         self._snapshotted = 0
         self.emitted = 0
         self.covered = 0
@@ -72,9 +72,9 @@ class UncommittedMessages:
         return len(self._open)
 
     @property
-    def untold(self) -> int:
-        """Messages that are covered and of which the spout has not been told."""
-        return len(self._untold)
+    def unreported(self) -> int:
+        """The number of messages that are covered and not yet reported to the spout."""
+        return len(self._unreported)
 
     @property
     def has_known(self) -> bool:
@@ -94,7 +94,7 @@ class UncommittedMessages:
                 if message not in self._known:
                     accepted.sent.append(place)
                 elif self._recognise(message, self._digest(values[place])):
-                    self._untold.append((message, values[place]))
+                    self._unreported.append((message, values[place]))
                 else:
                     accepted.changed.append(place)
         kept: Sequence[Any] = [None] * len(messages) if self._has_positions else values
@@ -111,11 +111,11 @@ class UncommittedMessages:
         self.position = position
 
     def snapshot(self, checkpoint: int) -> Covered:
-        """Return what has to be remembered at a checkpoint."""
+        """Return the spout's part of a checkpoint."""
         covered: Covered = {"position": self.position}
         if not self._has_positions:
             known = [(message, digest) for message, digests in self._known.items() for digest in digests]
-            before = [*self._untold, *((message, values) for _, message, values in self._open)]
+            before = [*self._unreported, *((message, values) for _, message, values in self._open)]
             known += [(message, self._digest(values)) for message, values in before]
             covered = {"ids": [message for message, _ in known], "digests": [digest for _, digest in known]}
         self._snapshotted = checkpoint
@@ -123,7 +123,7 @@ class UncommittedMessages:
         return covered
 
     def _recognise(self, message: Any, digest: int) -> bool:
-        """Whether a message is among the known ones; it then counts as having come again."""
+        """Whether a message is among the known ones; it then counts as redelivered."""
         digests = self._known.get(message, [])
         found = next((one for one in digests if one in (digest, ANY_VALUES) or digest == ANY_VALUES), None)
         if found is None:
@@ -136,7 +136,7 @@ class UncommittedMessages:
     def restore(self, states: Iterable[Covered], checkpoint: int) -> list[Any]:
         """Begin a new epoch from what a checkpoint has; without one (0), from the beginning.
 
-        Its completion may be told again, and covers nothing that is emitted from here on.
+        Its completion may be reported again, and covers no message that is emitted from here on.
 
         Returns:
             Messages that it does not cover, which a source without positions has to emit again.
@@ -144,8 +144,8 @@ class UncommittedMessages:
         before = [(message, values) for _, message, values in self._open]
         if not self._has_positions:
             # An earlier checkpoint may take the place of a damaged one, and not cover what that did.
-            before = [*self._untold, *before]
-            self._untold.clear()
+            before = [*self._unreported, *before]
+            self._unreported.clear()
         self._open.clear()
         self._marks.clear()
         self._known = {}
@@ -160,7 +160,7 @@ class UncommittedMessages:
         lost = []
         for message, values in before:
             if self._recognise(message, self._digest(values)):
-                self._untold.append((message, values))
+                self._unreported.append((message, values))
             else:
                 lost.append(message)
         for message in list(self._known)[: max(0, len(self._known) - REMEMBERED)]:
@@ -168,13 +168,13 @@ class UncommittedMessages:
         return lost
 
     def complete(self, checkpoint: int) -> None:
-        """A checkpoint is complete: the spout is to be told of what it covers, of the ids that are kept."""
+        """A checkpoint is complete: its covered messages, of the ids that are kept, are to be reported to the spout."""
         while self._open and self._open[0][0] < checkpoint:
-            self._untold.append(self._open.popleft()[1:])
+            self._unreported.append(self._open.popleft()[1:])
         while self._marks and self._marks[0][0] <= checkpoint:
             self.covered = max(self.covered, self._marks.popleft()[1])
 
-    def tell(self, most: int) -> Iterator[Any]:
-        """Yield covered messages, at most so many, in order; each counts as told when it is taken."""
-        for _ in range(min(most, len(self._untold))):
-            yield self._untold.popleft()[0]
+    def report(self, most: int) -> Iterator[Any]:
+        """Yield covered messages, at most that number, in order; each counts as reported when it is taken."""
+        for _ in range(min(most, len(self._unreported))):
+            yield self._unreported.popleft()[0]

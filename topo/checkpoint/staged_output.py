@@ -1,11 +1,11 @@
-"""What a two-phase sink has staged, checkpoint by checkpoint, and when it is published.
+"""The staged output of a two-phase sink, checkpoint by checkpoint, until it is published.
 
 A token is *staged* from the snapshot that it was made for until it is committed. It is committed when a checkpoint that covers it
 is known to be complete: its own, or a later one if its own was aborted, since the barrier of the later one is behind its rows,
 too. So every snapshot carries all tokens that are still staged, oldest first, and when a checkpoint is restored those that it
 carries are committed. The transaction that is begun is in no checkpoint: a restored one is followed by its rows once more.
 
-Pure but for what the sink does. Errors of the sink leave as they are.
+Pure but for the sink's own calls. Errors of the sink leave unchanged.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ class StagedOutput:
         """End the sink's transaction for a checkpoint, and begin the next one.
 
         Returns:
-            What the checkpoint has to remember: plain data, small. Nothing in it changes later.
+            The state for the checkpoint: plain data, small. Nothing in it changes later.
 
         Raises:
-            Exception: the sink's; the checkpoint cannot be taken. The sink has lost nothing, so that the task may go on.
+            Exception: the sink's; the checkpoint cannot be taken. The sink has lost nothing, so that the task may continue.
         """
         token = self._sink.pre_commit()
         if token is not None:
@@ -48,17 +48,17 @@ class StagedOutput:
         return [[number, token] for number, token in self._staged]
 
     def complete(self, checkpoint: int) -> None:
-        """Publish everything that was staged up to a completed checkpoint, in order. May be told again.
+        """Publish everything that was staged up to a completed checkpoint, in order. May be called again.
 
         Raises:
-            Exception: the sink's. What was not published stays staged: the next `complete` or `restore` tries it again.
+            Exception: the sink's. Unpublished output stays staged: the next `complete` or `restore` tries it again.
         """
         for entry in [entry for entry in self._staged if entry[0] <= checkpoint]:
             self._sink.commit(entry[1])
             self._staged.remove(entry)
 
     def restore(self, state: Any | None) -> None:
-        """Go on from a completed checkpoint: publish what it has staged, undo everything else, begin anew.
+        """Restore a completed checkpoint: publish its staged output, undo everything else.
 
         Args:
             state: what `snapshot` returned for it, or what `merged` made of several; None when no checkpoint was completed.
@@ -82,7 +82,7 @@ def merged(states: Iterable[Any]) -> Any:
     """Return the states of several tasks as that of one which takes over from them.
 
     After a change of parallelism the state of task j goes to task j modulo the new parallelism, and to no other: a live task is
-    then the only one that touches what it has staged, and `TwoPhaseSink.recover` relies on that.
+    then alone in touching its staged output, and `TwoPhaseSink.recover` relies on that.
     """
     return [entry for state in states for entry in state]
 

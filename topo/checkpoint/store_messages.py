@@ -11,7 +11,7 @@ from topo.checkpoint.manifest import Manifest
 class CommitCheckpoint:
     """Store a manifest, durably; its parts are stored already. The shell notes when that was.
 
-    Answered by CheckpointStored once it is known whether it is there. Earlier checkpoints that are not needed may then go.
+    Answered by CheckpointStored once the result is known. Earlier checkpoints that are not needed may then go.
     """
 
     manifest: Manifest
@@ -19,7 +19,7 @@ class CommitCheckpoint:
 
 @dataclass(frozen=True, slots=True)
 class DiscardCheckpoint:
-    """Throw away what is stored of a checkpoint that will never be complete. Not answered."""
+    """Remove the files of a checkpoint that will never be complete. Not answered."""
 
     checkpoint: int
 
@@ -60,7 +60,7 @@ class CheckpointStored:
 
 @dataclass(frozen=True, slots=True)
 class SavepointStored:
-    """The answer to a CopyCheckpoint. `problem` says why there is no savepoint; "" when there is."""
+    """The answer to a CopyCheckpoint. `problem` is the reason when there is no savepoint, else ""."""
 
     folder: str
     problem: str = ""
@@ -68,7 +68,7 @@ class SavepointStored:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointFound:
-    """The answer to a FindCheckpoint. `problem` says why there is none."""
+    """The answer to a FindCheckpoint. `problem` is the reason when there is none."""
 
     manifest: Manifest | None
     problem: str = ""

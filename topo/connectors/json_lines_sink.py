@@ -14,9 +14,10 @@ import msgspec
 from topo.api.context import TaskContext
 from topo.api.tuples import Tuple
 from topo.api.two_phase import TwoPhaseSink
-from topo.connectors.line_files import mend, move_lines, remove_staged, size_of, sync_folder, write_at
+from topo.connectors.line_files import mend, move_lines, remove_staged, size_of, write_at
 from topo.connectors.spilling import Spilling
-from topo.errors import SinkStuck, StagedRowsLost, UserError
+from topo.durable import make_folder, sync_folder
+from topo.errors import SinkBlockedError, StagedRowsLostError, UserError
 
 _SPILL_LINES = 1000
 """Lines of a transaction that wait in memory before they go to its file."""
@@ -76,7 +77,7 @@ class JsonLinesSink(TwoPhaseSink):
         self._number = 0
         self._spilling = Spilling(path, _SPILL_LINES, lambda error: self._collector.report_error(error))
         self._staged: int | None = None
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(path.parent)
         self._file = os.open(self._output, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
         self._size = mend(self._file)
         sync_folder(path.parent)
@@ -88,7 +89,7 @@ class JsonLinesSink(TwoPhaseSink):
         self._spilling.done()
 
     def write(self, tup: Tuple) -> None:
-        """Add a line. Raises UserError for a value that JSON cannot represent, and SinkStuck."""
+        """Add a line. Raises UserError for a value that JSON cannot represent, and SinkBlockedError."""
         try:
             line = self._encode(tup.as_dict())
         except TypeError:
@@ -119,7 +120,9 @@ class JsonLinesSink(TwoPhaseSink):
             os.fsync(self._staged)
         except OSError as error:
             # What a failed sync has dropped, a second one does not report.
-            raise SinkStuck(f"cannot sync {self._staged_path}: {error}; all goes back to the last checkpoint") from error
+            raise SinkBlockedError(
+                f"cannot sync {self._staged_path}: {error}; all tasks go back to the last checkpoint"
+            ) from error
         path = self._staged_path
         sync_folder(path.parent)
         # All that may raise comes before the file is let go: it is asked for again then.
@@ -136,7 +139,7 @@ class JsonLinesSink(TwoPhaseSink):
             size = size_of(output)
             if size < least:
                 self._collector.report_error(
-                    StagedRowsLost(
+                    StagedRowsLostError(
                         f"{output} has {size} bytes, and had at least {least} with the lines of {staged.name}. Either somebody "
                         "has changed it, or an earlier worker has written to another folder."
                     )

@@ -15,7 +15,8 @@ import json
 import os
 from pathlib import Path
 
-from topo.errors import EnvironmentFault
+from topo.durable import sync_folder
+from topo.errors import TopoEnvironmentError
 
 _TAIL_BYTES = 1 << 16
 _COPY_BYTES = 1 << 20
@@ -61,22 +62,13 @@ def size_of(path: Path) -> int:
         return 0
 
 
-def sync_folder(folder: Path) -> None:
-    """Make names that were created, changed or removed in a folder durable."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
 def move_lines(staged: Path, length: int, output: Path) -> bool:
     """Append a staged file to the output, or complete doing so. Returns False when there is no such file (any more).
 
     The output must end with a whole line, and no other process may append to it meanwhile.
 
     Raises:
-        EnvironmentFault: the staged file has not the length that was synced.
+        TopoEnvironmentError: the staged file has not the length that was synced.
         OSError: a step has failed; repeat it.
     """
     found = _marked(staged, output)
@@ -87,7 +79,7 @@ def move_lines(staged: Path, length: int, output: Path) -> bool:
     try:
         size = os.fstat(source).st_size
         if size != length:
-            raise EnvironmentFault(f"{marked} has {size} bytes; {length} were staged for {output}")
+            raise TopoEnvironmentError(f"{marked} has {size} bytes; {length} were staged for {output}")
         target = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666)
         try:
             # Also when the name was found: the process that has chosen it may have died before this.

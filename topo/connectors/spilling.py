@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from topo.errors import EnvironmentFault, SinkStuck
+from topo.errors import SinkBlockedError, TopoEnvironmentError
 
 _MOST_ROWS = 100_000
 """Rows that a task keeps in memory at most while it cannot write."""
@@ -39,12 +39,12 @@ class Spilling:
         """The rows could not be written and stay in memory: try again when there are more, or at a checkpoint.
 
         Raises:
-            SinkStuck: they are too many.
+            SinkBlockedError: they are too many.
         """
         why = f"cannot write to {self._target}: {error}; {rows} rows wait in memory"
         if rows >= _MOST_ROWS:
-            raise SinkStuck(f"{why}, no more are taken, and all goes back to the last checkpoint") from error
+            raise SinkBlockedError(f"{why}, no more are taken, and all tasks go back to the last checkpoint") from error
         self.at = rows + self._every
         if not self._is_refused:
             self._is_refused = True
-            self._report(EnvironmentFault(f"{why}, and it is tried again"))
+            self._report(TopoEnvironmentError(f"{why}, and it is tried again"))

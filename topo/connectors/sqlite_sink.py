@@ -16,7 +16,8 @@ from topo.api.context import TaskContext
 from topo.api.tuples import Tuple
 from topo.api.two_phase import TwoPhaseSink
 from topo.connectors.spilling import Spilling
-from topo.errors import ConfigError, StagedRowsLost, ValueNotCarried
+from topo.durable import make_folder
+from topo.errors import ConfigError, StagedRowsLostError, UnsupportedValueError
 
 _LOCK_TIMEOUT_S = 10.0
 """How long a task waits for others that write to the same database. Below `progress_timeout`."""
@@ -118,7 +119,7 @@ class SqliteSink(TwoPhaseSink):
         self._number = 0
         target = f"table {self._name!r} in {self._path}"
         self._spilling = Spilling(target, _SPILL_ROWS, lambda error: self._collector.report_error(error))
-        self._path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(self._path.parent)
         self._connection = sqlite3.connect(self._path, timeout=_LOCK_TIMEOUT_S, isolation_level=None)
         self._connection.execute("pragma synchronous = full")
         with self._transaction():
@@ -157,11 +158,16 @@ class SqliteSink(TwoPhaseSink):
         self._spilling.done()
 
     def write(self, tup: Tuple) -> None:
-        """Add a row. Raises ValueNotCarried for a value that SQLite cannot carry and for a key without a value, and SinkStuck."""
+        """Add a row.
+
+        Raises:
+            UnsupportedValueError: SQLite cannot store a value, or a field of the key is None.
+            SinkBlockedError: nothing can be written for now.
+        """
         row = tuple([self._storable(tup[name], name) for name in self._columns])
         for place in self._key_places:
             if row[place] is None:
-                raise ValueNotCarried(f"column {self._columns[place]!r} is of the key and must have a value")
+                raise UnsupportedValueError(f"column {self._columns[place]!r} is part of the key and must have a value")
         if self._is_staged and len(self._rows) >= self._spilling.at:
             try:
                 self._spill()
@@ -192,7 +198,7 @@ class SqliteSink(TwoPhaseSink):
                 self._connection.execute(self._note, (process, number))
                 return
         self._collector.report_error(
-            StagedRowsLost(
+            StagedRowsLostError(
                 f"{count} rows were staged for table {self._name!r}, and {found} of them are in {self._path}. Either somebody "
                 "has changed it, or it is not the database that an earlier worker has written to."
             )
@@ -254,7 +260,7 @@ class SqliteSink(TwoPhaseSink):
             try:
                 value.encode()
             except UnicodeEncodeError as error:
-                raise ValueNotCarried(f"column {column!r}: {error}") from error
+                raise UnsupportedValueError(f"column {column!r}: {error}") from error
             return value
         if kind is int and -_LARGEST_INTEGER <= value <= _LARGEST_INTEGER:
             return value
@@ -265,7 +271,7 @@ class SqliteSink(TwoPhaseSink):
         if isinstance(value, Decimal | UUID):
             return str(value)
         what = f"{value!r} is beyond 64 bits" if kind is int else f"SQLite has no type for {kind.__name__}"
-        raise ValueNotCarried(f"column {column!r}: {what}; emit it as a text")
+        raise UnsupportedValueError(f"column {column!r}: {what}; emit it as a text")
 
 
 def _quoted(name: str) -> str:

@@ -19,14 +19,14 @@ from topo.api.context import TaskContext
 from topo.api.spout import RetryingSpout, SpoutCollector
 from topo.config import parse_duration
 from topo.connectors.line_reader import LineReader
-from topo.errors import ConfigError, EnvironmentFault
+from topo.errors import ConfigError, TopoEnvironmentError
 
 _HEAD_BYTES = 256
 _COMPRESSED = {".gz", ".bz2", ".xz", ".zst", ".lz4", ".zip"}
 
 
 class _Look(NamedTuple):
-    """What identifies a file, and when it was written to."""
+    """The identity of a file, and the time of its last write."""
 
     inode: int
     head: int
@@ -209,7 +209,7 @@ class TailSpout(RetryingSpout):
         mine = self._look(self._path)
         # Rotation removes the oldest file first: when the file of the position is gone, all that are left were written later.
         later = self._path if mine and mine.inode == self._inode else next(iter(paths[1:]), self._path)
-        error = EnvironmentFault(
+        error = TopoEnvironmentError(
             f"TailSpout: {self._path} was truncated or removed when {self._reader.offset} bytes of it had been read, and none of "
             f"its rotated files ({self._pattern}) begins with them: what followed them is lost; "
             f"continues at the beginning of {later}"

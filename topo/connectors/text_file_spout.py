@@ -10,7 +10,7 @@ from pathlib import Path
 from topo.api.context import TaskContext
 from topo.api.spout import RetryingSpout, SpoutCollector
 from topo.connectors.line_reader import LineReader
-from topo.errors import ConfigError, EnvironmentFault, NotFound
+from topo.errors import ConfigError, NotFoundError, TopoEnvironmentError
 
 
 class TextFileSpout(RetryingSpout):
@@ -60,8 +60,8 @@ class TextFileSpout(RetryingSpout):
         """List the files and go to the committed position.
 
         Raises:
-            NotFound: the path does not exist, or the folder has no file that matches.
-            EnvironmentFault: what lay before the committed position is no longer there, so that what lies behind it is unknown.
+            NotFoundError: the path does not exist, or the folder has no file that matches.
+            TopoEnvironmentError: the text before the committed position has gone, so the text behind it is unknown.
         """
         self._collector = collector
         self._index, self._tasks = context.task_index, context.parallelism
@@ -78,14 +78,14 @@ class TextFileSpout(RetryingSpout):
         gone = f"TextFileSpout: {str(self._path)!r} no longer has position ({number}, {offset})"
         files = len(self._files)
         if number >= files * self._repeat:
-            raise EnvironmentFault(f"{gone}: it is {files} file{'s' * (files != 1)}, read {self._repeat} times")
+            raise TopoEnvironmentError(f"{gone}: it is {files} file{'s' * (files != 1)}, read {self._repeat} times")
         file = self._files[number % files]
         if offset > (size := file.stat().st_size):
-            raise EnvironmentFault(f"{gone}: {file} has {size} bytes")
+            raise TopoEnvironmentError(f"{gone}: {file} has {size} bytes")
 
     def _list_files(self, context: TaskContext) -> list[Path]:
         if not self._path.exists():
-            raise NotFound(f"TextFileSpout: there is no file or folder {str(self._path)!r}.")
+            raise NotFoundError(f"TextFileSpout: there is no file or folder {str(self._path)!r}.")
         if not self._path.is_dir():
             return [self._path]
         found: list[Path] = []
@@ -95,7 +95,7 @@ class TextFileSpout(RetryingSpout):
             subfolders[:] = [name for name in subfolders if name not in self._exclude]
             found += [Path(folder, name) for name in names if Path(name).match(self._pattern) and Path(folder, name).is_file()]
         if not found:
-            raise NotFound(f"TextFileSpout: folder {str(self._path)!r} has no file that matches {self._pattern!r}.")
+            raise NotFoundError(f"TextFileSpout: folder {str(self._path)!r} has no file that matches {self._pattern!r}.")
         return sorted(found)
 
     def _go_to(self, number: int, offset: int | None) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 from topo.wire.codec import MAX_ELEMENTS, Codec
 
 MAX_VALUES = 15 << 20
-"""Bytes of values that a letter brings; a message to the master may not be much longer."""
+"""Bytes of values in a dead letter; a message to the master may not be much longer."""
 MAX_WORDS = 10_000
 """Characters that it has of others."""
 

@@ -1,9 +1,9 @@
-"""Dead letters of a task in a topology with checkpoints: given up for good only when a checkpoint covers it.
+"""Dead letters of a task in a topology with checkpoints: a tuple is given up only when a checkpoint covers it.
 
-A tuple that user code has refused as often as it may is put aside here. Were its letter stored at once, it would be stored again
-when the tuple comes again after a recovery. So letters are part of the snapshot, and told to the master when its checkpoint is
-complete: by the task that took it, or by the one that goes on from it. Either may tell of it again; the letter's identity, which
-is in the snapshot as well, says that it is the same one.
+A tuple that has used up its attempts is held here. Stored at once, its dead letter would be stored a second time when the tuple
+is replayed after a recovery. So dead letters are part of the snapshot, and reported to the master when its checkpoint is
+complete: by the task that took the snapshot, or by the task that restores it. Both may report a dead letter more than once; its
+identity, which is in the snapshot, too, makes them one.
 """
 
 from __future__ import annotations
@@ -12,14 +12,18 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from topo.dead_letters.payload import pack_or_say
-from topo.ids import IdSource, TaskId
+from topo.hot import Ids
+from topo.ids import TaskId
 from topo.wire.codec import Codec
 from topo.wire.control import DeadLetter
 
 PendingState = dict[str, Any]
 
+STATE_KEY = "letters"
+"""Key of these dead letters, in a part's values as in `PendingState`; files of earlier releases have it."""
+
 REMEMBERED = 10_000
-"""Letters on disk that are recognised when a checkpoint brings them back."""
+"""Number of stored dead letters that are recognised when a checkpoint restores them."""
 
 
 class PendingDeadLetters:
@@ -27,14 +31,14 @@ class PendingDeadLetters:
 
     Args:
         ids: where identities are drawn from.
-        tell: sends a letter to the master.
+        send: sends a dead letter to the master.
     """
 
-    def __init__(self, task: TaskId, codec: Codec, ids: IdSource, tell: Callable[[DeadLetter], None]) -> None:
+    def __init__(self, task: TaskId, codec: Codec, ids: Ids, send: Callable[[DeadLetter], None]) -> None:
         self._task = task
         self._codec = codec
         self._ids = ids
-        self._report_to_master = tell
+        self._report_to_master = send
         self._held: dict[int, tuple[int, bytes, str, int]] = {}
         """By identity: the last checkpoint without it, values, why, attempts."""
         self._on_disk: dict[int, None] = {}
@@ -50,27 +54,27 @@ class PendingDeadLetters:
         self._held[self._new_identity()] = (self._snapshotted, pack_or_say(self._codec, values), why, attempts)
 
     def snapshot(self, checkpoint: int) -> PendingState:
-        """Return what has to be remembered."""
+        """Return the held dead letters as state."""
         self._snapshotted = checkpoint
-        return {"letters": [(identity, *letter[1:]) for identity, letter in self._held.items()]}
+        return {STATE_KEY: [(identity, *dead_letter[1:]) for identity, dead_letter in self._held.items()]}
 
     def restore(self, states: Iterable[PendingState], checkpoint: int) -> None:
-        """Go on from snapshots of a checkpoint.
+        """Restore the snapshots of a checkpoint.
 
-        The checkpoint's completion may be told again, and covers no letter that is added from here on.
+        The checkpoint's completion may be reported again, and covers no dead letter that is added from here on.
         """
         self._held.clear()
         self._snapshotted = checkpoint
         for state in states:
-            for identity, *letter in state.get("letters", ()):
+            for identity, *dead_letter in state.get(STATE_KEY, ()):
                 if identity not in self._on_disk:
-                    self._held[identity] = (-1, *letter)
-            # Until 0.1.0 they had numbers, which every task gave anew.
-            for _, *letter in state.get("held", ()):
-                self._held[self._new_identity()] = (-1, *letter)
+                    self._held[identity] = (-1, *dead_letter)
+            # Until 0.1.0 they had numbers, which each life of a task counted from the start.
+            for _, *dead_letter in state.get("held", ()):
+                self._held[self._new_identity()] = (-1, *dead_letter)
 
     def publish(self, checkpoint: int) -> None:
-        """A checkpoint is complete: have the letters stored that it covers."""
+        """A checkpoint is complete: send the dead letters that it covers to the master."""
         for identity, (before, values, why, attempts) in self._held.items():
             if before < checkpoint:
                 self._report_to_master(
@@ -86,7 +90,7 @@ class PendingDeadLetters:
                 )
 
     def stored(self, identities: Iterable[int]) -> int:
-        """The letters are on disk; return how many of them were waited for."""
+        """The dead letters are on disk; return how many of them were held here."""
         known = [identity for identity in identities if self._held.pop(identity, None) is not None]
         self._on_disk.update(dict.fromkeys(known))
         while len(self._on_disk) > REMEMBERED:

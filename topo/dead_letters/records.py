@@ -1,4 +1,6 @@
-"""Dead letters as rows of JSON. What cannot be shown is said to be so, since a letter that is not stored is told without end."""
+"""Dead letters as rows of JSON. Values that JSON cannot represent become a placeholder: a dead letter that fails to encode would
+be resent forever.
+"""
 
 from __future__ import annotations
 
@@ -15,39 +17,39 @@ from topo.wire.codec import Codec
 from topo.wire.control import DeadLetter
 
 
-def letter_row(letter: DeadLetter, component: str, codec: Codec, at_ms: int, told: Callable[[str], str] = str) -> bytes:
-    """Return the row of a letter, whatever its values are.
+def letter_row(dead_letter: DeadLetter, component: str, codec: Codec, at_ms: int, shown: Callable[[str], str] = str) -> bytes:
+    """Return the row of a dead letter, for any values.
 
     Args:
         component: of the task that has given it up.
         codec: knows the types of the topology.
         at_ms: the time, by the wall clock.
-        told: how a text about the user's code is to be told.
+        shown: translates a text about the user's code.
     """
-    cause = None if letter.cause is None else msgspec.structs.asdict(letter.cause)
+    cause = None if dead_letter.cause is None else msgspec.structs.asdict(dead_letter.cause)
     if cause is not None:
-        cause = {name: told(text) if isinstance(text, str) else text for name, text in cause.items()}
+        cause = {name: shown(text) if isinstance(text, str) else text for name, text in cause.items()}
     row = {
         "at_ms": json.dumps(at_ms),
         "component": json.dumps(component),
-        "task": json.dumps(letter.task),
-        "message": _shown(letter.position, codec),
-        "values": _shown(letter.values, codec),
-        "identity": json.dumps(f"{letter.identity:016x}" if letter.identity else None),
-        "attempts": json.dumps(letter.attempts),
-        "errors": json.dumps([told(error) for error in letter.errors]),
+        "task": json.dumps(dead_letter.task),
+        "message": _shown(dead_letter.position, codec),
+        "values": _shown(dead_letter.values, codec),
+        "identity": json.dumps(f"{dead_letter.identity:016x}" if dead_letter.identity else None),
+        "attempts": json.dumps(dead_letter.attempts),
+        "errors": json.dumps([shown(error) for error in dead_letter.errors]),
         "cause": json.dumps(cause),
     }
     return "{{{}}}".format(", ".join(f'"{name}": {text}' for name, text in row.items())).encode()
 
 
 def known_letters(rows: Iterable[Mapping[str, Any]]) -> DeadLetters:
-    """Return what a master has to know of the letters that are on disk."""
+    """Return the registry of the dead letters on disk, for a new master."""
     count = 0
     identities: deque[int] = deque(maxlen=REMEMBERED)
     for row in rows:
         count += 1
-        # Not all letters have one.
+        # Not all dead letters have an identity.
         with suppress(KeyError, TypeError, ValueError):
             identities.append(int(row["identity"], 16))
     return DeadLetters(count, identities)

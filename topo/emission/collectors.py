@@ -1,4 +1,4 @@
-"""What user code emits with. Collectors only write down; routing, ids and frames come after the batch (`topo.emission.router`).
+"""The collectors of bolts. They only record; routing, ids and frames come after the batch (`topo.emission.router`).
 
 Part of the per-tuple path: an emit is a check of each value's type and one list append.
 """
@@ -12,132 +12,43 @@ from typing import Any, NamedTuple, TypeGuard
 from topo.api.bolt import Anchors
 from topo.api.streams import DEFAULT_STREAM, StreamDeclaration
 from topo.api.tuples import Origin, Tuple
-from topo.emission.emitter import Emitter, ReportError, Row
+from topo.emission.emitter import Emitter, ReportError
 from topo.errors import EmitError, TupleStateError
-from topo.operators.state.deep_copy import ATOMS
+from topo.hot import ATOMS, NO_TIMESTAMP, Emit, EmitFour, EmitOne, EmitThree, EmitTwo, Row
 from topo.wire.codec import Codec
-from topo.wire.frames import MAX_ROOTS_PER_TUPLE, MAX_WATERMARK, NO_TIMESTAMP
+from topo.wire.frames import MAX_ROOTS_PER_TUPLE, MAX_WATERMARK
 
 
-class AnchoringCollector(Emitter):
-    """For `BasicBolt`: everything is anchored on the input in hand."""
+class AnchoringCollector(Emit, Emitter):
+    """For `BasicBolt`: every row is anchored on the input that the bolt is processing."""
 
-    elsewhere = "what a BasicBolt emits belongs to the input in hand: emit in the call, or take a Bolt, which any thread may use"
-
-    def emit(self, values: Sequence[Any], stream: str = DEFAULT_STREAM, timestamp: int | None = None) -> None:
-        """Emit one tuple, anchored on the current input."""
-        if stream is DEFAULT_STREAM and timestamp is None and type(values) is tuple and len(values) == self._width:
-            for value in values:
-                kind = type(value)
-                if kind is not str and kind is not int and kind not in ATOMS:
-                    break
-            else:
-                if self._mine._is_owned():
-                    self._rows.append(values)
-                    return
-        self._append(values, stream, timestamp)
+    _emit_slow = Emitter._append
+    elsewhere = "a BasicBolt's rows belong to its current input: emit in the call, or take a Bolt, which any thread may use"
 
     def emit_direct(self, task: int, values: Sequence[Any], stream: str = DEFAULT_STREAM, timestamp: int | None = None) -> None:
         """Emit one tuple of a direct stream to the task with that id."""
         self._append(values, stream, timestamp, task)
 
     def truncate(self) -> None:
-        """Discard what was emitted since the last input whose end was noted."""
+        """Discard the rows emitted since the last recorded end of an input."""
         for rows in self.streams:
             rows.truncate(rows.ends[-1] if rows.ends else 0)
 
 
-class OneFieldCollector(AnchoringCollector):
-    """The same without a loop, for a main stream of one field. Set lookups cost more than comparisons with the usual types."""
-
-    def emit(self, values: Sequence[Any], stream: str = DEFAULT_STREAM, timestamp: int | None = None) -> None:
-        """Emit one tuple, anchored on the current input."""
-        if stream is DEFAULT_STREAM and timestamp is None and type(values) is tuple:
-            try:
-                (one,) = values
-            except ValueError:
-                pass
-            else:
-                kind = type(one)
-                if self._mine._is_owned():
-                    if kind is str or (kind is not tuple and kind in ATOMS):
-                        self._rows.append(values)
-                    else:
-                        self._append_nested(values)
-                    return
-        self._append(values, stream, timestamp)
+class OneFieldCollector(EmitOne, AnchoringCollector):
+    """For a main stream of one field."""
 
 
-class TwoFieldsCollector(AnchoringCollector):
-    """The same for two fields."""
-
-    def emit(self, values: Sequence[Any], stream: str = DEFAULT_STREAM, timestamp: int | None = None) -> None:
-        """Emit one tuple, anchored on the current input."""
-        if stream is DEFAULT_STREAM and timestamp is None and type(values) is tuple:
-            try:
-                one, two = values
-            except ValueError:
-                pass
-            else:
-                a, b = type(one), type(two)
-                if self._mine._is_owned():
-                    if (a is str or a is int or a in ATOMS) and (b is str or b is int or b in ATOMS):
-                        self._rows.append(values)
-                    else:
-                        self._append_nested(values)
-                    return
-        self._append(values, stream, timestamp)
+class TwoFieldsCollector(EmitTwo, AnchoringCollector):
+    """For a main stream of two fields."""
 
 
-class ThreeFieldsCollector(AnchoringCollector):
-    """The same for three fields."""
-
-    def emit(self, values: Sequence[Any], stream: str = DEFAULT_STREAM, timestamp: int | None = None) -> None:
-        """Emit one tuple, anchored on the current input."""
-        if stream is DEFAULT_STREAM and timestamp is None and type(values) is tuple:
-            try:
-                one, two, three = values
-            except ValueError:
-                pass
-            else:
-                a, b, c = type(one), type(two), type(three)
-                if self._mine._is_owned():
-                    if (
-                        (a is str or a is int or a in ATOMS)
-                        and (b is str or b is int or b in ATOMS)
-                        and (c is str or c is int or c in ATOMS)
-                    ):
-                        self._rows.append(values)
-                    else:
-                        self._append_nested(values)
-                    return
-        self._append(values, stream, timestamp)
+class ThreeFieldsCollector(EmitThree, AnchoringCollector):
+    """For a main stream of three fields."""
 
 
-class FourFieldsCollector(AnchoringCollector):
-    """The same for four fields."""
-
-    def emit(self, values: Sequence[Any], stream: str = DEFAULT_STREAM, timestamp: int | None = None) -> None:
-        """Emit one tuple, anchored on the current input."""
-        if stream is DEFAULT_STREAM and timestamp is None and type(values) is tuple:
-            try:
-                one, two, three, four = values
-            except ValueError:
-                pass
-            else:
-                a, b, c, d = type(one), type(two), type(three), type(four)
-                if self._mine._is_owned():
-                    if (
-                        (a is str or a is int or a in ATOMS)
-                        and (b is str or b is int or b in ATOMS)
-                        and (c is str or c is int or c in ATOMS)
-                        and (d is str or d is int or d in ATOMS)
-                    ):
-                        self._rows.append(values)
-                    else:
-                        self._append_nested(values)
-                    return
-        self._append(values, stream, timestamp)
+class FourFieldsCollector(EmitFour, AnchoringCollector):
+    """For a main stream of four fields."""
 
 
 _BY_WIDTH = {1: OneFieldCollector, 2: TwoFieldsCollector, 3: ThreeFieldsCollector, 4: FourFieldsCollector}
@@ -161,7 +72,7 @@ class TupleState:
 
 
 class TrackedTuple(Tuple):
-    """An input that a `Bolt` acks by itself, and that tuples can be anchored on.
+    """An input of a `Bolt`, which acks it and can anchor tuples on it.
 
     Attributes:
         epoch: the epoch it arrived in; in a later one it acks, fails and anchors nothing.
@@ -170,9 +81,10 @@ class TrackedTuple(Tuple):
         out: XOR of the edge ids of everything anchored on it so far; lives as long as the tuple, so it never expires.
         state: one of `TupleState`.
         since: monotonic seconds at which its call returned and left it undecided; set only then.
+        has_emitted: rows were emitted in that call, or have been anchored on it since; set only then, too.
     """
 
-    __slots__ = ("edges", "epoch", "out", "roots", "since", "state")
+    __slots__ = ("edges", "epoch", "has_emitted", "out", "roots", "since", "state")
 
     epoch: int
     roots: tuple[int, ...]
@@ -180,6 +92,7 @@ class TrackedTuple(Tuple):
     out: int
     state: int
     since: float
+    has_emitted: bool
 
     @classmethod
     def made(
@@ -199,7 +112,7 @@ class TrackedTuple(Tuple):
 
 
 class Mark(NamedTuple):
-    """How far a bolt had come before a call: rows by stream, rows in all, acks, failures."""
+    """The output of a bolt before a call: rows by stream, rows in all, acks, failures."""
 
     rows: list[int]
     emitted: int
@@ -271,7 +184,7 @@ class BoltCollector(Emitter):
 
     def _emit(self, values: Any, anchors: Anchors, stream: str, timestamp: int | None, task: int | None) -> None:
         if not self._mine._is_owned():
-            # What is wrong with the row is raised in the thread that emits it.
+            # A fault of the row is raised in the thread that emits it.
             chosen = self.stream(stream, values, direct=task is not None)
             values = self._fixed(tuple(values), chosen.index, Codec(self._codec.registry))
             # A list of anchors may be cleared as soon as this call has returned.
@@ -320,14 +233,14 @@ class BoltCollector(Emitter):
             self.failed.append(tup)
 
     def reset_timeout(self, tup: Tuple) -> None:
-        """Start the input's message timeout anew; does nothing for an input that is done."""
+        """Restart the input's message timeout; does nothing for an input that is done."""
         if not self._mine._is_owned():
             self._hand_over(partial(self.reset_timeout, tup), "a reset_timeout")
         elif self._is_input(tup, "reset the timeout of") and tup.state == TupleState.OPEN:
             self.touched.append(tup)
 
     def _is_input(self, tup: Tuple, verb: str) -> TypeGuard[TrackedTuple]:
-        """Tell an input from a tick, to which acks and fails are nothing."""
+        """Return False for a tick, which cannot be acked or failed. Raises TupleStateError for anything but a tuple."""
         if isinstance(tup, TrackedTuple):
             return True
         if isinstance(tup, Tuple):
@@ -361,7 +274,7 @@ class BoltCollector(Emitter):
     def roll_back(self, mark: Mark, culprit: TrackedTuple | None) -> None:
         """Discard what a call that raised has emitted, and fail the inputs it acked together with its own input.
 
-        An ack that stands while what was emitted before it is gone would complete a tree too early.
+        An ack that stands while the rows emitted before it are gone would complete a tree too early.
         """
         for stream, anchors, count in zip(self.streams, self.anchors, mark.rows, strict=True):
             stream.truncate(count)

@@ -1,8 +1,11 @@
-"""The output of a bolt on its way to the router: timestamps, the watermark strategy, routing, event time between rows.
+"""The output of a task on its way to the router: timestamps, the watermark strategy, routing, event time between rows.
 
-For the rows of a slice the task calls `begin`, then one of `untracked`, `single` and `anchored` for each stream, then `finish`.
+For the rows of a slice a bolt calls `begin`, then one of `untracked`, `single` and `anchored` for each stream, then `finish`.
 Where the strategy may change event time at any row of the main stream, the router holds rows until `finish` and releases them in
 pieces, with the changes of event time between them.
+
+For the rows of a burst a spout calls `read_messages`, then `send_in_pieces`, and for each stream of a piece `drop_unreadable` and
+one of `messages` and `untracked_messages`.
 """
 
 from __future__ import annotations
@@ -15,8 +18,8 @@ from topo.emission.collectors import TrackedTuple
 from topo.emission.emitter import StreamRows
 from topo.emission.output_watermarks import OutputWatermarks, UnreadableRows
 from topo.emission.router import Reject, Router, Stamps, owners_of
+from topo.hot import Column, Row
 from topo.operators.time.watermarks import InputStatus
-from topo.wire.frames import Column
 from topo.wire.statistics import Counters
 
 Inherited = list[int | None] | None
@@ -56,6 +59,8 @@ class Emission:
         """Timestamps of the main stream's rows, as the strategy has read them."""
         self._cuts: list[tuple[int, list[int | InputStatus]]] = []
         """Changes of event time in this slice, each with the number of rows of the main stream before it."""
+        self._unreadable: dict[int, Exception] = {}
+        """Why messages of this burst have no timestamp, by the `id()` of their values: rows are chosen and cut meanwhile."""
 
     def begin(self, streams: Iterable[StreamRows]) -> UnreadableRows:
         """Begin a slice: have the strategy read timestamps. Returns the rows of the main stream where it cannot."""
@@ -79,7 +84,7 @@ class Emission:
         stamps = self._stamps(stream, inherited)
         self._counters.transferred += self._router.untracked(stream, stamps, reject)
 
-    def single(self, stream: StreamRows, roots: Column, owed: list[int], reject: Reject, inherited: Inherited) -> None:
+    def single(self, stream: StreamRows, roots: Column, owed: bytearray, reject: Reject, inherited: Inherited) -> None:
         """Send rows whose inputs have one root each; their edges are folded into `owed`."""
         stamps = self._stamps(stream, inherited)
         self._counters.transferred += self._router.single(stream, roots, owed, stream.ends, stamps, reject)
@@ -101,6 +106,48 @@ class Emission:
         if self._cut_stream is not None:
             cuts, self._cuts = self._cuts, []
             self._router.release(self._cut_stream, [(count, partial(self._send_time, changes)) for count, changes in cuts])
+
+    def has_readers(self, stream: StreamRows) -> bool:
+        """Whether any task reads the stream."""
+        return self._router.has_targets(stream.index)
+
+    def read_messages(self, streams: Iterable[StreamRows], *, is_replay: bool) -> Iterable[Exception]:
+        """Begin a burst: have the strategy read the timestamps of messages that have none. Returns why it cannot read some.
+
+        Args:
+            streams: with the messages of the burst.
+            is_replay: the messages have been sent before; the strategy is shown those that can be read by now.
+        """
+        self._unreadable = {}
+        if self._watermarks.reads:
+            for stream in streams:
+                if len(stream.stamps) < len(stream.rows) and stream.declaration.name == DEFAULT_STREAM:
+                    places = [row for row in range(len(stream.rows)) if row not in stream.stamps]
+                    rows = [stream.rows[row] for row in places]
+                    stamps, refused = self._watermarks.read(rows, None)
+                    if is_replay:
+                        self._watermarks.show(rows, stamps)
+                    stream.stamps |= {row: stamp for row, stamp in zip(places, stamps, strict=True) if stamp is not None}
+                    self._unreadable = {id(rows[row]): error for row, error in refused.items()}
+                    return refused.values()
+        return ()
+
+    def drop_unreadable(self, stream: StreamRows) -> list[tuple[int, Row, Exception]]:
+        """Drop the messages of a stream whose timestamps cannot be read. Returns place, values and fault of each."""
+        if not self._unreadable or stream.declaration.name != DEFAULT_STREAM:
+            return []
+        faults = [self._unreadable.get(id(values)) for values in stream.rows]
+        dropped = [(row, stream.rows[row], fault) for row, fault in enumerate(faults) if fault is not None]
+        stream.keep([row for row, fault in enumerate(faults) if fault is None])
+        return dropped
+
+    def messages(self, stream: StreamRows, roots: Column, owed: bytearray, reject: Reject) -> None:
+        """Send messages, each under a root; their edges are folded into `owed`."""
+        self._counters.transferred += self._router.single(stream, roots, owed, None, stream.stamp_list(), reject)
+
+    def untracked_messages(self, stream: StreamRows, reject: Reject) -> None:
+        """Send messages without ids."""
+        self._counters.transferred += self._router.untracked(stream, stream.stamp_list(), reject)
 
     def _stamps(self, stream: StreamRows, inherited: Inherited) -> Stamps:
         """Return the timestamp of each row: the explicit one, else that of its input, else the reading of the strategy."""

@@ -1,7 +1,7 @@
-"""What all collectors share: the streams of a component, checks of what is emitted, and values that stay as they were emitted.
+"""The base of all collectors: the streams of a component, the checks of emitted rows, and the copies of values that can change.
 
 A value that can change (a list, a dict, an object) is replaced by what its receiver will get, in the call that emits it: its
-owner may go on changing the original. Strings, numbers, bytes and tuples of these stay as they are. Part of the per-tuple path.
+owner may change the original later. Strings, numbers, bytes and tuples of these stay as they are. Part of the per-tuple path.
 """
 
 from __future__ import annotations
@@ -16,14 +16,13 @@ from topo.api.context import Executor
 from topo.api.streams import DEFAULT_STREAM, StreamDeclaration
 from topo.dead_letters.payload import in_words
 from topo.errors import EmitError, FrameError
+from topo.hot import ATOMS, NO_TIMESTAMP, Row, stays
 from topo.operators.mailbox.mailbox import RejectedExecution, owner_lock
-from topo.operators.state.deep_copy import ATOMS, stays
 from topo.user_errors import blame_place, calling_place
 from topo.wire.codec import Codec
-from topo.wire.frames import MAX_WATERMARK, NO_TIMESTAMP
-from topo.wire.serializers import Refused
+from topo.wire.frames import MAX_WATERMARK
+from topo.wire.serializers import RefusedValue
 
-Row = tuple[Any, ...]
 ReportError = Callable[[BaseException], None]
 RowContents = tuple[list[Row], list[int], dict[int, int]]
 """Rows, targets and timestamps of a stream."""
@@ -41,7 +40,7 @@ def checked_timestamp(timestamp: Any, what: str) -> int:
 
 
 class StreamRows:
-    """What one batch of calls has emitted on one stream.
+    """The rows of one batch of calls on one stream.
 
     Attributes:
         rows: the values, in the order of emission.
@@ -64,7 +63,7 @@ class StreamRows:
         self.direct_targets: frozenset[int] = frozenset()
 
     def keep(self, rows: Sequence[int]) -> None:
-        """Forget all rows but these; `ends` and what is kept by row elsewhere is the caller's concern."""
+        """Forget all rows but these; `ends`, and other records kept by row, are the caller's concern."""
         stamps = self.stamps
         self.stamps = {place: stamps[row] for place, row in enumerate(rows) if row in stamps}
         if self.targets:
@@ -76,7 +75,7 @@ class StreamRows:
         return [self.stamps.get(row) for row in range(len(self.rows))] if self.stamps else None
 
     def contents(self) -> RowContents:
-        """Return a copy of what is held, for `hold`."""
+        """Return a copy of the rows, for `hold`."""
         return self.rows[:], self.targets[:], dict(self.stamps)
 
     def hold(self, contents: RowContents, first: int, last: int) -> None:
@@ -110,13 +109,13 @@ class Emitter:
 
     Args:
         component: whose collector it is.
-        streams: what the component declares.
-        report: shows an error to whoever watches the topology.
+        streams: the declared outputs of the component.
+        report: reports an error of user code to the master.
         codec: knows the types that tuples may carry; without it topo's own.
 
     Attributes:
         changeable: numbers of the streams on which a value was emitted that could change. Their rows are encoded for tasks of the
-            same worker, too, so that each receiver has values of its own.
+            same worker, too, so that no two receivers share a value.
         nested: numbers of the streams on which a value was emitted that is none of ATOMS: it may hold others, to any depth.
         places: the user's file and line that has last emitted, on each stream, a value that cannot be carried.
         executor: the way to the task's thread, for calls of other threads; None outside of a task.
@@ -154,20 +153,20 @@ class Emitter:
             if self.executor is not None:
                 if (place := calling_place()) is not None:
                     blame_place(error, place)
-                # The thread may end with it unseen: the task reports it as well, and counts what is missing.
+                # The thread may end without showing the error: the task reports it as well, and counts the missing rows.
                 with suppress(RejectedExecution):
                     self.executor.execute(partial(_raise, error), "a call of another thread that is refused")
             raise error
 
     def report_error(self, error: BaseException) -> None:
-        """Show an error to whoever watches the topology; nothing fails by it. Any thread may call it."""
+        """Report an error to the master; nothing fails by it. Any thread may call it."""
         if self.executor is None or self._mine._is_owned():
             self._report(error)
         else:
             self.executor.execute(partial(self._report, error), "an error that another thread reports")
 
     def count(self) -> int:
-        """How many rows there are, over all streams."""
+        """Return the number of rows, over all streams."""
         return sum([len(stream.rows) for stream in self.streams])
 
     def check_emitted(self, count: int, most: float) -> None:
@@ -201,7 +200,7 @@ class Emitter:
             raise EmitError(f"{who} emitted {len(values)} values on stream {name!r}, which has {len(fields)} fields: {fields!r}")
         return stream
 
-    def _append_nested(self, values: Row) -> None:
+    def _emit_nested(self, values: Row) -> None:
         """Append a row of the main stream's width, emitted by the task's own thread, in which not all values are ATOMS."""
         main = self._main
         if main.index not in self.nested:
@@ -247,13 +246,15 @@ class Emitter:
                 self.places[stream] = place
             _, field, type_name, reason = packed.rejected[0]
             return tuple([
-                Refused(in_words(value), type_name, reason) if place == field or (field is None and not stays(value)) else value
+                RefusedValue(in_words(value), type_name, reason)
+                if place == field or (field is None and not stays(value))
+                else value
                 for place, value in enumerate(values)
             ])  # fmt: skip
         try:
             return codec.unpack_rows(packed.payload, 1)[0]
         except FrameError:
-            # Its receiver says so.
+            # The receiver reports that it cannot decode the value.
             return values
 
     def _checked(self, timestamp: Any) -> int:

@@ -14,14 +14,13 @@ from operator import itemgetter
 from typing import Any, Generic, Protocol, TypeVar
 
 from topo.errors import EmitError
+from topo.hot import EVERY_ROW, Column, RowShare, Selection, share
 from topo.keys import route_of, second_hash
 
 R = TypeVar("R")
 Rows = Sequence[tuple[Any, ...]]
-Selection = slice | list[int]
 TargetShare = tuple[int, Selection]
 
-EVERY_ROW = slice(None)
 _REMEMBERED_KEYS = 65_536
 """Routes of keys kept before the memory is dropped and filled again: bounded, whatever the number of keys."""
 
@@ -91,7 +90,7 @@ def key_reader(indexes: Sequence[int]) -> Callable[[Rows], list[Any]]:
 
 
 class KeyGrouper(ABC, Generic[R]):
-    """Rows go by their key; what is known of a key is computed once and remembered."""
+    """Routes rows by their key; the route of a key is computed once and remembered."""
 
     partitions = True
 
@@ -100,13 +99,14 @@ class KeyGrouper(ABC, Generic[R]):
     ) -> None:
         self._remembered_keys = remembered_keys
         self._keys = key_reader(indexes)
+        self._fields = indexes
         self._targets = targets
         self._max_parallelism = max_parallelism
         self._routes: dict[Any, R] = {}
 
     @abstractmethod
     def _route(self, key: Any) -> R:
-        """Return what is to be remembered of a key."""
+        """Compute the route of a key, to be remembered."""
 
     def _owner(self, key: Any) -> int:
         return route_of(key, self._max_parallelism, self._targets)
@@ -139,10 +139,11 @@ class FieldsGrouper(KeyGrouper[int]):
 
     def split(self, rows: Rows) -> list[TargetShare]:
         """Group the rows by the task that owns their key."""
-        shares: list[list[int]] = [[] for _ in range(self._targets)]
-        for index, position in enumerate(self._routes_of(rows)):
-            shares[position].append(index)
-        return [(position, share) for position, share in enumerate(shares) if share]
+        return [(position, places) for position, places, *_ in self.share(rows)]
+
+    def share(self, rows: Rows, *columns: Column) -> list[RowShare]:
+        """Group the rows, and their words of columns."""
+        return share(rows, self._fields, self._routes, self._targets, self._look_up, *columns)
 
 
 class PartialKeyGrouper(KeyGrouper[tuple[int, int]]):

@@ -1,4 +1,4 @@
-"""What a spout emits with: rows with message ids, and what it says of event time and of its end."""
+"""The collectors of spouts: rows with message ids, and the signals between them: watermarks, idleness, the end of the input."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from topo.api.streams import DEFAULT_STREAM, StreamDeclaration
 from topo.emission.emitter import Emitter, ReportError, checked_timestamp
-from topo.operators.state.deep_copy import ATOMS
+from topo.hot import EmitMessage, EmitMessageOne
 from topo.operators.time.watermarks import InputStatus
 from topo.wire.codec import Codec
 
@@ -16,13 +16,13 @@ REFUSED: Final = object()
 """Stands for the id of a message that is not sent."""
 
 
-class MessageCollector(Emitter):
+class MessageCollector(EmitMessage, Emitter):
     """For `Spout`: rows with message ids.
 
     Attributes:
         messages: for each stream, by row: the message id, or None for an untracked tuple.
-        said: what was said besides rows since the last batch, in order: the number of rows on each stream at that moment, and a
-            watermark, `InputStatus.IDLE`, or None for the end of the input.
+        signals: signals since the last batch, in order: the number of rows on each stream at that moment, and a watermark,
+            `InputStatus.IDLE`, or None for the end of the input.
         ended: whether `end_of_input` was called.
         has_refused: whether REFUSED stands for the id of a message of the batch.
     """
@@ -34,29 +34,14 @@ class MessageCollector(Emitter):
         self.messages: tuple[list[Any], ...] = tuple([] for _ in self.streams)
         default = self._by_name.get(DEFAULT_STREAM)
         self._messages: list[Any] = self.messages[default.index] if default is not None else []
-        self.said: list[tuple[list[int], int | InputStatus | None]] = []
+        self.signals: list[tuple[list[int], int | InputStatus | None]] = []
         self.ended = False
         self.has_refused = False
 
     elsewhere = "take a BlockingSpout, whose run may emit, or give the call to context.executor.execute(...)"
 
-    def emit(
-        self, values: Sequence[Any], message_id: Any = None, stream: str = DEFAULT_STREAM, timestamp: int | None = None
-    ) -> None:
-        """Emit one tuple; tracked when it has a message id."""
-        if stream is DEFAULT_STREAM and type(values) is tuple and len(values) == self._width:
-            for value in values:
-                kind = type(value)
-                if kind is not str and kind is not int and kind not in ATOMS:
-                    break
-            else:
-                if self._mine._is_owned():
-                    if timestamp is not None:
-                        self._main.stamps[len(self._rows)] = self._checked(timestamp)
-                    self._rows.append(values)
-                    self._messages.append(message_id)
-                    return
-        self.messages[self._append(values, stream, timestamp).index].append(message_id)
+    def _emit_slow(self, values: Any, message_id: Any, stream: str, timestamp: int | None, task: int | None = None) -> None:
+        self.messages[self._append(values, stream, timestamp, task).index].append(message_id)
 
     def emit_direct(
         self,
@@ -71,29 +56,29 @@ class MessageCollector(Emitter):
 
     def emit_watermark(self, timestamp: int) -> None:
         """Promise that no tuple with a timestamp <= `timestamp` follows."""
-        self._say(checked_timestamp(timestamp, f"component {self.component!r} emitted watermark"))
+        self._signal(checked_timestamp(timestamp, f"component {self.component!r} emitted watermark"))
 
     def mark_idle(self) -> None:
-        """Say that nobody is to wait for watermarks until the next tuple or watermark."""
-        self._say(InputStatus.IDLE)
+        """Declare the source idle: readers do not wait for its watermarks until the next tuple or watermark."""
+        self._signal(InputStatus.IDLE)
 
     def end_of_input(self) -> None:
-        """Say that the source has no more."""
-        self._say(None)
+        """Declare the end of the input."""
+        self._signal(None)
         self.ended = True
 
-    def _say(self, one: int | InputStatus | None) -> None:
+    def _signal(self, signal: int | InputStatus | None) -> None:
         self.check_thread()
-        self.said.append(([len(stream.rows) for stream in self.streams], one))
+        self.signals.append(([len(stream.rows) for stream in self.streams], signal))
 
-    def roll_back(self, rows: list[int], said: int) -> None:
-        """Discard what a call that raised has emitted and said; the input had not ended before it.
+    def roll_back(self, rows: list[int], signals: int) -> None:
+        """Discard the rows and signals of a call that raised; the input had not ended before it.
 
         Args:
             rows: how many rows there were before it, by stream.
-            said: how many entries of `said` there were.
+            signals: how many signals there were before it.
         """
-        del self.said[said:]
+        del self.signals[signals:]
         self.ended = False
         for stream, messages, kept in zip(self.streams, self.messages, rows, strict=True):
             stream.truncate(kept)
@@ -121,30 +106,14 @@ class MessageCollector(Emitter):
     def clear(self) -> None:
         """Begin a new batch."""
         self.has_refused = False
-        self.said.clear()
+        self.signals.clear()
         for stream, messages in zip(self.streams, self.messages, strict=True):
             stream.clear()
             messages.clear()
 
 
-class OneFieldMessages(MessageCollector):
-    """The same without a loop, for a main stream of one field: the common source, of lines or records."""
-
-    def emit(
-        self, values: Sequence[Any], message_id: Any = None, stream: str = DEFAULT_STREAM, timestamp: int | None = None
-    ) -> None:
-        """Emit one tuple; tracked when it has a message id."""
-        if stream is DEFAULT_STREAM and timestamp is None and type(values) is tuple:
-            try:
-                (one,) = values
-            except ValueError:
-                pass
-            else:
-                if (type(one) is str or type(one) in ATOMS) and self._mine._is_owned():
-                    self._rows.append(values)
-                    self._messages.append(message_id)
-                    return
-        super().emit(values, message_id, stream, timestamp)
+class OneFieldMessages(EmitMessageOne, MessageCollector):
+    """For a main stream of one field."""
 
 
 def message_collector(
@@ -202,9 +171,9 @@ class OrderedCollector(MessageCollector):
     def _streams_in_order(self) -> Iterable[int]:
         return self._streams_of
 
-    def roll_back(self, rows: list[int], said: int) -> None:
-        """Discard what a call that raised has emitted and said."""
-        super().roll_back(rows, said)
+    def roll_back(self, rows: list[int], signals: int) -> None:
+        """Discard the rows and signals of a call that raised."""
+        super().roll_back(rows, signals)
         del self._order[sum(rows) :]
         del self._streams_of[sum(rows) :]
 

@@ -1,7 +1,7 @@
-"""Event time of what a component emits: timestamps and watermarks by a `WatermarkStrategy`, or as the component says itself.
+"""Event time of a component's output: timestamps and watermarks of a `WatermarkStrategy`, or those that the component emits.
 
-Watermarks only ever rise within an epoch, and begin anew with each. `floor` keeps them below what has to be emitted again. A
-source goes on from where it was, for it knows what comes again; a bolt forgets, since replays of older rows come through it.
+Watermarks only rise within an epoch; each epoch starts without one. `floor` keeps them below the messages that will be replayed.
+A source keeps its watermark over an epoch, because it knows its replays; a bolt drops it, since replays of older rows pass it.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ from typing import Any
 from topo.api.watermarks import TimestampOf, WatermarkStrategy
 from topo.emission.emitter import checked_timestamp
 from topo.errors import EmitError
+from topo.hot import Row
 from topo.operators.time.watermarks import (
     BoundedOutOfOrderness,
     InputStatus,
     NoWatermarks,
     PunctuatedWatermarks,
-    WatermarkGenerator,
+    WatermarkSource,
     WatermarksWithIdleness,
 )
 from topo.user_errors import blame
 from topo.wire.frames import MAX_WATERMARK, MIN_WATERMARK
 
-Row = tuple[Any, ...]
 UnreadableRows = dict[int, Exception]
 """Why rows have no timestamp that can be carried, by row."""
 
 
-def build_generator(strategy: WatermarkStrategy, now_ms: Callable[[], int]) -> WatermarkGenerator:
+def build_generator(strategy: WatermarkStrategy, now_ms: Callable[[], int]) -> WatermarkSource:
     """Return the generator that a strategy describes."""
     generator: Any
     if strategy.kind == "bounded":
@@ -60,11 +60,11 @@ class OutputWatermarks:
 
     Args:
         component: whose output it is.
-        report: takes what the user's own generator has raised.
+        report: takes an exception of the user's own generator.
 
     Attributes:
         latest: the last watermark that was made; MIN_WATERMARK before the first.
-        is_idle: whether nobody is to wait for this task.
+        is_idle: whether readers do not wait for watermarks of this task.
     """
 
     def __init__(
@@ -86,33 +86,33 @@ class OutputWatermarks:
         self.next_probe: float | None = None
         self.latest = MIN_WATERMARK
         self.is_idle = False
-        self._told = MIN_WATERMARK
-        self._told_idle = False
+        self._sent = MIN_WATERMARK
+        self._sent_idle = False
 
     @property
     def is_used(self) -> bool:
-        """Whether this component makes watermarks of its own."""
+        """Whether this component makes watermarks, and does not only pass on those of its inputs."""
         return self._generator is not None
 
     @property
     def reads(self) -> bool:
-        """Whether the strategy finds timestamps in the rows by itself; inherited ones then do not count."""
+        """Whether the strategy reads timestamps from the rows; inherited ones then do not count."""
         return self._reader is not None
 
     @property
     def cuts(self) -> bool:
-        """Whether the strategy may make a watermark at any row: what comes before that row has to leave before the watermark."""
+        """Whether the strategy may make a watermark at any row: the rows before it then have to leave before the watermark."""
         return self.strategy is not None and self.strategy.generator is not None
 
     def reset(self, now: float, *, forget: bool) -> None:
-        """A new epoch: nothing has been told in it.
+        """Begin an epoch, in which nothing has been sent.
 
         Args:
             now: monotonic seconds.
-            forget: what was seen before does not count any more either.
+            forget: drop the watermark and the generator's state of the last epoch, too.
         """
-        self._told = MIN_WATERMARK
-        self._told_idle = False
+        self._sent = MIN_WATERMARK
+        self._sent_idle = False
         if forget:
             self.latest = MIN_WATERMARK
             self.is_idle = False
@@ -122,11 +122,11 @@ class OutputWatermarks:
             self.next_probe = now + self._interval_s
 
     def restore(self, watermark: int) -> None:
-        """Go on from a checkpoint that was taken when output had reached this watermark."""
-        self.latest = self._told = watermark
+        """Continue from a checkpoint that was taken when the output had reached this watermark."""
+        self.latest = self._sent = watermark
 
     def read(self, rows: Sequence[Row], given: Sequence[int | None] | None) -> tuple[Sequence[int | None], UnreadableRows]:
-        """Return the rows' timestamps: those that were given, else what the strategy reads; and which cannot be used, and why."""
+        """Return the rows' timestamps (those given, else those that the strategy reads), and the errors of unusable ones."""
         reader = self._reader
         if reader is None:
             return [None] * len(rows) if given is None else given, {}
@@ -182,12 +182,12 @@ class OutputWatermarks:
         stamps: Sequence[int | None] | None,
         changed: Callable[[int], object] = lambda _shown: None,
     ) -> None:
-        """Show rows and their timestamps to the generator. A call of a user's own one that raises is reported and rolled back.
+        """Pass rows and their timestamps to the generator. A call of a user's generator that raises is reported and rolled back.
 
         Args:
             rows: in the order of emission.
-            stamps: by row; a row without one is not shown.
-            changed: called with the number of rows shown so far when one of them has changed the watermark or the idleness.
+            stamps: by row; a row without one is not passed.
+            changed: called with the number of rows passed so far when one of them has changed the watermark or the idleness.
         """
         generator = self._generator
         if generator is None or stamps is None:
@@ -200,7 +200,7 @@ class OutputWatermarks:
                 changed(shown)
 
     def probe(self, now: float) -> None:
-        """Ask the generator, when it is time. A call of a user's own one that raises is reported and rolled back."""
+        """Ask the generator, when it is time. A call of a user's generator that raises is reported and rolled back."""
         if self._generator is not None and self.next_probe is not None and now >= self.next_probe:
             self.next_probe = now + self._interval_s
             self._ask(partial(self._generator.on_periodic_emit, self))
@@ -216,7 +216,7 @@ class OutputWatermarks:
         return (self.latest, self.is_idle) != before
 
     def mark_idle(self) -> None:
-        """Say that nobody is to wait for this task."""
+        """Declare the output idle: readers do not wait for its watermarks."""
         self.is_idle = True
 
     def mark_active(self) -> None:
@@ -224,7 +224,7 @@ class OutputWatermarks:
         self.is_idle = False
 
     def watermark(self, timestamp: int) -> None:
-        """Say that no row with a timestamp <= `timestamp` follows. Raises EmitError for what is no watermark."""
+        """Promise that no row with a timestamp <= `timestamp` follows. Raises EmitError for anything but a watermark."""
         if type(timestamp) is not int or not MIN_WATERMARK <= timestamp <= MAX_WATERMARK:
             timestamp = checked_timestamp(timestamp, f"component {self._component!r} emitted watermark")
         self.is_idle = False
@@ -233,28 +233,28 @@ class OutputWatermarks:
     @property
     def has_updates(self) -> bool:
         """Whether `drain_updates` may return something."""
-        return self.latest > self._told or self.is_idle != self._told_idle
+        return self.latest > self._sent or self.is_idle != self._sent_idle
 
     def drain_updates(self, floor: int | None = None) -> list[int | InputStatus]:
-        """Return what is to be told now, in order: an end of idleness before a watermark, which idle inputs are not heard on.
+        """Return the updates to send now, in order. ACTIVE precedes a watermark, since readers ignore watermarks of idle inputs.
 
         Args:
-            floor: the least timestamp of what has to be emitted again; watermarks stay below it.
+            floor: the least timestamp of the messages that will be replayed; watermarks stay below it.
         """
-        news: list[int | InputStatus] = []
-        if self._told_idle and not self.is_idle:
-            news.append(InputStatus.ACTIVE)
-        may_tell = self.latest if floor is None else min(self.latest, floor - 1)
-        if may_tell > self._told:
-            if self._told_idle and self.is_idle:
-                # Told while idle it would be lost: it waits for the end of the idleness, unless event time goes on without rows.
+        updates: list[int | InputStatus] = []
+        if self._sent_idle and not self.is_idle:
+            updates.append(InputStatus.ACTIVE)
+        allowed = self.latest if floor is None else min(self.latest, floor - 1)
+        if allowed > self._sent:
+            if self._sent_idle and self.is_idle:
+                # Readers would ignore it: it waits for the end of the idleness, unless event time advances without rows.
                 if self.strategy is None or not self.strategy.advances_when_idle:
-                    return news
-                news.append(InputStatus.ACTIVE)
-                self._told_idle = False
-            self._told = may_tell
-            news.append(may_tell)
-        if self.is_idle and not self._told_idle:
-            news.append(InputStatus.IDLE)
-        self._told_idle = self.is_idle
-        return news
+                    return updates
+                updates.append(InputStatus.ACTIVE)
+                self._sent_idle = False
+            self._sent = allowed
+            updates.append(allowed)
+        if self.is_idle and not self._sent_idle:
+            updates.append(InputStatus.IDLE)
+        self._sent_idle = self.is_idle
+        return updates

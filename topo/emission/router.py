@@ -3,8 +3,8 @@
 Part of the per-tuple path; works on whole columns. The rows of a batch come with their anchoring in one of three forms:
 
     untracked   no ids at all
-    single      each row descends from one message: the i-th input's root. What the input owes for its rows is folded into
-                `xors[i]`. With telescoped ids (`IdSource.telescoped`) that is one XOR for each input and target set.
+    single      each row descends from one message: the i-th input's root. The edges of its rows are folded into the i-th word
+                of a column (`Ids.weave`).
     anchored    each row names its anchors (`BoltCollector`): any number of inputs, with any number of roots. Slower.
 """
 
@@ -13,27 +13,27 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from math import inf
-from operator import itemgetter, xor
-from typing import Protocol, TypeVar
+from typing import Protocol
 
 from topo.emission.collectors import TrackedTuple
 from topo.emission.emitter import StreamRows
-from topo.emission.groupers import EVERY_ROW, Grouper, Rows, Selection, TargetShare
+from topo.emission.groupers import FieldsGrouper, Grouper, Rows, TargetShare
 from topo.errors import EmitError
-from topo.ids import ID_BYTES, IdSource, TaskId
+from topo.hot import EVERY_ROW, Column, Ids, Row, RowShare, Selection, pack_counts, pack_timestamps, pack_words, take
+from topo.ids import TaskId
 from topo.wire.columns import split
-from topo.wire.frames import Anchoring, Column, Columns, pack_counts, pack_timestamps, pack_words, unpack_words
+from topo.wire.frames import Anchoring, Columns
 
-T = TypeVar("T")
 Stamps = Sequence[int | None] | None
 """Event timestamps by row, in milliseconds; None when no row has one."""
+
 
 Reject = Callable[[int, Exception], None]
 """Called with the index of a row that cannot be routed, and why; the row is left out."""
 
 
 class ColumnSink(Protocol):
-    """Where columns go: the task's outbox."""
+    """The destination of columns: the task's outbox."""
 
     def put(self, target: TaskId, stream: int, columns: Columns) -> None:
         """Append columns to the buffer of the edge to `target`."""
@@ -48,10 +48,12 @@ class RoutedSubscription:
         self.grouper = grouper
         self.targets = list(targets)
 
-    def split(self, rows: Rows, reject: Reject) -> list[TargetShare]:
-        """Split the rows among the targets; rows that cannot be routed are rejected one by one, the rest goes."""
+    def share(self, rows: list[Row], reject: Reject, *columns: Column) -> list[RowShare]:
+        """Share rows and their columns among the targets; rows that cannot be routed are rejected one by one, the rest goes."""
         try:
-            return self.grouper.split(rows)
+            if isinstance(self.grouper, FieldsGrouper):
+                return self.grouper.share(rows, *columns)
+            return take(self.grouper.split(rows), rows, *columns)
         except EmitError:
             pass
         shares: dict[int, list[int]] = {}
@@ -61,7 +63,7 @@ class RoutedSubscription:
                     shares.setdefault(position, []).append(index)
             except EmitError as error:
                 reject(index, error)
-        return list(shares.items())
+        return take(list(shares.items()), rows, *columns)
 
 
 class DirectGrouper:
@@ -83,16 +85,9 @@ class DirectGrouper:
         return list(shares.items())
 
 
-def pick(values: Sequence[T], selection: Selection) -> Sequence[T]:
-    """Return the selected values."""
-    if isinstance(selection, slice):
-        return values[selection]
-    return itemgetter(*selection)(values) if len(selection) > 1 else [values[index] for index in selection]
-
-
-def pick_stamps(stamps: Stamps, selection: Selection) -> bytes:
-    """Return the selected timestamps as a column; empty when there are none."""
-    return b"" if stamps is None else pack_timestamps(pick(stamps, selection))
+def _packed(stamps: Stamps) -> bytes:
+    """Return timestamps as a column; empty when there are none."""
+    return b"" if stamps is None else pack_timestamps(stamps)
 
 
 def owners_of(ends: Sequence[int]) -> list[int]:
@@ -106,34 +101,33 @@ def owners_of(ends: Sequence[int]) -> list[int]:
     return owners
 
 
-def repeated(words: Column, ends: Sequence[int]) -> bytes:
-    """Repeat each input's packed word once for each of its rows."""
-    words, out, start = bytes(words), [], 0
-    for at, end in enumerate(ends):
-        out.append(words[ID_BYTES * at : ID_BYTES * at + ID_BYTES] * (end - start))
-        start = end
-    return b"".join(out)
+def _ends_within(places: Selection, ends: Sequence[int] | None, count: int) -> Sequence[int] | None:
+    """Return `ends` for the rows at these places alone."""
+    if places is EVERY_ROW:
+        return ends
+    chosen = range(*places.indices(count)) if isinstance(places, slice) else places
+    return [bisect_left(chosen, end) for end in (range(1, count + 1) if ends is None else ends)]
 
 
 class Router:
     """Routes the batches of one sending task."""
 
-    def __init__(self, subscriptions: Sequence[Sequence[RoutedSubscription]], ids: IdSource, outlet: ColumnSink) -> None:
+    def __init__(self, subscriptions: Sequence[Sequence[RoutedSubscription]], ids: Ids, outlet: ColumnSink) -> None:
         self._subscriptions = subscriptions
         self._ids = ids
         self._outlet = outlet
         self._held: list[tuple[TaskId, int, Sequence[int], Columns]] | None = None
 
     def hold(self) -> None:
-        """Keep what is routed until `release`."""
+        """Keep routed columns until `release`."""
         self._held = []
 
     def release(self, stream: int, cuts: Sequence[tuple[int, Callable[[], None]]]) -> None:
-        """Let out what was routed since `hold`, in pieces.
+        """Put the columns routed since `hold` into the outbox, in pieces.
 
         Args:
             stream: the one whose rows are cut; rows of other streams go before the first cut.
-            cuts: how many rows of the stream go before it, in order, and what is to be done there.
+            cuts: in order, for each cut: how many rows of the stream go before it, and the function to call there.
         """
         held, self._held = self._held or [], None
         for count, then in (*cuts, (inf, lambda: None)):
@@ -162,94 +156,51 @@ class Router:
     def untracked(self, stream: StreamRows, stamps: Stamps, reject: Reject) -> int:
         """Route rows without ids. Returns how many tuples that made."""
         transferred = 0
+        times = _packed(stamps)
         for subscription in self._subscriptions[stream.index]:
-            for position, selection in subscription.split(stream.rows, reject):
-                rows = list(pick(stream.rows, selection))
+            for position, places, rows, (timestamps,) in subscription.share(stream.rows, reject, times):
                 transferred += len(rows)
-                columns = Columns(Anchoring.NONE, rows, timestamps=pick_stamps(stamps, selection))
-                self._put(subscription.targets[position], stream.index, selection, columns)
+                columns = Columns(Anchoring.NONE, rows, timestamps=timestamps)
+                self._put(subscription.targets[position], stream.index, places, columns)
         return transferred
 
     def single(
         self,
         stream: StreamRows,
         roots: Column,
-        xors: list[int],
+        owed: bytearray,
         ends: list[int] | None,
         stamps: Stamps,
         reject: Reject,
     ) -> int:
-        """Route rows whose inputs have one root each, and fold the new edges into `xors`. Returns the tuples made.
+        """Route rows whose inputs have one root each, and fold the new edges into `owed`. Returns the tuples made.
 
         Args:
             stream: the emitted rows.
-            roots: by input, packed.
-            xors: by input: what the input owes its acker so far.
+            roots: by input.
+            owed: by input: the XOR that it owes its acker so far.
             ends: by input: how many rows there were after it; None when each input has one row.
             stamps: event timestamps by row, or None.
             reject: called for rows that cannot be routed.
         """
-        rows = stream.rows
+        rows, weave = stream.rows, self._ids.weave
         count, transferred = len(rows), 0
         if ends is not None and len(ends) == count and ends == list(range(1, count + 1)):
             ends = None
-        row_roots = roots if ends is None else repeated(roots, ends)
+        times = _packed(stamps)
         for subscription in self._subscriptions[stream.index]:
-            shares = subscription.split(rows, reject)
-            if not subscription.grouper.partitions:
-                owners = range(count) if ends is None else owners_of(ends)
-                transferred += self._copy(subscription, shares, stream, unpack_words(row_roots), owners, xors, stamps)
+            targets = subscription.targets
+            if subscription.grouper.partitions:
+                woven = weave(roots, ends, owed)
+                for position, places, picked, columns in subscription.share(rows, reject, *woven, times):
+                    self._put(targets[position], stream.index, places, Columns(Anchoring.SINGLE, picked, *columns))
+                transferred += count
                 continue
-            states, edges = self._ids.telescoped(count)
-            if ends is None:
-                xors[:] = map(xor, xors, unpack_words(edges))
-            else:
-                start = 0
-                for index, end in enumerate(ends):
-                    if end != start:
-                        xors[index] ^= states[start] ^ states[end]
-                        start = end
-            transferred += count
-            words: tuple[list[int], list[int]] | None = None
-            for position, selection in shares:
-                if isinstance(selection, slice):
-                    first, last, _ = selection.indices(count)
-                    low, high = first * ID_BYTES, last * ID_BYTES
-                    share_roots, share_edges = row_roots[low:high], edges[low:high]
-                else:
-                    words = words or (unpack_words(row_roots), unpack_words(edges))
-                    share_roots, share_edges = (pack_words(pick(column, selection)) for column in words)
-                share = rows if selection is EVERY_ROW else list(pick(rows, selection))
-                columns = Columns(Anchoring.SINGLE, share, share_roots, share_edges, pick_stamps(stamps, selection))
-                self._put(subscription.targets[position], stream.index, selection, columns)
-        return transferred
-
-    def _copy(
-        self,
-        subscription: RoutedSubscription,
-        shares: list[TargetShare],
-        stream: StreamRows,
-        row_roots: Sequence[int],
-        owners: Sequence[int],
-        xors: list[int],
-        stamps: Stamps,
-    ) -> int:
-        """Route rows that go to any number of tasks each: every copy has an edge of its own."""
-        transferred = 0
-        for position, selection in shares:
-            chosen = range(len(stream.rows))[selection] if isinstance(selection, slice) else selection
-            states, edges = self._ids.telescoped(len(chosen))
-            for place, row in enumerate(chosen):
-                xors[owners[row]] ^= states[place] ^ states[place + 1]
-            columns = Columns(
-                Anchoring.SINGLE,
-                list(pick(stream.rows, selection)),
-                pack_words(pick(row_roots, selection)),
-                edges,
-                pick_stamps(stamps, selection),
-            )
-            self._put(subscription.targets[position], stream.index, selection, columns)
-            transferred += len(chosen)
+            # A row may go to several tasks: each copy has a separate edge.
+            for position, places, picked, (timestamps,) in subscription.share(rows, reject, times):
+                woven = weave(roots, _ends_within(places, ends, count), owed)
+                self._put(targets[position], stream.index, places, Columns(Anchoring.SINGLE, picked, *woven, timestamps))
+                transferred += len(picked)
         return transferred
 
     def anchored(
@@ -257,13 +208,14 @@ class Router:
     ) -> int:
         """Route rows with their anchors: for each row, target and anchor a fresh edge id. Returns the tuples made.
 
-        The id is folded into the anchor's `out` and, for each root of the anchor, into what the child carries for that root.
+        The id is folded into the anchor's `out` and, for each root of the anchor, into the child's word for that root.
         An anchor of an older epoch, or without roots, contributes nothing.
         """
         transferred = 0
+        times = _packed(stamps)
         for subscription in self._subscriptions[stream.index]:
-            for position, selection in subscription.split(stream.rows, reject):
-                chosen = pick(anchors, selection)
+            for position, places, rows, (timestamps,) in subscription.share(stream.rows, reject, times):
+                chosen = anchors[places] if isinstance(places, slice) else [anchors[place] for place in places]
                 ids = iter(self._ids.roots(sum(map(len, chosen))))
                 counts: list[int] = []
                 roots: list[int] = []
@@ -279,14 +231,13 @@ class Router:
                     counts.append(len(carried))
                     roots.extend(carried)
                     edges.extend(carried.values())
-                rows, share_stamps = list(pick(stream.rows, selection)), pick_stamps(stamps, selection)
                 if not roots:
-                    columns = Columns(Anchoring.NONE, rows, timestamps=share_stamps)
+                    columns = Columns(Anchoring.NONE, rows, timestamps=timestamps)
                 else:
                     is_single = counts == [1] * len(counts)
                     anchoring = Anchoring.SINGLE if is_single else Anchoring.MULTI
                     packed_counts = b"" if is_single else pack_counts(counts)
-                    columns = Columns(anchoring, rows, pack_words(roots), pack_words(edges), share_stamps, packed_counts)
-                self._put(subscription.targets[position], stream.index, selection, columns)
+                    columns = Columns(anchoring, rows, pack_words(roots), pack_words(edges), timestamps, packed_counts)
+                self._put(subscription.targets[position], stream.index, places, columns)
                 transferred += len(rows)
         return transferred

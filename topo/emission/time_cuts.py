@@ -1,6 +1,6 @@
-"""Where a change of event time stands among the rows of a batch: rows before it leave before it, rows behind it leave behind it.
+"""Cuts a batch where event time changes: rows before the change leave before it, rows behind it leave behind it.
 
-So what a reader takes for late does not depend on how many rows leave at once.
+So the rows that a reader takes for late do not depend on the size of a batch.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from topo.operators.time.watermarks import InputStatus
 
 
 def send_in_pieces(
-    collector: MessageCollector, time: OutputWatermarks, send_rows: Callable[[], None], tell_time: Callable[[], None]
+    collector: MessageCollector, time: OutputWatermarks, send_rows: Callable[[], None], send_time: Callable[[], None]
 ) -> None:
-    """Send what a spout has emitted and said, cut where event time changes. Leaves the collector to be cleared.
+    """Send the rows and signals of a spout, cut where event time changes. The caller clears the collector afterwards.
 
     Args:
-        collector: what was emitted and said; holds the rows of one piece when `send_rows` is called.
-        time: takes what was said, and is shown the rows of the main stream.
+        collector: the rows and signals; holds the rows of one piece when `send_rows` is called.
+        time: takes the signals and the rows of the main stream.
         send_rows: sends the rows that the collector holds.
-        tell_time: sends what is new of event time.
+        send_time: sends the updates of event time.
     """
-    streams, said = collector.streams, list(collector.said)
+    streams, signals = collector.streams, list(collector.signals)
     main = next((stream for stream in streams if stream.declaration.name == DEFAULT_STREAM), None)
     stamps = None if main is None else main.stamp_list()
-    if not said and not time.cuts and not time.is_idle:
+    if not signals and not time.cuts and not time.is_idle:
         time.show(() if main is None else main.rows, stamps)
         send_rows()
         return
@@ -39,15 +39,15 @@ def send_in_pieces(
         if counts != sent:
             if time.is_idle and not time.is_used:
                 time.mark_active()
-                tell_time()
+                send_time()
             for stream, messages, first, last in zip(streams, collector.messages, sent, counts, strict=True):
                 stream.hold(contents[stream.index], first, last)
                 messages[:] = ids[stream.index][first:last]
             send_rows()
             sent[:] = counts
-        tell_time()
+        send_time()
 
-    for counts, one in (*said, (totals, None)):
+    for counts, signal in (*signals, (totals, None)):
         if main is not None and time.is_used:
             first, last, cut = sent[main.index], counts[main.index], [*counts]
 
@@ -58,8 +58,8 @@ def send_in_pieces(
             rows, _, _ = contents[main.index]
             time.show(rows[first:last], None if stamps is None else stamps[first:last], changed)
         send_up_to(counts)
-        if isinstance(one, InputStatus):
+        if isinstance(signal, InputStatus):
             time.mark_idle()
-        elif one is not None:
-            time.watermark(one)
-        tell_time()
+        elif signal is not None:
+            time.watermark(signal)
+        send_time()

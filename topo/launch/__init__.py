@@ -1,1 +1,1 @@
-"""Where worker processes come from, and what starts, resumes and ends topologies on this machine."""
+"""Launchers of worker processes, and functions that start, resume and end topologies on this machine."""

@@ -10,13 +10,14 @@ from topo.errors import UserError
 from topo.launch.launchers import launcher_of
 from topo.launch.leftovers import end_leftovers
 from topo.launch.request import RunRequest
-from topo.launch.running import RunningTopology, Status, is_done, start_master
+from topo.launch.running import RunningTopology, is_done, start_master
 from topo.launch.signals import ending_on_signals
 from topo.launch.submission import new_job, note_resumed, open_home, reset_run, stored_job
 from topo.master.commands import RecordError
 from topo.master.outcome import Outcome
 from topo.master_process.restore_point import Start
 from topo.master_process.shell import MasterShell
+from topo.observability.status import StatusReport
 from topo.storage.state_folder import TopologyFolder, TopologyIsRunning
 
 ANSWER_S = 2.0
@@ -24,20 +25,16 @@ ANSWER_S = 2.0
 
 
 class AlreadyDone(UserError):
-    """A run is not resumed, since the last one has processed all its input.
-
-    Attributes:
-        folder: of the topology.
-    """
+    """A run is not resumed, since the last one has processed all its input."""
 
     def __init__(self, folder: TopologyFolder) -> None:
-        super().__init__(f"{folder.name} has processed all its input; without `resume` it begins anew")
+        super().__init__(f"{folder.name} has processed all its input; without `resume` it starts from the beginning")
         self.folder = folder
 
 
 def run_foreground(
     request: RunRequest,
-    on_progress: Callable[[Status], None] | None = None,
+    on_progress: Callable[[StatusReport], None] | None = None,
     on_incident: Callable[[RecordError], None] | None = None,
     on_start: Callable[[TopologyFolder, Start], None] | None = None,
 ) -> Outcome:
@@ -82,7 +79,7 @@ def resume_background(name: str, home: Path | None = None, *, from_beginning: bo
     A topology that `is_done` is left as it is.
 
     Raises:
-        NotFound: no topology of that name is known.
+        NotFoundError: no topology of that name is known.
         TopologyIsRunning: it has a master.
         AnswerTimeout: its master does not answer.
     """

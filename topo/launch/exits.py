@@ -1,4 +1,4 @@
-"""How a process ended, in words."""
+"""Describes the end of a process."""
 
 from __future__ import annotations
 

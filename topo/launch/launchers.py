@@ -1,4 +1,4 @@
-"""Which launcher a job's workers come from."""
+"""Chooses the launcher of a job."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import contextlib
 from collections.abc import Callable, Iterator
 
 from topo.launch.local import LocalLauncher
-from topo.launch.submitted import SubmittedTopology
 from topo.master_process.job import Job
 from topo.master_process.launcher import Launcher
 
@@ -21,7 +20,7 @@ def launcher_of(job: Job, is_asked: Callable[[], bool]) -> Iterator[Launcher]:
     Raises:
         TopoError: the cluster cannot run it.
     """
-    cluster = SubmittedTopology.read(job.folder).spark
+    cluster = job.submitted.spark
     if cluster is None:
         yield LocalLauncher(job.folder, spares=job.plan.config.spare_workers)
         return

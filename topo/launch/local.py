@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from topo.errors import EnvironmentFault
+from topo.errors import TopoEnvironmentError
 from topo.ids import Incarnation, WorkerId
 from topo.launch.exits import count_oom_kills, describe_exit, tail_of
 from topo.launch.spares import Spares
@@ -60,7 +60,7 @@ class LocalLauncher:
         """Start a worker, whose start file is written.
 
         Raises:
-            EnvironmentFault: the process cannot be made.
+            TopoEnvironmentError: the process cannot be made.
         """
         start_file = spec_path(self._folder, worker, incarnation)
         output = self._folder.logs / f"worker-{worker}.out"
@@ -68,7 +68,7 @@ class LocalLauncher:
             begin = _bound(output)
             process = self._spares.take(start_file, output) or self._fresh(start_file, output)
         except OSError as error:
-            raise EnvironmentFault(f"cannot start worker {worker} of {spec.topology}: {error}") from error
+            raise TopoEnvironmentError(f"cannot start worker {worker} of {spec.topology}: {error}") from error
         self._spares.worker_started()
         self._children[worker, incarnation] = _Child(process, _watch(process.pid), output, begin, count_oom_kills())
 
@@ -95,17 +95,14 @@ class LocalLauncher:
         return ended
 
     def stop(self, worker: WorkerId, incarnation: Incarnation, *, kill: bool) -> None:
-        """End a worker: by SIGKILL together with its own children, or by SIGTERM. A worker that is gone is fine."""
         child = self._children.get((worker, incarnation))
         if child is not None:
             _signal(child.process, signal.SIGKILL if kill else signal.SIGTERM, group=kill)
 
     def descriptors(self) -> Iterable[int]:
-        """Return descriptors that become readable when a worker ends; none where the system has no such thing."""
         return [child.descriptor for child in self._children.values() if child.descriptor is not None]
 
     def pids(self) -> dict[WorkerId, int]:
-        """The processes that run."""
         return {worker: child.process.pid for (worker, _), child in self._children.items()}
 
     def close(self) -> None:
@@ -166,7 +163,6 @@ def _watch(pid: int) -> int | None:
 
 
 def _has_ended(process: subprocess.Popen[bytes]) -> bool:
-    """Whether it has; leaves it to be reaped."""
     try:
         return os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
     except ChildProcessError:

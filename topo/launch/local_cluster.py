@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from topo.api.topology import Topology
-from topo.errors import EnvironmentFault, UserError
+from topo.errors import TopoEnvironmentError, UserError
 from topo.launch.cluster import submit_background
 from topo.launch.request import RunRequest
 from topo.launch.running import RunningTopology
@@ -80,6 +80,6 @@ class LocalCluster:
         for running in self._running:
             with contextlib.suppress(Unreachable, AnswerTimeout, UserError):
                 running.kill()
-            with contextlib.suppress(TimeoutError, EnvironmentFault):
+            with contextlib.suppress(TimeoutError, TopoEnvironmentError):
                 running.wait(timeout_s=10.0)
         self._running.clear()

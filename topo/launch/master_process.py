@@ -10,7 +10,6 @@ import json
 import logging
 import sys
 import time
-from dataclasses import replace
 from pathlib import Path
 
 from topo.errors import TopoError
@@ -58,7 +57,7 @@ def run_stored(folder: TopologyFolder, *, attached: bool) -> int:
     """Run to the end; the caller holds the lock. Workers outlive this process unless it is `attached` to another one."""
     end_leftovers(folder)
     folder.summary.unlink(missing_ok=True)
-    job = replace(stored_job(folder), foreground=attached)
+    job = stored_job(folder, foreground=attached)
     with ending_on_signals(job.plan.config.drain_timeout_s) as asked, launcher_of(job, lambda: bool(asked)) as launcher:
         return MasterShell(job, launcher, asked=asked).run().exit_code
 

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from topo.errors import TopologyError, UserError
-from topo.launch.submission import load_submitted, plan_of, reset_run
-from topo.plan.parallelism import Move, moves, unsplittable, with_parallelism
-from topo.plan.physical import PhysicalPlan
+from topo.launch.submission import load_submitted, reset_run
+from topo.plan.parallelism import Move, moves, unsplittable, with_overrides
+from topo.plan.physical import PhysicalPlan, physical_plan
 from topo.plan.validation import problems_of
 from topo.storage.state_folder import TopologyFolder
 from topo.user_code.load import load_topology
@@ -39,19 +39,18 @@ def rebalancing_of(folder: TopologyFolder, parallelism: Mapping[str, int]) -> Re
     """Return what giving components other numbers of tasks means. Changes nothing.
 
     Raises:
-        NotFound: there is no such component.
+        NotFoundError: there is no such component.
         TopologyError: a spout, state without keys, or more tasks than key groups; has all that is wrong.
         UserError: the topology takes no checkpoints.
     """
     submitted = load_submitted(folder)
     topology = load_topology(submitted.reference, submitted.parameters).topology
-    before = plan_of(folder.name, topology, submitted.settings, submitted.parallelism)
+    before = physical_plan(with_overrides(topology, submitted.settings, submitted.parallelism, folder.name))
     wanted = {**submitted.parallelism, **parallelism}
-    config = topology.config.with_settings(submitted.settings)
-    varied = with_parallelism(topology, wanted, config)
-    if problems := problems_of(varied, config):
+    varied = with_overrides(topology, submitted.settings, wanted, folder.name)
+    if problems := problems_of(varied):
         raise TopologyError(problems)
-    after = plan_of(folder.name, topology, submitted.settings, wanted)
+    after = physical_plan(varied)
     changes = moves(before, after)
     if problems := unsplittable(topology, {move.component: move.before for move in changes}):
         raise TopologyError(problems)

@@ -1,4 +1,4 @@
-"""What a user asks to run, as the command line, notebooks and tests hand it on."""
+"""A request to run a topology, as the command line, notebooks and tests pass it on."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from topo.api.topology import Topology
-from topo.launch.spark.cluster import SparkCluster
+from topo.storage.submitted import SparkCluster
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import subprocess
 import sys
@@ -12,21 +11,20 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from topo.errors import EnvironmentFault, UserError
+from topo.errors import TopoEnvironmentError, UserError
 from topo.launch.rebalancing import Rebalancing, rebalancing_of, write_down
 from topo.launch.savepoints import SAVEPOINT_S, end_with_savepoint, take_savepoint
-from topo.launch.submitted import SubmittedTopology, checkpoints_of
 from topo.master.outcome import Outcome, OutcomeKind
 from topo.master_process.client import AnswerTimeout, Client, Unreachable
+from topo.observability.status import StatusReport
 from topo.storage.state_folder import TopologyFolder, read_json_lines
+from topo.storage.submitted import SubmittedTopology, checkpoints_of
 
 _POLL_S = 0.02
 MASTER_S = 30.0
 """How long a master may take to come up."""
 MASTER_ON_SPARK_S = 300.0
 """How long, with a JVM to start, executors to wait for, and agents to come up. The master ends when one of them does not."""
-
-Status = dict[str, Any]
 
 
 class RunningTopology:
@@ -43,7 +41,7 @@ class RunningTopology:
 
         Raises:
             TopologyIsRunning: somebody else has started one of that name at the same moment.
-            EnvironmentFault: it ended without a word, or did not come up in time.
+            TopoEnvironmentError: it ended without a word, or did not come up in time.
         """
         until = time.monotonic() + timeout_s
         while time.monotonic() < until:
@@ -55,9 +53,9 @@ class RunningTopology:
                     return
             if self._process is not None and self._process.poll() is not None and not self.folder.summary.exists():
                 self.folder.lock().release()
-                raise EnvironmentFault(f"the master of {self.name!r} ended at once; see {self.folder.logs / 'master.out'}")
+                raise TopoEnvironmentError(f"the master of {self.name!r} ended at once; see {self.folder.logs / 'master.out'}")
             time.sleep(_POLL_S)
-        raise EnvironmentFault(f"the master of {self.name!r} did not answer within {timeout_s:g} s")
+        raise TopoEnvironmentError(f"the master of {self.name!r} did not answer within {timeout_s:g} s")
 
     def _is_ours(self) -> bool:
         """Whether the running master was started here; it leads a session."""
@@ -72,7 +70,7 @@ class RunningTopology:
 
         Raises:
             TimeoutError: it still runs.
-            EnvironmentFault: its master is gone without an outcome.
+            TopoEnvironmentError: its master is gone without an outcome.
         """
         until = None if timeout_s is None else time.monotonic() + timeout_s
         while True:
@@ -81,15 +79,17 @@ class RunningTopology:
                     self._process.wait()
                 return outcome
             if self._process is not None and self._process.poll() is not None and self.outcome() is None:
-                raise EnvironmentFault(f"the master of {self.name!r} is gone; `topo resume {self.name}` goes on")
+                raise TopoEnvironmentError(f"the master of {self.name!r} is gone; `topo resume {self.name}` continues it")
             if until is not None and time.monotonic() >= until:
                 raise TimeoutError(f"topology {self.name!r} still runs after {timeout_s:g} s")
             time.sleep(_POLL_S)
 
-    def wait_until(self, condition: Callable[[Status], bool], timeout_s: float = 30.0, what: str = "the condition") -> Status:
+    def wait_until(
+        self, condition: Callable[[StatusReport], bool], timeout_s: float = 30.0, what: str = "the condition"
+    ) -> StatusReport:
         """Wait until the status meets a condition, and return it. Raises TimeoutError, at once when the topology has ended."""
         until = time.monotonic() + timeout_s
-        status: Status = {}
+        status: StatusReport = {}
         while time.monotonic() < until:
             with contextlib.suppress(Unreachable, AnswerTimeout):
                 status = self.status()
@@ -102,25 +102,28 @@ class RunningTopology:
         raise TimeoutError(f"topology {self.name!r}: {what} did not come true within {timeout_s:g} s; at last: {last}")
 
     def outcome(self) -> Outcome | None:
-        """Return how it ended; None while it runs."""
-        try:
-            kept = json.loads(self.folder.summary.read_bytes())["outcome"]
-        except (OSError, ValueError, KeyError):
+        """Return how it ended; None while it runs. Raises TopoEnvironmentError where the summary is damaged."""
+        kept = (self.folder.last_summary() or {}).get("outcome")
+        if kept is None:
             return None
         counts = {name: kept.get(name, 0) for name in ("finally_failed", "dead_letters", "refused")}
         return Outcome(OutcomeKind(kept["kind"]), kept["reason"], **counts)
 
-    def summary(self) -> Status:
-        """Return the figures of the run that has ended. Raises UserError while it runs."""
-        try:
-            found: Status = json.loads(self.folder.summary.read_bytes())
-        except OSError:
-            raise UserError(f"topology {self.name!r} has not ended") from None
+    def summary(self) -> StatusReport:
+        """Return the figures of the run that has ended.
+
+        Raises:
+            UserError: it runs, or its master was lost.
+            TopoEnvironmentError: the summary is damaged, or cannot be read.
+        """
+        found = self.folder.last_summary()
+        if found is None:
+            raise UserError(f"topology {self.name!r} has not ended")
         return found
 
-    def status(self) -> Status:
+    def status(self) -> StatusReport:
         """Return the figures of this moment."""
-        found: Status = self._client.request("status")
+        found: StatusReport = self._client.request("status")
         return found
 
     def errors(self) -> list[dict[str, Any]]:
@@ -155,7 +158,7 @@ class RunningTopology:
         Raises:
             UserError: the topology takes no checkpoints, and still runs.
             AnswerTimeout: it has not ended in time.
-            EnvironmentFault: it has ended, and the savepoint was not written.
+            TopoEnvironmentError: it has ended, and the savepoint was not written.
         """
         if savepoint is False:
             self._client.request("kill")
@@ -172,9 +175,9 @@ class RunningTopology:
         Nothing happens when the components have as many tasks already.
 
         Raises:
-            NotFound: there is no such component.
+            NotFoundError: there is no such component.
             UserError: it cannot be done, and the topology runs unchanged.
-            AnswerTimeout, EnvironmentFault: as `kill`.
+            AnswerTimeout, TopoEnvironmentError: as `kill`.
         """
         change = rebalancing_of(self.folder, parallelism)
         attached = self._process is not None and change.was_foreground
@@ -210,7 +213,7 @@ def start_master(folder: TopologyFolder, *, attached: bool) -> RunningTopology:
                 cwd=submitted.working_folder,
             )
     except OSError as error:
-        raise EnvironmentFault(f"cannot start the master: {error}") from error
+        raise TopoEnvironmentError(f"cannot start the master: {error}") from error
     running = RunningTopology(folder, process)
     running.wait_for_master(MASTER_S if submitted.spark is None else MASTER_ON_SPARK_S)
     return running

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from topo.errors import EnvironmentFault
+from topo.errors import TopoEnvironmentError
 from topo.master_process.client import AnswerTimeout, Client, Unreachable
+from topo.observability.status import StatusReport
 from topo.storage.state_folder import TopologyFolder
 
 SAVEPOINT_S = 60.0
 """How long a savepoint may take unless the caller sets another time."""
 _LOOK_S = 0.05
-
-Status = Mapping[str, Any]
 
 
 def place_of(folder: TopologyFolder, given: str = "") -> str:
@@ -34,7 +32,7 @@ def take_savepoint(folder: TopologyFolder, given: str = "", timeout_s: float = S
         Unreachable: it does not run.
         UserError: it takes no checkpoints.
         AnswerTimeout: the savepoint was not there in time.
-        EnvironmentFault: it was not written; the message has the reason.
+        TopoEnvironmentError: it was not written; the message has the reason.
     """
     client = _client(folder)
     place = place_of(folder, given)
@@ -42,14 +40,14 @@ def take_savepoint(folder: TopologyFolder, given: str = "", timeout_s: float = S
     until = time.monotonic() + timeout_s
     while time.monotonic() < until:
         try:
-            status: Status | None = client.request("status")
+            status: StatusReport | None = client.request("status")
         except Unreachable:
-            status = _summary(folder)
+            status = folder.last_summary()
         if status is None or status["ended_ms"] is not None or _savepoint_in(status, place).get("state") in ("written", "failed"):
             return _written(folder, place, status)
         time.sleep(_LOOK_S)
     raise AnswerTimeout(
-        f"the savepoint is not written after {timeout_s:g} s; `topo checkpoints {folder.name}` shows what is under way"
+        f"the savepoint is not written after {timeout_s:g} s; `topo checkpoints {folder.name}` shows its progress"
     )
 
 
@@ -62,7 +60,7 @@ def end_with_savepoint(folder: TopologyFolder, given: str = "", timeout_s: float
         Unreachable: it does not run.
         UserError: it takes no checkpoints, and still runs.
         AnswerTimeout: it has not ended in time.
-        EnvironmentFault: the savepoint was not written, and the topology has ended; the message has the reason.
+        TopoEnvironmentError: the savepoint was not written, and the topology has ended; the message has the reason.
     """
     place = place_of(folder, given)
     _client(folder).request("drain", within_s=timeout_s, savepoint=place)
@@ -70,24 +68,16 @@ def end_with_savepoint(folder: TopologyFolder, given: str = "", timeout_s: float
     until = time.monotonic() + 2 * timeout_s
     while folder.is_running():
         if time.monotonic() >= until:
-            raise AnswerTimeout(f"{folder.name} is still ending; `topo status {folder.name}` shows what it waits for")
+            raise AnswerTimeout(f"{folder.name} is still ending; `topo status {folder.name}` shows the reason")
         time.sleep(_LOOK_S)
-    return _written(folder, place, _summary(folder))
+    return _written(folder, place, folder.last_summary())
 
 
 def _client(folder: TopologyFolder) -> Client:
     return Client(folder.name, folder.path.parents[1])
 
 
-def _summary(folder: TopologyFolder) -> Status | None:
-    try:
-        found: Status = json.loads(folder.summary.read_bytes())
-    except (OSError, ValueError):
-        return None
-    return found
-
-
-def _written(folder: TopologyFolder, place: str, status: Status | None) -> str:
+def _written(folder: TopologyFolder, place: str, status: StatusReport | None) -> str:
     savepoint = _savepoint_in(status or {}, place)
     if savepoint.get("state") == "written":
         return place
@@ -95,11 +85,11 @@ def _written(folder: TopologyFolder, place: str, status: Status | None) -> str:
         why = "the master is gone"
     else:
         why = savepoint.get("why") or f"the topology ended before ({(status.get('outcome') or {}).get('reason', '')})"
-    rest = "" if folder.is_running() else f"; `topo resume {folder.name}` goes on from the last checkpoint"
-    raise EnvironmentFault(f"the savepoint of {folder.name} was not written: {why}{rest}")
+    rest = "" if folder.is_running() else f"; `topo resume {folder.name}` continues from the last checkpoint"
+    raise TopoEnvironmentError(f"the savepoint of {folder.name} was not written: {why}{rest}")
 
 
-def _savepoint_in(status: Status, place: str) -> Mapping[str, Any]:
+def _savepoint_in(status: StatusReport, place: str) -> Mapping[str, Any]:
     savepoints = (status.get("checkpoints") or {}).get("savepoints", ())
     found: Mapping[str, Any] = next((one for one in savepoints if one["folder"] == place), {})
     return found

@@ -90,7 +90,6 @@ class Spares:
         return None
 
     def pids(self) -> list[int]:
-        """The processes that wait."""
         return [process.pid for process in self._waiting]
 
     def close(self) -> None:

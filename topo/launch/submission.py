@@ -15,23 +15,23 @@ import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from msgspec.structs import replace
 
 from topo.api.topology import Topology
-from topo.errors import NotFound, TopologyError
+from topo.config import current_names
+from topo.errors import NotFoundError, TopologyError
 from topo.launch.leftovers import end_leftovers, sweep_sockets
 from topo.launch.request import RunRequest
 from topo.launch.resuming import NOTHING_STORED, check_restore, go_on_from_positions, text_of_beginning
 from topo.launch.spark.context import check_here
-from topo.launch.submitted import SubmittedTopology, checkpoints_of, last_run, newest_checkpoints
 from topo.master_process.job import Job
-from topo.plan.parallelism import with_parallelism
+from topo.plan.parallelism import with_overrides
 from topo.plan.physical import PhysicalPlan, physical_plan
 from topo.plan.validation import problems_of
 from topo.storage import master_record
 from topo.storage.state_folder import StateFolder, TopologyFolder, home_folder
+from topo.storage.submitted import SubmittedTopology, checkpoints_of, last_run, newest_checkpoints
 from topo.user_code.copy import check_importable, copy_code, copy_py_files, parse_reference, pickle_topology
 from topo.user_code.load import LoadedTopology, load_topology, search_py_files, serializers_of
 
@@ -60,8 +60,8 @@ def new_job(request: RunRequest) -> Job:
     reference = None if isinstance(topology, Topology) else parse_reference(topology)
     given = LoadedTopology(topology, "") if isinstance(topology, Topology) else load_topology(topology, request.parameters)
     original = given.topology
-    config = original.config.with_settings(settings)
-    if problems := problems_of(with_parallelism(original, request.parallelism, config), config):
+    wanted = with_overrides(original, settings, request.parallelism)
+    if problems := problems_of(wanted):
         raise TopologyError(problems)
     state = open_home(request.home)
     folder = state.create(original.name if request.name is None else request.name)
@@ -70,7 +70,8 @@ def new_job(request: RunRequest) -> Job:
         py_files = copy_py_files(py_files, folder.code)
         search_py_files(py_files)
         parameters = json.loads(json.dumps(dict(request.parameters), default=str))
-        kept_settings = {key: config.settings()[key] for name in settings if (key := name.partition(".")[0])}
+        in_force = wanted.config.settings()
+        kept_settings = {key: in_force[key] for name in current_names(settings) if (key := name.partition(".")[0])}
         loaded = load_topology(copy.reference, parameters).topology
         now_ms = int(time.time() * 1000)
         submitted = SubmittedTopology(
@@ -90,7 +91,7 @@ def new_job(request: RunRequest) -> Job:
             start_from=start_from if "://" in start_from or not start_from else os.path.abspath(start_from),
             drop_state=list(request.drop_state),
             spark=None if cluster is None else replace(cluster, py_files=py_files),
-            plan=plan_of(folder.name, loaded, kept_settings, request.parallelism),
+            plan=physical_plan(with_overrides(loaded, kept_settings, request.parallelism, folder.name)),
         )
         before = _run_before(folder, submitted, request)
         checkpoints = checkpoints_of(folder)
@@ -101,29 +102,32 @@ def new_job(request: RunRequest) -> Job:
             submitted = replace(submitted, run_ms=before.run_ms, otherwise=NOTHING_STORED)
             if not start_from:
                 submitted = replace(submitted, start_from=before.start_from, drop_state=before.drop_state)
-        job = _job_of(folder, submitted, loaded)
+        job = Job(folder, submitted, serializers_of(loaded))
         check_restore(job, loaded, goes_on=before is not None)
         if before is not None:
             go_on_from_positions(folder, before.plan, job.plan)
         end_leftovers(folder)
         sweep_sockets(state)
         if before is None:
-            _forget(folder, (job.start_from, checkpoints))
+            _forget(folder, (submitted.start_from, checkpoints))
         submitted.save(folder)
     return job
 
 
-def stored_job(folder: TopologyFolder) -> Job:
+def stored_job(folder: TopologyFolder, *, foreground: bool = False) -> Job:
     """Return the job that was submitted last, to run it or to continue it.
 
+    Args:
+        foreground: its workers end with this process.
+
     Raises:
-        NotFound: nothing was ever submitted under this name.
+        NotFoundError: nothing was ever submitted under this name.
         SubmissionDamaged: the submission cannot be read.
     """
     submitted = load_submitted(folder)
     topology = load_topology(submitted.reference, submitted.parameters).topology
-    plan = plan_of(folder.name, topology, submitted.settings, submitted.parallelism)
-    return _job_of(folder, replace(submitted, plan=plan), topology)
+    plan = physical_plan(with_overrides(topology, submitted.settings, submitted.parallelism, folder.name))
+    return Job(folder, replace(submitted, plan=plan, foreground=foreground), serializers_of(topology))
 
 
 def load_submitted(folder: TopologyFolder) -> SubmittedTopology:
@@ -135,33 +139,6 @@ def load_submitted(folder: TopologyFolder) -> SubmittedTopology:
     return replace(submitted, settings={**submitted.settings, "host": check_here(submitted.spark)})
 
 
-def plan_of(name: str, topology: Topology, settings: Mapping[str, Any], parallelism: Mapping[str, int]) -> PhysicalPlan:
-    """Return the tasks of a topology that runs under a name with these settings and numbers of tasks."""
-    config = topology.config.with_settings(settings)
-    varied = with_parallelism(topology, parallelism, config)
-    return physical_plan(Topology(name, varied.components, config, topology.carried_types), config)
-
-
-def _job_of(folder: TopologyFolder, submitted: SubmittedTopology, topology: Topology) -> Job:
-    return Job(
-        folder=folder,
-        plan=submitted.plan,
-        reference=submitted.reference,
-        code_hash=submitted.code_hash,
-        py_files=tuple(submitted.py_files),
-        parameters=submitted.parameters,
-        settings=submitted.settings,
-        parallelism=submitted.parallelism,
-        foreground=submitted.foreground,
-        checkpoints=submitted.checkpoints(folder),
-        start_from=submitted.start_from,
-        drop_state=tuple(submitted.drop_state),
-        otherwise=submitted.otherwise,
-        is_spread=submitted.spark is not None,
-        serializers=serializers_of(topology),
-    )
-
-
 def _run_before(folder: TopologyFolder, submitted: SubmittedTopology, request: RunRequest) -> SubmittedTopology | None:
     """Return the run that a submit continues; None where it begins from the start.
 
@@ -171,7 +148,7 @@ def _run_before(folder: TopologyFolder, submitted: SubmittedTopology, request: R
         SubmissionDamaged: with `resume`, the last run cannot be read, and `start_from` names no other state.
     """
     if request.resume and not request.start_from:
-        with contextlib.suppress(NotFound):
+        with contextlib.suppress(NotFoundError):
             return SubmittedTopology.read(folder)
     before = last_run(folder)
     if request.resume or before is None:

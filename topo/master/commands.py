@@ -1,6 +1,7 @@
-"""What a topology master can ask for. The shell performs the commands of a list in order.
+"""Commands of a topology master. The shell performs the commands of a list in order.
 
-A Persist is durable before anything after it in the list, or in any later list, is performed: others rely on what it says.
+A Persist is durable before anything after it in the list, or in any later list, is performed, since others rely on its content.
+A Stop alone, which rests on no record, goes ahead.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from topo.wire import control
 
 @dataclass(frozen=True, slots=True)
 class MasterRecord:
-    """What outlives a master. The next one takes a higher term and a higher epoch.
+    """The facts that outlive a master. The next one takes a higher term and a higher epoch.
 
     Attributes:
         term: number of this master among all that ever ran the topology, from 1.
@@ -64,7 +65,7 @@ class StopWorker:
 
 @dataclass(frozen=True, slots=True)
 class SendTo:
-    """Send a control message to that life of a worker, or to nobody."""
+    """Send a control message to that life of a worker; dropped when it is over."""
 
     worker: WorkerId
     incarnation: Incarnation
@@ -84,7 +85,7 @@ class StoreDeadLetters:
 
     worker: WorkerId
     incarnation: Incarnation
-    letters: tuple[control.DeadLetter, ...]
+    dead_letters: tuple[control.DeadLetter, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +93,7 @@ class RecordError:
     """Keep and show a row of `topo errors`: an exception of user code, or something the master saw happen.
 
     Attributes:
-        kind: class name of the exception; for what the master saw, one of WorkerLost, TaskStuck, EdgeLost, TasksNotReady,
+        kind: class name of the exception; for the master's own findings one of WorkerLost, TaskStuck, EdgeLost, TasksNotReady,
             CloseTimeout, CheckpointFailed, CheckpointDamaged, SavepointFailed.
         component: at fault or affected; "" when it is no single one.
         worker: where, None when nowhere in particular.
@@ -110,6 +111,22 @@ class RecordError:
     line: int = 0
     count: int = 1
     at_ms: int = 0
+
+    @classmethod
+    def of(cls, error: control.ComponentError, worker: WorkerId) -> RecordError:
+        """Return the row of an exception of user code."""
+        return cls(
+            kind=error.kind,
+            message=error.message,
+            component=error.component,
+            task=error.task,
+            worker=worker,
+            traceback=error.traceback,
+            file=error.file,
+            line=error.line,
+            count=error.count,
+            at_ms=error.at_ms,
+        )
 
 
 @dataclass(frozen=True, slots=True)

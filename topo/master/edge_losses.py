@@ -1,8 +1,8 @@
-"""What follows when a task reports a dead edge between two living workers.
+"""Decides what to do when a task reports a dead edge between two living workers.
 
 A dead edge is often the first sign of a dead worker, so the report waits EXPLANATION_S for one: a loss of either worker raises
 the epoch anyway. Unexplained, it raises the epoch and nothing else: both processes are well, only frames between them were lost,
-and the new epoch opens the edge anew. An epoch counts once, however many tasks report and however often. When the peer that the
+and the new epoch reopens the edge. An epoch counts once, however many tasks report and however often. When the peer that the
 reports name was to blame ESCALATE_AT times within WINDOW_S, new epochs do not help, and its worker is replaced.
 """
 

@@ -9,7 +9,7 @@
 | STOPPING | workers are killed                                                       | all are gone, or time is up           |
 | FINISHED | the master has nothing more to do                                        |                                       |
 
-A drain is SERVING with a deadline: a worker that is lost meanwhile is replaced, so that what is in flight can get through.
+A drain is SERVING with a deadline: a worker that is lost meanwhile is replaced, so that messages in flight can finish.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ STOP_TIMEOUT_S = 5.0
 
 
 class EndingStage(Enum):
-    """How far the end has come."""
+    """Progress of the end."""
 
     SERVING = "serving"
     CLOSING = "closing"
@@ -33,7 +33,7 @@ class EndingStage(Enum):
 
 
 class Ending:
-    """Where the end stands. What it must not know: workers, messages.
+    """The state of the end. It must not know workers or messages.
 
     Args:
         close_timeout_s: time that components have to close.
@@ -48,37 +48,34 @@ class Ending:
         self.stage = EndingStage.SERVING
         self.is_draining = False
         self.outcome: Outcome | None = None
-        """Known from the moment that decides it; the end of all input is judged last, by what was counted until then."""
+        """Known from the moment that decides it; the end of all input is judged last, by the counts at that moment."""
 
     def drain(self, timeout_s: float, now: float) -> None:
-        """The operator wants the end, gently. Asked again, the earlier of two deadlines holds."""
+        """The operator stops the topology, and messages in flight may finish. Of two requests the earlier deadline holds."""
         deadline = now + timeout_s
         self._deadline = min(deadline, self._deadline) if self.is_draining and self._deadline is not None else deadline
         self.is_draining = True
 
     def close(self, outcome: Outcome | None, now: float) -> None:
-        """Components are told to close."""
         self.stage, self.outcome, self._deadline = EndingStage.CLOSING, outcome, now + self._close_timeout_s
 
     def task_closed(self, task: TaskId) -> None:
-        """A task has closed its component."""
         self._closed.add(task)
 
     def never_closes(self, tasks: tuple[TaskId, ...]) -> None:
-        """The process of these tasks is gone: those that have not closed have not written what they held back."""
+        """The process of these tasks is gone: those that have not closed have not written the rows that they held back."""
         self.unclosed.update(task for task in tasks if task not in self._closed)
 
     def has_closed(self, tasks: tuple[TaskId, ...]) -> bool:
-        """Whether all of these tasks have closed."""
         return self._closed.issuperset(tasks)
 
     def stop(self, outcome: Outcome | None, now: float) -> None:
         """Processes are killed. None leaves the outcome as it is."""
+        # With a deadline as well: a process that cannot be killed, such as one in a dead file system, must not keep the master.
         self.stage, self._deadline = EndingStage.STOPPING, now + STOP_TIMEOUT_S
         self.outcome = outcome or self.outcome
 
     def finish(self, outcome: Outcome) -> None:
-        """All is over."""
         self.stage, self.outcome, self._deadline = EndingStage.FINISHED, outcome, None
 
     def is_out_of_time(self, now: float) -> bool:
@@ -90,7 +87,6 @@ class Ending:
         return self._deadline
 
     def validate(self) -> None:
-        """Assert the invariants."""
         assert (self._deadline is not None) == (
             self.stage in (EndingStage.CLOSING, EndingStage.STOPPING) or (self.stage is EndingStage.SERVING and self.is_draining)
         )

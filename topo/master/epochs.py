@@ -2,7 +2,7 @@
 
 | state   | meaning                                                                | left when                              |
 | ------- | ---------------------------------------------------------------------- | -------------------------------------- |
-| FORMING | a worker of the epoch is gone, or an edge is dead: it cannot go on     | every slot has registered: `begin`     |
+| FORMING | a worker of the epoch is gone, or an edge is dead: it cannot resume     | every slot has registered: `begin`     |
 | OPENING | Routes are out; each task reports ready when all its in-edges are open | the last task is ready, or `broken`    |
 | RUNNING | Go is out                                                              | `broken`                               |
 
@@ -18,7 +18,7 @@ from topo.ids import Epoch, TaskId
 
 
 class EpochState(Enum):
-    """Where the handshake stands."""
+    """State of the handshake."""
 
     FORMING = "forming"
     OPENING = "opening"
@@ -29,7 +29,6 @@ class Epochs:
     """Counts epochs and gathers their tasks.
 
     Args:
-        tasks: all tasks of the plan.
         last: the highest epoch that an earlier master may have used; 0 when there was none.
         handshake_s: how long a handshake may take at first, in seconds.
     """
@@ -45,7 +44,7 @@ class Epochs:
         self.has_run = False
         """Whether any epoch of this master came as far as its Go."""
         self.breaks = 0
-        """How often an epoch was broken."""
+        """Number of times that an epoch was broken."""
 
     def begin(self, now: float) -> Epoch:
         """Raise the epoch: its Routes go out now."""
@@ -91,7 +90,6 @@ class Epochs:
         return self._deadline
 
     def validate(self) -> None:
-        """Assert the invariants."""
         assert (self._deadline is not None) == (self.state is EpochState.OPENING)
         assert self._ready <= self._tasks
         assert self.state is not EpochState.RUNNING or (self._ready == self._tasks and self.epoch > 0)

@@ -1,11 +1,12 @@
-"""What can happen to a topology master. The shell turns arrivals into these; `TopologyMaster.handle` is the only way in."""
+"""Events of a topology master. The shell turns arrivals into these; `TopologyMaster.handle` is the only way in."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from topo.checkpoint.store_messages import StoreAnswer
-from topo.ids import Incarnation, TaskId, WorkerId
+from topo.ids import Incarnation, WorkerId
+from topo.tracking.suspects import InFlightTuples
 from topo.wire import control
 
 
@@ -21,7 +22,7 @@ class Tick:
 
 @dataclass(frozen=True, slots=True)
 class WorkerLaunched:
-    """The launcher has made the process (or handed it to whoever does); it has not registered yet."""
+    """The launcher has made the process (or handed the start on); it has not registered yet."""
 
     worker: WorkerId
     incarnation: Incarnation
@@ -37,36 +38,23 @@ class LaunchFailed:
 
 
 @dataclass(frozen=True, slots=True)
-class InFlightTuples:
-    """What a dead worker had noted before it ran user code.
-
-    Attributes:
-        roots: of the tuples in hand.
-        positions: (spout task, packed position) of those roots whose spout lived in the same worker and died with it.
-    """
-
-    roots: tuple[int, ...]
-    positions: tuple[tuple[TaskId, bytes], ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
 class WorkerExited:
     """A worker's process has ended, asked or not.
 
     Attributes:
         description: how, in words, such as "killed by SIGKILL" or "exited with 3".
-        in_hand: its note; None when it was in no user code.
+        in_flight: its crash marker; None when it was in no user code.
     """
 
     worker: WorkerId
     incarnation: Incarnation
     description: str
-    in_hand: InFlightTuples | None = None
+    in_flight: InFlightTuples | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerMessage:
-    """A control message came in. Worker and incarnation are those of the connection, not what the message claims."""
+    """A control message came in. Worker and incarnation are those of the connection, not those that the message claims."""
 
     worker: WorkerId
     incarnation: Incarnation
@@ -79,7 +67,7 @@ class DeadLettersWritten:
 
     worker: WorkerId
     incarnation: Incarnation
-    letters: tuple[control.DeadLetter, ...]
+    dead_letters: tuple[control.DeadLetter, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,10 +89,10 @@ class DeactivateAsked:
 
 @dataclass(frozen=True, slots=True)
 class DrainAsked:
-    """The operator wants the topology to finish what is in flight and to end.
+    """The operator wants the topology to finish messages in flight and to end.
 
     Attributes:
-        timeout_s: how long it may take; what is still pending then is left to the next run.
+        timeout_s: its longest duration; messages still pending then are left to the next run.
         savepoint: folder of a savepoint to be taken before the end; "" for none.
     """
 
@@ -119,7 +107,7 @@ class KillAsked:
 
 @dataclass(frozen=True, slots=True)
 class MessagesLost:
-    """Not all that a worker has said has arrived."""
+    """Messages of a worker have been lost."""
 
     worker: WorkerId
     incarnation: Incarnation

@@ -1,4 +1,4 @@
-"""The master's side of its conversations with workers, and commands that wait for the disk. Pure: the loop brings the time.
+"""The master's side of its sessions with workers, and commands that wait for the disk. Pure: the loop brings the time.
 
 Knows: messages that wait for a connection, the counts of both sides, processes that have ended, the commands that are not
 performed yet. Does not know: sockets, files, clocks, what a message or a command means.
@@ -6,7 +6,7 @@ performed yet. Does not know: sockets, files, clocks, what a message or a comman
 - Messages to one life of a worker keep their order. A message that cannot be sent waits for the connection, and later messages
   wait behind it, as long as that life is current; to any other life each is tried once.
 - Counts cover every message except Alive. No message is repeated, so a life whose messages were lost is replaced.
-- The end of a process is acted on a moment after it was seen: its last messages may still be under way.
+- The end of a process is handled a moment after it was detected: its last messages may still be under way.
 - A command that has to be on disk and cannot be written holds up those behind it.
 """
 
@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from topo.ids import Incarnation, WorkerId
-from topo.master.commands import MasterCommand, RecordError
+from topo.master.commands import MasterCommand, RecordError, SendTo
 from topo.wire import control
 
 LAST_WORDS_S = 0.05
@@ -78,30 +78,27 @@ class WorkerLinks:
         """Return the sign of life for a worker, with the count of messages before it."""
         return control.Alive(self._sent_count[life])
 
-    @property
-    def has_unsent(self) -> bool:
-        """Whether any message waits for a connection."""
-        return bool(self._unsent)
-
     def _flush(self, life: Life, waiting: deque[bytes], transmit: Callable[[Life, bytes], bool]) -> None:
         while waiting and transmit(life, waiting[0]):
             waiting.popleft()
             self._sent_count[life] += 1
+        # A replaced life gets one attempt, for the order to leave; a queue for it would never empty.
         if not waiting or not self._is_current(*life):
             del self._unsent[life]
 
     # -- from workers ----------------------------------------------------------------------------------------------------
 
-    def received(self, life: Life, connection: bytes, message: control.FromWorker | None) -> str:
-        """Count a message of one connection of a worker; None: it could not be decoded.
+    def received(self, life: Life, connection: bytes, message: control.FromWorker) -> str:
+        """Count a message of one connection of a worker. A damaged message is not counted, so it shows as lost.
 
         Returns:
             Why messages before it are missing, in words; "" when none is.
         """
+        # By connection: a worker's watchdog has a second one, and a Stuck on it may overtake the loop's messages.
         before = self._received_count[life, connection]
         self._received_count[life, connection] += 1
-        if isinstance(message, control.Heartbeat) and message.said > before:
-            return f"the connection has lost messages: it has sent {message.said}, and {before} have arrived"
+        if isinstance(message, control.Heartbeat) and message.sent_count > before:
+            return f"the connection has lost messages: it has sent {message.sent_count}, and {before} have arrived"
         return ""
 
     # -- ends of workers -------------------------------------------------------------------------------------------------
@@ -134,31 +131,40 @@ class WorkerLinks:
 class HeldCommands:
     """The master's commands, in order, each until it was performed.
 
+    A Stop rests on no record and goes ahead, since the replaced worker that it is for acts on old orders until it arrives.
+
     Attributes:
         problem: why the next command cannot be performed yet; "" while it can.
     """
 
     def __init__(self) -> None:
         self.problem = ""
+        self._stops: deque[MasterCommand] = deque()
         self._commands: deque[MasterCommand] = deque()
+        self._current = self._commands
+        """The queue that `next` has taken its command from; `add` may be called before `done`."""
         self._retry_at = 0.0
 
     def add(self, commands: Iterable[MasterCommand]) -> None:
-        """Append commands."""
-        self._commands.extend(commands)
+        for command in commands:
+            is_stop = isinstance(command, SendTo) and isinstance(command.message, control.Stop)
+            (self._stops if is_stop else self._commands).append(command)
 
     def next(self, now: float) -> MasterCommand | None:
         """Return the command to perform now; None when there is none, or it waits to be tried again."""
-        return self._commands[0] if self._commands and now >= self._retry_at else None
+        self._current = self._stops or self._commands
+        is_due = self._current is self._stops or now >= self._retry_at
+        return self._current[0] if self._current and is_due else None
 
     def next_deadline(self) -> float | None:
         """When a command that could not be written is tried again; None while there is none."""
         return self._retry_at if self.problem else None
 
     def done(self) -> None:
-        """The command was performed."""
-        self._commands.popleft()
-        self.problem = ""
+        """The command that `next` has returned was performed."""
+        self._current.popleft()
+        if self._current is self._commands:
+            self.problem = ""
 
     def failed(self, error: Exception, now: float, *, is_serving: bool) -> RecordError:
         """Keep a command that could not be written, to be tried again, while the topology is served; return the row about it.
@@ -168,6 +174,7 @@ class HeldCommands:
         if not is_serving:
             self.done()
             return RecordError("StateNotStored", str(error))
+        # It stays at the head: the commands behind it rely on it, and may be sent only when it is on disk.
         self._retry_at = now + RETRY_S
         self.problem = f"{error}; the topology stands still until it can be written"
         return RecordError("StateNotStored", self.problem)

@@ -1,7 +1,7 @@
 """Worker slots and the lives of workers in them.
 
-What it knows: for each slot of the plan, the current incarnation, where its tasks are reached, when it was last heard of. What it
-must not know: epochs, tasks' states, why anybody wants a worker gone.
+Knows for each slot of the plan, the current incarnation, where its tasks are reached, the time of its last message.
+Must not know epochs, tasks' states, or the reason for which a worker is to end.
 
 | state    | meaning                                                   | becomes lost by                            |
 | -------- | --------------------------------------------------------- | ------------------------------------------ |
@@ -9,10 +9,10 @@ must not know: epochs, tasks' states, why anybody wants a worker gone.
 | STARTING | launched under `incarnation`, has not registered          | exit, failed launch, `start_timeout`       |
 | LIVE     | registered; its inboxes are bound                         | exit, silence for `worker_timeout`, or the |
 |          |                                                           | master's decision (no progress, restart)   |
-| GONE     | has ended, and nobody is to take its place                |                                            |
+| GONE     | has ended, and no other life takes its place              |                                            |
 
-At most one incarnation of a slot is current. Whatever another one says is fenced. Any message of the current one is a sign of
-life. The time during which the master itself was not called is not counted against anybody (`forgive`).
+At most one incarnation of a slot is current. Messages of any other are fenced. Any message of the current one is a sign of
+life. The time during which the master itself was not called does not count as silence (`forgive`).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from topo.wire.control import Endpoints, Register
 
 
 class SlotState(Enum):
-    """Where the life of a slot's worker stands."""
+    """State of the life of a slot's worker."""
 
     WAITING = "waiting"
     STARTING = "starting"
@@ -46,7 +46,7 @@ class Slot:
     state: SlotState = SlotState.WAITING
     start_at: float = 0.0
     incarnation: Incarnation | None = None
-    heard_at: float = 0.0
+    last_message_at: float = 0.0
     pid: int = 0
     host: str = ""
     busy_in: str = ""
@@ -93,7 +93,7 @@ class Membership:
 
     @property
     def is_gone(self) -> bool:
-        """Whether every slot's worker has ended for good."""
+        """Whether every slot's worker has ended and stays so."""
         return all(slot.state is SlotState.GONE for slot in self.slots.values())
 
     def due(self, now: float) -> list[Slot]:
@@ -109,7 +109,7 @@ class Membership:
                 if slot.state is SlotState.STARTING:
                     found.append((slot, f"did not register within {self._start_timeout_s:g} s"))
                 else:
-                    found.append((slot, f"was silent for {now - slot.heard_at:.1f} s"))
+                    found.append((slot, f"was silent for {now - slot.last_message_at:.1f} s"))
         return found
 
     def next_deadline(self) -> float | None:
@@ -123,11 +123,11 @@ class Membership:
 
     def started(self, slot: Slot, incarnation: Incarnation, now: float) -> None:
         """A worker is being launched into the slot."""
-        slot.state, slot.incarnation, slot.heard_at = SlotState.STARTING, incarnation, now
+        slot.state, slot.incarnation, slot.last_message_at = SlotState.STARTING, incarnation, now
 
-    def heard(self, slot: Slot, now: float) -> None:
+    def sign_of_life(self, slot: Slot, now: float) -> None:
         """The slot's present life has shown a sign of life, or the launcher one of its birth."""
-        slot.heard_at = now
+        slot.last_message_at = now
 
     def registered(self, slot: Slot, message: Register, now: float) -> None:
         """The slot's present life has bound the inboxes of its tasks."""
@@ -147,12 +147,11 @@ class Membership:
         slot.state = SlotState.GONE
 
     def forgive(self, seconds: float) -> None:
-        """Nobody could be heard for so long, since the master itself stood still."""
+        """Do not count a stall of the master as silence of the workers."""
         for slot in self.slots.values():
-            slot.heard_at += seconds
+            slot.last_message_at += seconds
 
     def validate(self) -> None:
-        """Assert the invariants."""
         for slot in self.slots.values():
             has_life = slot.state in (SlotState.STARTING, SlotState.LIVE)
             assert (slot.incarnation is not None) == has_life, (slot.worker, slot.state, slot.incarnation)
@@ -162,7 +161,7 @@ class Membership:
 
     def _deadline(self, slot: Slot) -> float | None:
         if slot.state is SlotState.STARTING:
-            return slot.heard_at + self._start_timeout_s
+            return slot.last_message_at + self._start_timeout_s
         if slot.state is SlotState.LIVE:
-            return slot.heard_at + self._worker_timeout_s
+            return slot.last_message_at + self._worker_timeout_s
         return None

@@ -1,15 +1,19 @@
-"""How a topology ended, in a word and a sentence, and the exit code that follows."""
+"""The outcome of a topology: a word, a sentence, and the exit code."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
 
+from topo.master.statistics import TopologyStatistics
+from topo.plan.physical import PhysicalPlan
+
 
 class OutcomeKind(Enum):
-    """How a topology ended."""
+    """Kinds of outcomes."""
 
     DONE = "done"
     """Every source ended and every message went through."""
@@ -24,9 +28,9 @@ class OutcomeKind(Enum):
     UNACCOUNTED = "unaccounted"
     """Every source ended; the engine does not know what became of messages."""
     DRAINED = "drained"
-    """The operator ended it, and what was in flight went through."""
+    """The operator ended it, and messages in flight were done."""
     CUT_SHORT = "cut short"
-    """The operator ended it, and what was in flight did not get through in time; the next run replays it."""
+    """The operator ended it, and messages in flight were not done in time; the next run replays them."""
     KILLED = "killed"
     """The operator ended it at once."""
     CRASHED = "crashed"
@@ -45,7 +49,7 @@ _BY_ITSELF = (
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a topology ended, why, and what is left over."""
+    """The outcome of a topology, its reason, and the counts at the end."""
 
     kind: OutcomeKind
     reason: str
@@ -53,7 +57,7 @@ class Outcome:
     dead_letters: int = 0
     refused: int = 0
     unaccounted: int = 0
-    """Messages whose fate the engine does not know, however the topology ended."""
+    """Messages that the engine has lost track of, however the topology ended."""
 
     @property
     def exit_code(self) -> int:
@@ -73,62 +77,109 @@ class Outcome:
 
     @property
     def has_ended_by_itself(self) -> bool:
-        """Whether every source had ended, so that nothing is left to go on with."""
+        """Whether every source had ended, so that no input is left."""
         return self.kind in _BY_ITSELF
 
 
-def outcome_of_end(
-    finally_failed: int,
-    dead_letters: int,
-    *,
-    tracked: bool = True,
-    dropped: int = 0,
-    refused: int = 0,
-    lost: int = 0,
-    unsent: int = 0,
-    unaccounted: Mapping[str, int] | None = None,
-) -> Outcome:
-    """Return the outcome of a topology whose sources have all ended; without ackers nobody knows what became of a message.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndCounts:
+    """The counts that decide how a topology has ended.
+
+    Attributes:
+        finally_failed, dead_letters, refused: messages that did not go through.
+        dropped: tuples that bolts failed without ackers: what `at_most_once` allows, so no failure of the topology.
+        lost: calls without input that raised and are not repeated, and transactions whose staged rows are gone.
+        unsent: rows that could not be sent, and that no spout emits again.
+        unaccounted: for each spout component, messages that it emitted less those that were acked or given up, if that is not 0.
+        tracked: whether there are ackers.
+    """
+
+    finally_failed: int = 0
+    dead_letters: int = 0
+    refused: int = 0
+    dropped: int = 0
+    lost: int = 0
+    unsent: int = 0
+    unaccounted: Mapping[str, int] = field(default_factory=dict)
+    tracked: bool = True
+
+
+def end_counts(plan: PhysicalPlan, figures: TopologyStatistics, dead_letters: int, unclosed: int) -> EndCounts:
+    """Return the counts of a topology whose workers have ended.
 
     Args:
-        finally_failed, dead_letters, refused: messages that did not go through.
-        tracked: whether there are ackers.
-        lost: calls without input that raised and are not repeated, and transactions whose staged rows are gone.
-        unsent: rows that could not be sent, and that nobody emits again.
-        unaccounted: for each spout component, messages that it emitted less those that were acked or given up, if that is not 0.
-        dropped: tuples that bolts failed without ackers: what `at_most_once` allows, so no failure of the topology.
+        dead_letters: messages given up and stored.
+        unclosed: tasks that ended before they had closed, with results that they had not written.
     """
+    of_spouts = figures.together(plan.spouts).counters
+    of_all = figures.together([task.id for task in plan.tasks]).counters
+    tracked = bool(plan.ackers)
+    bolts = [] if tracked else [task.id for task in plan.tasks if task.id not in plan.spouts]
+    unaccounted: Counter[str] = Counter()
+    for spout in plan.spouts:
+        if count := int(figures.of(spout).counters.get("unaccounted", 0)):
+            unaccounted[plan.task(spout).component] += abs(count)
+    return EndCounts(
+        finally_failed=int(of_spouts.get("finally_failed", 0)),
+        dead_letters=dead_letters,
+        refused=int(of_spouts.get("refused", 0)),
+        dropped=int(figures.together(bolts).counters.get("failed", 0)),
+        lost=int(of_all.get("lost_results", 0)) + unclosed,
+        unsent=int(of_all.get("unsent", 0)),
+        unaccounted=unaccounted,
+        tracked=tracked,
+    )
+
+
+def final_outcome(decided: Outcome | None, counts: EndCounts) -> Outcome:
+    """Return the outcome of a topology that has ended; `decided` is None where every source had ended."""
+    outcome = decided or outcome_of_end(counts)
+    if outcome.kind is OutcomeKind.DRAINED and (problems := _problems_of_engine(counts)):
+        outcome = replace(outcome, reason="; ".join([outcome.reason, *problems]))
+    return replace(
+        outcome,
+        finally_failed=counts.finally_failed,
+        dead_letters=counts.dead_letters,
+        refused=counts.refused,
+        unaccounted=sum(counts.unaccounted.values()),
+    )
+
+
+def outcome_of_end(counts: EndCounts) -> Outcome:
+    """Return the outcome of a topology whose sources have all ended; without ackers no message is tracked."""
+    failed, dead_letters, refused, dropped = counts.finally_failed, counts.dead_letters, counts.refused, counts.dropped
     problems = []
-    if finally_failed:
-        problems.append(f"{_messages(finally_failed)} failed and {_were(finally_failed)} not emitted again")
+    if failed:
+        problems.append(f"{_messages(failed)} failed and {_were(failed)} not emitted again")
     if dead_letters:
         problems.append(f"{_messages(dead_letters)} {_were(dead_letters)} given up; see `topo dead-letters`")
     if refused:
         problems.append(f"{_messages(refused)} {_were(refused)} refused for {_ids(refused)}; see `topo errors`")
-    problems += problems_of_engine(lost, unsent, unaccounted or {})
-    if unaccounted:
+    problems += _problems_of_engine(counts)
+    if counts.unaccounted:
         kind = OutcomeKind.UNACCOUNTED
-    elif finally_failed:
+    elif failed:
         kind = OutcomeKind.FINALLY_FAILED
     elif dead_letters:
         kind = OutcomeKind.DEAD_LETTERS
     elif refused:
         kind = OutcomeKind.REFUSED
-    elif lost or unsent:
+    elif counts.lost or counts.unsent:
         kind = OutcomeKind.RESULTS_LOST
     else:
         kind = OutcomeKind.DONE
-    well = "every message was processed" if tracked else "every source has ended; nothing was tracked (ackers=0)"
+    well = "every message was processed" if counts.tracked else "every source has ended; nothing was tracked (ackers=0)"
     if dropped:
         well += f", and {dropped} tuple{'s'[: dropped > 1]} failed and {_were(dropped)} lost; see `topo errors`"
-    return Outcome(kind, "; ".join(problems) or well, finally_failed, dead_letters, refused)
+    return Outcome(kind, "; ".join(problems) or well)
 
 
-def problems_of_engine(lost: int, unsent: int, unaccounted: Mapping[str, int]) -> list[str]:
-    """Return, in sentences, what no run may show, whoever ended it; the arguments are those of `outcome_of_end`."""
+def _problems_of_engine(counts: EndCounts) -> list[str]:
+    """Return, in sentences, faults of the engine that no run may show."""
+    lost, unsent = counts.lost, counts.unsent
     problems = [
         f"{_messages(count)} of {component!r} {_were(count)} neither acked nor given up, a bug of topo"
-        for component, count in unaccounted.items()
+        for component, count in counts.unaccounted.items()
     ]
     if lost:
         calls = "(tick, timer, action of an executor, call from another thread, end_of_input, cleanup, close) failed"

@@ -1,14 +1,14 @@
-"""What every spout task resumes from when its worker is replaced: its committed position and the kills of its messages.
+"""The progress that a spout task resumes from when its worker is replaced: the committed position, and kills of its messages.
 
-The latest report of a task's present life holds. It is taken as it comes and not compared with the one before: reports of one
-life arrive in order, those of earlier lives are fenced, and a source that does not emit in rising order commits, rightly, a
-lower position after a higher one (see `topo.tracking.positions`).
+The latest report of a task's current life holds. It is not compared with the one before: reports of one life arrive in order,
+those of earlier lives are fenced, and a source that does not emit in rising order rightly commits a lower position after a higher
+one (see `topo.tracking.positions`).
 
 Stored at most once in STORE_INTERVAL_S, and at the end; but kills are stored at once, since another death may follow at once.
 
-Kills are the record that the spout keeps, packed: a list of (position, kills). While the spout lives it counts by itself and
-reports. When it died in the same process as the task that had its messages in hand, the master counts for it: each position is
-put on the record, so that the next life tries it alone, and the one that was alone in hand gets a kill.
+Kills are the record that the spout keeps, packed: a list of (position, kills). While the spout lives it counts and
+reports. When it died in the same process as the task that was processing its messages, the master counts for it: each position is
+put on the record, so that the next life tries it alone, and a position that was processed alone gets a kill.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from topo.ids import TaskId
-from topo.master.events import InFlightTuples
+from topo.tracking.suspects import InFlightTuples
 from topo.wire.codec import Codec
 
 STORE_INTERVAL_S = 1.0
@@ -26,7 +26,7 @@ STORE_INTERVAL_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class SpoutProgress:
-    """What one spout task resumes from; both packed, b"" where there is none."""
+    """Position and kills of one spout task; both packed, b"" where there is none."""
 
     position: bytes = b""
     attempts: bytes = b""
@@ -37,7 +37,7 @@ class Positions:
 
     Args:
         codec: reads and writes records of kills.
-        stored: what the state folder holds.
+        stored: the positions in the state folder.
     """
 
     def __init__(self, codec: Codec, stored: Mapping[TaskId, SpoutProgress]) -> None:
@@ -48,18 +48,20 @@ class Positions:
         self._stored_at = float("-inf")
 
     def of(self, task: TaskId) -> SpoutProgress | None:
-        """Return what a task resumes from; None when it starts from the beginning."""
+        """Return the progress that a task resumes from; None when it starts from the beginning."""
         return self._progress.get(task)
 
     def reported(self, task: TaskId, position: bytes, attempts: bytes, now: float) -> None:
-        """A spout task has said how far it is; an empty position says nothing new."""
+        """Take a spout task's report of its position; an empty position is no change."""
         before = self._progress.get(task, SpoutProgress())
+        # May wait: a position that a crash loses costs replays, and no message.
         self._change(task, SpoutProgress(position or before.position, attempts), max(now, self._stored_at + STORE_INTERVAL_S))
 
-    def died_in_hand(self, in_hand: InFlightTuples, now: float) -> None:
-        """Spouts have died together with the task that had messages of theirs in hand. What cannot be read is passed over."""
-        alone = len(set(in_hand.roots)) <= 1 and len(in_hand.positions) == 1
-        for task, position in in_hand.positions:
+    def died_in_flight(self, in_flight: InFlightTuples, now: float) -> None:
+        """Spouts died together with the task that was processing their messages. Records that cannot be read are skipped."""
+        # Of several messages any may have killed the process: they get no kill, but a record, so that each is tried alone next.
+        alone = len(set(in_flight.roots)) <= 1 and len(in_flight.positions) == 1
+        for task, position in in_flight.positions:
             before = self._progress.get(task, SpoutProgress())
             # Types of the user's own may be in it, which are read by the user's code.
             with suppress(Exception):
@@ -69,7 +71,7 @@ class Positions:
                 self._change(task, replace(before, attempts=self._codec.pack_value(list(record.items()))), now)
 
     def take_due(self, now: float) -> dict[TaskId, SpoutProgress]:
-        """Return what is to be stored now, if anything; it then counts as stored."""
+        """Return the progress to store now, if any; it then counts as stored."""
         return self.take_all(now) if self._store_at is not None and now >= self._store_at else {}
 
     def take_all(self, now: float) -> dict[TaskId, SpoutProgress]:
@@ -87,4 +89,5 @@ class Positions:
         if self._progress.get(task) != progress:
             self._progress[task] = progress
             self._unstored.add(task)
+            # The earlier time wins: a position that may wait must not hold back a kill that may not.
             self._store_at = store_at if self._store_at is None else min(self._store_at, store_at)

@@ -1,13 +1,13 @@
-"""Finds out that nothing moves any more, in no task and on no edge.
+"""Detects that a topology is quiescent: no task has work, and no frame is on an edge.
 
-Each task knows whether it is quiet and how many frames it has sent and processed, but not at the same moment as the others: what
-one has not sent yet when asked may wake another that was asked before. Mattern's four-counter method settles it: ask every task,
-and when all have answered ask again. When both rounds find every task quiet, nothing pending, the same counts in each task and as
-many frames processed as sent, then nothing was on its way at the moment between the two rounds, and nobody was left to send.
-(F. Mattern, "Algorithms for distributed termination detection", Distributed Computing 2, 1987.)
+Each task knows whether it is quiet and how many frames it has sent and processed, but the tasks do not answer at the same moment:
+a frame that one task sends before its answer may wake a task that has answered already. Mattern's four-counter method solves
+this: ask every task, and when all have answered ask again. When both rounds find every task quiet, nothing pending, the same
+counts in each task and as many frames processed as sent, then no frame was on its way at the moment between the two rounds, and
+no task was left to send. (F. Mattern, "Algorithms for distributed termination detection", Distributed Computing 2, 1987.)
 
-For the end of input every task must have ended, too; tasks report when they have become so, and that starts a round. For a drain
-there is nothing to report, so rounds follow each other, with pauses that grow.
+For the end of input every task must have ended, too; a task reports its end, and the last report starts a round. In a drain tasks
+report nothing, so rounds follow each other, with pauses that grow.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Quiescence:
 
     Attributes:
         is_still: two rounds have agreed; holds until the epoch is broken.
-        facts: the last that each task has said in this epoch.
+        facts: each task's last report in this epoch.
     """
 
     def __init__(self, tasks: frozenset[TaskId]) -> None:
@@ -60,11 +60,12 @@ class Quiescence:
         self._is_drain = True
         self._forget()
 
-    def told(self, quiet: Quiet, now: float) -> None:
-        """Take what a task says, asked or not. Not of this epoch: ignored."""
+    def on_report(self, quiet: Quiet, now: float) -> None:
+        """Take a task's report, requested or not. Reports of other epochs are ignored."""
         if quiet.epoch != self._epoch or quiet.task not in self._tasks or self.is_still:
             return
         self.facts[quiet.task] = quiet
+        # Counts from before the round began prove nothing about it: only answers to this very round are compared.
         if self._answers is not None and quiet.probe == self._number:
             self._answers[quiet.task] = quiet
             if len(self._answers) == len(self._tasks):
@@ -76,13 +77,14 @@ class Quiescence:
             return None
         if self._answers is None and not self._is_drain and not self._all_have_ended:
             return None
+        # A round that is still open has timed out. It is repeated as a whole, since its first answers are old by now.
         self._number += 1
         self._answers = {}
         self._next_at = now + ROUND_TIMEOUT_S
         return self._number
 
     def next_deadline(self) -> float | None:
-        """When `begin_due` will begin a round, unless something is told."""
+        """When `begin_due` will begin a round, unless a report arrives first."""
         if self.is_still or (self._answers is None and not self._is_drain and not self._all_have_ended):
             return None
         return self._next_at
@@ -93,15 +95,14 @@ class Quiescence:
         return self.facts.keys() == self._tasks and all(quiet.ended or self._is_drain for quiet in self.facts.values())
 
     def pending(self) -> int:
-        """How many messages are pending, as far as tasks have said."""
+        """The number of pending messages, by the tasks' last reports."""
         return sum(quiet.pending for quiet in self.facts.values())
 
     def why_not(self) -> str:
-        """Return, in words, what the first task that is not quiet waits for; "" when none has said."""
+        """Return the reason of the first task that is not quiet, in words; "" without any."""
         return next((f"task {quiet.task}: {quiet.why}" for quiet in self.facts.values() if quiet.why), "")
 
     def validate(self) -> None:
-        """Assert the invariants."""
         assert self._answers is None or self._answers.keys() < self._tasks
         assert all(quiet.epoch == self._epoch for quiet in self.facts.values())
         assert not self.is_still or self._answers is None
@@ -119,11 +120,13 @@ class Quiescence:
         sent = sum(counted[0] for counted in counts.values())
         received = sum(counted[1] for counted in counts.values())
         if sent != received or not all(map(self._permits_end, answers.values())):
+            # Something moved after an earlier agreement, which therefore counts for nothing: two new rounds are needed.
             self._agreed = None
             self._next_at = now + self._pause_s
             self._pause_s = min(self._pause_s * 2, LONGEST_PAUSE_S)
         elif self._agreed == counts:
             self.is_still = True
         else:
+            # One round is no proof: a task that answered early may have been woken by a later one. The second follows at once.
             self._agreed = counts
             self._next_at = now

@@ -3,20 +3,20 @@
     worker started -> Register -> (all registered) -> Routes of a new epoch to all -> TaskReady -> (all ready) -> Go to the spouts
 
 - The epoch rises only when every slot's worker has registered, once for all that was lost since it last rose.
-- A loss while the handshake is under way breaks it; it begins anew, under a further epoch, with the replacement.
+- A loss while the handshake is under way breaks it; it starts from the beginning, under a further epoch, with the replacement.
 - Go goes out when every task has reported ready in that very epoch.
 - A topology that has never run, and one of whose workers is lost GIVE_UP_AFTER times in a row, cannot be started: `given_up`
-  says why. One that has run, under an earlier master too, is mended for as long as it takes, ever more slowly.
+  names the reason. A topology that has run, under an earlier master too, is mended without end, ever more slowly.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from topo.checkpoint.coordinator import CheckpointCoordinator
 from topo.ids import Epoch, Incarnation, TaskId, WorkerId
 from topo.master.commands import MasterCommand, MasterRecord, RecordError, SendTo, StartWorker, StopWorker
+from topo.master.counts import MasterCounts
 from topo.master.edge_losses import EdgeLosses
 from topo.master.epochs import Epochs, EpochState
 from topo.master.events import WorkerExited
@@ -32,36 +32,24 @@ GIVE_UP_AFTER = 3
 STUCK_AGAIN = 3
 """A task that is stuck so often at the same place is not stuck by chance."""
 STOP_S = 6.0
-"""A worker that was asked to end has so long to work off what it has read and to close its components. Then it is killed."""
+"""Time for a worker that was asked to end to process its input and to close its components. Then it is killed."""
 
 Mode = control.Drain | control.Deactivate | None
-"""What spouts have to know before they are told to go; None when they are to emit."""
-
-
-@dataclass(slots=True)
-class RecoveryCounts:
-    """What has happened to workers and epochs since the master started."""
-
-    losses: int = 0
-    epochs: int = 0
-    edges_lost: int = 0
-    stuck: int = 0
-    unreported: int = 0
-    """Processes that were lost after they had registered, so that the counts since their last heartbeat are missing."""
+"""The order that spouts get before Go: drain or deactivate; None when they are to emit."""
 
 
 class Recovery:
     """Workers and epochs of one topology.
 
     Args:
-        plan: the topology.
         digest: of plan and code; a worker that has built another one is not taken.
         new_incarnation: draws the number of a worker's life.
         previous: what an earlier master has persisted.
-        positions: what spout tasks resume from.
-        figures: told which tasks' counts begin anew.
+        positions: the positions that spout tasks resume from.
+        figures: reset for tasks that restart.
         commands: where commands are appended.
-        checkpoints: tells which one tasks go on from; None where none are taken.
+        counts: counted up.
+        checkpoints: decides which one tasks restore; None where none are taken.
 
     Attributes:
         lives: the latest life of each slot that ever had one.
@@ -77,6 +65,7 @@ class Recovery:
         positions: Positions,
         figures: TopologyStatistics,
         commands: list[MasterCommand],
+        counts: MasterCounts,
         checkpoints: CheckpointCoordinator | None = None,
     ) -> None:
         self.membership = Membership(plan.workers, plan.config)
@@ -84,7 +73,6 @@ class Recovery:
         self.epochs = Epochs(frozenset(task.id for task in plan.tasks), last_epoch, plan.config.start_timeout_s)
         self.lives: dict[WorkerId, Incarnation] = {} if previous is None else dict(previous.incarnations)
         self.given_up = ""
-        self.counts = RecoveryCounts()
         self._ran_before = previous is not None and previous.has_run
         self._term = 1 if previous is None else previous.term + 1
         self._plan = plan
@@ -93,26 +81,27 @@ class Recovery:
         self._positions = positions
         self._figures = figures
         self._commands = commands
+        self._counts = counts
         self._checkpoints = checkpoints
         self._spouts = frozenset(plan.spouts)
         self._edge_losses = EdgeLosses()
         self._suspects = Suspects()
         self._killed: dict[WorkerId, Incarnation] = {}
-        """The last life of each slot that was given up while its process lived: its note is still to come."""
+        """The last life of each slot that was given up while its process lived: its crash marker is still to be read."""
         self._stuck_at: dict[TaskId, tuple[float, int]] = {}
         """What a task had done when it was last stuck, and how often it was stuck there."""
         self._stopping: dict[tuple[WorkerId, Incarnation], float] = {}
         """Lives that were asked to end and have not yet: when they are killed."""
 
-    def serve(self, mode: Mode, now: float, *, all_is_heard: bool) -> None:
-        """Do what is due: start workers, give up silent ones, settle dead edges, raise the epoch.
+    def serve(self, mode: Mode, now: float, *, has_read_all: bool) -> None:
+        """Start due workers, give up silent ones, settle dead edges, raise the epoch.
 
         Args:
             mode: what spouts have to know.
             now: monotonic seconds.
-            all_is_heard: what workers have said until now has been taken; before that, none of them counts as silent.
+            has_read_all: all messages of workers until now were handled; before that, none of them counts as silent.
         """
-        for slot, why in self.membership.overdue(now) if all_is_heard else ():
+        for slot, why in self.membership.overdue(now) if has_read_all else ():
             self.lose(slot, why, now, kill=True)
         for life in [life for life, at in self._stopping.items() if now >= at]:
             del self._stopping[life]
@@ -149,7 +138,7 @@ class Recovery:
         return min((at for at in (*deadlines, *self._stopping.values()) if at is not None), default=None)
 
     def registered(self, slot: Slot, message: control.Register, now: float) -> None:
-        """A slot's present life says that its inboxes are bound. Said again, it changes nothing."""
+        """A slot's present life has bound its inboxes. A repeated message changes nothing."""
         if slot.state is not SlotState.STARTING:
             return
         if message.digest != self._digest:
@@ -171,19 +160,19 @@ class Recovery:
         if not is_present or not 0 < message.sender <= len(self._plan.tasks):
             return
         if self._edge_losses.reported(self._plan.worker_of(message.sender), now):
-            self.counts.edges_lost += 1
+            self._counts.edges_lost += 1
             self.record("EdgeLost", f"from task {message.sender}: {message.why}", slot, task=message.task)
 
     def stuck(self, slot: Slot, message: control.Stuck, now: float) -> None:
         """User code of the slot does not return; beyond `progress_timeout` the worker is replaced."""
-        self.counts.stuck += 1
+        self._counts.stuck += 1
         why = f"stuck in {message.component} for {message.seconds:.0f} s"
         limit_s = self._plan.config.progress_timeout_s
         is_to_end = limit_s is not None and message.seconds >= limit_s
         if is_to_end and (times := self._times_stuck(message.task)) >= STUCK_AGAIN:
             why += (
                 f", {times} times in a row without having emitted or processed anything in between: the call needs longer than "
-                "progress_timeout. Raise it, or call context.progress() while the call goes on"
+                "progress_timeout. Raise it, or call context.progress() during the call"
             )
         self.record("TaskStuck", why, slot, task=message.task, traceback=message.stack)
         if is_to_end:
@@ -205,20 +194,20 @@ class Recovery:
             self.lose(slot, f"task {message.task} cannot read checkpoint {message.checkpoint}: {why}", now, kill=True)
 
     def exited(self, event: WorkerExited, now: float) -> None:
-        """A process has ended: the present life of its slot, or one that was given up before."""
+        """A process has ended: the present life of its slot, or a life that was given up before."""
         self._stopping.pop((event.worker, event.incarnation), None)
         is_present = self.membership.is_current(event.worker, event.incarnation)
         if not is_present and self._killed.get(event.worker) != event.incarnation:
             return
         self._killed.pop(event.worker, None)
-        if event.in_hand is not None:
-            self._suspects.noted(event.worker, event.in_hand)
-            self._positions.died_in_hand(event.in_hand, now)
+        if event.in_flight is not None:
+            self._suspects.noted(event.worker, event.in_flight)
+            self._positions.died_in_flight(event.in_flight, now)
         if is_present:
             self.lose(self.membership.slots[event.worker], event.description, now, kill=False)
 
     def restart(self, slot: Slot, now: float) -> None:
-        """The operator wants the worker replaced. Nobody's fault: no back-off, and what it has in hand is not suspect."""
+        """The operator wants the worker replaced. No failure: no backoff, and its tuples in processing are not suspect."""
         if slot.incarnation is not None:
             self._commands.append(StopWorker(slot.worker, slot.incarnation, kill=False))
             self._stopping[slot.worker, slot.incarnation] = now + STOP_S
@@ -230,7 +219,7 @@ class Recovery:
         if kill:
             self._killed[slot.worker] = slot.incarnation
             self._commands.append(StopWorker(slot.worker, slot.incarnation, kill=True))
-        self.counts.losses += 1
+        self._counts.losses += 1
         start_at = slot.restarts.lost(now, has_ended=not kill)
         when = f"in {start_at - now:.1f} s" if start_at > now else "at once"
         self.record("WorkerLost", f"{why.rstrip('.')}; it is restarted {when}", slot)
@@ -240,7 +229,7 @@ class Recovery:
             self.given_up = f"worker {slot.worker} ({who}) could not be started, tried {GIVE_UP_AFTER} times: {why}"
 
     def reset_run(self) -> None:
-        """What the present epoch's tasks go on from cannot be used: another epoch is to follow."""
+        """Begin another epoch, because the checkpoint of the present one cannot be restored."""
         self._break_epoch()
 
     def live_spouts(self) -> list[Slot]:
@@ -248,7 +237,6 @@ class Recovery:
         return [slot for slot in self.membership.live() if not self._spouts.isdisjoint(slot.tasks)]
 
     def send(self, slot: Slot, message: control.FromMaster) -> None:
-        """Tell the slot's present life something."""
         assert slot.incarnation is not None
         self._commands.append(SendTo(slot.worker, slot.incarnation, message))
 
@@ -263,13 +251,13 @@ class Recovery:
         self._commands.append(RecordError(kind, message, component, task, worker, traceback))
 
     def validate(self) -> None:
-        """Assert the invariants."""
         self.membership.validate()
         self.epochs.validate()
 
     def _raise_epoch(self, mode: Mode, now: float) -> None:
+        # Every live worker gets Routes, also those that lost nothing: frames of the old epoch are dropped by all from here on.
         epoch = self.epochs.begin(now)
-        self.counts.epochs += 1
+        self._counts.epochs += 1
         slots = self.membership.live()
         table, accused = routing_table(slots), self._suspects.take()
         for slot in slots:
@@ -277,12 +265,13 @@ class Recovery:
             self.send(slot, routes)
         if self._checkpoints is not None:
             self._checkpoints.restored()
+        # Behind the routes and before Go, so that no spout emits between the two.
         if mode is not None:
             for slot in self.live_spouts():
                 self.send(slot, mode)
 
     def _vacate(self, slot: Slot, why: str, start_at: float) -> None:
-        self.counts.unreported += slot.state is SlotState.LIVE
+        self._counts.unreported += slot.state is SlotState.LIVE
         self._figures.lost(slot.tasks)
         self.membership.vacate(slot, why, start_at)
         self._break_epoch()

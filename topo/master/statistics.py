@@ -42,15 +42,10 @@ class TaskFigures(msgspec.Struct, frozen=True):
         """Return the figures of an earlier life and this one together; levels are this one's, a gauge the last one set."""
         mine, theirs = self.user.metrics, earlier.user.metrics
         metrics = MetricsSnapshot(
-            _added(theirs.counters, mine.counters),
-            {**theirs.gauges, **mine.gauges},
-            _merged(theirs.histograms, mine.histograms),
+            _added(theirs.counters, mine.counters), {**theirs.gauges, **mine.gauges}, _merged(theirs.histograms, mine.histograms)
         )
         return TaskFigures(
-            _added(earlier.counters, self.counters),
-            self.levels,
-            _merged(earlier.latencies, self.latencies),
-            UserFigures(metrics),
+            _added(earlier.counters, self.counters), self.levels, _merged(earlier.latencies, self.latencies), UserFigures(metrics)
         )
 
     def beside(self, other: TaskFigures) -> TaskFigures:
@@ -88,7 +83,7 @@ class TopologyStatistics:
         self._books = {task: _TaskBook() for task in tasks}
         self.unreadable = 0
 
-    def heard(self, tasks: Mapping[TaskId, Statistics], now: float) -> None:
+    def add(self, tasks: Mapping[TaskId, Statistics], now: float) -> None:
         """Take the figures of a heartbeat; the caller has seen to it that the tasks are the sender's."""
         for task, statistics in tasks.items():
             try:
@@ -122,12 +117,10 @@ class TopologyStatistics:
             book.samples.clear()
 
     def of(self, task: TaskId) -> TaskFigures:
-        """Return the figures of a task over all its lives."""
         book = self._books[task]
         return book.live.after(book.lost)
 
     def together(self, tasks: Iterable[TaskId]) -> TaskFigures:
-        """Return the figures of several tasks together."""
         total = _NONE
         for task in tasks:
             total = self.of(task).beside(total)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import os
 import threading
 import time
 from collections import deque
@@ -28,14 +27,16 @@ from topo.checkpoint.store_messages import (
     StoreAnswer,
     StoreCommand,
 )
-from topo.errors import CheckpointDamaged, CheckpointMissing, CheckpointRefused, EnvironmentFault, TopoError
+from topo.errors import CheckpointDamagedError, CheckpointMissingError, CheckpointRefusedError, TopoEnvironmentError, TopoError
+from topo.master_process.restore_point import way_out
 from topo.storage.checkpoint_store import CheckpointStore, open_store
+from topo.transport.bell import Bell
 
 _LOG = logging.getLogger(__name__)
 
 RETRY_S = 0.5
 _LEAVE_S = 5.0
-"""Time that what is being written has when the master ends."""
+"""Time for the current write to finish when the master ends."""
 
 
 class CheckpointWriterThread:
@@ -59,33 +60,28 @@ class CheckpointWriterThread:
         self._commands: SimpleQueue[StoreCommand | None] = SimpleQueue()
         self._answers: deque[StoreAnswer] = deque()
         self._is_leaving = threading.Event()
-        self.descriptor, self._bell = os.pipe()
-        os.set_blocking(self._bell, False)
-        os.set_blocking(self.descriptor, False)
+        self._bell = Bell()
+        self.descriptor = self._bell.descriptor
         self._thread = threading.Thread(target=self._work, name="checkpoints", daemon=True)
         self._thread.start()
 
     def do(self, command: StoreCommand) -> None:
-        """Have a command performed, after those before it."""
         self._commands.put(command)
 
     def answers(self) -> list[StoreAnswer]:
-        """Return what has been answered since the last call."""
-        with contextlib.suppress(BlockingIOError):
-            os.read(self.descriptor, 4096)
+        self._bell.clear()
         found: list[StoreAnswer] = []
         while self._answers:
             found.append(self._answers.popleft())
         return found
 
     def close(self) -> None:
-        """Finish what is in hand, within limits. Nothing is answered any more."""
+        """Finish the current request, within limits. No further answers follow."""
         self._is_leaving.set()
         self._commands.put(None)
         self._thread.join(_LEAVE_S)
         if not self._thread.is_alive():
-            os.close(self.descriptor)
-            os.close(self._bell)
+            self._bell.close()
 
     def _work(self) -> None:
         while (command := self._commands.get()) is not None:
@@ -96,14 +92,13 @@ class CheckpointWriterThread:
                 answer = _failure(command, f"{type(error).__name__}: {error}")
             if answer is not None:
                 self._answers.append(answer)
-                with contextlib.suppress(BlockingIOError):
-                    os.write(self._bell, b"x")
+                self._bell.ring()
 
     def _perform(self, command: StoreCommand) -> StoreAnswer | None:
         if isinstance(command, CommitCheckpoint):
             return self._commit(command)
         if isinstance(command, DiscardCheckpoint):
-            with contextlib.suppress(EnvironmentFault):
+            with contextlib.suppress(TopoEnvironmentError):
                 self._store.discard(command.checkpoint)
             return None
         if isinstance(command, CopyCheckpoint):
@@ -118,8 +113,8 @@ class CheckpointWriterThread:
         manifest = msgspec.structs.replace(command.manifest, created_ms=self._wall_ms())
         try:
             self._store.commit(manifest)
-        except EnvironmentFault as error:
-            # It may be there in spite of the error, and a later master would go on from it. Make sure that it is not.
+        except TopoEnvironmentError as error:
+            # It may be there in spite of the error, and a later master would continue from it. Make sure that it is not.
             if not self._until_done(lambda: self._store.discard(manifest.checkpoint)):
                 return None
             return CheckpointStored(manifest, str(error))
@@ -135,8 +130,8 @@ class CheckpointWriterThread:
         def look() -> None:
             try:
                 answers.append(CheckpointFound(self._last_whole(command)))
-            except (CheckpointMissing, CheckpointRefused, CheckpointDamaged) as error:
-                answers.append(CheckpointFound(None, str(error)))
+            except (CheckpointMissingError, CheckpointRefusedError, CheckpointDamagedError) as error:
+                answers.append(CheckpointFound(None, f"{error}; {way_out(self._topology)}"))
 
         return answers[0] if self._until_done(look) else None
 
@@ -158,7 +153,7 @@ class CheckpointWriterThread:
             try:
                 do()
                 return True
-            except EnvironmentFault as error:
+            except TopoEnvironmentError as error:
                 _LOG.error("the store of checkpoints: %s; tried again", error)
                 if self._is_leaving.wait(RETRY_S):
                     return False

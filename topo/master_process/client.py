@@ -1,4 +1,4 @@
-"""Asking a running topology's master to do or tell something."""
+"""Requests to the master of a running topology."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from topo.errors import EnvironmentFault, UserError
+from topo.errors import TopoEnvironmentError, UserError
 from topo.storage.state_folder import StateFolder, TopologyFolder, home_folder
 from topo.transport.control_client import ControlClient
 from topo.wire import control
@@ -16,23 +16,22 @@ from topo.wire import control
 _LOOK_S = 0.25
 
 
-class Unreachable(EnvironmentFault):
+class Unreachable(TopoEnvironmentError):
     """The topology is known, but no master of it answers."""
 
 
-class AnswerTimeout(EnvironmentFault):
-    """The master is there and did not answer in time."""
+class AnswerTimeout(TopoEnvironmentError):
+    """The master runs and did not answer in time."""
 
 
 class Client:
     """Talks to the master of one topology of this machine.
 
     Args:
-        name: of the topology.
         home: the state folder; by default that of the environment.
 
     Raises:
-        NotFound: no topology of that name is known; carries near misses.
+        NotFoundError: no topology of that name is known; carries near misses.
     """
 
     def __init__(self, name: str, home: Path | None = None) -> None:
@@ -44,14 +43,14 @@ class Client:
         Raises:
             Unreachable: no master runs; `topo resume` starts one.
             AnswerTimeout: it did not answer within `timeout_s` seconds.
-            UserError: it refused, and says why.
+            UserError: it refused; the message names the reason.
         """
         name = self.folder.name
         self._check_master()
         try:
             endpoint = json.loads(self.folder.master.read_bytes())["client_endpoint"]
         except (OSError, ValueError, KeyError) as error:
-            raise Unreachable(f"the master of {name!r} has not said yet where it listens; try again in a moment") from error
+            raise Unreachable(f"the master of {name!r} has not published its address yet; try again in a moment") from error
         asker = ControlClient(endpoint)
         until = time.monotonic() + timeout_s
         try:
@@ -71,7 +70,7 @@ class Client:
         """Say that the master does not answer, and what helps."""
         pid = self.folder.owner() or "unknown"
         return (
-            f"the master of {self.folder.name!r}, process {pid}, is there and does not answer: it is stopped or very busy; "
+            f"the master of {self.folder.name!r}, process {pid}, runs and does not answer: it is stopped or very busy; "
             f"`kill -CONT {pid}` lets a stopped one continue, `kill -9 {pid}` and `topo resume {self.folder.name}` replace it"
         )
 
@@ -79,5 +78,5 @@ class Client:
         name = self.folder.name
         if not self.folder.is_running():
             raise Unreachable(
-                f"topology {name!r} is not running; `topo status {name}` tells how it ended, `topo resume {name}` goes on"
+                f"topology {name!r} is not running; `topo status {name}` shows how it ended, `topo resume {name}` continues it"
             )

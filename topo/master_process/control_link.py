@@ -7,17 +7,15 @@ from pathlib import Path
 
 import zmq
 
-from topo.errors import EnvironmentFault
-from topo.transport.base import MAX_LINK_MESSAGE
+from topo.errors import TopoEnvironmentError
 from topo.transport.ipc import listen_again
+from topo.transport.router import receive, router_socket, send
 from topo.transport.security import AllowList, KeyPair, check_ipc_path
-from topo.transport.zap import Socket, ZapHandler
-
-_READ_AT_ONCE = 256
+from topo.transport.zap import Socket, ZapHandler, endpoint_of
 
 
 class ControlLink:
-    """Where workers and clients reach the master.
+    """The socket on which workers and clients reach the master.
 
     Args:
         folder: private folder for the ipc sockets.
@@ -25,7 +23,6 @@ class ControlLink:
         host: the address for TCP.
 
     Attributes:
-        worker_endpoint: for workers.
         client_endpoint: for clients of this machine, always ipc.
         allow_list: the workers' keys that may connect over TCP.
     """
@@ -58,18 +55,15 @@ class ControlLink:
             queued: how many messages wait on a connection, each way, before its sender has to, or an answer is dropped.
         """
         assert self._zap is not None and self._keys is not None, "workers of this link do not come over TCP"
-        socket = self._context.socket(zmq.ROUTER)
-        socket.maxmsgsize = longest
-        socket.sndhwm = socket.rcvhwm = queued
-        socket.linger = 0
+        socket = router_socket(self._context, longest, queued)
         self._zap.guard(socket, self._keys.secret)
         return socket, self._bind(socket, f"tcp://{host}:*")
 
     def listen_again(self) -> bool:
-        """Make the ipc sockets anew that were removed from the file system. Returns whether any were.
+        """Bind the ipc sockets again that were removed from the file system. Returns whether any were.
 
         Raises:
-            EnvironmentFault: they cannot be made, so no worker and no client can connect any more.
+            TopoEnvironmentError: they cannot be made, so no worker and no client can connect any more.
         """
         bound = ((self._workers, self.worker_endpoint), (self._clients, self.client_endpoint))
         return sum(listen_again(socket, endpoint) for socket, endpoint in bound) > 0
@@ -85,20 +79,17 @@ class ControlLink:
         self._poller.poll(None if timeout_s is None else max(0, int(timeout_s * 1000 + 0.999)))
 
     def from_workers(self) -> list[tuple[bytes, bytes]]:
-        """Return (identity, message) of what workers have said."""
-        return self._read(self._workers)
+        return receive(self._workers)
 
     def from_clients(self) -> list[tuple[bytes, bytes]]:
-        """Return (identity, request) of what clients ask."""
-        return self._read(self._clients)
+        return receive(self._clients)
 
     def to_worker(self, identity: bytes, message: bytes) -> bool:
-        """Send to a connection; False when it is not there."""
-        return self._send(self._workers, identity, message)
+        return send(self._workers, identity, message)
 
     def to_client(self, identity: bytes, reply: bytes) -> bool:
         """Answer a client; False when it is gone."""
-        return self._send(self._clients, identity, reply)
+        return send(self._clients, identity, reply)
 
     def close(self, linger_s: float = 0.2) -> None:
         """Close both sockets, giving the last messages a moment."""
@@ -111,11 +102,8 @@ class ControlLink:
         self._context.term()
 
     def _router(self) -> Socket:
-        socket = self._context.socket(zmq.ROUTER)
+        socket = router_socket(self._context)
         socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
-        socket.maxmsgsize = MAX_LINK_MESSAGE
-        socket.sndhwm = socket.rcvhwm = 0
-        socket.linger = 0
         return socket
 
     def _bind(self, socket: Socket, endpoint: str) -> str:
@@ -124,23 +112,5 @@ class ControlLink:
         try:
             socket.bind(endpoint)
         except zmq.ZMQError as error:
-            raise EnvironmentFault(f"the master cannot listen on {endpoint}: {error}") from error
-        return socket.getsockopt_string(zmq.LAST_ENDPOINT).rstrip("\0")
-
-    def _read(self, socket: Socket) -> list[tuple[bytes, bytes]]:
-        found: list[tuple[bytes, bytes]] = []
-        try:
-            while len(found) < _READ_AT_ONCE:
-                parts = socket.recv_multipart(zmq.NOBLOCK)
-                if len(parts) == 2:
-                    found.append((parts[0], parts[1]))
-        except zmq.Again:
-            pass
-        return found
-
-    def _send(self, socket: Socket, identity: bytes, message: bytes) -> bool:
-        try:
-            socket.send_multipart([identity, message], zmq.NOBLOCK)
-        except zmq.ZMQError:
-            return False
-        return True
+            raise TopoEnvironmentError(f"the master cannot listen on {endpoint}: {error}") from error
+        return endpoint_of(socket)

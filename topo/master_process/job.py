@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from topo.plan.physical import PhysicalPlan
 from topo.storage.state_folder import TopologyFolder
+from topo.storage.submitted import SubmittedTopology
 from topo.wire.serializers import SerializerRegistry
 
 
@@ -17,32 +16,24 @@ class Job:
 
     Attributes:
         folder: the topology's files.
-        reference: the copied code, `path[:attribute]`, as workers import it.
-        py_files: copied modules and archives that it imports from, besides its own folder.
-        parameters: of the topology function.
-        settings: that replace the topology's own, by public name.
-        parallelism: tasks by component, where they are not those that the code says.
-        foreground: workers end with this process.
-        checkpoints: path or URL of this run's own folder of checkpoints; empty where none are taken.
-        start_from: path or URL of a savepoint that it begins from, while it has no checkpoint of its own.
-        drop_state: components of that savepoint whose state nobody takes.
-        otherwise: what the start says when there is nothing to go on from, such as "starts from the beginning".
-        is_spread: workers are on other machines, which may share no disk with this one.
+        submitted: the submission, with the plan of this run.
         serializers: of the types that tuples carry.
     """
 
     folder: TopologyFolder
-    plan: PhysicalPlan
-    reference: str
-    code_hash: str
-    py_files: tuple[str, ...] = ()
-    parameters: Mapping[str, Any] = field(default_factory=dict)
-    settings: Mapping[str, Any] = field(default_factory=dict)
-    parallelism: Mapping[str, int] = field(default_factory=dict)
-    foreground: bool = True
-    checkpoints: str = ""
-    start_from: str = ""
-    drop_state: tuple[str, ...] = ()
-    otherwise: str = "starts from the beginning"
-    is_spread: bool = False
+    submitted: SubmittedTopology
     serializers: SerializerRegistry = field(default_factory=SerializerRegistry)
+
+    @property
+    def plan(self) -> PhysicalPlan:
+        return self.submitted.plan
+
+    @property
+    def checkpoints(self) -> str:
+        """Path or URL of this run's own folder of checkpoints; empty where none are taken."""
+        return self.submitted.checkpoints(self.folder)
+
+    @property
+    def is_spread(self) -> bool:
+        """Whether workers are on other machines, which may share no disk with this one."""
+        return self.submitted.spark is not None

@@ -16,13 +16,13 @@ class Launcher(Protocol):
     """Starts and ends worker processes."""
 
     def start(self, worker: WorkerId, incarnation: Incarnation, spec: WorkerSpec) -> None:
-        """Start a worker. Raises EnvironmentFault when it cannot be."""
+        """Start a worker. Raises TopoEnvironmentError when it cannot be."""
 
     def poll(self) -> list[WorkerEnd]:
         """Return the workers that have ended since the last call."""
 
     def stop(self, worker: WorkerId, incarnation: Incarnation, *, kill: bool) -> None:
-        """End a worker: by SIGKILL, or by SIGTERM. One that is gone is fine."""
+        """End a worker: by SIGKILL, or by SIGTERM. Nothing happens when it is gone."""
 
     def descriptors(self) -> Iterable[int]:
         """Return descriptors that become readable when a worker ends."""
@@ -36,6 +36,6 @@ def spec_path(folder: TopologyFolder, worker: WorkerId, incarnation: Incarnation
     return folder.workers / f"{worker}-{incarnation}.json"
 
 
-def note_path(folder: TopologyFolder, worker: WorkerId, incarnation: Incarnation) -> Path:
-    """Return where a worker's life notes the tuples that its user code works on."""
+def marker_path(folder: TopologyFolder, worker: WorkerId, incarnation: Incarnation) -> Path:
+    """Return where a worker's life marks the tuples that its user code processes."""
     return folder.workers / f"{worker}-{incarnation}.note"

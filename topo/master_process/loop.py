@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
 from topo.checkpoint.store_messages import StoreAnswer, StoreCommand
-from topo.errors import EnvironmentFault, FrameError
+from topo.errors import FrameError, TopoEnvironmentError
 from topo.ids import Incarnation, TaskId, WorkerId
 from topo.master.commands import (
     Finished,
@@ -29,7 +29,6 @@ from topo.master.commands import (
 from topo.master.ending import EndingStage
 from topo.master.events import (
     DeadLettersWritten,
-    InFlightTuples,
     LaunchFailed,
     MasterEvent,
     MessagesLost,
@@ -42,6 +41,7 @@ from topo.master.links import HeldCommands, Life, WorkerEnd, WorkerLinks
 from topo.master.master import TopologyMaster
 from topo.master.outcome import Outcome
 from topo.master.positions import SpoutProgress
+from topo.tracking.suspects import InFlightTuples
 from topo.transport.base import MAX_LINK_MESSAGE
 from topo.wire import control
 from topo.worker.spec import parse_identity
@@ -71,20 +71,20 @@ class Workers(Protocol):
     def poll(self) -> list[WorkerEnd]:
         """Return the workers that have ended since the last call."""
 
-    def take_note(self, worker: WorkerId, incarnation: Incarnation) -> InFlightTuples | None:
+    def take_marker(self, worker: WorkerId, incarnation: Incarnation) -> InFlightTuples | None:
         """Clear up after a life; return the tuples that its user code worked on, None for none."""
 
 
 class Records(Protocol):
-    """Where the master keeps what outlives it."""
+    """The store of the facts that outlive the master."""
 
     def persist(self, record: MasterRecord) -> None:
-        """Write the master's record. Raises EnvironmentFault when it cannot be written."""
+        """Write the master's record. Raises TopoEnvironmentError when it cannot be written."""
 
     def store_positions(self, progress: Mapping[TaskId, SpoutProgress]) -> None:
         """Write the positions of some spout tasks."""
 
-    def store_letters(self, letters: Iterable[control.DeadLetter]) -> bool:
+    def store_dead_letters(self, dead_letters: Iterable[control.DeadLetter]) -> bool:
         """Append dead letters; False when they were not stored."""
 
     def record(self, error: RecordError) -> None:
@@ -139,7 +139,6 @@ class MasterLoop:
         self._asked.append(event)
 
     def handle(self, event: MasterEvent) -> None:
-        """Give the master an event, and perform its commands."""
         now = self._clock()
         self.held.add(self.master.handle(event, now))
         self._work_off(now)
@@ -157,8 +156,8 @@ class MasterLoop:
         now = self._clock()
         self.links.ended(self._workers.poll(), now)
         for end in self.links.due_ends(now):
-            in_hand = self._workers.take_note(end.worker, end.incarnation)
-            self.handle(WorkerExited(end.worker, end.incarnation, end.description, in_hand))
+            in_flight = self._workers.take_marker(end.worker, end.incarnation)
+            self.handle(WorkerExited(end.worker, end.incarnation, end.description, in_flight))
         now = self._clock()
         if (deadline := self.master.next_deadline()) is not None and now >= deadline:
             self.handle(Tick())
@@ -185,7 +184,7 @@ class MasterLoop:
         while (command := self.held.next(now)) is not None:
             try:
                 self._perform(command)
-            except EnvironmentFault as error:
+            except TopoEnvironmentError as error:
                 is_serving = self.master.ending.stage is EndingStage.SERVING
                 self._records.record(self.held.failed(error, now, is_serving=is_serving))
             else:
@@ -206,8 +205,8 @@ class MasterLoop:
         elif isinstance(command, StorePositions):
             self._records.store_positions(command.progress)
         elif isinstance(command, StoreDeadLetters):
-            if self._records.store_letters(command.letters):
-                self._asked.append(DeadLettersWritten(command.worker, command.incarnation, command.letters))
+            if self._records.store_dead_letters(command.dead_letters):
+                self._asked.append(DeadLettersWritten(command.worker, command.incarnation, command.dead_letters))
         elif isinstance(command, Finished):
             self.outcome = command.outcome
         elif self._store is not None:
@@ -221,15 +220,14 @@ class MasterLoop:
         if life is None:
             _LOG.warning("dropped a message of %r, which is no worker", identity)
             return
-        message: control.FromWorker | None = None
         try:
             message = control.decode_from_worker(data, MAX_LINK_MESSAGE)
         except FrameError as error:
             _LOG.warning("worker %s sent %s", life[0], error)
+            return
         if lost := self.links.received(life, identity, message):
             self.handle(MessagesLost(*life, lost))
-        if message is not None:
-            self.handle(WorkerMessage(*life, message))
+        self.handle(WorkerMessage(*life, message))
 
     def _is_closing(self, worker: WorkerId) -> bool:
         ending = self.master.ending

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import threading
 import time
 
@@ -11,6 +10,7 @@ import zmq
 
 from topo.master_process.control_link import ControlLink
 from topo.storage.part_service import LONGEST_MESSAGE, PartService, Refused, encode
+from topo.transport.bell import Bell
 
 _LOG = logging.getLogger(__name__)
 
@@ -20,7 +20,7 @@ _QUEUED = 4
 
 
 class PartServer:
-    """Writes and reads parts for the workers of a link, in a thread of its own.
+    """Writes and reads parts for the workers of a link, in a separate thread.
 
     Args:
         link: whose keys and allow-list it goes by. It is closed after this.
@@ -34,27 +34,26 @@ class PartServer:
     def __init__(self, link: ControlLink, host: str, desk: PartService) -> None:
         self._desk = desk
         self._socket, self.endpoint = link.listener(host, LONGEST_MESSAGE, _QUEUED)
-        self._bell, self._ring = os.pipe()
+        self._bell = Bell()
         self._thread = threading.Thread(target=self._run, name="parts", daemon=True)
         self._thread.start()
 
     def close(self) -> None:
-        """Stop; what is half written is not."""
-        os.write(self._ring, b"\0")
+        """Stop; a part that is half written is dropped."""
+        self._bell.ring()
         self._thread.join()
         self._socket.disable_monitor()
         self._socket.close(linger=0)
         self._desk.close()
-        os.close(self._bell)
-        os.close(self._ring)
+        self._bell.close()
 
     def _run(self) -> None:
         poller = zmq.Poller()
         poller.register(self._socket, zmq.POLLIN)
-        poller.register(self._bell, zmq.POLLIN)
+        poller.register(self._bell.descriptor, zmq.POLLIN)
         while True:
             ready = dict(poller.poll(int(_SWEEP_S * 1000)))
-            if self._bell in ready:
+            if self._bell.descriptor in ready:
                 return
             if self._socket in ready:
                 self._serve()

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from topo.dead_letters.records import letter_row
-from topo.errors import EnvironmentFault
+from topo.errors import TopoEnvironmentError
 from topo.ids import TaskId
 from topo.master.commands import MasterRecord, RecordError
 from topo.master.links import RETRY_S
@@ -65,16 +65,12 @@ class Recorder:
         self._unsaved: deque[bytes] = deque(maxlen=_MOST_UNSAVED)
         """Rows of errors that the disk had no room for."""
         self._save_at = 0.0
-        self._copied_from = origin_of_copy(job.reference, job.folder.code)
+        self._copied_from = origin_of_copy(job.submitted.reference, job.folder.code)
 
     def persist(self, record: MasterRecord) -> None:
-        """Write the master's record, durably. Raises EnvironmentFault when it cannot be written."""
+        """Write the master's record, durably. Raises TopoEnvironmentError when it cannot be written."""
         write_record(
-            self._job.folder.master,
-            record,
-            pid=os.getpid(),
-            client_endpoint=self._client_endpoint,
-            started_ms=self.started_ms,
+            self._job.folder.master, record, pid=os.getpid(), client_endpoint=self._client_endpoint, started_ms=self.started_ms
         )
 
     def store_positions(self, progress: Mapping[TaskId, SpoutProgress]) -> None:
@@ -83,15 +79,15 @@ class Recorder:
         rows = {task: (kept.position, kept.attempts) for task, kept in self._progress.items()}
         try:
             write_atomically(self._job.folder.positions, msgspec.msgpack.encode(rows))
-        except EnvironmentFault as error:
+        except TopoEnvironmentError as error:
             self.record(RecordError("PositionsNotStored", str(error)))
 
-    def store_letters(self, letters: Iterable[control.DeadLetter]) -> bool:
+    def store_dead_letters(self, dead_letters: Iterable[control.DeadLetter]) -> bool:
         """Append dead letters; return False when they were not stored, so that their tasks keep and resend them."""
         try:
-            append_lines(self._job.folder.dead_letters, map(self._letter_row, letters))
+            append_lines(self._job.folder.dead_letters, map(self._row_of, dead_letters))
         except Exception as error:
-            why = str(error) if isinstance(error, EnvironmentFault) else f"{type(error).__name__}: {error}"
+            why = str(error) if isinstance(error, TopoEnvironmentError) else f"{type(error).__name__}: {error}"
             self.record(RecordError("DeadLettersNotStored", why))
             return False
         return True
@@ -136,19 +132,19 @@ class Recorder:
     def write_summary(self, status: Mapping[str, Any], outcome: Outcome) -> None:
         """Write the last status, for commands that are given after the end."""
         summary = {**status, "ended_ms": int(time.time() * 1000), "outcome": outcome.as_dict()}
-        with contextlib.suppress(EnvironmentFault):
+        with contextlib.suppress(TopoEnvironmentError):
             write_atomically(self._job.folder.summary, json.dumps(summary, default=repr).encode())
 
     def _save(self) -> None:
         self._save_at = self._clock() + RETRY_S
-        with contextlib.suppress(EnvironmentFault):
+        with contextlib.suppress(TopoEnvironmentError):
             append_lines(self._job.folder.errors, self._unsaved)
             self._unsaved.clear()
             rotate(self._job.folder.errors, MAX_ERRORS_BYTES)
 
-    def _letter_row(self, letter: control.DeadLetter) -> bytes:
-        component = self._job.plan.task(letter.task).component
-        return letter_row(letter, component, self._codec, int(time.time() * 1000), self._of_the_original)
+    def _row_of(self, dead_letter: control.DeadLetter) -> bytes:
+        component = self._job.plan.task(dead_letter.task).component
+        return letter_row(dead_letter, component, self._codec, int(time.time() * 1000), self._of_the_original)
 
     def _of_the_original(self, text: str) -> str:
         """Replace the path of the copy that runs by that of the user's own file."""
@@ -156,11 +152,11 @@ class Recorder:
 
 
 def read_progress(path: Path) -> dict[TaskId, SpoutProgress]:
-    """Return the stored positions of spout tasks. Raises EnvironmentFault when the file is damaged."""
+    """Return the stored positions of spout tasks. Raises TopoEnvironmentError when the file is damaged."""
     try:
         rows = msgspec.msgpack.decode(path.read_bytes(), type=dict[int, tuple[bytes, bytes]])
     except FileNotFoundError:
         return {}
     except (OSError, msgspec.MsgspecError) as error:
-        raise EnvironmentFault(f"{path} is damaged ({error}); remove it to read the sources from the beginning") from error
+        raise TopoEnvironmentError(f"{path} is damaged ({error}); remove it to read the sources from the beginning") from error
     return {TaskId(task): SpoutProgress(*kept) for task, kept in rows.items()}

@@ -1,4 +1,4 @@
-"""Which checkpoint a run goes on from, when its master starts."""
+"""Chooses the checkpoint that a run continues from, when its master starts."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from dataclasses import dataclass, replace
 
 from topo.checkpoint.assignment import shapes_of
 from topo.checkpoint.manifest import Manifest, misfits, reopened, without
-from topo.errors import CheckpointMissing, CheckpointRefused
+from topo.errors import CheckpointMissingError, CheckpointRefusedError
 from topo.plan.physical import PhysicalPlan
 from topo.storage.checkpoint_store import CheckpointStore, locate, open_store
 
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """What a run goes on from.
+    """The state that a run continues from.
 
     Attributes:
         manifest: None: it starts from the beginning.
         folder: where the parts are, if not in the topology's own store; else "".
-        problems: what was wrong with later checkpoints, to be said loudly.
-        passed_over: the numbers of those of the run's own; to be abandoned before the run goes on.
+        problems: the damage of later checkpoints, for a warning.
+        passed_over: the numbers of those of the run's own; to be abandoned before the run continues.
     """
 
     manifest: Manifest | None
@@ -32,11 +32,11 @@ class Restored:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Where a run starts.
+    """The starting point of a run.
 
     Attributes:
         goes_on: whether from state that an earlier run has stored.
-        text: the predicate of a sentence about the topology: "goes on at checkpoint 41 of 10:32:07".
+        text: the predicate of a sentence about the topology: "continues at checkpoint 41 of 10:32:07".
     """
 
     goes_on: bool
@@ -47,17 +47,17 @@ def start_of(restored: Restored, start_from: str, positions_ms: int | None, othe
     """Return where a run starts.
 
     Args:
-        restored: the checkpoint that it goes on from, if any.
-        start_from: the savepoint that it was told to begin from, "" for none.
-        positions_ms: when the positions that its spouts go on from were stored; None without any.
-        otherwise: the text for a run that has nothing to go on from.
+        restored: the checkpoint that it continues from, if any.
+        start_from: the savepoint that it was started from, "" for none.
+        positions_ms: when the positions that its spouts continue from were stored; None without any.
+        otherwise: the text for a run that has nothing to continue from.
     """
     if restored.manifest is not None:
         checkpoint = f"checkpoint {restored.manifest.checkpoint} of {moment(restored.manifest.created_ms)}"
         where = f"from {start_from}, {checkpoint}" if restored.folder else f"at {checkpoint}"
-        return Start(True, f"goes on {where}{', since later ones are damaged' if restored.problems else ''}")
+        return Start(True, f"continues {where}{', since later ones are damaged' if restored.problems else ''}")
     if positions_ms is not None:
-        return Start(True, f"goes on from the positions of {moment(positions_ms)}")
+        return Start(True, f"continues from the positions of {moment(positions_ms)}")
     return Start(False, otherwise)
 
 
@@ -71,30 +71,38 @@ def moment(at_ms: int) -> str:
 def checkpoint_to_restore(
     store: CheckpointStore, plan: PhysicalPlan, *, expected: int = 0, start_from: str = "", drop: Iterable[str] = ()
 ) -> Restored:
-    """Return the last complete checkpoint of the run, else the one that it was started from.
+    """Return the last complete checkpoint of the run, else the savepoint that it was started from.
 
     Args:
         store: the run's own.
-        plan: what it is restored into; its parallelism may be another one.
+        plan: the plan that it is restored into; its parallelism may be another one.
         expected: a checkpoint that is known to have been complete; 0: none is.
         start_from: a savepoint, or a folder of checkpoints; "" for none.
-        drop: components of `start_from` whose state nobody is to take.
+        drop: components of `start_from` whose state is to be ignored.
 
     Raises:
-        CheckpointMissing: there is nothing where something was expected.
-        CheckpointDamaged: the one that was named is damaged.
-        CheckpointRefused: it does not fit the plan, or belongs to another topology or a newer topo.
-        EnvironmentFault: the storage fails.
+        CheckpointMissingError: there is nothing where something was expected.
+        CheckpointDamagedError: the named checkpoint is damaged.
+        CheckpointRefusedError: it does not fit the plan, or belongs to another topology or a newer topo.
+        TopoEnvironmentError: the storage fails.
     """
-    found = store.latest(expected=expected)
+    try:
+        found = store.latest(expected=expected)
+    except CheckpointMissingError as error:
+        raise CheckpointMissingError(f"{error}; {way_out(plan.name)}") from error
     restored = Restored(found.manifest, "", found.problems, found.passed_over)
     if found.manifest is None and start_from:
         named = _named(start_from, plan.name)
         restored = replace(named, manifest=named.manifest and reopened(without(named.manifest, drop)))
     manifest = restored.manifest
     if manifest is not None and (wrong := misfits(manifest, plan.name, shapes_of(plan))):
-        raise CheckpointRefused("; ".join(wrong))
+        raise CheckpointRefusedError("; ".join(wrong))
     return restored
+
+
+def way_out(topology: str) -> str:
+    """Say how a run continues whose checkpoints cannot be restored."""
+    return f"once its files can be read, `topo resume {topology}` restores it; with --from-beginning it discards the state"
 
 
 def _named(url: str, topology: str) -> Restored:
@@ -103,7 +111,7 @@ def _named(url: str, topology: str) -> Restored:
     if number is None:
         found = source.latest()
         if found.manifest is None:
-            raise CheckpointMissing(f"there is no checkpoint to restore in {url}")
+            raise CheckpointMissingError(f"there is no checkpoint to restore in {url}; name the folder of another one")
         return Restored(found.manifest, source.url, found.problems)
     manifest = source.load(number)
     source.verify(manifest)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from topo.dead_letters.records import known_letters
-from topo.errors import EnvironmentFault, FrameError, TopoError, UserError
+from topo.errors import FrameError, TopoEnvironmentError, TopoError, UserError
 from topo.ids import WorkerId, new_incarnation
 from topo.master.commands import MasterRecord, RecordError
 from topo.master.events import (
@@ -35,7 +35,7 @@ from topo.master_process.part_server import PartServer
 from topo.master_process.recorder import Incident, Recorder, read_progress
 from topo.master_process.restore_point import Restored, checkpoint_to_restore, start_of
 from topo.master_process.starter import WorkerStarter
-from topo.observability.status import Status, describe
+from topo.observability.status import TopologyStatus, describe
 from topo.storage.checkpoint_store import open_store
 from topo.storage.master_record import RecordDamaged, read_record, record_by_clock
 from topo.storage.part_service import PartService
@@ -86,7 +86,7 @@ class MasterShell:
         keys = new_key_pair() if config.transport == "tcp" else None
         self.link = ControlLink(self._sockets, keys, config.host)
         progress = read_progress(job.folder.positions)
-        digest = job.plan.digest(job.code_hash)
+        digest = job.plan.digest(job.submitted.code_hash)
         record, self._damage = _last_record(job.folder.master)
         self._keeper: CheckpointWriterThread | None = None
         self._restored = Restored(None)
@@ -95,8 +95,8 @@ class MasterShell:
             record = self._restore(record)
         has_positions = any(kept.position for kept in progress.values()) and not job.checkpoints
         positions_ms = int(job.folder.positions.stat().st_mtime * 1000) if has_positions else None
-        self.start = start_of(self._restored, job.start_from, positions_ms, job.otherwise)
-        """Where the run starts, for users."""
+        self.start = start_of(self._restored, job.submitted.start_from, positions_ms, job.submitted.otherwise)
+        """The starting point of the run, for users."""
         served: list[str] = []
         if job.is_spread and job.checkpoints:
             own = [] if config.checkpoint_folder else [job.checkpoints]
@@ -129,7 +129,9 @@ class MasterShell:
         job = self._job
         store = open_store(job.checkpoints, job.plan.name, job.plan.config.checkpoint_keep)
         expected = 0 if record is None else record.completed
-        self._restored = checkpoint_to_restore(store, job.plan, expected=expected, start_from=job.start_from, drop=job.drop_state)
+        self._restored = checkpoint_to_restore(
+            store, job.plan, expected=expected, start_from=job.submitted.start_from, drop=job.submitted.drop_state
+        )
         if self._damage:
             _check_whole(self._restored, self._damage, store.url, job.plan.name)
             record = record_by_clock(store.highest())
@@ -143,7 +145,7 @@ class MasterShell:
         Raises:
             StateFolderLost: the state folder or its lock is not this master's any more. Its workers are killed, nothing is
                 written: another master may run under the name.
-            EnvironmentFault: the folder of the sockets was removed and cannot be made again. The workers are killed.
+            TopoEnvironmentError: the folder of the sockets was removed and cannot be made again. The workers are killed.
         """
         _LOG.info("%s %s", self._job.plan.name, self.start.text)
         try:
@@ -152,7 +154,7 @@ class MasterShell:
                     RecordError("RecordDamaged", f"{self._damage}; going on from what else is stored, and not paused")
                 )
             for problem in self._restored.problems:
-                self._recorder.record(RecordError("CheckpointDamaged", f"{problem}; going on from an earlier one"))
+                self._recorder.record(RecordError("CheckpointDamaged", f"{problem}; an earlier one is restored"))
             self.loop.handle(Started())
             while self.loop.outcome is None:
                 self.sleep()
@@ -186,8 +188,8 @@ class MasterShell:
         # On a full disk `topo errors` has no row of it, so the status itself has to say why nothing moves.
         if self.loop.outcome is None and (problem := self.loop.held.problem or self._recorder.latest_unsaved()):
             status["reason"] = "; ".join(filter(None, (status["reason"], problem)))
-            if status["status"] == Status.RUNNING.value:
-                status["status"] = Status.DEGRADED.value
+            if status["status"] == TopologyStatus.RUNNING.value:
+                status["status"] = TopologyStatus.DEGRADED.value
         return status
 
     def sleep(self) -> None:
@@ -225,7 +227,7 @@ class MasterShell:
     def _listen_again(self) -> None:
         if self.link.listen_again():
             self._recorder.record(
-                RecordError("SocketsRemoved", f"{self._sockets} was removed while the topology ran; it is made anew")
+                RecordError("SocketsRemoved", f"{self._sockets} was removed while the topology ran; it is made again")
             )
 
     # -- clients -------------------------------------------------------------------------------------------------------------
@@ -277,6 +279,7 @@ def _last_record(path: Path) -> tuple[MasterRecord | None, str]:
 def _check_whole(restored: Restored, damage: str, url: str, name: str) -> None:
     """Refuse to start from the beginning because the record is damaged: results could be published a second time."""
     if restored.manifest is None or restored.folder:
-        raise EnvironmentFault(
-            f"{damage}, and {url} has no whole checkpoint to go on from; `topo resume {name} --from-beginning` begins anew"
+        raise TopoEnvironmentError(
+            f"{damage}, and {url} has no whole checkpoint to continue from; "
+            f"`topo resume {name} --from-beginning` starts from the beginning"
         )

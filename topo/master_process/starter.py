@@ -1,4 +1,4 @@
-"""The lives of workers: their start files, their keys, and the notes that they leave."""
+"""The lives of workers: their start files, their keys, and the crash markers that they leave."""
 
 from __future__ import annotations
 
@@ -9,17 +9,18 @@ from pathlib import Path
 
 import msgspec
 
-from topo.errors import EnvironmentFault
+from topo.errors import TopoEnvironmentError
 from topo.ids import Incarnation, TaskId, WorkerId
-from topo.master.events import InFlightTuples, LaunchFailed, WorkerLaunched
+from topo.master.events import LaunchFailed, WorkerLaunched
 from topo.master.links import Life, WorkerEnd
 from topo.master_process.control_link import ControlLink
 from topo.master_process.job import Job
-from topo.master_process.launcher import Launcher, note_path, spec_path
+from topo.master_process.launcher import Launcher, marker_path, spec_path
 from topo.storage.state_folder import write_atomically
+from topo.tracking.suspects import InFlightTuples
 from topo.transport.security import KeyPair
 from topo.transport.zmq import new_key_pair
-from topo.worker.crash_marker import read_note
+from topo.worker.crash_marker import read_marker
 from topo.worker.spec import WorkerSpec
 
 
@@ -63,23 +64,21 @@ class WorkerStarter:
             self._listen()
             write_atomically(spec_path(self._job.folder, worker, incarnation), msgspec.json.encode(spec))
             self._launcher.start(worker, incarnation, spec)
-        except EnvironmentFault as error:
+        except TopoEnvironmentError as error:
             return LaunchFailed(worker, incarnation, str(error))
         return WorkerLaunched(worker, incarnation)
 
     def stop(self, worker: WorkerId, incarnation: Incarnation, *, kill: bool) -> None:
-        """End a process."""
         self._launcher.stop(worker, incarnation, kill=kill)
 
     def poll(self) -> list[WorkerEnd]:
-        """Return the workers that have ended since the last call."""
         return self._launcher.poll()
 
-    def take_note(self, worker: WorkerId, incarnation: Incarnation) -> InFlightTuples | None:
+    def take_marker(self, worker: WorkerId, incarnation: Incarnation) -> InFlightTuples | None:
         """Remove the files of a life that is over; return the tuples that its user code worked on, None for none."""
-        note = note_path(self._job.folder, worker, incarnation)
-        found = read_note(note)
-        for path in (note, spec_path(self._job.folder, worker, incarnation)):
+        marker = marker_path(self._job.folder, worker, incarnation)
+        found = read_marker(marker)
+        for path in (marker, spec_path(self._job.folder, worker, incarnation)):
             with contextlib.suppress(OSError):
                 path.unlink()
         self._worker_keys.pop((worker, incarnation), None)
@@ -98,12 +97,12 @@ class WorkerStarter:
             worker=worker,
             incarnation=incarnation,
             term=term,
-            reference=job.reference,
+            reference=job.submitted.reference,
             # On a cluster Spark puts them on the path of its executors.
-            py_files=[] if job.is_spread else list(job.py_files),
-            parameters=dict(job.parameters),
-            settings=dict(job.settings),
-            parallelism=dict(job.parallelism),
+            py_files=[] if job.is_spread else list(job.submitted.py_files),
+            parameters=dict(job.submitted.parameters),
+            settings=dict(job.submitted.settings),
+            parallelism=dict(job.submitted.parallelism),
             digest=self._digest,
             master_endpoint=self._link.worker_endpoint,
             master_key=self._keys.public if self._keys is not None else "",
@@ -111,11 +110,11 @@ class WorkerStarter:
             secret_key=keys.secret,
             sockets="" if config.transport == "tcp" else str(self._sockets),
             host=config.host,
-            note=str(note_path(job.folder, worker, incarnation)),
+            note=str(marker_path(job.folder, worker, incarnation)),
             log=str(job.folder.logs / f"worker-{worker}.log"),
             checkpoints=job.checkpoints,
             served=self._served,
             parts_endpoint=self._parts_endpoint,
             folder=str(job.folder.components),
-            parent=os.getpid() if job.foreground else 0,
+            parent=os.getpid() if job.submitted.foreground else 0,
         )

@@ -1,1 +1,1 @@
-"""What a topology tells of itself: logs."""
+"""Logs and status of a topology."""

@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 LONGEST_LINE = 16 * 1024
 """Characters of a captured line; text without newlines must not grow without bound."""
 _DRAIN_S = 0.5
-"""How long `close_pipes` waits for output that a child process has written and nobody has read."""
+"""How long `close_pipes` waits for unread output of child processes."""
 
 
 class _Tasks(Protocol):
-    """Which task the calling thread works for."""
+    """The task that the calling thread works for."""
 
     @property
     def task(self) -> int | None: ...
@@ -28,7 +28,7 @@ class _Tasks(Protocol):
 
 
 class CapturedStream(io.TextIOBase):
-    """A standard stream whose lines are log records. Each thread has a line of its own, so that lines never mix.
+    """A standard stream whose lines are log records. Each thread has a separate line, so that lines never mix.
 
     It offers what user code and libraries use of `sys.stdout`: `write`, `buffer` for bytes, `fileno` for child processes, and
     `reconfigure`. `encoding` and `errors` say how bytes become text; the log itself is always UTF-8.

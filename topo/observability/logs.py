@@ -4,7 +4,7 @@
      "message": "..."}                                               exceptions add "exception", a traceback
 
 `print` is captured: what user code writes to standard output or error becomes lines of the log, under the loggers `stdout`
-and `stderr`; so does what the processes write that it starts with `stdout=sys.stdout`. What is written past Python's streams (C
+and `stderr`; so does the output of processes that it starts with `stdout=sys.stdout`. Output past Python's streams (C
 code, a crash) goes to the file that the launcher gave the process.
 """
 
@@ -30,8 +30,8 @@ KEPT_LOGS = 3
 class TaskLog:
     """The log of one worker.
 
-    `enter` is told the task whose code runs next, once for each batch; what is logged and printed until the next call by the
-    same thread is that task's. Threads that never called it, such as those that user code starts, log as `default_task`.
+    `enter` gets the task whose code runs next, once for each batch; lines logged and printed until the next call by the
+    same thread are that task's. Threads that never called it, such as those that user code starts, log as `default_task`.
     """
 
     def __init__(self, worker: int, components: dict[int, str], default_task: int | None = None) -> None:
@@ -49,7 +49,6 @@ class TaskLog:
 
     @property
     def task(self) -> int | None:
-        """The task that the calling thread works for."""
         task: int | None = getattr(self._current, "task", self.default_task)
         return task
 
@@ -67,7 +66,7 @@ class TaskLog:
         logging.captureWarnings(True)
 
     def close(self) -> None:
-        """Write what is left and give everything back. Idempotent."""
+        """Write the remaining lines and restore the streams. Idempotent."""
         if self._handler is not None:
             for stream in self._captured:
                 stream.flush()
@@ -119,7 +118,7 @@ class _JsonLines(logging.Formatter):
 
 
 class _Handler(RotatingFileHandler):
-    """Never disturbs whoever logs: what cannot be written is told to the process's own standard error, and dropped."""
+    """Never disturbs the code that logs: a record that cannot be written goes to the standard error of the process."""
 
     def handleError(self, record: logging.LogRecord) -> None:
         if sys.__stderr__ is not None:

@@ -23,8 +23,11 @@ from topo.master.statistics import EVENT_TIME, TaskFigures
 from topo.plan.logical import PlannedComponent
 from topo.wire.statistics import Counters
 
+StatusReport = dict[str, Any]
+"""The figures of a topology, as `describe` makes them."""
 
-class Status(Enum):
+
+class TopologyStatus(Enum):
     """The state of a topology, in a word."""
 
     STARTING = "STARTING"
@@ -38,22 +41,22 @@ class Status(Enum):
     """It is about to end."""
     FINISHED = "FINISHED"
     KILLED = "KILLED"
-    """The operator has ended it, at once or when what was in flight had gone through."""
+    """The operator has ended it, at once or after the messages in flight were done."""
     FAILED = "FAILED"
     """It has ended as it should not have."""
 
 
 _END = {
-    OutcomeKind.DONE: Status.FINISHED,
-    OutcomeKind.FINALLY_FAILED: Status.FAILED,
-    OutcomeKind.DEAD_LETTERS: Status.FAILED,
-    OutcomeKind.REFUSED: Status.FAILED,
-    OutcomeKind.RESULTS_LOST: Status.FAILED,
-    OutcomeKind.UNACCOUNTED: Status.FAILED,
-    OutcomeKind.CRASHED: Status.FAILED,
-    OutcomeKind.DRAINED: Status.KILLED,
-    OutcomeKind.CUT_SHORT: Status.KILLED,
-    OutcomeKind.KILLED: Status.KILLED,
+    OutcomeKind.DONE: TopologyStatus.FINISHED,
+    OutcomeKind.FINALLY_FAILED: TopologyStatus.FAILED,
+    OutcomeKind.DEAD_LETTERS: TopologyStatus.FAILED,
+    OutcomeKind.REFUSED: TopologyStatus.FAILED,
+    OutcomeKind.RESULTS_LOST: TopologyStatus.FAILED,
+    OutcomeKind.UNACCOUNTED: TopologyStatus.FAILED,
+    OutcomeKind.CRASHED: TopologyStatus.FAILED,
+    OutcomeKind.DRAINED: TopologyStatus.KILLED,
+    OutcomeKind.CUT_SHORT: TopologyStatus.KILLED,
+    OutcomeKind.KILLED: TopologyStatus.KILLED,
 }
 
 _TOTALS = ("emitted", "acked", "failed", "timed_out", "replayed", "reset", "finally_failed", "refused")
@@ -61,10 +64,9 @@ _NO_COUNTS = asdict(Counters())
 _LATENCIES = {ComponentKind.SPOUT: ("complete",), ComponentKind.BOLT: ("execute",)}
 
 
-def describe(master: TopologyMaster, now: float) -> dict[str, Any]:
-    """Return the whole status."""
+def describe(master: TopologyMaster, now: float) -> StatusReport:
     word, reason = status_of(master, now)
-    counts = master.statistics()
+    counts = master.counts
     plan, outcome = master.plan, master.ending.outcome
     return {
         "topology": plan.name,
@@ -126,23 +128,23 @@ def never_ran(topology: str, outcome: Outcome) -> dict[str, Any]:
     }
 
 
-def status_of(master: TopologyMaster, now: float) -> tuple[Status, str]:
+def status_of(master: TopologyMaster, now: float) -> tuple[TopologyStatus, str]:
     """Return the status and why it is so, in words; "" when there is nothing to explain."""
     ending = master.ending
     if ending.stage is EndingStage.FINISHED and ending.outcome is not None:
         return _END[ending.outcome.kind], ending.outcome.reason
     if ending.stage is not EndingStage.SERVING:
-        return Status.DRAINING, "closing" if ending.stage is EndingStage.CLOSING else "stopping"
+        return TopologyStatus.DRAINING, "closing" if ending.stage is EndingStage.CLOSING else "stopping"
     if ending.is_draining:
         pending = master.quiescence.pending()
-        return Status.DRAINING, f"{pending} messages pending" if pending else ""
+        return TopologyStatus.DRAINING, f"{pending} messages pending" if pending else ""
     problem = _problem(master, now)
     if not master.recovery.epochs.has_run:
-        return Status.STARTING, problem or _doing(master) or _handshake(master)
+        return TopologyStatus.STARTING, problem or _doing(master) or _handshake(master)
     if problem or master.recovery.epochs.state is not EpochState.RUNNING:
-        return Status.DEGRADED, problem or _handshake(master)
+        return TopologyStatus.DEGRADED, problem or _handshake(master)
     failing = ("" if master.checkpoints is None else master.checkpoints.problem) or _doing(master)
-    return (Status.RUNNING, failing) if master.is_active else (Status.INACTIVE, failing or "deactivated")
+    return (TopologyStatus.RUNNING, failing) if master.is_active else (TopologyStatus.INACTIVE, failing or "deactivated")
 
 
 def _doing(master: TopologyMaster) -> str:
@@ -162,7 +164,7 @@ def _handshake(master: TopologyMaster) -> str:
 
 
 def _problem(master: TopologyMaster, now: float) -> str:
-    """Return what is wrong with the first worker that was lost and is not well again; "" when all are."""
+    """Return the problem of the first worker that was lost and has not recovered; "" when all have."""
     for slot in master.recovery.membership.slots.values():
         who = f"worker {slot.worker} ({_hosted(master, slot)})"
         if slot.restarts.is_crash_loop(now):
@@ -186,7 +188,7 @@ def _worker(slot: Slot, now: float) -> dict[str, Any]:
         "host": slot.host,
         "tasks": list(slot.tasks),
         "busy_in": slot.busy_in,
-        "silent_s": now - slot.heard_at if is_there else None,
+        "silent_s": now - slot.last_message_at if is_there else None,
         "starts_in_s": max(0.0, slot.start_at - now) if slot.state is SlotState.WAITING else None,
         "losses": slot.restarts.losses,
         "lost_why": slot.lost_why,
@@ -232,7 +234,7 @@ def _figures(master: TopologyMaster, tasks: Iterable[TaskId]) -> dict[str, Any]:
         "busy": min(busy, 1.0),
         "backpressured": blocked,
         "idle": max(0.0, 1.0 - min(busy, 1.0) - blocked),
-        # The hottest task is the one that holds the component back.
+        # The hottest task holds the component back.
         "capacity": max((_capacity(master, task, figures) for task in tasks), default=0.0),
         "user": _user(figures),
     }

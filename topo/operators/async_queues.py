@@ -1,8 +1,8 @@
-"""The queues of the async operator: what is in flight, and what may leave next.
+"""The queues of the async operator: elements in flight, in the order in which they may leave.
 
 Ordered: entries leave in the order in which they came. Unordered: the queue is cut into segments by the watermarks; in the first
-segment entries leave as they complete, and no entry of a later segment leaves before the first is empty. A watermark is a segment
-of its own, so nothing overtakes it and it overtakes nothing.
+segment entries leave as they complete, and no entry of a later segment leaves before the first is empty. A watermark is a
+separate segment, so nothing overtakes it and it overtakes nothing.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from topo.errors import FrameworkBug
+from topo.errors import TopoInternalError
 
 
 class Entry:
-    """An element or a watermark in the queue. Told apart by identity.
+    """An element or a watermark in the queue. Compared by identity.
 
     Attributes:
         key, value, timestamp: the element.
@@ -45,7 +45,6 @@ class Entry:
 
     @property
     def is_done(self) -> bool:
-        """Whether the results are known."""
         return self.results is not None
 
     def as_input(self) -> dict[str, Any]:
@@ -67,13 +66,12 @@ class ResultQueue(ABC):
 
     @property
     def is_full(self) -> bool:
-        """Whether there is no room."""
         return self._size >= self._capacity
 
     def put(self, entry: Entry) -> None:
         """Take an entry in. There must be room."""
         if self.is_full:
-            raise FrameworkBug(f"an async queue of {self._capacity} was given one entry more")
+            raise TopoInternalError(f"an async queue of {self._capacity} was given one entry more")
         self._size += 1
         self._append(entry)
 
@@ -116,7 +114,7 @@ class OrderedQueue(ResultQueue):
         return bool(self._entries) and self._entries[0].is_done
 
     def completed(self, entry: Entry) -> None:
-        """Nothing to do: the head is looked at."""
+        pass
 
     def entries(self) -> Iterator[Entry]:
         return iter(self._entries)

@@ -3,7 +3,7 @@
 Theory. Elements and watermarks enter a queue of limited capacity; when it is full the operator yields to the mailbox, which is
 the back-pressure. A call may complete on any thread: only the first completion counts, and all it does there is to post a mail.
 Everything else happens on the mailbox thread, where at most one entry leaves the queue in one mail, so that other mails get
-their turn. Nothing here waits for a clock or runs an event loop: whoever gives the function does that.
+their turn. Nothing here waits for a clock or runs an event loop: the giver of the function does that.
 
 The snapshot is the inputs of all entries. After a restore they are invoked again, before any new input.
 """
@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, Protocol
 
-from topo.api.async_io import AsyncMode, AsyncSettings, AsyncTimeout
+from topo.api.async_io import AsyncMode, AsyncSettings, AsyncTimeoutError
 from topo.errors import UserError
 from topo.operators.async_queues import Entry, OrderedQueue, ResultQueue, UnorderedQueue
 from topo.operators.base import Operator, OperatorSnapshot
@@ -25,22 +25,22 @@ from topo.operators.time.clock import ClockTimer
 
 
 class AsyncFunction(ABC):
-    """What is called for each element, on the mailbox thread. Neither method may block."""
+    """A function of each element, called on the mailbox thread. Neither method may block."""
 
     @abstractmethod
     def invoke(self, value: Any, handle: ResultHandle) -> None:
-        """Begin a call; complete the handle when it is done, now or later, on any thread. What it raises fails the element."""
+        """Begin a call; complete the handle when it is done, now or later, on any thread. An exception fails the element."""
 
     def timeout(self, value: Any, handle: ResultHandle) -> None:
-        """Called when the call has not completed in time; completes the handle, by default with AsyncTimeout."""
-        handle.complete_exceptionally(AsyncTimeout(f"an asynchronous call has timed out for {value!r}"))
+        """Called when the call has not completed in time; completes the handle, by default with AsyncTimeoutError."""
+        handle.complete_exceptionally(AsyncTimeoutError(f"an asynchronous call has timed out for {value!r}"))
 
 
 class InFlightObserver(Protocol):
     """Follows the elements through the operator; all calls come on the mailbox thread, with the very value that went in."""
 
     def emitting(self, value: Any) -> None:
-        """What is put out next, until `emitted`, are the results of this element."""
+        """The results of this element are put out next, until `emitted`."""
 
     def emitted(self, value: Any) -> None:
         """All results of this element were put out; it is done."""
@@ -53,13 +53,12 @@ class FailTheTask:
     """The observer for those who need none: an element that fails raises."""
 
     def emitting(self, value: Any) -> None:
-        """Nothing."""
+        pass
 
     def emitted(self, value: Any) -> None:
-        """Nothing."""
+        pass
 
     def failed(self, value: Any, error: BaseException) -> None:
-        """Raise the error."""
         raise error
 
 
@@ -75,7 +74,6 @@ class ResultHandle:
 
     @property
     def is_completed(self) -> bool:
-        """Whether a completion was taken."""
         return not self._pending
 
     def complete(self, results: Sequence[Any]) -> None:
@@ -92,7 +90,6 @@ class ResultHandle:
             self._call.post(results, None)
 
     def complete_exceptionally(self, error: BaseException) -> None:
-        """Complete with an error."""
         if self._take():
             self._call.post((), error)
 
@@ -122,7 +119,6 @@ class _Call:
             self._timeout = clock.register(clock.now_ms() + timeout_ms, self._on_timeout)
 
     def invoke(self) -> None:
-        """Make the next attempt."""
         self._call_user(self._operator.function.invoke)
 
     def post(self, results: Sequence[Any], error: BaseException | None) -> None:
@@ -171,7 +167,7 @@ class _Call:
         self._call_user(self._operator.function.timeout)
 
     def _call_user(self, function: Callable[[Any, ResultHandle], None]) -> None:
-        """Call the user's code. What it raises leaves, but not before the entry is done, so that nothing waits for it."""
+        """Call the user's code. An exception leaves when the entry is done, so that nothing waits for it."""
         try:
             function(self.entry.value, self._handle)
         except BaseException:
@@ -189,7 +185,7 @@ def joined_inputs(queues: Iterable[Sequence[dict[str, Any]]]) -> list[dict[str, 
     """Return what one operator restores of what several had in flight.
 
     Watermarks of one queue say nothing of the elements of another, which may be older, so they are left out where elements of
-    several meet: nothing may get behind one, and the inputs say theirs anew.
+    several meet: nothing may get behind one, and the inputs send theirs again.
     """
     filled = [queue for queue in queues if queue]
     if len(filled) == 1:
@@ -201,13 +197,11 @@ class AsyncWaitOperator(Operator):
     """Calls a function for each element and puts out its results in order, or as they come between two watermarks.
 
     Args:
-        function: what is called.
         settings: mode, capacity, timeout, retries.
-        observer: follows the elements; by default one that fails raises.
+        observer: follows the elements; by default the error of a failed call is raised.
 
     Attributes:
-        function: what is called.
-        is_closed: set by `close`: what completes afterwards is dropped.
+        is_closed: set by `close`: later completions are dropped.
     """
 
     def __init__(self, function: AsyncFunction, settings: AsyncSettings, observer: InFlightObserver | None = None) -> None:
@@ -218,7 +212,7 @@ class AsyncWaitOperator(Operator):
         self._calls: dict[Entry, _Call] = {}
         self._entering: Entry | None = None
         self._idle_waits = False
-        """The input is idle, which is told when nothing is in flight any more."""
+        """The input is idle; passed on when nothing is in flight."""
         self._to_restore: deque[dict[str, Any]] = deque()
         is_ordered = settings.mode is AsyncMode.ORDERED
         self._queue: ResultQueue = OrderedQueue(settings.capacity) if is_ordered else UnorderedQueue(settings.capacity)
@@ -264,7 +258,7 @@ class AsyncWaitOperator(Operator):
         self.output_one()
 
     def process_idle(self, idle: bool) -> None:
-        """Tell idleness behind everything in flight, for a watermark after it would end it; not at all if it ends before that."""
+        """Pass idleness on behind everything in flight, because a later watermark would end it; not at all if it ends before."""
         if self._idle_waits:
             self._idle_waits = idle
         elif idle and len(self._queue):
@@ -287,7 +281,7 @@ class AsyncWaitOperator(Operator):
         return [*inputs, *self._to_restore]
 
     def close(self) -> None:
-        """Drop what is in flight, completed or not."""
+        """Drop all elements in flight, completed or not."""
         self.is_closed = True
         for call in self._calls.values():
             call.cancel()
@@ -319,7 +313,7 @@ class AsyncWaitOperator(Operator):
             if self._queue.has_ready:
                 self.output_in_mail()
             elif self._idle_waits and not len(self._queue):
-                # Not at once: where putting out has raised, what it left behind is discarded first.
+                # Not at once: after output that has raised, its remains are discarded first.
                 self.post(self._tell_idle, "idleness behind asynchronous results")
 
     def _tell_idle(self) -> None:
@@ -332,7 +326,7 @@ class AsyncWaitOperator(Operator):
         self.post(self.output_one, "output of asynchronous results")
 
     def output_failed(self, entry: Entry, error: BaseException) -> None:
-        """Put out what the end of a failed entry makes ready, and tell the observer. For the call."""
+        """Put out the entries that wait for a failed one, and notify the observer."""
         entry.has_failed = True
         try:
             self.output_one()
@@ -340,7 +334,7 @@ class AsyncWaitOperator(Operator):
             self._observer.failed(entry.value, error)
 
     def post(self, action: Callable[[], object], description: str) -> None:
-        """Have `action` run as a mail, unless the task ends: then nobody waits for it any more. Any thread."""
+        """Have `action` run as a mail, from any thread; dropped when the task ends."""
         try:
             self.context.executor.execute(action, description)
         except RejectedExecution:

@@ -1,10 +1,10 @@
-"""The contract between an operator and whoever drives it: a task, or the test harness.
+"""The contract between an operator and its driver: a task, or the test harness.
 
 An operator is one step of a dataflow: it takes elements, watermarks and timers, and puts elements and watermarks out. It has one
 driver, on one thread, which calls it in this order:
 
     setup(context)                        once; gives it its surroundings
-    restore(snapshot)                     at most once, and only if there is something to go on from
+    restore(snapshot)                     at most once, if there is a snapshot to resume from
     open()                                once; from now on it may emit
     process_element / process_batch / process_watermark / timer callbacks / snapshot      in any order
     end_of_input()                        at most once, after the last element and the last watermark
@@ -32,7 +32,7 @@ from topo.operators.time.timers import Brake, TimerServices
 
 
 class Output(Protocol):
-    """Where an operator puts its results. Each call takes effect at once and in order; none blocks."""
+    """Takes the results of an operator. Each call takes effect at once and in order; none blocks."""
 
     def emit(self, value: Any, timestamp: int | None) -> None:
         """Put out one element; `timestamp` is its event time in milliseconds, None if it has none."""
@@ -57,7 +57,7 @@ Keyed = dict[int, dict[str, Any]]
 class OperatorSnapshot:
     """Everything an operator has to remember, as plain data.
 
-    It is a copy: what the operator does afterwards does not change it.
+    It is a copy: later calls of the operator do not change it.
 
     Attributes:
         keyed: by key group, what belongs to keys of that group: state and timers. This part can be handed to other tasks.
@@ -68,7 +68,7 @@ class OperatorSnapshot:
     own: list[Any] = field(default_factory=list)
 
     def within(self, groups: KeyGroupRange) -> OperatorSnapshot:
-        """Return the part that a task with these key groups goes on from; `own` stays with the snapshot it came in."""
+        """Return the part that a task with these key groups resumes from; `own` stays with the snapshot it came in."""
         return OperatorSnapshot({group: data for group, data in self.keyed.items() if group in groups})
 
     @staticmethod
@@ -87,10 +87,8 @@ class OperatorContext:
 
     Attributes:
         output: where results go.
-        clock: the processing time and its timers.
         executor: the operator's way to its mailbox.
         max_parallelism: number of key groups; the same for the whole life of the topology.
-        key_groups: those this task owns.
         undo_log: notes changes of state and timers, where the driver undoes calls that raise.
     """
 
@@ -154,7 +152,7 @@ class Operator(ABC):
             self.output.mark_active()
 
     def end_of_input(self) -> None:  # noqa: B027
-        """No element and no watermark follows: put out what is still held back. May wait by yielding."""
+        """No element and no watermark follows: put out all that is held back. May wait by yielding."""
 
     def snapshot(self) -> OperatorSnapshot:
         """Return everything that `restore` needs; must not emit or change anything."""
@@ -223,7 +221,7 @@ class KeyedOperator(Operator):
         return encoded
 
     def process_watermark(self, timestamp: int) -> None:
-        """Fire what is due, then pass the watermark on."""
+        """Fire the timers that are due, then pass the watermark on."""
         self.is_behind = not self.timers.advance_watermark(timestamp)
         if not self.is_behind:
             self.output.watermark(timestamp)

@@ -26,7 +26,7 @@ MOST_HELD = 65_535
 
 
 class BatchFunction(Protocol):
-    """What the operator calls."""
+    """The functions that the operator calls."""
 
     def call(self, values: list[Any]) -> None:
         """Process a batch. An exception has left no trace: it is followed by calls for the parts of the batch."""
@@ -68,11 +68,9 @@ class BatchOperator(Operator):
 
     @property
     def has_ready(self) -> bool:
-        """Whether a batch waits for its call."""
         return bool(self._ready)
 
     def process_element(self, key: Any, value: Any, timestamp: int | None) -> None:
-        """Put the element into the open batch of its key."""
         batch = self._open.get(key)
         if batch is None:
             batch = self._open[key] = self._new(key, [])
@@ -87,17 +85,17 @@ class BatchOperator(Operator):
             self._close_batch(next(iter(self._open.values())))
 
     def process_alone(self, key: Any, value: Any) -> None:
-        """Make the element a batch of its own, behind what is ready."""
+        """Make the element a batch alone, behind the batches that are ready."""
         self._ready.append(self._new(key, [value]))
         self.held += 1
 
     def process_watermark(self, timestamp: int) -> None:
-        """Pass the watermark on when what is held now is done."""
+        """Pass the watermark on behind the elements that are held."""
         self._news.append((self._number, timestamp))
         self._pass_news()
 
     def process_idle(self, idle: bool) -> None:
-        """Pass the change on when what is held now is done."""
+        """Pass the change on behind the elements that are held."""
         self._news.append((self._number, idle))
         self._pass_news()
 
@@ -107,7 +105,6 @@ class BatchOperator(Operator):
             self._close_batch(batch)
 
     def end_of_input(self) -> None:
-        """Call for everything that is held."""
         self.close_batches()
         while self._ready:
             self.run_one()
@@ -132,7 +129,6 @@ class BatchOperator(Operator):
         self._pass_news()
 
     def values(self) -> Iterator[Any]:
-        """Return the elements that are held."""
         for batch in (*self._open.values(), *self._ready):
             yield from batch.values
 
@@ -142,7 +138,6 @@ class BatchOperator(Operator):
         return self._ready[0].values
 
     def close(self) -> None:
-        """Drop what is held."""
         for batch in self._open.values():
             if batch.timer is not None:
                 batch.timer.cancel()

@@ -7,14 +7,15 @@ from typing import Any
 
 from topo.api.operator_bolts import AsyncBolt, WindowBolt
 from topo.api.tuples import Origin, Tuple
+from topo.hot import stays
 from topo.operators.async_wait import AsyncFunction, ResultHandle
-from topo.operators.state.deep_copy import independent, stays
+from topo.operators.state.deep_copy import independent
 from topo.operators.windows.assigners import Draw
 from topo.operators.windows.builder import build_window_operator
 from topo.operators.windows.operator import WindowOperator
 from topo.operators.windows.rows import WindowRows, source_name
 
-RunAsync = Callable[[Coroutine[Any, Any, Any], Callable[[Any, BaseException | None], None]], object]
+StartCall = Callable[[Coroutine[Any, Any, Any], Callable[[Any, BaseException | None], None]], object]
 """Runs a coroutine on an event loop; the function is called there with its result or its error."""
 
 
@@ -22,7 +23,7 @@ def window_operator_of(bolt: WindowBolt, inputs: Sequence[Origin], draw: Draw | 
     """Return the operator of a window bolt, which puts out rows: key fields, window start and end, result fields.
 
     Args:
-        bolt: what the user declares.
+        bolt: the user's declaration.
         inputs: the streams that it reads; without `sources` all have the same fields.
         draw: as for `build_window_operator`.
 
@@ -70,16 +71,14 @@ class BoltCalls(AsyncFunction):
     """Begins the calls of an async bolt. A call may change values in place: each gets the tuple as it arrived.
 
     Args:
-        bolt: the user's.
         run: runs a call on the event loop.
     """
 
-    def __init__(self, bolt: AsyncBolt, run: RunAsync) -> None:
+    def __init__(self, bolt: AsyncBolt, run: StartCall) -> None:
         self._bolt = bolt
         self._run = run
 
     def invoke(self, value: Any, handle: ResultHandle) -> None:
-        """Begin the call for a tuple."""
 
         async def call() -> list[Any]:
             return as_rows(await self._bolt.call(_own(value)))
@@ -93,7 +92,6 @@ class BoltCalls(AsyncFunction):
         self._run(call(), done)
 
     def timeout(self, value: Any, handle: ResultHandle) -> None:
-        """Ask the user what to emit instead."""
         try:
             handle.complete(as_rows(self._bolt.on_timeout(_own(value))))
         except Exception as error:

@@ -1,7 +1,7 @@
 """The process-function operator: user code for each element and for timers, with keyed state and side streams.
 
-What a function emits carries the timestamp of what it is called for: the element's (or none), or the event-time timer's. What it
-emits from a processing-time timer carries none, for the clock says nothing about event time.
+Emits of a function carry the timestamp of the cause of the call: the element's (or none), or the event-time timer's. Those
+of a processing-time timer carry none, because the clock is not event time.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from topo.errors import UserError
 from topo.operators.base import KeyedOperator
 from topo.operators.state.keyed_state import KeyedState
 from topo.operators.time.clock import MAX_TIMESTAMP, MIN_TIMESTAMP
-from topo.operators.time.timers import TimerService
+from topo.operators.time.timers import TimerClocks, TimerService
 
 
-class ProcessCollector:
-    """What a process function emits with. Valid during the call it was given to."""
+class OperatorCollector:
+    """The collector of a process function. Valid during the call it was given to."""
 
     __slots__ = ("_operator",)
 
@@ -25,7 +25,6 @@ class ProcessCollector:
         self._operator = operator
 
     def emit(self, value: Any, stream: str | None = None) -> None:
-        """Emit one result, on the main stream or on a side stream."""
         operator = self._operator
         if stream is None:
             operator.output.emit(value, operator.timestamp)
@@ -33,47 +32,31 @@ class ProcessCollector:
             operator.output.side(stream, value, operator.timestamp)
 
 
-class ProcessContext:
-    """What a process function knows and may do. One object serves all calls; what it says belongs to the call at hand."""
-
-    __slots__ = ("_operator", "_timers")
+class OperatorProcessContext(TimerClocks):
+    """The surroundings of a process function. One object serves all calls, and describes the current one."""
 
     def __init__(self, operator: ProcessOperator, timers: TimerService) -> None:
+        super().__init__(timers)
         self._operator = operator
-        self._timers = timers
 
     @property
     def key(self) -> Any:
-        """The key of the element or of the timer."""
         return self._operator.keys.key
 
     @property
     def timestamp(self) -> int | None:
-        """The timestamp of the element (None if it has none) or of the timer."""
         return self._operator.called_for
 
     @property
     def domain(self) -> TimeDomain | None:
-        """What the timer at hand goes by; None while an element is processed."""
         return self._operator.domain
 
     @property
-    def current_watermark(self) -> int:
-        """Milliseconds; MIN_TIMESTAMP before the first watermark."""
-        return self._timers.current_watermark
-
-    @property
-    def current_processing_time(self) -> int:
-        """The clock, in milliseconds."""
-        return self._timers.current_processing_time
-
-    @property
     def state(self) -> KeyedState:
-        """Keyed state by name. Ask for a handle once, in `open`, and use it in every call."""
         return self._operator.state
 
     def register_event_time_timer(self, timestamp: int) -> None:
-        """Have `on_timer` called for this key when the watermark reaches `timestamp` (ms); at the next one if it is there.
+        """Have `on_timer` called for this key when the watermark reaches `timestamp` (ms); at the next one if that is past.
 
         Raises:
             UserError: not a 64-bit number.
@@ -89,11 +72,9 @@ class ProcessContext:
         self._timers.register_processing_timer(None, _checked(timestamp))
 
     def delete_event_time_timer(self, timestamp: int) -> None:
-        """Undo a registration for this key; nothing happens when there is none."""
         self._timers.delete_event_timer(None, timestamp)
 
     def delete_processing_time_timer(self, timestamp: int) -> None:
-        """Undo a registration for this key; nothing happens when there is none."""
         self._timers.delete_processing_timer(None, timestamp)
 
     def output(self, stream: str, value: Any) -> None:
@@ -108,16 +89,16 @@ class ProcessContext:
 
 
 class ProcessFunction(Protocol):
-    """What the operator calls. All calls come from one thread, one at a time."""
+    """The functions that the operator calls, all from one thread, one at a time."""
 
-    def open(self, context: ProcessContext) -> None:
+    def open(self, context: OperatorProcessContext) -> None:
         """Called once before everything else: ask for state handles here. There is no key yet, so no timers either."""
 
-    def process(self, value: Any, context: ProcessContext, collector: ProcessCollector) -> None:
+    def process(self, value: Any, context: OperatorProcessContext, collector: OperatorCollector) -> None:
         """Called for each element."""
 
-    def on_timer(self, timestamp: int, context: ProcessContext, collector: ProcessCollector) -> None:
-        """Called when a timer is due, with its timestamp and its key; `context.domain` says what it goes by."""
+    def on_timer(self, timestamp: int, context: OperatorProcessContext, collector: OperatorCollector) -> None:
+        """Called when a timer is due, with its timestamp and its key; `context.domain` is its time domain."""
 
     def close(self) -> None:
         """Called once after everything else."""
@@ -140,12 +121,12 @@ class ProcessOperator(KeyedOperator):
 
     def open(self) -> None:
         """Claim the timers, open the function."""
-        self._process_context = ProcessContext(self, self.timers.get("user-timers", self))
-        self._collector = ProcessCollector(self)
+        self._process_context = OperatorProcessContext(self, self.timers.get("user-timers", self))
+        self._collector = OperatorCollector(self)
         self._function.open(self._process_context)
 
     def process_element(self, key: Any, value: Any, timestamp: int | None) -> Any:
-        """Call the function for one element; return what it returns, which should be nothing."""
+        """Call the function for one element; return its result, which should be None."""
         self.begin_call()
         self.keys.key = key
         self.timestamp = self.called_for = timestamp
@@ -167,7 +148,6 @@ class ProcessOperator(KeyedOperator):
         self._function.on_timer(timestamp, self._process_context, self._collector)
 
     def close(self) -> None:
-        """Close the function."""
         self._function.close()
 
 

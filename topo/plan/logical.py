@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
 from msgspec import Struct
@@ -50,7 +51,6 @@ class PlannedSubscription(Struct, frozen=True, kw_only=True):
         stream: name of its stream.
         target: the component that reads.
         input: position among the target's declared inputs.
-        grouping: the kind of grouping.
         fields: names of the key fields, of a fields or partial-key grouping.
         key_indexes: their positions in the stream's values.
         code: qualified name of the class of a custom grouping.
@@ -122,22 +122,13 @@ def find_cycle(readers: Mapping[str, Sequence[str]]) -> list[str] | None:
     Args:
         readers: for each component those that read from it.
     """
-    done: set[str] = set()
-    for start in readers:
-        path: list[str] = []
-        # Depth first with an explicit stack: a chain of components may be longer than Python's recursion allows.
-        stack = [(start, iter(readers.get(start, ())))] if start not in done else []
-        path.extend(name for name, _ in stack)
-        while stack:
-            name, rest = stack[-1]
-            reader = next(rest, None)
-            if reader is None:
-                stack.pop()
-                path.pop()
-                done.add(name)
-            elif reader in path:
-                return [*path[path.index(reader) :], reader]
-            elif reader not in done:
-                path.append(reader)
-                stack.append((reader, iter(readers.get(reader, ()))))
+    sorter = TopologicalSorter[str]()
+    for name, found in readers.items():
+        for reader in found:
+            sorter.add(reader, name)
+    try:
+        sorter.prepare()
+    except CycleError as error:
+        cycle: list[str] = error.args[1]
+        return cycle
     return None

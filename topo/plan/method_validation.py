@@ -132,5 +132,4 @@ def _unprepared(spec: ComponentSpec) -> type | None:
 
 
 def _stored_by(function: Any) -> set[str]:
-    """Return the attributes that an `__init__` sets."""
-    return {one.argval for one in dis.get_instructions(function) if one.opname == "STORE_ATTR"}
+    return {one.argval for one in dis.get_instructions(inspect.unwrap(function)) if one.opname == "STORE_ATTR"}

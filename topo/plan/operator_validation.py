@@ -24,7 +24,6 @@ def operator_problems(specs: Sequence[ComponentSpec], streams: Streams, config: 
     """Return the mistakes in the bolts that the operator core runs: one sentence each, with the fix.
 
     Args:
-        specs: all components.
         streams: the output streams of each component; None where they are invalid, which has been reported.
         config: the settings in force.
     """
@@ -109,6 +108,9 @@ def _window(spec: ComponentSpec, bolt: WindowBolt, streams: Streams) -> Iterator
         yield f"per_task=True does not go with a key ({_names(bolt.key)}); leave one of them out"
     if bolt.sources and (bolt.aggregate is not None or bolt.reduce is not None or bolt.late_stream is not None):
         yield "sources=True is for process= alone; leave out aggregate=, reduce= and late_stream="
+    if hasattr(bolt.process, "outputs"):
+        given = type(bolt.process).__name__
+        yield f"{given}.outputs has no effect on a window function; declare them on the bolt: {spec.type.__name__}(outputs=...)"
     inputs: dict[tuple[str, ...], str] = {}
     origins: list[Origin] = []
     for declared in spec.inputs:
@@ -132,8 +134,8 @@ def _window(spec: ComponentSpec, bolt: WindowBolt, streams: Streams) -> Iterator
 
 
 def _timeout(spec: ComponentSpec, bolt: WindowBolt, specs: Sequence[ComponentSpec], config: TopologyConfig) -> Iterator[str]:
-    """Windows ack their inputs with their end. Event time is taken to pass as the clock does, unless there is `held_for`."""
-    held_ms = bolt.held_for_ms if bolt.held_for_ms is not None else _length_ms(bolt.window, bolt.allowed_lateness_ms)
+    """Windows ack their inputs with their end. Event time is taken to pass as the clock does, unless there is `max_wait`."""
+    held_ms = bolt.max_wait_ms if bolt.max_wait_ms is not None else _length_ms(bolt.window, bolt.allowed_lateness_ms)
     timeouts = _timeouts_above(spec, specs, config)
     if held_ms is None or not timeouts:
         return
@@ -143,7 +145,7 @@ def _timeout(spec: ComponentSpec, bolt: WindowBolt, specs: Sequence[ComponentSpe
         yield (
             f"its windows hold their inputs for {held}, but message_timeout of {spout!r} is {format_duration(least_s)}: each "
             f"message would fail before its window ends; set message_timeout to more than {held}, make the windows shorter, or, "
-            "where event time passes faster than the clock, say with held_for=... how long a window takes in fact"
+            "where event time passes faster than the clock, give the longest wait in real time with max_wait=..."
         )
 
 

@@ -5,24 +5,39 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
+from typing import Any
 
 from topo.api.bolt import StatefulBolt
 from topo.api.topology import ComponentKind, ComponentSpec, Topology
 from topo.config import TopologyConfig
-from topo.errors import NotFound
+from topo.errors import NotFoundError
 from topo.keys import default_max_parallelism, owner_of
 from topo.plan.physical import PhysicalPlan
 
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """What becomes of a component in a rebalance: tasks before and after, its key groups, and how many change their task."""
+    """A component in a rebalance: tasks before and after, its key groups, and how many change their task."""
 
     component: str
     before: int
     after: int
     key_groups: int
     moved: int
+
+
+def with_overrides(
+    topology: Topology, settings: Mapping[str, Any], parallelism: Mapping[str, int], name: str | None = None
+) -> Topology:
+    """Return the topology with the settings, numbers of tasks and name that it runs with, in place of those in the code.
+
+    Raises:
+        ConfigError: a setting is wrong.
+        NotFoundError: as `with_parallelism`.
+    """
+    config = topology.config.with_settings(settings)
+    varied = with_parallelism(topology, parallelism, config)
+    return replace(varied, name=name or topology.name, config=config)
 
 
 def with_parallelism(topology: Topology, parallelism: Mapping[str, int], config: TopologyConfig) -> Topology:
@@ -33,12 +48,12 @@ def with_parallelism(topology: Topology, parallelism: Mapping[str, int], config:
         config: the settings in force.
 
     Raises:
-        NotFound: there is no such component; carries near misses.
+        NotFoundError: there is no such component; carries near misses.
     """
     names = [spec.id for spec in topology.components]
     for name in parallelism:
         if name not in names:
-            raise NotFound(
+            raise NotFoundError(
                 f"{topology.name} has no component {name!r}; there are {', '.join(names)}.",
                 tuple(get_close_matches(name, names, n=3)),
             )

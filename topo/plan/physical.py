@@ -40,7 +40,6 @@ class PhysicalPlan(Struct, frozen=True, kw_only=True, dict=True):
     """A topology as tasks. Made by `physical_plan`; travels as JSON.
 
     Attributes:
-        name: name of the topology.
         config: its settings.
         components: in the order of declaration, the ackers' last.
         subscriptions: who reads whom, by component.
@@ -70,7 +69,6 @@ class PhysicalPlan(Struct, frozen=True, kw_only=True, dict=True):
         return self._components[component_id]
 
     def component_of(self, task_id: int) -> PlannedComponent:
-        """Return the component that a task belongs to."""
         return self._components[self.task(task_id).component]
 
     @cached_property
@@ -92,13 +90,17 @@ class PhysicalPlan(Struct, frozen=True, kw_only=True, dict=True):
 
     @property
     def spouts(self) -> tuple[TaskId, ...]:
-        """Ids of all spout tasks."""
         return tuple(task.id for task in self.tasks if self._components[task.component].kind is ComponentKind.SPOUT)
 
     @property
     def origins(self) -> tuple[TaskId, ...]:
         """Ids of the tasks that draw root ids and receive verdicts from the ackers: all spouts, and window bolts."""
         return tuple(task.id for task in self.tasks if self._components[task.component].originates)
+
+    @property
+    def has_tracked_windows(self) -> bool:
+        """Whether windows hold messages until they fire, and draw root ids for their firings."""
+        return len(self.origins) > len(self.spouts)
 
     def subscriptions_on(self, component_id: str, stream: str | None = None) -> tuple[PlannedSubscription, ...]:
         """Return who reads a component, or one of its streams."""
@@ -152,11 +154,9 @@ class PhysicalPlan(Struct, frozen=True, kw_only=True, dict=True):
         return {task: WorkerId(slot) for slot, tasks in enumerate(self.workers) for task in tasks}
 
     def worker_of(self, task_id: int) -> WorkerId:
-        """Return the slot that hosts a task."""
         return self._workers[TaskId(task_id)]
 
     def key_groups(self, task_id: int) -> KeyGroupRange:
-        """Return the key groups that a task owns."""
         component = self.component_of(task_id)
         return range_of(self.task(task_id).index, component.max_parallelism, component.parallelism)
 
@@ -165,7 +165,6 @@ class PhysicalPlan(Struct, frozen=True, kw_only=True, dict=True):
         return {component.id: self.config.changed(component.settings)[0] for component in self.components}
 
     def config_of(self, component_id: str) -> TopologyConfig:
-        """Return the settings that hold for a component."""
         return self._configs[component_id]
 
     @property
@@ -185,27 +184,16 @@ class PhysicalPlan(Struct, frozen=True, kw_only=True, dict=True):
         return [self.config_of(spout).message_timeout_s for spout in spouts]
 
     def to_json(self) -> bytes:
-        """Return the plan as JSON, the same bytes for the same plan."""
         return msgspec.json.encode(self, order="deterministic")
-
-    @classmethod
-    def from_json(cls, text: bytes | str) -> PhysicalPlan:
-        """Return the plan that `to_json` has written. Raises msgspec.ValidationError for anything else."""
-        return msgspec.json.decode(text, type=cls)
 
     def digest(self, code_hash: str = "") -> str:
         """Return what master and workers compare before they work together: a hash of the plan and of the user's code."""
         return hashlib.sha256(self.to_json() + b"\0" + code_hash.encode()).hexdigest()
 
 
-def physical_plan(topology: Topology, config: TopologyConfig | None = None) -> PhysicalPlan:
-    """Return the tasks of a topology that has been validated.
-
-    Args:
-        topology: what to plan.
-        config: settings that replace the topology's own, as read at the edge.
-    """
-    config = settled(config or topology.config, topology.components)
+def physical_plan(topology: Topology) -> PhysicalPlan:
+    """Return the tasks of a topology that has been validated."""
+    config = settled(topology.config, topology.components)
     logical = logical_plan(topology, config)
     components = logical.components
     if config.ackers:

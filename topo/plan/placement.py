@@ -1,4 +1,4 @@
-"""Which worker hosts which task."""
+"""Assigns tasks to workers."""
 
 from __future__ import annotations
 

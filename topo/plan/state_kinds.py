@@ -1,4 +1,4 @@
-"""What kind of state a component has in a checkpoint. One kind is not read as another, so a change is refused, not forgotten."""
+"""The kinds of state in a checkpoint. One kind is not read as another, so a change is refused, not forgotten."""
 
 from __future__ import annotations
 

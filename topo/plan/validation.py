@@ -37,20 +37,20 @@ _BASES: dict[ComponentKind, tuple[type[Component], ...]] = {
 }
 
 
-def validate(topology: Topology, config: TopologyConfig | None = None) -> None:
-    """Check a topology under these settings, or its own.
+def validate(topology: Topology) -> None:
+    """Check a topology.
 
     Raises:
         TopologyError: something is wrong; `problems` has all of it.
     """
-    found = problems_of(topology, config)
+    found = problems_of(topology)
     if found:
         raise TopologyError(found)
 
 
-def problems_of(topology: Topology, config: TopologyConfig | None = None) -> list[str]:
-    """Return all that is wrong with a topology under these settings, or its own: one sentence each, with the fix."""
-    config = settled(config or topology.config, topology.components)
+def problems_of(topology: Topology) -> list[str]:
+    """Return all that is wrong with a topology: one sentence each, with the fix."""
+    config = settled(topology.config, topology.components)
     specs = topology.components
     found = [*_names(topology), *_settings(topology, config)]
     streams: dict[str, tuple[StreamDeclaration, ...] | None] = {}
@@ -123,10 +123,8 @@ def _class(spec: ComponentSpec) -> Iterator[str]:
     if not issubclass(cls, bases):
         if spec.kind is ComponentKind.SPOUT and issubclass(cls, _BASES[ComponentKind.BOLT]):
             yield f"{where}: {cls.__name__} is a bolt; add it with set_bolt(...)"
-        elif issubclass(cls, Spout):
-            yield f"{where}: {cls.__name__} is a spout; add it with set_spout(...)"
         else:
-            yield f"{where}: {cls.__name__} must derive from {' or '.join(base.__name__ for base in bases)}"
+            yield f"{where}: {cls.__name__} is a spout; add it with set_spout(...)"
         return
     if issubclass(cls, BlockingSpout) and issubclass(cls, RetryingSpout):
         yield f"{where}: {cls.__name__} derives from BlockingSpout and RetryingSpout, which do not go together; take one of them"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from topo.errors import EnvironmentFault
+from topo.errors import TopoEnvironmentError
 from topo.extras import EXTRAS, pip_install
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def __getattr__(name: str) -> Any:
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in ("pyarrow", "pyspark", "cloudpickle", "numpy"):
             raise
-        raise EnvironmentFault(f"{name} needs {error.name}: {pip_install(EXTRAS['spark'])}") from error
+        raise TopoEnvironmentError(f"{name} needs {error.name}: {pip_install(EXTRAS['spark'])}") from error
     return value
 
 

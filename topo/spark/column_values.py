@@ -19,7 +19,7 @@ import pyarrow as pa
 from topo.errors import UserError
 from topo.spark.type_names import spark_reads
 
-Row = tuple[Any, ...]
+SparkRow = tuple[Any, ...]
 _SHOWN = 80
 _NONE = type(None)
 _CLASSES: tuple[tuple[Callable[[pa.DataType], bool], tuple[type, ...], tuple[type, ...]], ...] = (
@@ -75,7 +75,7 @@ class Fitted:
     problems: tuple[DoesNotFit, ...]
 
 
-def fit_rows(rows: Sequence[Row], schema: pa.Schema) -> Fitted:
+def fit_rows(rows: Sequence[SparkRow], schema: pa.Schema) -> Fitted:
     """Turn rows, their values in the schema's order, into a table; leave out those that do not fit."""
     arrays, unfit, problems = [], set[int](), []
     for place, field in enumerate(schema):
@@ -93,7 +93,7 @@ def fit_rows(rows: Sequence[Row], schema: pa.Schema) -> Fitted:
     return Fitted(rest.table, frozenset(unfit), tuple(problems))
 
 
-def infer_schema(names: Sequence[str], rows: Sequence[Row]) -> pa.Schema:
+def infer_schema(names: Sequence[str], rows: Sequence[SparkRow]) -> pa.Schema:
     """Return the schema that the rows show: bigint, double, string, timestamp in UTC, decimal(38,18) and so on.
 
     Raises:

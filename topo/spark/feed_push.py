@@ -1,4 +1,4 @@
-"""What runs in a Spark task of `feed`: sends a partition's rows, and returns when the topology is through with them."""
+"""The body of a Spark task of `feed`: sends a partition's rows, and returns when the topology has processed them."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from topo.config import parse_duration
-from topo.errors import ConfigError, EnvironmentFault, UserError
+from topo.errors import ConfigError, TopoEnvironmentError, UserError
 from topo.launch.submission import open_home
 from topo.spark.feed_push import Push
 from topo.spark.feed_spout import address_path, read_address
@@ -57,8 +57,8 @@ def feed(
         Spark's query; `query.exception()` gives the reason of its end.
 
     Raises:
-        NotFound: no topology has that name.
-        EnvironmentFault: it does not run, or does not take rows.
+        NotFoundError: no topology has that name.
+        TopoEnvironmentError: it does not run, or does not take rows.
         ConfigError: it has several components that are fed: name one.
     """
     if not frame.isStreaming:
@@ -97,10 +97,12 @@ class _Place:
         until = time.monotonic() + patience_s
         while (found := self._addresses()) is None:
             if self._state is not None and not self._state.is_running():
-                raise EnvironmentFault(f"topology {self._topology!r} does not run; start it, then feed it")
+                raise TopoEnvironmentError(f"topology {self._topology!r} does not run; start it, then feed it")
             if time.monotonic() > until:
                 who = f"component {self._component!r}" if self._component else "no component"
-                raise EnvironmentFault(f"{who} of topology {self._topology!r} takes rows: is it a FeedSpout that has started?")
+                raise TopoEnvironmentError(
+                    f"{who} of topology {self._topology!r} takes rows: is it a FeedSpout that has started?"
+                )
             time.sleep(_LOOK_S)
         return found
 

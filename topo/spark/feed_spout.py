@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from topo.api.context import TaskContext
 from topo.api.spout import RetryingSpout, SpoutCollector
-from topo.errors import ConfigError, EnvironmentFault, UserError
+from topo.errors import ConfigError, TopoEnvironmentError, UserError
 from topo.spark.row_values import named_values, rows_of, timestamps_ms_of
 from topo.storage.state_folder import write_atomically
 from topo.transport.feed import Chunk, FeedAddress, FeedListener, new_feed_address
@@ -29,12 +29,7 @@ class FeedSpout(RetryingSpout):
     """
 
     def __init__(
-        self,
-        fields: Sequence[str],
-        *,
-        timestamp: str | None = None,
-        host: str = "127.0.0.1",
-        folder: str | Path | None = None,
+        self, fields: Sequence[str], *, timestamp: str | None = None, host: str = "127.0.0.1", folder: str | Path | None = None
     ) -> None:
         """Say what comes, and where to listen for it.
 
@@ -60,7 +55,7 @@ class FeedSpout(RetryingSpout):
 
         Raises:
             ConfigError: there is no folder for the address.
-            EnvironmentFault: the address cannot be used.
+            TopoEnvironmentError: the address cannot be used.
         """
         folder = self._folder or context.folder
         if folder is None:
@@ -142,7 +137,6 @@ class FeedSpout(RetryingSpout):
 
 
 def address_path(folder: Path, component: str, task: int) -> Path:
-    """Return where a task writes its address."""
     return folder / component / f"feed.{task}.json"
 
 
@@ -150,11 +144,11 @@ def read_address(path: Path) -> FeedAddress | None:
     """Return a task's address; None when it has none yet.
 
     Raises:
-        EnvironmentFault: it cannot be read.
+        TopoEnvironmentError: it cannot be read.
     """
     try:
         return msgspec.json.decode(path.read_bytes(), type=FeedAddress)
     except FileNotFoundError:
         return None
     except (OSError, msgspec.MsgspecError) as error:
-        raise EnvironmentFault(f"cannot read the feed's address in {path}: {error}") from error
+        raise TopoEnvironmentError(f"cannot read the feed's address in {path}: {error}") from error

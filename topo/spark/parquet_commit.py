@@ -30,15 +30,15 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from topo.errors import EnvironmentFault
-from topo.storage.state_folder import sync_folder
+from topo.durable import make_folder, sync_folder
+from topo.errors import TopoEnvironmentError
 
 HIDDEN = "_topo"
 _RECORD = "commit"
 _FOLDER = re.compile(r"(?P<writer>.+)\.(?P<task>\d{4,})\.(?P<life>[0-9a-f]+)")
 
 
-class BatchLost(EnvironmentFault):
+class BatchLost(TopoEnvironmentError):
     """Files of a batch were removed by somebody before the commit. The batch must be prepared again."""
 
 
@@ -85,7 +85,7 @@ class ParquetCommits:
             name: the batch's, of a-z, A-Z, 0-9, '-' and '_'.
             tables: what goes into each partition, by folder relative to the dataset ("" without partitions).
         """
-        _make_folder(self._path / self._own)
+        make_folder(self._path / self._own)
         final = f"part-{self._writer}.{self._task:04d}-{name}.parquet"
         files = tuple((str(self._own / f"{name}.{number}.tmp"), str(Path(folder, final))) for number, folder in enumerate(tables))
         staged = Staged(name, files, sum(table.num_rows for table in tables.values()))
@@ -132,7 +132,7 @@ class ParquetCommits:
 
     def keep_schema(self, schema: pa.Schema) -> pa.Schema:
         """Store the dataset's schema unless there is one, and return the valid one."""
-        _make_folder(self._path / self._own)
+        make_folder(self._path / self._own)
         temporary, final = self._path / self._own / "schema.tmp", self._path / HIDDEN / "schema.arrow"
         _write(temporary, schema.serialize().to_pybytes())
         # Unlike a rename it replaces nothing: of several tasks one is the first.
@@ -167,8 +167,10 @@ class ParquetCommits:
         return any((self._path / temporary).exists() for temporary, _ in staged.files)
 
     def _show(self, staged: Staged) -> None:
-        for folder in dict.fromkeys(Path(final).parent for _, final in staged.files):
-            _make_folder(self._path / folder)
+        folders = dict.fromkeys(self._path / Path(final).parent for _, final in staged.files)
+        for folder in folders:
+            if not folder.is_dir():
+                make_folder(folder)
         lost = []
         for temporary, final in staged.files:
             try:
@@ -176,8 +178,9 @@ class ParquetCommits:
             except FileNotFoundError:
                 if not (self._path / final).exists():
                     lost.append(temporary)
-        for folder in dict.fromkeys(Path(final).parent for _, final in staged.files):
-            sync_folder(self._path / folder)
+        # A process that has made a folder may have died before it could sync the parent.
+        for folder in {*folders, *(folder.parent for folder in folders if folder != self._path)}:
+            sync_folder(folder)
         if lost:
             raise BatchLost(f"{', '.join(lost)} in {self._path} was removed before its commit")
 
@@ -202,18 +205,6 @@ def kept_schema(path: Path) -> pa.Schema | None:
         return pa.ipc.read_schema(pa.py_buffer((path / HIDDEN / "schema.arrow").read_bytes()))
     except FileNotFoundError:
         return None
-
-
-def _make_folder(folder: Path) -> None:
-    """Make a folder and its missing parents, durably."""
-    missing = []
-    while not folder.is_dir():
-        missing.append(folder)
-        folder = folder.parent
-    for made in reversed(missing):
-        with suppress(FileExistsError):
-            os.mkdir(made)
-        sync_folder(made.parent)
 
 
 def _write(path: Path, data: bytes) -> None:

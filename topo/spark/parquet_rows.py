@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from topo.errors import EnvironmentFault, UserError
+from topo.errors import TopoEnvironmentError, UserError
 from topo.spark.row_values import NotRepresentable, named_values, rows_of, timestamps_ms_of
 
 Position = tuple[int, int, int]
@@ -37,7 +37,7 @@ _SAME = (
 """Types that are one type in a tuple, and so may differ between the files of a source."""
 
 
-class TornFile(EnvironmentFault):
+class TornFile(TopoEnvironmentError):
     """A file that is no whole parquet file, or was replaced after the source was listed."""
 
 
@@ -45,7 +45,7 @@ class SchemaDiffers(UserError):
     """A file that has not the columns, or not the types, of the first."""
 
 
-class Batch(NamedTuple):
+class ParquetBatch(NamedTuple):
     """Some rows of one row group, each with its position and, if asked for, its event time in milliseconds."""
 
     rows: Iterator[tuple[Any, ...]]
@@ -65,12 +65,7 @@ class ParquetRows:
     """
 
     def __init__(
-        self,
-        root: Path,
-        files: Sequence[tuple[str, int]],
-        fields: Sequence[str],
-        timestamp: str | None,
-        share: tuple[int, int],
+        self, root: Path, files: Sequence[tuple[str, int]], fields: Sequence[str], timestamp: str | None, share: tuple[int, int]
     ) -> None:
         self._root = root
         self._files = files
@@ -80,7 +75,7 @@ class ParquetRows:
         self._index, self._tasks = share
         self._types: dict[str, pa.DataType] = {}
 
-    def batches(self, after: Position | None = None) -> Iterator[Batch]:
+    def batches(self, after: Position | None = None) -> Iterator[ParquetBatch]:
         """Yield all rows behind a position. After an exception a new call is needed.
 
         Raises:
@@ -110,7 +105,7 @@ class ParquetRows:
             raise TornFile(f"{path} has changed: it had {size} bytes when the source was listed, and has {now}")
         return path
 
-    def _of_file(self, path: Path, number: int, first_group: int, first_row: int) -> Iterator[Batch]:
+    def _of_file(self, path: Path, number: int, first_group: int, first_row: int) -> Iterator[ParquetBatch]:
         with pq.ParquetFile(path, **_READING) as file:
             moments = self._check(path, file)
             for group in range(first_group, file.num_row_groups):
@@ -119,7 +114,7 @@ class ParquetRows:
 
     def _of_group(
         self, file: pq.ParquetFile, number: int, group: int, first_row: int, moments: frozenset[str]
-    ) -> Iterator[Batch]:
+    ) -> Iterator[ParquetBatch]:
         about = file.metadata.row_group(group)
         row_bytes = about.total_byte_size // max(about.num_rows, 1) + 1
         size = max(1, min(_MOST_ROWS, _MOST_BYTES // row_bytes))
@@ -131,7 +126,7 @@ class ParquetRows:
                 yield self._rows(batch.slice(skip), number, group, start + skip, moments)
             start = end
 
-    def _rows(self, batch: pa.RecordBatch, number: int, group: int, first: int, moments: frozenset[str]) -> Batch:
+    def _rows(self, batch: pa.RecordBatch, number: int, group: int, first: int, moments: frozenset[str]) -> ParquetBatch:
         columns = {name: batch.column(batch.schema.get_field_index(name)) for name in self._columns}
         for name in moments:
             columns[name] = columns[name].cast(pa.timestamp("us", "UTC"))
@@ -139,7 +134,7 @@ class ParquetRows:
         if self._timestamp is not None:
             stamps = named_values(columns[self._timestamp], self._timestamp, timestamps_ms_of)
         rows = rows_of([columns[name] for name in self._fields], self._fields)
-        return Batch(rows, zip(repeat(number), repeat(group), range(first, first + batch.num_rows), strict=False), stamps)
+        return ParquetBatch(rows, zip(repeat(number), repeat(group), range(first, first + batch.num_rows), strict=False), stamps)
 
     def _check(self, path: Path, file: pq.ParquetFile) -> frozenset[str]:
         """Compare a file with the first; return its columns that hold moments without saying so (Spark's INT96)."""

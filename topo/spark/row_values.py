@@ -1,4 +1,4 @@
-"""What Spark's types are in a tuple, and how columns become rows: a column at a time, never value by value through Arrow scalars.
+"""Converts Spark's types and columns to rows of tuples: a column at a time, never value by value through Arrow scalars.
 
 docs/spark.md has the table. Sequences are tuples and structs are dicts, as they are after the wire, so that a bolt sees the same
 whether a tuple came through a socket or not.
@@ -79,7 +79,6 @@ def rows_of(columns: Sequence[pa.Array], names: Sequence[str]) -> Iterator[tuple
 
 
 def named_values(column: pa.Array, name: str, read: Callable[[pa.Array], Values] = values_of) -> Values:
-    """Read a column; an error names it."""
     try:
         return read(column)
     except NotRepresentable as error:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from importlib import util
 from typing import TYPE_CHECKING
 
-from topo.errors import EnvironmentFault
+from topo.errors import TopoEnvironmentError
 from topo.extras import EXTRAS, pip_install
 from topo.launch.spark.java import use_java
 
@@ -27,11 +27,11 @@ def check_spark() -> None:
     """Say so when the packages are missing that Spark needs.
 
     Raises:
-        EnvironmentFault: they are; names the extra to install.
+        TopoEnvironmentError: they are; names the extra to install.
     """
     missing = [name for name in ("pyspark", "pyarrow") if util.find_spec(name) is None]
     if missing:
-        raise EnvironmentFault(f"{' and '.join(missing)} cannot be imported: {pip_install(EXTRAS['spark'])}")
+        raise TopoEnvironmentError(f"{' and '.join(missing)} cannot be imported: {pip_install(EXTRAS['spark'])}")
 
 
 def make_session(name: str, master: str = "local[*]", config: Mapping[str, str] | None = None) -> SparkSession:
@@ -43,7 +43,7 @@ def make_session(name: str, master: str = "local[*]", config: Mapping[str, str] 
         config: settings of Spark; they win over topo's.
 
     Raises:
-        EnvironmentFault: pyspark or Java is missing.
+        TopoEnvironmentError: pyspark or Java is missing.
     """
     check_spark()
     use_java()

@@ -47,5 +47,4 @@ def checked_schema(schema: pa.Schema, path: Path, partition_by: Sequence[str], k
 
 
 def schema_text(schema: pa.Schema) -> str:
-    """Return a schema on one line."""
     return ", ".join(f"{field.name} {field.type}{'' if field.nullable else ' not null'}" for field in schema)

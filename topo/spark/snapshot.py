@@ -1,4 +1,4 @@
-"""Which parquet files a source has: fixed once, since positions count them.
+"""The list of a source's parquet files: fixed once, since positions count them.
 
 A snapshot is a file `snapshot.json` in a folder that all tasks of the source see. It is written whole and once: for files that
 are read where they lie by the first task that comes, for staged ones by the process that stages them.
@@ -14,8 +14,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from topo.errors import ConfigError, EnvironmentFault, NotFound
-from topo.storage.state_folder import sync_folder
+from topo.durable import sync_folder
+from topo.errors import ConfigError, NotFoundError, TopoEnvironmentError
 
 NAME = "snapshot.json"
 
@@ -37,12 +37,12 @@ def list_parquet(paths: Sequence[str], source: str) -> SparkSnapshot:
     """Return the parquet files below some paths: all files but those that Spark passes over, whose names begin with _ or a dot.
 
     Raises:
-        NotFound: a path does not exist.
+        NotFoundError: a path does not exist.
     """
     found: list[tuple[str, int]] = []
     for path in paths:
         if not os.path.exists(path):
-            raise NotFound(f"SparkSpout: there is no file or folder {path!r}.")
+            raise NotFoundError(f"SparkSpout: there is no file or folder {path!r}.")
         found += [(file, os.stat(file).st_size) for file in sorted(_files(os.path.abspath(path)))]
     return SparkSnapshot(source, tuple(found))
 
@@ -75,7 +75,7 @@ def read_snapshot(folder: Path, source: str) -> SparkSnapshot | None:
 
     Raises:
         ConfigError: the folder holds the rows of another source.
-        EnvironmentFault: it cannot be read.
+        TopoEnvironmentError: it cannot be read.
     """
     try:
         found = json.loads((folder / NAME).read_bytes())
@@ -83,7 +83,7 @@ def read_snapshot(folder: Path, source: str) -> SparkSnapshot | None:
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise EnvironmentFault(f"{folder / NAME} cannot be read ({error}); remove {folder} to have it made again") from error
+        raise TopoEnvironmentError(f"{folder / NAME} cannot be read ({error}); remove {folder} to have it made again") from error
     if snapshot.source != source:
         raise ConfigError(f"SparkSpout: {folder} holds the rows of another source; remove it, or choose another staging folder")
     return snapshot
@@ -93,7 +93,7 @@ def write_snapshot(folder: Path, snapshot: SparkSnapshot) -> SparkSnapshot:
     """Write a snapshot durably unless there is one; return the stored one.
 
     Raises:
-        EnvironmentFault: the folder cannot be written to.
+        TopoEnvironmentError: the folder cannot be written to.
         ConfigError: as `read_snapshot`.
     """
     data = json.dumps({"source": snapshot.source, "files": snapshot.files}).encode()
@@ -111,5 +111,5 @@ def write_snapshot(folder: Path, snapshot: SparkSnapshot) -> SparkSnapshot:
             os.unlink(temporary)
         sync_folder(folder)
     except OSError as error:
-        raise EnvironmentFault(f"cannot write {folder / NAME}: {error.strerror}") from error
+        raise TopoEnvironmentError(f"cannot write {folder / NAME}: {error.strerror}") from error
     return read_snapshot(folder, snapshot.source) or snapshot

@@ -22,8 +22,8 @@ from topo.api.bolt import Collector
 from topo.api.context import TaskContext
 from topo.api.tuples import Tuple
 from topo.api.two_phase import TwoPhaseSink
-from topo.errors import ConfigError, EnvironmentFault, SinkStuck, StagedRowsLost
-from topo.spark.column_values import DoesNotFit, Row, fit_rows, infer_schema
+from topo.errors import ConfigError, SinkBlockedError, StagedRowsLostError, TopoEnvironmentError
+from topo.spark.column_values import DoesNotFit, SparkRow, fit_rows, infer_schema
 from topo.spark.hive_partitions import NAME_BYTES, split_by_partition, too_long
 from topo.spark.parquet_commit import BatchLost, ParquetCommits, Staged, kept_schema
 from topo.spark.sink_schema import checked_schema, declared_schema, schema_text
@@ -164,7 +164,7 @@ class SparkSink(TwoPhaseSink):
                 self._commits.commit(staged)
             except BatchLost as error:
                 # A checkpoint counts these rows, so they are never written again: the run must not end as if none were missing.
-                self._collector.report_error(StagedRowsLost(f"{staged.rows} rows are lost: {error}"))
+                self._collector.report_error(StagedRowsLostError(f"{staged.rows} rows are lost: {error}"))
             else:
                 self._rows.add(staged.rows)
                 self._files.add(len(staged.files))
@@ -235,7 +235,9 @@ class SparkSink(TwoPhaseSink):
             self._stage()
         except Exception as error:
             if len(self._held) >= _HELD_BATCHES * self._max_rows:
-                raise SinkStuck(f"SparkSink cannot write to {self._path}: {error}; {len(self._held)} tuples wait") from error
+                raise SinkBlockedError(
+                    f"SparkSink cannot write to {self._path}: {error}; {len(self._held)} tuples wait"
+                ) from error
             self._refused(error)
             self._limit = len(self._held) + self._max_rows
 
@@ -290,7 +292,7 @@ class SparkSink(TwoPhaseSink):
         message = f"SparkSink cannot write to {self._path}: {reason}; {len(waiting)} tuples wait, not acked, and it tries again"
         self._log.warning("%s", message)
         if not self._is_refused:
-            self._collector.report_error(EnvironmentFault(message))
+            self._collector.report_error(TopoEnvironmentError(message))
         self._is_refused, self._limit = True, _HELD_BATCHES * self._max_rows
         for tup in waiting:
             self._collector.reset_timeout(tup)
@@ -331,7 +333,7 @@ class SparkSink(TwoPhaseSink):
             found = ", ".join(next(iter(foreign.values())))
             self._drop(numbers, (DoesNotFit("", ", ".join(names), found, len(numbers)),))
 
-    def _values(self, names: Sequence[str]) -> list[Row]:
+    def _values(self, names: Sequence[str]) -> list[SparkRow]:
         layouts = {origin.fields for origin in set(map(_origin, self._held))}
         if layouts <= {tuple(names)}:
             return list(map(_values, self._held))
@@ -372,6 +374,6 @@ def _staged_of(token: Any) -> list[Staged]:
     return [Staged(name, tuple(tuple(file) for file in files), rows) for name, files, rows in token]
 
 
-def _in_order(tup: Tuple, names: Sequence[str]) -> Row:
+def _in_order(tup: Tuple, names: Sequence[str]) -> SparkRow:
     index = tup.origin.index
     return tuple([tup.values[index[name]] for name in names])

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from topo.errors import ConfigError, NotFound
+from topo.errors import ConfigError, NotFoundError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -116,7 +116,7 @@ def local_path(path: str) -> str:
     """Return a path that means the same in every process: absolute, or an address with a scheme as it is.
 
     Raises:
-        NotFound: the working folder is gone.
+        NotFoundError: the working folder is gone.
     """
     if path.startswith("file://"):
         path = path.removeprefix("file://")
@@ -125,7 +125,7 @@ def local_path(path: str) -> str:
     try:
         return os.path.abspath(path)
     except FileNotFoundError as error:
-        raise NotFound(f"{path!r} is relative to a folder that is gone") from error
+        raise NotFoundError(f"{path!r} is relative to a folder that is gone") from error
 
 
 def _options(options: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:

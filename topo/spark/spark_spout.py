@@ -68,7 +68,7 @@ class SparkSpout(RetryingSpout):
 
         Raises:
             ConfigError: not exactly one source, or one whose columns cannot be known before Spark runs: give `fields`.
-            NotFound: there are no such files.
+            NotFoundError: there are no such files.
         """
         self._source = source_of(files, table, sql, query, format, options or {})
         self._config = {name: str(value) for name, value in (config or {}).items()}
@@ -100,8 +100,8 @@ class SparkSpout(RetryingSpout):
         """List the files, or have Spark make them if they do not exist, and go behind the committed position.
 
         Raises:
-            NotFound: the files do not exist.
-            EnvironmentFault: pyspark or Java is missing.
+            NotFoundError: the files do not exist.
+            TopoEnvironmentError: pyspark or Java is missing.
             ConfigError: there is no folder that the tasks share.
         """
         self._collector = collector

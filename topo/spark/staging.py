@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from topo.errors import EnvironmentFault, UserError
+from topo.errors import TopoEnvironmentError, UserError
 from topo.spark.spark_source import SparkSource
 
 _JOB = "topo.spark.staging_job"
@@ -84,7 +84,7 @@ class StagingProcess:
         """Start it.
 
         Raises:
-            EnvironmentFault: it cannot be started, or the folder not be written to.
+            TopoEnvironmentError: it cannot be started, or the folder not be written to.
             UserError: the function cannot be handed over.
         """
         self._folder = order.folder
@@ -100,7 +100,7 @@ class StagingProcess:
                 stdout=2,
             )
         except OSError as error:
-            raise EnvironmentFault(f"cannot start Spark's process for {order.folder}: {error}") from error
+            raise TopoEnvironmentError(f"cannot start Spark's process for {order.folder}: {error}") from error
         assert self._process.stdin is not None
         self._input: IO[bytes] = self._process.stdin
         # The function may be larger than a pipe, and the parent must not wait for it to be read.
@@ -113,12 +113,10 @@ class StagingProcess:
 
     @property
     def pid(self) -> int:
-        """Its process id."""
         return self._process.pid
 
     @property
     def has_ended(self) -> bool:
-        """Whether it has ended, well or not. Does not wait."""
         return self._process.poll() is not None
 
     def failure(self) -> StagingFailed:

@@ -17,7 +17,7 @@ import msgspec
 
 from topo.checkpoint.encoding import EncodedPart, ExtTypes, PartName, TaskSnapshot, decode_snapshot, verify_part
 from topo.checkpoint.manifest import Manifest, decode_manifest, encode_manifest, name_of
-from topo.errors import CheckpointDamaged, CheckpointMissing, CheckpointRefused, EnvironmentFault
+from topo.errors import CheckpointDamagedError, CheckpointMissingError, CheckpointRefusedError, TopoEnvironmentError
 from topo.ids import TaskId
 from topo.keys import KeyGroupRange
 from topo.storage.files import Files, PartFiles, open_files
@@ -59,7 +59,7 @@ class PartStore:
         self._files = files
 
     def write_part(self, checkpoint: int, task: TaskId, part: EncodedPart) -> str:
-        """Store a task's part; return its file's name, once it is durable. Raises EnvironmentFault when it cannot be."""
+        """Store a task's part; return its file's name, once it is durable. Raises TopoEnvironmentError when it cannot be."""
         file = f"{_folder(checkpoint)}/task-{task:05d}.part"
         self._files.write(file, part.sections)
         return file
@@ -70,9 +70,9 @@ class PartStore:
         """Return a task's snapshot, or some key groups of it.
 
         Raises:
-            CheckpointDamaged: it is missing, or its content has changed.
-            CheckpointRefused: it is another topology's, or a newer version's.
-            EnvironmentFault: the storage fails.
+            CheckpointDamagedError: it is missing, or its content has changed.
+            CheckpointRefusedError: it is another topology's, or a newer version's.
+            TopoEnvironmentError: the storage fails.
         """
         return decode_snapshot(self._reader(name.file), name, types, groups, values=values)
 
@@ -81,7 +81,7 @@ class PartStore:
             try:
                 return self._files.read(file, start, length)
             except FileNotFoundError:
-                raise CheckpointDamaged(file, "it is not there") from None
+                raise CheckpointDamagedError(file, "it is not there") from None
 
         return read
 
@@ -107,14 +107,14 @@ class CheckpointStore(PartStore):
         """Make a checkpoint complete: all its parts are durable. May be repeated.
 
         Raises:
-            EnvironmentFault: the storage fails; whether it is complete is not known until `discard` has removed it.
+            TopoEnvironmentError: the storage fails; whether it is complete is not known until `discard` has removed it.
         """
         self._files.write(_manifest(manifest.checkpoint), [encode_manifest(manifest)])
 
     def discard(self, checkpoint: int) -> None:
-        """Throw a checkpoint away, complete or not. Raises EnvironmentFault when it may still be complete."""
+        """Throw a checkpoint away, complete or not. Raises TopoEnvironmentError when it may still be complete."""
         self._files.remove(_manifest(checkpoint))
-        with suppress(EnvironmentFault):
+        with suppress(TopoEnvironmentError):
             self._files.remove_folder(_folder(checkpoint))
 
     def abandon(self, checkpoints: Iterable[int]) -> None:
@@ -124,7 +124,7 @@ class CheckpointStore(PartStore):
         and the manifest does under the name `ABANDONED`, for somebody who can still save something.
 
         Raises:
-            EnvironmentFault: the storage fails; repeat it.
+            TopoEnvironmentError: the storage fails; repeat it.
         """
         for checkpoint in checkpoints:
             with suppress(FileNotFoundError):
@@ -165,9 +165,9 @@ class CheckpointStore(PartStore):
             below: only those with a lower number.
 
         Raises:
-            CheckpointRefused: the last one is another topology's, or a newer version's.
-            CheckpointMissing: there is none, although one was complete once.
-            EnvironmentFault: the storage fails.
+            CheckpointRefusedError: the last one is another topology's, or a newer version's.
+            CheckpointMissingError: there is none, although one was complete once.
+            TopoEnvironmentError: the storage fails.
         """
         problems: list[str] = []
         passed_over: list[int] = []
@@ -177,9 +177,9 @@ class CheckpointStore(PartStore):
             try:
                 manifest = self.load(number)
                 self.verify(manifest)
-            except CheckpointMissing:
+            except CheckpointMissingError:
                 continue
-            except CheckpointDamaged as error:
+            except CheckpointDamagedError as error:
                 problems.append(f"checkpoint {number} cannot be used: {error}")
                 passed_over.append(number)
                 continue
@@ -188,28 +188,28 @@ class CheckpointStore(PartStore):
             return Found(manifest, tuple(problems), tuple(passed_over))
         if problems or expected:
             what = "; ".join(problems) or f"checkpoint {expected} was complete and is gone"
-            raise CheckpointMissing(f"there is no checkpoint to restore in {self.url}: {what}")
+            raise CheckpointMissingError(f"there is no checkpoint to restore in {self.url}: {what}")
         return Found(None)
 
     def load(self, checkpoint: int) -> Manifest:
         """Return the manifest of a checkpoint.
 
         Raises:
-            CheckpointMissing: it is not complete.
-            CheckpointDamaged: its manifest is.
-            CheckpointRefused: it is another topology's, or a newer version's.
+            CheckpointMissingError: it is not complete.
+            CheckpointDamagedError: its manifest is.
+            CheckpointRefusedError: it is another topology's, or a newer version's.
         """
         name = _manifest(checkpoint)
         try:
             manifest = decode_manifest(self._files.read(name), name)
         except FileNotFoundError:
-            raise CheckpointMissing(f"checkpoint {checkpoint} is not complete in {self.url}") from None
+            raise CheckpointMissingError(f"checkpoint {checkpoint} is not complete in {self.url}") from None
         if manifest.topology != self._topology:
-            raise CheckpointRefused(
+            raise CheckpointRefusedError(
                 f"{self.url} holds checkpoints of topology {manifest.topology!r}, not of {self._topology!r}; name another folder"
             )
         if manifest.checkpoint != checkpoint:
-            raise CheckpointDamaged(name, f"it is that of checkpoint {manifest.checkpoint}")
+            raise CheckpointDamagedError(name, f"it is that of checkpoint {manifest.checkpoint}")
         return manifest
 
     def verify(self, manifest: Manifest) -> None:
@@ -221,13 +221,13 @@ class CheckpointStore(PartStore):
         """Copy a complete checkpoint into another store, as a savepoint.
 
         Raises:
-            CheckpointRefused: the target has checkpoints of another topology, or this one.
-            CheckpointDamaged: its content has changed.
-            EnvironmentFault: the storage fails; the savepoint is not complete.
+            CheckpointRefusedError: the target has checkpoints of another topology, or this one.
+            CheckpointDamagedError: its content has changed.
+            TopoEnvironmentError: the storage fails; the savepoint is not complete.
         """
         manifest = self.load(checkpoint)
         if any(stored.checkpoint == checkpoint for stored in target.checkpoints()):
-            raise CheckpointRefused(f"{target.url} has a checkpoint {checkpoint} already; name another folder")
+            raise CheckpointRefusedError(f"{target.url} has a checkpoint {checkpoint} already; name another folder")
         for part in manifest.parts:
             verify_part(self._reader(part.file), name_of(part, manifest))
             target._files.write(part.file, [self._files.read(part.file)])
@@ -238,9 +238,9 @@ class CheckpointStore(PartStore):
     def _stored(self, number: int) -> StoredCheckpoint | None:
         try:
             return StoredCheckpoint(number, self.load(number))
-        except CheckpointMissing:
+        except CheckpointMissingError:
             return None
-        except CheckpointDamaged as error:
+        except CheckpointDamagedError as error:
             return StoredCheckpoint(number, None, str(error))
 
     def _numbers(self) -> list[int]:
@@ -248,7 +248,7 @@ class CheckpointStore(PartStore):
 
 
 def open_store(url: str, topology: str, keep: int = 3) -> CheckpointStore:
-    """Return the checkpoints of a topology at a path or URL. Raises EnvironmentFault when it cannot be reached from here."""
+    """Return the checkpoints of a topology at a path or URL. Raises TopoEnvironmentError when it cannot be reached from here."""
     return CheckpointStore(open_files(url), topology, keep)
 
 
@@ -263,22 +263,22 @@ def topology_of(root: str) -> str:
     """Return the name of the topology whose checkpoints are there.
 
     Raises:
-        CheckpointMissing: there is no complete checkpoint.
-        CheckpointDamaged: no manifest can be read.
-        CheckpointRefused: a newer topo has written it.
+        CheckpointMissingError: there is no complete checkpoint.
+        CheckpointDamagedError: no manifest can be read.
+        CheckpointRefusedError: a newer topo has written it.
     """
     files = open_files(root)
-    damage: CheckpointDamaged | None = None
+    damage: CheckpointDamagedError | None = None
     for number in sorted((int(name) for name in files.names() if name.isdecimal()), reverse=True):
         try:
             return decode_manifest(files.read(_manifest(number)), _manifest(number)).topology
         except FileNotFoundError:
             continue
-        except CheckpointDamaged as error:
+        except CheckpointDamagedError as error:
             damage = damage or error
     if damage is not None:
         raise damage
-    raise CheckpointMissing(f"there is no complete checkpoint in {root}")
+    raise CheckpointMissingError(f"there is no complete checkpoint in {root}")
 
 
 def _folder(checkpoint: int) -> str:

@@ -1,4 +1,4 @@
-"""Where checkpoints are kept: a folder of this machine, or any file system that fsspec reaches.
+"""The file systems of checkpoints: a folder of this machine, or any file system that fsspec reaches.
 
 A name is relative to the root, with slashes. A written file exists as a whole or not at all, also after a crash.
 """
@@ -7,21 +7,21 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, BinaryIO, Protocol
 
-from topo.errors import EnvironmentFault
+from topo.durable import sync_folder, unless_unsyncable
+from topo.errors import TopoEnvironmentError
 from topo.extras import EXTRAS, pip_install
-from topo.storage.state_folder import sync_folder
 
 
 class PartFiles(Protocol):
-    """What a worker needs of a tree of files. Every method but `read` of a missing file raises EnvironmentFault on a failure."""
+    """A tree of files, as workers use it. Each method raises TopoEnvironmentError on failure, but `read` of a missing file."""
 
     url: str
-    """How the root is named to other processes."""
+    """The name of the root for other processes."""
 
     def write(self, name: str, chunks: Iterable[bytes]) -> None:
         """Write a file, durably and as a whole; folders are made as needed."""
@@ -47,52 +47,146 @@ _BUFFER_BYTES = 1 << 20
 """Few writes for many small sections: after each one a thread waits for the interpreter while another computes."""
 
 
+class FileSystem(Protocol):
+    """The steps on files that `LocalFiles` is made of, as POSIX has them. Methods raise OSError.
+
+    A power cut may take written content until `sync`, and undo the making, renaming and removing of names until `sync_folder`.
+    """
+
+    def create(self, path: Path) -> BinaryIO:
+        """Open a new file to be written. Raises FileExistsError."""
+
+    def sync(self, file: BinaryIO) -> None:
+        """Make the content of an open file durable."""
+
+    def rename(self, path: Path, name: Path) -> None:
+        """Give a file another name, in place of the file that has it."""
+
+    def sync_folder(self, path: Path) -> None:
+        """Make durable which names a folder has."""
+
+    def is_folder(self, path: Path) -> bool:
+        """Whether there is such a folder."""
+
+    def make_folder(self, path: Path) -> None:
+        """Make a folder, unless there is one; its parent must exist."""
+
+    def read(self, path: Path, start: int, length: int | None) -> bytes:
+        """Return bytes of a file, fewer where it ends."""
+
+    def names(self, path: Path) -> list[str]:
+        """Return the names in a folder, unsorted."""
+
+    def remove(self, path: Path) -> None:
+        """Remove a file."""
+
+    def remove_folder(self, path: Path) -> None:
+        """Remove a folder and its content."""
+
+
+class OperatingSystemFiles:
+    """The file systems of this machine."""
+
+    def create(self, path: Path) -> BinaryIO:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        return os.fdopen(descriptor, "wb", buffering=_BUFFER_BYTES)
+
+    def sync(self, file: BinaryIO) -> None:
+        file.flush()
+        os.fsync(file.fileno())
+
+    def rename(self, path: Path, name: Path) -> None:
+        os.replace(path, name)
+
+    def sync_folder(self, path: Path) -> None:
+        sync_folder(path)
+
+    def is_folder(self, path: Path) -> bool:
+        return path.is_dir()
+
+    def make_folder(self, path: Path) -> None:
+        path.mkdir(mode=0o700, exist_ok=True)
+
+    def read(self, path: Path, start: int, length: int | None) -> bytes:
+        with open(path, "rb") as file:
+            file.seek(start)
+            return file.read() if length is None else file.read(length)
+
+    def names(self, path: Path) -> list[str]:
+        return os.listdir(path)
+
+    def remove(self, path: Path) -> None:
+        path.unlink()
+
+    def remove_folder(self, path: Path) -> None:
+        shutil.rmtree(path)
+
+
+_THIS_MACHINE = OperatingSystemFiles()
+
+
 class NewFile:
-    """A file of this machine while it is written, under a temporary name. Methods raise OSError.
+    """A file while it is written, under a temporary name. Methods raise OSError.
 
     Attributes:
         length: bytes written so far.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, system: FileSystem = _THIS_MACHINE) -> None:
         self.length = 0
         self._path = path
+        self._system = system
         self._temporary = path.with_name(f".{path.name}.{os.getpid()}-{os.urandom(4).hex()}.new")
-        _make_folder(path.parent)
-        descriptor = os.open(self._temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        self._file = os.fdopen(descriptor, "wb", buffering=_BUFFER_BYTES)
+        _make_folder(path.parent, system)
+        self._file = system.create(self._temporary)
 
     def write(self, data: bytes) -> None:
-        """Append."""
         self.length += self._file.write(data)
 
     def keep(self) -> None:
         """Give it its name, once it is durable as a whole."""
-        self._file.flush()
-        os.fsync(self._file.fileno())
+        self._system.sync(self._file)
         self._file.close()
-        os.replace(self._temporary, self._path)
-        sync_folder(self._path.parent)
+        self._system.rename(self._temporary, self._path)
+        self._system.sync_folder(self._path.parent)
 
     def discard(self) -> None:
         """Leave nothing of it. Raises nothing."""
         with suppress(OSError):
             self._file.close()
         with suppress(OSError):
-            self._temporary.unlink()
+            self._system.remove(self._temporary)
+
+
+@contextmanager
+def _explained(verb: str, path: Path, *passed_on: type[OSError]) -> Iterator[None]:
+    """Raise TopoEnvironmentError in place of an OSError, unless it is of a kind that is passed on."""
+    try:
+        yield
+    except passed_on:
+        raise
+    except OSError as error:
+        raise TopoEnvironmentError(f"cannot {verb} {path}: {error.strerror}") from error
+
+
+_NO_FOLDER = (FileNotFoundError, NotADirectoryError)
 
 
 class LocalFiles:
     """A folder of this machine, local or mounted."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, system: FileSystem = _THIS_MACHINE) -> None:
         self._root = root
+        self._system = system
+        self._is_root_durable = False
         self.url = str(root)
 
     def write(self, name: str, chunks: Iterable[bytes]) -> None:
         path = self._root / name
-        try:
-            file = NewFile(path)
+        with _explained("write", path):
+            if not self._is_root_durable:
+                self._keep_root()
+            file = NewFile(path, self._system)
             try:
                 for chunk in chunks:
                     file.write(chunk)
@@ -100,44 +194,35 @@ class LocalFiles:
             except BaseException:
                 file.discard()
                 raise
-        except OSError as error:
-            raise EnvironmentFault(f"cannot write {path}: {error.strerror}") from error
+
+    def _keep_root(self) -> None:
+        _make_folder(self._root, self._system)
+        # It may have been made by a process that could not sync it, or died before.
+        with unless_unsyncable():
+            self._system.sync_folder(self._root.parent)
+        self._is_root_durable = True
 
     def read(self, name: str, start: int = 0, length: int | None = None) -> bytes:
-        try:
-            with open(self._root / name, "rb") as file:
-                file.seek(start)
-                return file.read() if length is None else file.read(length)
-        except FileNotFoundError:
-            raise
-        except OSError as error:
-            raise EnvironmentFault(f"cannot read {self._root / name}: {error.strerror}") from error
+        with _explained("read", self._root / name, FileNotFoundError):
+            return self._system.read(self._root / name, start, length)
 
     def names(self, folder: str = "") -> list[str]:
-        try:
-            return os.listdir(self._root / folder)
-        except (FileNotFoundError, NotADirectoryError):
-            return []
-        except OSError as error:
-            raise EnvironmentFault(f"cannot list {self._root / folder}: {error.strerror}") from error
+        with suppress(*_NO_FOLDER), _explained("list", self._root / folder, *_NO_FOLDER):
+            return self._system.names(self._root / folder)
+        return []
 
     def remove(self, name: str) -> None:
         path = self._root / name
-        try:
-            path.unlink()
-            sync_folder(path.parent)
-        except FileNotFoundError:
-            pass
-        except OSError as error:
-            raise EnvironmentFault(f"cannot remove {path}: {error.strerror}") from error
+        with _explained("remove", path):
+            with suppress(FileNotFoundError):
+                self._system.remove(path)
+            # Also when it was removed before: that may not have been synced.
+            if self._system.is_folder(path.parent):
+                self._system.sync_folder(path.parent)
 
     def remove_folder(self, name: str) -> None:
-        try:
-            shutil.rmtree(self._root / name)
-        except FileNotFoundError:
-            pass
-        except OSError as error:
-            raise EnvironmentFault(f"cannot remove {self._root / name}: {error.strerror}") from error
+        with suppress(FileNotFoundError), _explained("remove", self._root / name, FileNotFoundError):
+            self._system.remove_folder(self._root / name)
 
 
 class RemoteFiles:
@@ -147,70 +232,62 @@ class RemoteFiles:
     """
 
     def __init__(self, url: str) -> None:
-        """Reach the root. Raises EnvironmentFault when fsspec, or its package for this kind of URL, is not installed."""
+        """Reach the root. Raises TopoEnvironmentError when fsspec, or its package for this kind of URL, is not installed."""
         try:
             from fsspec.core import url_to_fs
         except ImportError as error:
-            raise EnvironmentFault(f"checkpoints in {url} need fsspec: {pip_install(EXTRAS['remote'])}") from error
+            raise TopoEnvironmentError(f"checkpoints in {url} need fsspec: {pip_install(EXTRAS['remote'])}") from error
         self.url = url
         try:
             self._system: Any
             self._system, root = url_to_fs(url)
         except (ImportError, ValueError) as error:
-            raise EnvironmentFault(f"cannot use {url}: {error}") from error
+            raise TopoEnvironmentError(f"cannot use {url}: {error}") from error
         self._root = root.rstrip("/")
 
     def write(self, name: str, chunks: Iterable[bytes]) -> None:
         path = self._path(name)
         temporary = f"{path}.{os.urandom(4).hex()}.new"
-        try:
+        with self._explained("write", name):
             self._system.makedirs(path.rpartition("/")[0], exist_ok=True)
             self._system.pipe_file(temporary, b"".join(chunks))
             self._system.mv(temporary, path)
-        except Exception as error:  # each file system has its own errors
-            raise EnvironmentFault(f"cannot write {self.url}/{name}: {error}") from error
 
     def read(self, name: str, start: int = 0, length: int | None = None) -> bytes:
-        try:
+        with self._explained("read", name, FileNotFoundError):
             data: bytes = self._system.cat_file(self._path(name), start=start, end=None if length is None else start + length)
-        except FileNotFoundError:
-            raise
-        except Exception as error:
-            raise EnvironmentFault(f"cannot read {self.url}/{name}: {error}") from error
-        return data
+            return data
 
     def names(self, folder: str = "") -> list[str]:
         path = self._path(folder).rstrip("/")
         self._system.invalidate_cache()
-        try:
+        with suppress(*_NO_FOLDER), self._explained("list", folder, *_NO_FOLDER):
             return [found.rstrip("/").rpartition("/")[2] for found in self._system.ls(path, detail=False)]
-        except (FileNotFoundError, NotADirectoryError):
-            return []
-        except Exception as error:
-            raise EnvironmentFault(f"cannot list {self.url}/{folder}: {error}") from error
+        return []
 
     def remove(self, name: str) -> None:
-        try:
+        with suppress(FileNotFoundError), self._explained("remove", name, FileNotFoundError):
             self._system.rm_file(self._path(name))
-        except FileNotFoundError:
-            pass
-        except Exception as error:
-            raise EnvironmentFault(f"cannot remove {self.url}/{name}: {error}") from error
 
     def remove_folder(self, name: str) -> None:
-        try:
+        with suppress(FileNotFoundError), self._explained("remove", name, FileNotFoundError):
             self._system.rm(self._path(name), recursive=True)
-        except FileNotFoundError:
-            pass
-        except Exception as error:
-            raise EnvironmentFault(f"cannot remove {self.url}/{name}: {error}") from error
 
     def _path(self, name: str) -> str:
         return f"{self._root}/{name}"
 
+    @contextmanager
+    def _explained(self, verb: str, name: str, *passed_on: type[Exception]) -> Iterator[None]:
+        try:
+            yield
+        except passed_on:
+            raise
+        except Exception as error:  # each file system has its own errors
+            raise TopoEnvironmentError(f"cannot {verb} {self.url}/{name}: {error}") from error
+
 
 def open_files(url: str) -> Files:
-    """Return the files at a path or URL. Raises EnvironmentFault when something needed for it is not installed."""
+    """Return the files at a path or URL. Raises TopoEnvironmentError when something needed for it is not installed."""
     if "://" not in url:
         return LocalFiles(Path(url).expanduser().absolute())
     if url.startswith("file://"):
@@ -218,10 +295,9 @@ def open_files(url: str) -> Files:
     return RemoteFiles(url.rstrip("/"))
 
 
-def _make_folder(folder: Path) -> None:
-    """Make a folder and its parents, durably."""
-    if folder.is_dir():
+def _make_folder(folder: Path, system: FileSystem) -> None:
+    if system.is_folder(folder):
         return
-    _make_folder(folder.parent)
-    folder.mkdir(mode=0o700, exist_ok=True)
-    sync_folder(folder.parent)
+    _make_folder(folder.parent, system)
+    system.make_folder(folder)
+    system.sync_folder(folder.parent)

@@ -7,38 +7,30 @@ import time
 from pathlib import Path
 from typing import Any
 
-from topo.errors import EnvironmentFault
-from topo.ids import Epoch, Incarnation, WorkerId
+import msgspec
+
+from topo.errors import TopoEnvironmentError
+from topo.ids import Epoch
 from topo.master.commands import MasterRecord
 from topo.storage.state_folder import write_atomically
 
 
-class RecordDamaged(EnvironmentFault):
+class RecordDamaged(TopoEnvironmentError):
     """The record exists and cannot be read."""
 
 
 def read_record(path: Path) -> MasterRecord | None:
     """Return the record of the last master; None when there was none. Raises RecordDamaged."""
     try:
-        kept = json.loads(path.read_bytes())
-        lives = {WorkerId(int(worker)): Incarnation(life) for worker, life in kept["incarnations"].items()}
-        return MasterRecord(
-            kept["term"],
-            kept["epoch"],
-            lives,
-            kept["active"],
-            kept.get("checkpoint", 0),
-            kept.get("completed", 0),
-            kept.get("has_run", False),
-        )
+        return msgspec.json.decode(path.read_bytes(), type=MasterRecord)
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (OSError, msgspec.MsgspecError) as error:
         raise RecordDamaged(f"{path} is damaged ({type(error).__name__}: {error})") from error
 
 
 def write_record(path: Path, record: MasterRecord, **about: Any) -> None:
-    """Replace the record, durably. Raises EnvironmentFault.
+    """Replace the record, durably. Raises TopoEnvironmentError.
 
     Args:
         about: the master itself, for clients: its process, and where it listens.
@@ -70,12 +62,5 @@ def reset_run(path: Path, **changes: Any) -> None:
 
 
 def _plain(record: MasterRecord) -> dict[str, Any]:
-    return {
-        "term": record.term,
-        "epoch": record.epoch,
-        "incarnations": {str(worker): incarnation for worker, incarnation in record.incarnations.items()},
-        "active": record.active,
-        "checkpoint": record.checkpoint,
-        "completed": record.completed,
-        "has_run": record.has_run,
-    }
+    plain: dict[str, Any] = msgspec.to_builtins(record, str_keys=True)
+    return plain

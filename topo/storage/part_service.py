@@ -9,15 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
 
 import msgspec
 
 from topo.errors import FrameError
 from topo.storage.checkpoint_store import PART
 from topo.storage.files import NewFile
-
-T = TypeVar("T")
+from topo.wire.decoding import decode_typed
 
 LONGEST_PIECE = 1024 * 1024
 """Bytes of a part in one message."""
@@ -27,6 +25,7 @@ ANSWER_S = 15.0
 """How long a worker waits for an answer: the master may have to bring another one's part onto a slow disk first."""
 _QUIET_S = 2 * ANSWER_S
 """A write without progress for this long is abandoned."""
+_WHAT = "a message about a part"
 
 
 class PartMessage(msgspec.Struct, frozen=True, array_like=True, tag=True, forbid_unknown_fields=True):
@@ -82,14 +81,7 @@ _answer: msgspec.msgpack.Decoder[PartAnswer] = msgspec.msgpack.Decoder(PartAnswe
 
 def decode_answer(data: bytes) -> PartAnswer:
     """Return the master's answer. Raises FrameError on any other message."""
-    return _decode(_answer, data)
-
-
-def _decode(decoder: msgspec.msgpack.Decoder[T], data: bytes) -> T:
-    try:
-        return decoder.decode(data)
-    except Exception as error:
-        raise FrameError(f"not a message about a part: {type(error).__name__}: {error}") from error
+    return decode_typed(_answer, data, _WHAT)
 
 
 @dataclass(slots=True)
@@ -119,7 +111,7 @@ class PartService:
             now: monotonic seconds.
         """
         try:
-            request = _decode(_request, data)
+            request = decode_typed(_request, data, _WHAT)
             path = self._path(request)
             if isinstance(request, Get):
                 return self._read(path, request)
@@ -149,7 +141,7 @@ class PartService:
 
     def _read(self, path: Path, request: Get) -> Bytes | Missing:
         if not 0 <= request.start < _LONGEST_PART or not 0 <= request.length <= LONGEST_PIECE:
-            raise FrameError(f"{request.length} bytes from {request.start} cannot be had at once")
+            raise FrameError(f"{request.length} bytes from {request.start} are too many for one request")
         try:
             with path.open("rb") as file:
                 file.seek(request.start)

@@ -9,7 +9,7 @@ from typing import Any
 
 from topo.checkpoint.alignment import Snapshot, StoredCallback, StoredPart
 from topo.checkpoint.encoding import ExtTypes, PartName, TaskSnapshot, encode_snapshot, pack, unpack
-from topo.errors import EnvironmentFault
+from topo.errors import TopoEnvironmentError
 from topo.ids import TaskId
 from topo.keys import KeyGroupRange
 from topo.plan.physical import PhysicalPlan
@@ -26,7 +26,7 @@ class SnapshotWriter:
         reach: returns the files at a path or URL, as this process reaches them.
 
     Raises:
-        EnvironmentFault: the thread cannot be started.
+        TopoEnvironmentError: the thread cannot be started.
     """
 
     def __init__(self, url: str, plan: PhysicalPlan, types: ExtTypes, reach: Callable[[str], PartFiles] = open_files) -> None:
@@ -39,10 +39,9 @@ class SnapshotWriter:
             # Started now, while there is room for a thread, rather than with the first snapshot.
             self._thread.submit(int).result()
         except RuntimeError as error:
-            raise EnvironmentFault(f"cannot start the thread that stores snapshots: {error}; see ulimit -u and -v") from error
+            raise TopoEnvironmentError(f"cannot start the thread that stores snapshots: {error}; see ulimit -u and -v") from error
 
     def of(self, task: TaskId) -> TaskSnapshots:
-        """Return the store as one task sees it."""
         return TaskSnapshots(self._plan, task, self._store, self._types, self._thread.submit, self._reach)
 
     def close(self) -> None:
@@ -78,11 +77,9 @@ class TaskSnapshots:
         for it any more, and storage that is slower than `checkpoint_timeout` would have copies of the state pile up."""
 
     def pack(self, value: Any) -> bytes:
-        """Return a value as it is stored."""
         return pack(value, self._types)
 
     def unpack(self, packed: bytes) -> Any:
-        """Return what `pack` packed."""
         return unpack(packed, self._types)
 
     def write(self, checkpoint: int, snapshot: Snapshot, stored: StoredCallback) -> None:

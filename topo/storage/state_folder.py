@@ -1,4 +1,4 @@
-"""What a machine remembers of its topologies, as files below TOPO_HOME.
+"""The state of a machine's topologies, as files below TOPO_HOME.
 
     TOPO_HOME/topologies/NAME/
         topology.json  master.json  positions.msgpack  summary.json      replaced as a whole
@@ -21,9 +21,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self, overload
 
-from topo.errors import ConfigError, EnvironmentFault, NotFound, UserError
+from topo.durable import make_folder, sync_folder
+from topo.errors import ConfigError, NotFoundError, TopoEnvironmentError, UserError
 from topo.ids import topology_name_problem
 
 _LOOK_S = 0.05
@@ -33,7 +34,7 @@ class TopologyIsRunning(UserError):
     """Another master holds the topology's lock."""
 
 
-class StateFolderLost(EnvironmentFault):
+class StateFolderLost(TopoEnvironmentError):
     """A topology's state folder, or its lock, was removed or replaced while its master ran."""
 
 
@@ -65,7 +66,7 @@ def write_atomically(path: Path, data: bytes) -> None:
     """Replace `path` by `data`, durably; 0600.
 
     Raises:
-        EnvironmentFault: the disk is full or not writable; the old file is as it was.
+        TopoEnvironmentError: the disk is full or not writable; the old file is as it was.
     """
     temporary = path.with_name(f".{path.name}.{os.getpid()}.new")
     try:
@@ -78,7 +79,7 @@ def write_atomically(path: Path, data: bytes) -> None:
     except OSError as error:
         with suppress(OSError):
             temporary.unlink()
-        raise EnvironmentFault(f"cannot write {path}: {error.strerror}; the file is as it was before") from error
+        raise TopoEnvironmentError(f"cannot write {path}: {error.strerror}; the file is unchanged") from error
 
 
 def is_gone(path: Path) -> bool:
@@ -92,22 +93,13 @@ def is_gone(path: Path) -> bool:
     return False
 
 
-def sync_folder(folder: Path) -> None:
-    """Make durable which files `folder` has."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
 def append_lines(path: Path, lines: Iterable[bytes]) -> None:
     """Append each of `lines` and a newline, durably: all of them or none.
 
     A tail that a crash left without a newline gets one first, so that it spoils no line but its own.
 
     Raises:
-        EnvironmentFault: the disk is full or not writable; nothing was appended.
+        TopoEnvironmentError: the disk is full or not writable; nothing was appended.
     """
     data = b"".join(line + b"\n" for line in lines)
     try:
@@ -129,7 +121,7 @@ def append_lines(path: Path, lines: Iterable[bytes]) -> None:
                 file.truncate(end)
                 raise
     except OSError as error:
-        raise EnvironmentFault(f"cannot append to {path}: {error.strerror}") from error
+        raise TopoEnvironmentError(f"cannot append to {path}: {error.strerror}") from error
 
 
 def rotate(path: Path, most_bytes: int) -> None:
@@ -154,8 +146,23 @@ def json_lines(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def read_json_lines(path: Path) -> list[dict[str, Any]]:
-    """Return all rows of `json_lines`."""
     return list(json_lines(path))
+
+
+class _Below:
+    """The path of a file or folder in a topology's folder."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    @overload
+    def __get__(self, folder: None, _owner: type) -> Self: ...
+
+    @overload
+    def __get__(self, folder: TopologyFolder, _owner: type) -> Path: ...
+
+    def __get__(self, folder: TopologyFolder | None, _owner: type) -> Self | Path:
+        return self if folder is None else folder.path / self._name
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,39 +170,37 @@ class TopologyFolder:
     """The files of one topology. Their content is their writers' concern."""
 
     path: Path
+    topology = _Below("topology.json")
+    """The submission: code, parameters, config."""
+    master = _Below("master.json")
+    """Term, epoch, incarnations, and where the master listens."""
+    positions = _Below("positions.msgpack")
+    """The committed positions of spout tasks."""
+    dead_letters = _Below("dead_letters.jsonl")
+    """The messages given up, one a line."""
+    errors = _Below("errors.jsonl")
+    """Errors, one a line."""
+    summary = _Below("summary.json")
+    """The summary of the last run."""
+    checkpoints = _Below("checkpoints")
+    """The checkpoints of the last run, unless it has them elsewhere."""
+    savepoints = _Below("savepoints")
+    """The savepoints that were not asked for elsewhere; never removed."""
+    logs = _Below("logs")
+    code = _Below("code")
+    """Copies of the user's code, each in a folder named by its digest."""
+    components = _Below("components")
+    """What components keep for themselves, as long as there are positions; not there unless one does."""
+    workers = _Below("workers")
+    """Private files of the running workers: specifications and crash markers."""
 
     @property
     def name(self) -> str:
         return self.path.name
 
     @property
-    def topology(self) -> Path:
-        """How it was submitted: code, parameters, config."""
-        return self.path / "topology.json"
-
-    @property
-    def master(self) -> Path:
-        """Term, epoch, incarnations, and where the master listens."""
-        return self.path / "master.json"
-
-    @property
-    def positions(self) -> Path:
-        """What each spout task has done with."""
-        return self.path / "positions.msgpack"
-
-    @property
-    def dead_letters(self) -> Path:
-        """The messages given up, one a line."""
-        return self.path / "dead_letters.jsonl"
-
-    @property
-    def errors(self) -> Path:
-        """What went wrong, one error a line."""
-        return self.path / "errors.jsonl"
-
-    @property
     def older_errors(self) -> Path:
-        """What went wrong before that, when there was much."""
+        """Older errors, if there were many."""
         return _older(self.errors)
 
     def all_errors(self) -> Iterator[dict[str, Any]]:
@@ -203,40 +208,23 @@ class TopologyFolder:
         yield from json_lines(self.older_errors)
         yield from json_lines(self.errors)
 
-    @property
-    def summary(self) -> Path:
-        """How the last run ended."""
-        return self.path / "summary.json"
+    def last_summary(self) -> dict[str, Any] | None:
+        """Return how the last run ended; None when it has not, or its master was lost first.
 
-    @property
-    def checkpoints(self) -> Path:
-        """The checkpoints of the last run, unless it has them elsewhere."""
-        return self.path / "checkpoints"
-
-    @property
-    def savepoints(self) -> Path:
-        """The savepoints that were not asked for elsewhere; never removed."""
-        return self.path / "savepoints"
-
-    @property
-    def logs(self) -> Path:
-        """The workers' logs."""
-        return self.path / "logs"
-
-    @property
-    def code(self) -> Path:
-        """Copies of the user's code, each in a folder named by its digest."""
-        return self.path / "code"
-
-    @property
-    def components(self) -> Path:
-        """What components keep for themselves, as long as there are positions; not there unless one does."""
-        return self.path / "components"
-
-    @property
-    def workers(self) -> Path:
-        """Private files of the running workers: specifications and crash notes."""
-        return self.path / "workers"
+        Raises:
+            TopoEnvironmentError: the summary is damaged, or cannot be read.
+        """
+        try:
+            found = json.loads(self.summary.read_bytes())
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise TopoEnvironmentError(f"cannot read {self.summary}: {error.strerror}") from error
+        except ValueError as error:
+            raise TopoEnvironmentError(f"{self.summary} is damaged: {error}") from error
+        if not isinstance(found, dict):
+            raise TopoEnvironmentError(f"{self.summary} is damaged: it holds no object")
+        return found
 
     def lock(self) -> TopologyLock:
         """Become the topology's only master.
@@ -276,8 +264,8 @@ class TopologyFolder:
             os.close(descriptor)
 
     def remove(self) -> None:
-        """Forget the topology."""
-        shutil.rmtree(self.path)
+        """Forget the topology. Files that cannot be removed stay, and a folder that has gone already is no error."""
+        shutil.rmtree(self.path, ignore_errors=True)
 
     def remove_remains(self) -> None:
         """Remove what a run has written here after the folder was removed, unless another topology has begun in it."""
@@ -330,21 +318,26 @@ class StateFolder:
         """Open `home`, making it if need be.
 
         Raises:
-            EnvironmentFault: it cannot be made.
+            TopoEnvironmentError: it cannot be made.
             ConfigError: others can look into it: code that topo runs is in there.
         """
+        self._home = home
         self._topologies = home / "topologies"
         try:
-            home.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._topologies.mkdir(mode=0o700, exist_ok=True)
+            # What only reads must not wait for the disk.
+            if not self._topologies.is_dir():
+                self._make()
             status = self._topologies.stat()
         except OSError as error:
-            raise EnvironmentFault(f"cannot use {home}: {error.strerror}; set TOPO_HOME to a folder of your own") from error
+            raise TopoEnvironmentError(f"cannot use {home}: {error.strerror}; set TOPO_HOME to a folder of your own") from error
         if status.st_uid != os.getuid() or status.st_mode & 0o077:
             raise ConfigError(f"{self._topologies} must be yours alone: chmod 700 it, or set TOPO_HOME")
 
+    def _make(self) -> None:
+        make_folder(self._home, 0o700)
+        make_folder(self._topologies, 0o700)
+
     def names(self) -> list[str]:
-        """The topologies that are known, by name."""
         names = [entry.name for entry in self._topologies.iterdir() if entry.is_dir()]
         return sorted(name for name in names if not topology_name_problem(name))
 
@@ -352,21 +345,22 @@ class StateFolder:
         """Open the folder of a topology, creating missing parts."""
         folder = TopologyFolder(self._topologies / check_name(name))
         try:
+            self._make()
             for path in (folder.path, folder.logs, folder.code, folder.workers):
-                path.mkdir(mode=0o700, exist_ok=True)
+                make_folder(path, 0o700)
         except OSError as error:
-            raise EnvironmentFault(f"cannot make {folder.path}: {error.strerror}") from error
+            raise TopoEnvironmentError(f"cannot make {folder.path}: {error.strerror}") from error
         return folder
 
     def find(self, name: str) -> TopologyFolder:
         """The folder of a topology that is known.
 
         Raises:
-            NotFound: it is not; carries near misses.
+            NotFoundError: it is not; carries near misses.
         """
         folder = TopologyFolder(self._topologies / name)
         if topology_name_problem(name) or not folder.path.is_dir():
-            raise NotFound(f"no topology is called {name!r}.", near_misses(name, self.names()))
+            raise NotFoundError(f"no topology is called {name!r}.", near_misses(name, self.names()))
         return folder
 
 

@@ -1,4 +1,4 @@
-"""How many tuples may wait before a bolt, so that they wait for a time that does not depend on how slow it is.
+"""Bounds the tuples that may wait before a bolt, so that they wait for a time that does not depend on how slow it is.
 
 The senders' edges hold at most `size` tuples in all, which is `target_s` seconds of this bolt's work as it was measured last. The
 law is that of a slow start: an evaluation after each `size` tuples, or after `target_s` seconds of work, sets the size to what
@@ -61,22 +61,19 @@ class Allowance:
             self._done, self._seconds = 0, 0.0
 
     def share(self, edges: int) -> int:
-        """Return what one of so many edges is granted; each gets at least one tuple, or its sender would wait for ever."""
+        """Return the grant of one of `edges` edges; each gets at least one tuple, or its sender would wait for ever."""
         return max(1, self.size // max(1, edges))
 
 
-def make_allowance(config: TopologyConfig, senders: int, message_timeout_s: float | None, is_checkpointed: bool) -> Allowance:
+def make_allowance(config: TopologyConfig, senders: int, limit_s: float | None) -> Allowance:
     """Return the allowance of a bolt under `queue_time`.
 
     Args:
         config: of the topology; its `queue_time` is set.
         senders: edges that bring data.
-        message_timeout_s: the shortest one of the spouts; None where no message times out.
-        is_checkpointed: whether barriers wait behind the tuples.
+        limit_s: how long messages or barriers may take through the whole topology; None where nothing depends on that.
     """
     limits = [config.queue_time_s or inf]
-    if is_checkpointed:
-        limits.append(config.checkpoint_interval_s / QUEUE_SHARE)
-    elif message_timeout_s is not None:
-        limits.append(message_timeout_s / QUEUE_SHARE)
+    if limit_s is not None:
+        limits.append(limit_s / QUEUE_SHARE)
     return Allowance(min(limits), senders * config.edge_window * config.batch_size)

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from itertools import chain, pairwise, repeat
+from itertools import accumulate, chain, pairwise, repeat
 from typing import Any, NamedTuple
 
 from topo.api.tuples import Origin
-from topo.errors import FrameError, ValueNotCarried
+from topo.errors import FrameError, UnsupportedValueError
+from topo.hot import Row, pack_words, stays, unpack_words
 from topo.ids import ID_BYTES, TaskId
-from topo.operators.state.deep_copy import stays
 from topo.plan.physical import PhysicalPlan
 from topo.wire.codec import Codec
-from topo.wire.frames import Anchoring, Frame, pack_words
+from topo.wire.frames import Anchoring, Frame
 
-Row = tuple[Any, ...]
 EventTime = int | None
 
 
@@ -44,13 +43,13 @@ class Batch:
 
     Attributes:
         done: how many of the `count` tuples have been taken; a slice that ends early sets it back.
-        roots, edges: by tuple; each a tuple of ids when the frame is MULTI, an id when it is SINGLE, and empty without ids.
+        runs_singly: whether the tuples are run one by one, since one of them may kill the process.
         stamps: event times by tuple; None when the frame has none.
     """
 
     __slots__ = (
-        "_kept", "_packed_roots", "_payload", "_slice", "anchoring", "count", "done", "edges",
-        "origin", "roots", "rows", "stamps",
+        "_edges", "_kept", "_packed_edges", "_packed_roots", "_payload", "_roots", "_slice", "anchoring", "count", "done",
+        "origin", "rows", "runs_singly", "stamps",
     )  # fmt: skip
 
     def __init__(self, frame: Frame, rows: list[Row], origin: Origin) -> None:
@@ -58,21 +57,31 @@ class Batch:
         self.origin = origin
         self.count = len(rows)
         self.done = 0
+        self.runs_singly = False
         self._slice: list[Row] = []
         self._payload = None if frame.rows is not None else frame.payload
-        """What the rows were decoded from."""
+        """The packed rows; None where the frame carried the rows as objects."""
         self._kept: list[int] | None = None
         """The places of the rows in the payload, where it has others that could not be decoded."""
         self.anchoring = frame.anchoring
         self.stamps: list[EventTime] | None = frame.timestamp_list() if frame.timestamps else None
         self._packed_roots = frame.roots
-        self.roots: list[Any] = frame.root_list()
-        self.edges: list[Any] = frame.edge_list()
+        self._packed_edges = frame.edges
+        self._roots: list[Any] | None = None
+        self._edges: list[Any] = []
         if frame.anchoring is Anchoring.MULTI:
-            bounds = [0]
-            for count in frame.count_list():
-                bounds.append(bounds[-1] + count)
-            self.roots, self.edges = ([tuple(ids[a:b]) for a, b in pairwise(bounds)] for ids in (self.roots, self.edges))
+            bounds = list(accumulate(frame.count_list(), initial=0))
+            roots, edges = ([tuple(ids[a:b]) for a, b in pairwise(bounds)] for ids in (frame.root_list(), frame.edge_list()))
+            self._roots, self._edges = roots, edges
+
+    def ids(self) -> tuple[list[Any], list[Any]]:
+        """Return roots and edges by tuple: tuples of ids when the frame is MULTI, ids when it is SINGLE, and none without ids.
+
+        They are made of the columns when they are asked for: most batches go their whole way as columns.
+        """
+        if self._roots is None:
+            self._roots, self._edges = unpack_words(self._packed_roots), unpack_words(self._packed_edges)
+        return self._roots, self._edges
 
     @property
     def is_replay(self) -> bool:
@@ -87,9 +96,11 @@ class Batch:
         if self.stamps is not None:
             self.stamps = [self.stamps[index] for index in kept]
         if self.anchoring is not Anchoring.NONE:
-            self.roots, self.edges = ([ids[index] for index in kept] for ids in (self.roots, self.edges))
-            flat = self.roots if self.anchoring is Anchoring.SINGLE else chain.from_iterable(self.roots)
-            self._packed_roots = pack_words(flat)
+            self._roots, self._edges = ([ids[index] for index in kept] for ids in self.ids())
+            is_single = self.anchoring is Anchoring.SINGLE
+            self._packed_roots, self._packed_edges = (
+                pack_words(ids if is_single else chain.from_iterable(ids)) for ids in (self._roots, self._edges)
+            )
 
     def inputs(self, first: int, last: int) -> Iterable[tuple[int, Row, EventTime]]:
         """Return index, values and timestamp of the tuples of a slice, up to where it is cut short."""
@@ -123,15 +134,20 @@ class Batch:
         """Return the roots of a slice as packed words."""
         if self.anchoring is Anchoring.SINGLE:
             return bytes(self._packed_roots[8 * first : 8 * last])
-        return pack_words([root for roots in self.roots[first:last] for root in roots])
+        return pack_words(chain.from_iterable(self.ids()[0][first:last]))
+
+    def packed_edges(self, first: int, last: int) -> bytearray:
+        """Return the edges of a slice, whose tuples have one root each, as a column that may be changed."""
+        return bytearray(self._packed_edges[8 * first : 8 * last])
 
     def ids_at(self, index: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Return the roots and edges of one tuple."""
+        if self.anchoring is Anchoring.NONE:
+            return (), ()
+        roots, edges = self.ids()
         if self.anchoring is Anchoring.MULTI:
-            return self.roots[index], self.edges[index]
-        if self.anchoring is Anchoring.SINGLE:
-            return (self.roots[index],), (self.edges[index],)
-        return (), ()
+            return roots[index], edges[index]
+        return (roots[index],), (edges[index],)
 
 
 class Undecoded(NamedTuple):
@@ -139,7 +155,7 @@ class Undecoded(NamedTuple):
 
     roots: tuple[int, ...]
     values: Row
-    error: ValueNotCarried
+    error: UnsupportedValueError
 
 
 def read_batch(frame: Frame, codec: Codec, origin: Origin, component: str) -> tuple[Batch, list[Undecoded]]:
@@ -159,7 +175,7 @@ def read_batch(frame: Frame, codec: Codec, origin: Origin, component: str) -> tu
     undecoded = []
     for index, (position, cause) in unreadable.items():
         field = repr(origin.fields[position]) if position < len(origin.fields) else str(position)
-        error = ValueNotCarried(f"component {component!r}, field {field} of a tuple from {origin.component!r}: {cause}")
+        error = UnsupportedValueError(f"component {component!r}, field {field} of a tuple from {origin.component!r}: {cause}")
         error.__cause__ = cause
         undecoded.append(Undecoded(batch.ids_at(index)[0], rows[index], error))
     if undecoded:

@@ -1,4 +1,4 @@
-"""What a task can ask for. The shell performs them in order."""
+"""Commands of a task. The worker performs them in order."""
 
 from __future__ import annotations
 

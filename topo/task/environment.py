@@ -1,4 +1,4 @@
-"""What a task is made of: which one it is, the user's component, and what it is given from outside."""
+"""The input of the task factory: the task's identity, the user's component, and the services of its surroundings."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from topo.api.hooks import Hooks
 from topo.api.watermarks import WatermarkStrategy
 from topo.checkpoint.alignment import SnapshotStore
 from topo.config import TopologyConfig
-from topo.ids import IdSource, TaskId
+from topo.hot import Ids
+from topo.ids import TaskId
 from topo.plan.physical import PhysicalPlan
 from topo.task.limits import TaskLimits
 from topo.task.observer import TaskObserver
@@ -24,23 +25,23 @@ RunAsync = Callable[[Coroutine[Any, Any, Any], AsyncDone, Callable[[Exception], 
 
 
 class InFlightMarker(Protocol):
-    """Where a task notes what it is about to run, so that it can be found after the process has died."""
+    """A task marks the tuples that it is about to run here; the master reads the mark after the process has died."""
 
     def hold(self, task: TaskId, roots: bytes) -> None:
-        """The task runs user code on tuples that descend from these roots (packed words)."""
+        """Mark tuples that descend from these roots (packed words) as in flight in user code."""
 
     def release(self) -> None:
-        """Nothing is in hand."""
+        """Clear the mark: no user code runs."""
 
 
 @dataclass(slots=True)
 class TaskEnvironment:
-    """What a task is given from outside. In the simulator all of it is virtual."""
+    """The services of a task's surroundings. In the simulator all of them are virtual."""
 
-    ids: IdSource
+    ids: Ids
     clock: Callable[[], float]
     codec: Codec
-    in_hand: InFlightMarker
+    marker: InFlightMarker
     wall_ms: Callable[[], int] = lambda: 0
     wake: Callable[[], None] = lambda: None
     """Gets the worker's loop out of its wait; any thread may call it."""
@@ -48,11 +49,11 @@ class TaskEnvironment:
     """Runs a coroutine beside the task's thread. Calls back with its result or its error, and before with an error if it blocks
     the others; on any thread."""
     snapshots: SnapshotStore | None = None
-    """Where snapshots go; with `exactly_once` only."""
+    """The store of snapshots; with `exactly_once` only."""
     is_memory_short: Callable[[], bool] = lambda: False
     """Asked after a MemoryError of user code: whether the process is to end, or only the tuple to fail."""
     wait: Callable[[], None] | None = None
-    """What a call that yields does while there is no mail for it: lets the other tasks of the worker run, and waits until
+    """Called by a call that yields, while there is no mail for it: lets the other tasks of the worker run, and waits until
     something has arrived. Without it the thread waits for a mail alone."""
     observer: TaskObserver | None = None
     """Watches the task, in tests."""
@@ -60,7 +61,7 @@ class TaskEnvironment:
 
 @dataclass(slots=True)
 class TaskSpec:
-    """Which task this is, and the user's component that it runs (None for an acker)."""
+    """The identity of a task, and the user's component that it runs (None for an acker)."""
 
     task: TaskId
     plan: PhysicalPlan
@@ -70,7 +71,7 @@ class TaskSpec:
     groupings: Mapping[tuple[str, int], CustomGrouping] = field(default_factory=dict)
     """The user's own groupings, by target component and number of its input."""
     watermarks: WatermarkStrategy | None = None
-    """How event time is made for what the task emits."""
+    """How the task's output gets timestamps and watermarks."""
     hooks: Hooks = field(default_factory=Hooks, repr=False)
-    """What is told of the task's life; of an acker's nobody is."""
+    """The user's hooks for the task's life; an acker has none."""
     limits: TaskLimits = field(default_factory=TaskLimits)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from topo.api.context import TaskContext
 from topo.api.hooks import Hooks
-from topo.errors import StagedRowsLost
+from topo.errors import StagedRowsLostError
 from topo.ids import TaskId
 from topo.task.commands import TellMaster
 from topo.task.state import TaskState
@@ -22,10 +23,13 @@ class Reports:
         causes: why roots have failed; they are reported before their FAIL leaves.
     """
 
-    def __init__(self, state: TaskState, context: TaskContext, hooks: Hooks, most_causes: int) -> None:
+    def __init__(
+        self, state: TaskState, context: TaskContext, hooks: Hooks, most_causes: int, is_memory_short: Callable[[], bool]
+    ) -> None:
         self._state = state
         self._context = context
         self._hooks = hooks
+        self._is_memory_short = is_memory_short
         self._book = ErrorBook(self._report_caught)
         self.causes = FailureCauses(state.id, state.component_id, most_causes)
 
@@ -34,7 +38,7 @@ class Reports:
         self._state.commands.append(TellMaster(message))
 
     def edge_lost(self, peer: TaskId, why: str) -> None:
-        """Report an edge to or from a peer that cannot go on in this epoch."""
+        """Report an edge to or from a peer that cannot be used any more in this epoch."""
         self.to_master(EdgeLost(task=self._state.id, epoch=self._state.epoch, sender=peer, why=why))
 
     def record(self, error: BaseException, now: float) -> None:
@@ -43,9 +47,22 @@ class Reports:
         self._book.record(error, now)
         self.call_hooks("error", error)
 
+    def user_error(self, error: Exception, now: float) -> None:
+        """Report an error of user code; with `on_error="crash"`, or out of memory, raise it again: that ends the process."""
+        self.record(error, now)
+        if self._state.config.on_error == "crash" or (isinstance(error, MemoryError) and self._is_memory_short()):
+            raise error
+
+    def guard(self, call: Callable[..., object], now: float, *arguments: object) -> None:
+        """Call user code to which no tuple belongs."""
+        try:
+            call(*arguments)
+        except Exception as error:
+            self.user_error(error, now)
+
     def record_misuse(self, error: BaseException) -> None:
         """Record an error that a collector has found, at the time of the clock."""
-        self._state.counters.lost_results += isinstance(error, StagedRowsLost)
+        self._state.counters.lost_results += isinstance(error, StagedRowsLostError)
         self.record(error, self._state.clock())
 
     def call_hooks(self, what: str, *about: object) -> None:
@@ -66,10 +83,9 @@ class Reports:
         """Report all errors that were counted and not reported."""
         self._book.flush(now, all_of_them=True)
 
-    @property
-    def next_deadline(self) -> float | None:
-        """Time of the next `on_time`; None while nothing is counted."""
-        return self._book.next_deadline
+    def deadlines(self) -> list[float | None]:
+        """Return the time of the next `on_time`; None while nothing is counted."""
+        return [self._book.next_deadline]
 
     def _report_caught(self, caught: CaughtError) -> None:
         state = self._state

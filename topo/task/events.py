@@ -40,7 +40,7 @@ class FrameArrived:
 
 @dataclass(frozen=True, slots=True)
 class RoutesChanged:
-    """The master raised the epoch: forget what is in flight, open the edges anew.
+    """The master raised the epoch: drop everything in flight, and open the edges again.
 
     Attributes:
         local: the tasks of this worker, to which frames are handed over in memory.
@@ -56,12 +56,12 @@ class RoutesChanged:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """Run what is due, then one default action: a slice of input, or a burst of `next_tuple`."""
+    """Do everything that is due, then one default action: a slice of input, or a burst of `next_tuple`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Idle:
-    """There is nothing to read and nothing to do: let out what is buffered before the worker sleeps."""
+    """Nothing is left to read or do: send buffered rows and ids before the worker sleeps."""
 
 
 ToTasks = Go | Activate | Deactivate | Drain | Probe | DeadLettersStored | BeginCheckpoint | CheckpointComplete | Close

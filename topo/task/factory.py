@@ -1,42 +1,173 @@
-"""Chooses the class that runs a task: by the kind of its component, and by the delivery mode."""
+"""Makes tasks: what runs one is chosen by the kind of its component, its guarantee by the delivery mode."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
+
 from topo.api.batch_bolt import BatchBolt
-from topo.api.bolt import BasicBolt
+from topo.api.bolt import BasicBolt, Bolt
 from topo.api.operator_bolts import AsyncBolt, ProcessBolt, WindowBolt
+from topo.api.spout import Spout
 from topo.api.topology import ComponentKind
-from topo.errors import FrameworkBug
-from topo.ids import TaskId
-from topo.plan.physical import PhysicalPlan
-from topo.task.guarantees.checkpointed_spout import CheckpointedSpoutTask
-from topo.task.runners.acker import AckerTask
-from topo.task.runners.async_calls import AsyncTask
-from topo.task.runners.basic_bolt import BasicBoltTask
-from topo.task.runners.batch import BatchTask
-from topo.task.runners.bolt import TrackingBoltTask
-from topo.task.runners.process import ProcessTask
-from topo.task.runners.spout import SpoutTask
-from topo.task.runners.window import WindowTask
+from topo.emission.collectors import BoltCollector, anchoring_collector
+from topo.errors import TopoInternalError
+from topo.task.bolt_output import BoltOutput
+from topo.task.environment import TaskEnvironment, TaskSpec
+from topo.task.guarantees.factory import (
+    make_input_guarantee,
+    make_source_guarantee,
+    make_staged_output,
+    make_verdict_delivery,
+    make_window_guarantee,
+)
+from topo.task.guarantees.inputs import InputGuarantee
+from topo.task.guarantees.tracked_windows import TrackedWindowInputs
+from topo.task.operator_output import OperatorOutput
+from topo.task.parts import TaskParts
+from topo.task.runners.acker import ACKER_FRAMES, REST_S, AckerRunner
+from topo.task.runners.async_calls import AsyncKind
+from topo.task.runners.basic_bolt import BasicBoltKind
+from topo.task.runners.batch import BatchKind
+from topo.task.runners.batch_calls import BatchCalls
+from topo.task.runners.bolt import BoltKind
+from topo.task.runners.held_watch import HeldInputsWatch
+from topo.task.runners.input_end import InputEnd
+from topo.task.runners.input_runner import INPUT_FRAMES, VERDICTS, InputRunner
+from topo.task.runners.kind import KindOptions
+from topo.task.runners.operator import OperatorKind
+from topo.task.runners.process import ProcessKind
+from topo.task.runners.spout import SPOUT_FRAMES, SpoutRunner
+from topo.task.runners.spout_output import SpoutOutput
+from topo.task.runners.window import WindowKind
 from topo.task.task import Task
+from topo.task.time_units import TimestampCheck
+from topo.wire.control import Close
 
 
-def task_class(plan: PhysicalPlan, task: TaskId, component: object) -> type[Task]:
-    """Return the class that runs a task."""
-    kind = plan.component_of(task).kind
-    is_checkpointed = plan.config.delivery == "exactly_once"
+def make_task(spec: TaskSpec, env: TaskEnvironment) -> Task:
+    """Return a new task."""
+    kind = spec.plan.component_of(spec.task).kind
     if kind is ComponentKind.ACKER:
-        return AckerTask
-    if kind is ComponentKind.SPOUT:
-        return CheckpointedSpoutTask if is_checkpointed else SpoutTask
-    if isinstance(component, WindowBolt):
-        return WindowTask
-    if isinstance(component, ProcessBolt):
-        return ProcessTask
-    if isinstance(component, AsyncBolt):
-        return AsyncTask
-    if isinstance(component, BatchBolt):
-        return BatchTask
-    if kind is ComponentKind.BOLT:
-        return BasicBoltTask if isinstance(component, BasicBolt) else TrackingBoltTask
-    raise FrameworkBug(f"no task runs a component of kind {kind}")
+        return _acker_task(spec, env)
+    return _spout_task(spec, env) if kind is ComponentKind.SPOUT else _bolt_task(spec, env)
+
+
+def _acker_task(spec: TaskSpec, env: TaskEnvironment) -> Task:
+    parts = TaskParts(spec, env, ACKER_FRAMES, _no_user_code)
+    delivery = make_verdict_delivery(parts)
+    return Task(parts, AckerRunner(parts, delivery), delivery, rest_s=REST_S)
+
+
+def _no_user_code(action: object) -> None:
+    raise TopoInternalError(f"{action!r} for an acker")
+
+
+def _spout_task(spec: TaskSpec, env: TaskEnvironment) -> Task:
+    spout = spec.component
+    if not isinstance(spout, Spout):
+        raise TopoInternalError(f"{spout!r} is not a Spout")
+    parts = TaskParts(spec, env, SPOUT_FRAMES, lambda action: runner.run_user_mail(action))
+    output = SpoutOutput(parts, spout, lambda: None if source.replays is None else source.replays.least_waiting_stamp())
+    source = make_source_guarantee(parts, spout, output)
+    runner = SpoutRunner(parts, spout, output, source)
+    return Task(parts, runner, source, user=runner)
+
+
+def _bolt_task(spec: TaskSpec, env: TaskEnvironment) -> Task:
+    accepts = INPUT_FRAMES | VERDICTS if isinstance(spec.component, WindowBolt) else INPUT_FRAMES
+    # A part that calls a later one gets a function: the first call comes when the task is complete.
+    parts = TaskParts(spec, env, accepts, lambda action: runner.run_user_mail(action))
+    runner, guarantee = _with_input(parts, lambda now: task.close(now))
+    task = Task(parts, runner, guarantee, user=runner)
+    return task
+
+
+def _with_input(parts: TaskParts, close_task: Callable[[float], object]) -> tuple[InputRunner, InputGuarantee]:
+    """Return what runs a bolt, and its guarantee."""
+    bolt = parts.spec.component
+    if isinstance(bolt, BasicBolt):
+        return _basic_bolt(parts, bolt)
+    state = parts.state
+    streams = state.plan.streams(state.component_id)
+    collector = BoltCollector(state.component_id, streams, parts.reports.record_misuse, parts.env.codec)
+    if isinstance(bolt, Bolt):
+        return _bolt(parts, bolt, collector)
+    # Rows of an operator belong to the current call.
+    collector.takes_calls = False
+    out = BoltOutput(parts, collector)
+    if isinstance(bolt, WindowBolt):
+        return _windows(parts, bolt, out, collector)
+    if isinstance(bolt, BatchBolt):
+        return _batches(parts, bolt, out, collector)
+    guarantee = make_input_guarantee(parts, out)
+    output = OperatorOutput(parts.state, collector, out, guarantee)
+    if isinstance(bolt, ProcessBolt):
+        process = ProcessKind(parts, bolt, guarantee, output)
+        return InputRunner(parts, out, guarantee, process, _end(parts), _operator_options(parts, process)), guarantee
+    if isinstance(bolt, AsyncBolt):
+        calls = AsyncKind(parts, bolt, guarantee, output, close_task)
+        return InputRunner(parts, out, guarantee, calls, _end(parts), _async_options(parts, calls)), guarantee
+    raise TopoInternalError(f"no task runs {bolt!r}")
+
+
+def _basic_bolt(parts: TaskParts, bolt: BasicBolt) -> tuple[InputRunner, InputGuarantee]:
+    state = parts.state
+    streams = state.plan.streams(state.component_id)
+    collector = anchoring_collector(state.component_id, streams, parts.reports.record_misuse, parts.env.codec)
+    out = BoltOutput(parts, collector)
+    guarantee = make_input_guarantee(parts, out)
+    kind = BasicBoltKind(parts, bolt, guarantee, collector)
+    return InputRunner(parts, out, guarantee, kind, _end(parts), KindOptions(pass_time=out.pass_time, tick=kind.tick)), guarantee
+
+
+def _bolt(parts: TaskParts, bolt: Bolt, collector: BoltCollector) -> tuple[InputRunner, InputGuarantee]:
+    out = BoltOutput(parts, collector, lambda: watch.time_floor())
+    staged, end = make_staged_output(parts, bolt), _end(parts)
+    guarantee = make_input_guarantee(parts, out, staged=staged)
+    watch = HeldInputsWatch(parts, out, guarantee, end)
+    kind = BoltKind(parts, bolt, guarantee, collector, watch, end, staged)
+    options = KindOptions(pass_time=out.pass_time, tick=kind.tick, timed=watch, unfinished=kind.unfinished)
+    return InputRunner(parts, out, guarantee, kind, end, options), guarantee
+
+
+def _windows(parts: TaskParts, bolt: WindowBolt, out: BoltOutput, collector: BoltCollector) -> tuple[InputRunner, InputGuarantee]:
+    guarantee, output = make_window_guarantee(parts, out, collector, bolt)
+    end = _end(parts)
+    kind = WindowKind(parts, bolt, guarantee, output, end)
+    firings = guarantee if isinstance(guarantee, TrackedWindowInputs) else None
+    options = replace(_operator_options(parts, kind), before_end=kind.end_clock, firings=firings)
+    return InputRunner(parts, out, guarantee, kind, end, options), guarantee
+
+
+def _batches(parts: TaskParts, bolt: BatchBolt, out: BoltOutput, collector: BoltCollector) -> tuple[InputRunner, InputGuarantee]:
+    calls = BatchCalls(bolt, collector, parts.state.config.max_task_emit)
+    guarantee = make_input_guarantee(
+        parts, out, also_waiting=lambda _waiting, _now: kind.waiting_roots(), error_of=calls.error_of
+    )
+    output = OperatorOutput(parts.state, collector, out, guarantee)
+    kind = BatchKind(parts, bolt, guarantee, output, calls)
+    options = replace(_operator_options(parts, kind), ready=kind, unfinished=kind.unfinished, latency=kind.latency)
+    return InputRunner(parts, out, guarantee, kind, _end(parts), options), guarantee
+
+
+def _operator_options(parts: TaskParts, kind: OperatorKind) -> KindOptions:
+    check = TimestampCheck(parts.state, parts.reports)
+    return KindOptions(
+        pass_time=kind.pass_time, timed=kind, settle_mails=kind.settle_mails, levels=kind.levels, timestamp_check=check
+    )
+
+
+def _async_options(parts: TaskParts, kind: AsyncKind) -> KindOptions:
+    return replace(
+        _operator_options(parts, kind),
+        messages={Close: kind.on_close},
+        has_room=kind.has_room,
+        opened=kind.invoke_restored,
+        unfinished=kind.unfinished,
+        act_last=kind.close_when_returned,
+    )
+
+
+def _end(parts: TaskParts) -> InputEnd:
+    return InputEnd(parts.state, parts.inbound)

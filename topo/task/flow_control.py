@@ -1,8 +1,8 @@
 """The two ends of an edge: a sliding window of numbered frames.
 
 What an edge promises: the receiver processes frame 0, 1, 2, ... of an epoch in order, each once, or nothing more after the
-first that is missing. What it knows: the sender, which numbers are out and which the receiver has confirmed as *processed*.
-What it must not know: what is in the frames.
+first that is missing. It knows the sender, the numbers that are out, and those that the receiver has confirmed as *processed*.
+It must not know the contents of the frames.
 
     sender    next_number ........ the number the next frame gets
               confirmed .......... the last number known to be processed; -1 before the first
@@ -10,10 +10,10 @@ What it must not know: what is in the frames.
               allowance .......... and while fewer tuples are out than the receiver has granted
     receiver  expected ........... the number that must come next
               processed .......... the last number that was processed
-              confirmed .......... the last number the sender was told
+              confirmed .......... the last number that was confirmed
 
 A number above `expected` is a gap: frames were lost, and the edge is dead until the next epoch. A number below it was seen
-already and is dropped. Both ends begin anew in every epoch.
+already and is dropped. Both ends start again in every epoch.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ from collections import deque
 from enum import Enum
 from itertools import takewhile
 
+from topo.hot import Column
 from topo.ids import TaskId
 from topo.wire.batcher import PIECES
-from topo.wire.frames import Column, Frame
+from topo.wire.frames import Frame
 
 UNLIMITED_WINDOW = 1 << 62
 """For edges whose volume is bounded otherwise: an acker's verdicts, by the spout's pending limit."""
@@ -34,7 +35,7 @@ class OutEdge:
     """The sender's end of an edge.
 
     Attributes:
-        allowance: tuples that may be out, as the receiver has said with its last confirmation; 0: it has set no limit.
+        allowance: tuples that may be out, by the receiver's last confirmation; 0: it has set no limit.
         held: tuples offered and not confirmed, whether they have left or wait.
         out: tuples that have left and are not confirmed.
     """
@@ -79,7 +80,7 @@ class OutEdge:
 
     @property
     def beyond(self) -> int:
-        """Tuples offered beyond the allowance: a frame offered now leaves when its receiver has processed at least so many."""
+        """Tuples offered beyond the allowance: the receiver has to process as many before a frame offered now can leave."""
         return self.held - self.allowance
 
     def piece(self, most: int) -> int:
@@ -129,7 +130,7 @@ class OutEdge:
         return released
 
     def roots_since(self, moment: float) -> list[Column]:
-        """Return the roots of what was offered up to a moment and is not confirmed, frame by frame."""
+        """Return the roots of the unconfirmed frames that were offered up to a moment, frame by frame."""
         return [roots for _, roots, at in takewhile(lambda entry: entry[2] <= moment, self._ledger) if roots]
 
     def validate(self) -> None:
@@ -144,7 +145,7 @@ class OutEdge:
 
 
 class EdgeStatus(Enum):
-    """What the receiver knows of the sender's stream."""
+    """The receiver's knowledge of the sender's stream."""
 
     OPENING = "opening"
     """No frame yet in this epoch."""
@@ -159,7 +160,7 @@ class EdgeStatus(Enum):
 
 
 class Arrival(Enum):
-    """What `InEdge.accept` says of a frame's number."""
+    """The judgement of `InEdge.accept` on a frame's number."""
 
     NEXT = "next"
     DUPLICATE = "duplicate"
@@ -200,7 +201,7 @@ class InEdge:
 
     @property
     def owes_confirmation(self) -> int:
-        """How many frames were processed that the sender has not been told of."""
+        """Number of frames that were processed and not confirmed."""
         return self.processed - self.confirmed
 
     def validate(self) -> None:

@@ -4,7 +4,7 @@ Frames are processed in order of arrival, each is confirmed to its sender once i
 
     newer epoch     a frame of an epoch that this task has not adopted is held unread until the routes come
     barrier         frames of an edge whose barrier has come wait behind it until the barrier has come on all edges
-    dead edge       after a gap in its numbers nothing more of an edge is processed; the master is told until the epoch changes
+    dead edge       after a gap in its numbers no more of an edge is processed; the master gets reports until the epoch changes
 
 Frames of an older epoch, or of an incarnation that the routes do not name, are dropped and counted.
 """
@@ -31,7 +31,7 @@ from topo.wire.frames import MAX_WATERMARK, MIN_WATERMARK, Frame, FrameKind, Sen
 CONFIRM_DELAY_S = 0.01
 """How long a confirmation may wait for others to join it. A quarter of a window is confirmed at once, so no sender waits."""
 KEEP_ALIVE_S = 1.0
-"""How often a receiver that has frames in its queue tells their sender that it still works on them."""
+"""Interval at which a receiver repeats its confirmations while frames wait in its queue."""
 EDGE_LOST_REPEAT_S = 1.0
 
 _STATUS = {
@@ -53,7 +53,7 @@ class Inbound:
         confirmed: takes the confirmation of a receiver: task, number, allowance.
 
     Attributes:
-        edges: by sender; made anew in every epoch.
+        edges: by sender; made again in every epoch.
         queue: frames to process, in order of arrival.
         behind: frames that wait behind a barrier, in order of arrival.
         sender_count: how many edges bring data.
@@ -115,7 +115,8 @@ class Inbound:
     @property
     def has_ended(self) -> bool:
         """Whether there are edges and all have ended; replays may still come."""
-        return bool(self.edges) and all(edge.status is EdgeStatus.FINISHED for edge in self.edges.values())
+        edges = [edge for edge in self.edges.values() if edge.sender not in self._state.plan.ackers]
+        return bool(edges) and all(edge.status is EdgeStatus.FINISHED for edge in edges)
 
     # -- epochs ----------------------------------------------------------------------------------------------------------
 
@@ -146,7 +147,7 @@ class Inbound:
     # -- arrivals --------------------------------------------------------------------------------------------------------
 
     def receive(self, frame: Frame | bytes, inbox: Inbox, now: float) -> None:
-        """Take what has arrived: bytes from another worker, a frame from a task of this one."""
+        """Take an arrival: bytes from another worker, a frame from a task of this one."""
         if not isinstance(frame, Frame):
             try:
                 frame = parse(frame, self._state.config.max_frame_bytes)
@@ -289,7 +290,7 @@ class Inbound:
             self._confirm_at = now + CONFIRM_DELAY_S
 
     def confirm_due(self, now: float) -> None:
-        """Confirm what has waited for others to join it."""
+        """Send the confirmations that have waited for others to join them."""
         if self._confirm_at is not None and now >= self._confirm_at:
             self._confirm_at = None
             for edge in self._owing.values():
@@ -316,7 +317,7 @@ class Inbound:
         return [self._confirm_at, self._keep_alive_at if self.waiting else None, self._loss_repeat_at]
 
     def _is_confirmed_now(self, edge: InEdge) -> bool:
-        """Whether a quarter of what the sender may have out is processed; and the first frame, which brings the first grant."""
+        """Whether a quarter of the sender's window or grant is processed, or the first frame: it brings the first grant."""
         if edge.owes_confirmation >= max(1, self._state.config.edge_window // PIECES):
             return True
         granted = self._granted(edge)

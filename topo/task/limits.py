@@ -1,4 +1,4 @@
-"""How much a task keeps, or does at once, where no setting says so."""
+"""Bounds on memory and pauses of a task that are no settings."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""What a task reports to an instrument that watches it. Tests and the test kit observe tasks with it; workers have none.
+"""The port through which tests and the test kit observe tasks; workers have no observer.
 
-Calls come from within the task's turn, once for each batch, frame or checkpoint, never for each tuple. They carry what the parts
-of a task know, so tasks are named by id. An observer reads its arguments and keeps no reference to lists, which are reused; what
-it raises ends the process.
+Calls come from within the task's turn, once for each batch, frame or checkpoint, never for each tuple. The parts of a task make
+them, and name the task by its id. An observer reads its arguments and keeps no reference to lists, which are reused; an
+exception that it raises ends the process.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from topo.emission.emitter import StreamRows
+from topo.hot import Verdicts
 from topo.ids import TaskId
 from topo.task.flow_control import Arrival
-from topo.tracking.ack_ledger import Verdicts
-from topo.tracking.source_messages import MessageObserver, Pending
+from topo.tracking.source_messages import MessageObserver, PendingMessage
 from topo.wire.control import Routes
 from topo.wire.frames import Columns, Frame
 
 
 class TaskObserver(MessageObserver):
-    """Watches the tasks of one process. Subclasses override what they want to know; by itself it does nothing."""
+    """Watches the tasks of one process. Each method does nothing; subclasses override those that they need."""
 
     def routes_adopted(self, task: TaskId, routes: Routes) -> None:
         """The task has entered an epoch; nothing has been sent or restored in it."""
@@ -43,7 +43,7 @@ class TaskObserver(MessageObserver):
         The inputs of a window bolt count once they are in their windows.
         """
 
-    def messages_pending(self, task: TaskId, roots: Sequence[int], records: Sequence[Pending]) -> None:
+    def messages_pending(self, task: TaskId, roots: Sequence[int], records: Sequence[PendingMessage]) -> None:
         """A spout task is about to send messages that ackers follow."""
 
     def messages_refused(self, task: TaskId, message_ids: Sequence[Any]) -> None:
@@ -56,7 +56,7 @@ class TaskObserver(MessageObserver):
         """An acker task sends verdicts to one spout task, or window task."""
 
     def trees_expired(self, task: TaskId, roots: Sequence[int], now: float) -> None:
-        """An acker task has forgotten open trees because nothing was heard of them for too long."""
+        """An acker task has forgotten open trees because it received no ids of them for too long."""
 
     def checkpoint_begun(self, task: TaskId, checkpoint: int) -> None:
         """A spout task is about to emit a barrier."""
@@ -71,4 +71,4 @@ class TaskObserver(MessageObserver):
         """The task is about to take its snapshot."""
 
     def checkpoint_published(self, task: TaskId, checkpoint: int) -> None:
-        """The task is about to do what waited for a complete checkpoint."""
+        """The task is about to publish the output that waited for a complete checkpoint."""

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 
+from topo.hot import Row, pack_words
 from topo.ids import TaskId
 from topo.operators.time.watermarks import InputStatus
 from topo.task.error_reports import Reports
 from topo.task.flow_control import UNLIMITED_WINDOW, OutEdge
 from topo.task.inbound import KEEP_ALIVE_S
-from topo.task.outbox import Outbox, RejectRow
+from topo.task.outbox import Outbox
 from topo.task.state import TaskState
 from topo.wire.codec import Codec
 from topo.wire.frames import (
@@ -21,7 +22,6 @@ from topo.wire.frames import (
     SenderStatus,
     barrier_frame,
     open_frame,
-    pack_words,
     signal_frame,
     watermark_frame,
 )
@@ -38,16 +38,18 @@ class Outbound:
         reports: of the task.
         codec: packs rows.
         targets: of all out-edges, and whether the edge leads to their control inbox.
-        reject: takes rows that cannot be packed.
 
     Attributes:
         outbox: buffers and windows of the edges.
         consumers: the tasks that read the output; the other edges lead to ackers.
+        reject: takes rows that cannot be packed, with their roots.
+        flush_owed: sends the values owed for the rows that have just left; None where there are none.
     """
 
-    def __init__(
-        self, state: TaskState, reports: Reports, codec: Codec, targets: Sequence[tuple[TaskId, bool]], reject: RejectRow
-    ) -> None:
+    reject: Callable[[Row, Sequence[int], Exception], None]
+    flush_owed: Callable[[float], None] | None
+
+    def __init__(self, state: TaskState, reports: Reports, codec: Codec, targets: Sequence[tuple[TaskId, bool]]) -> None:
         self._state = state
         self._reports = reports
         self._targets = targets
@@ -57,7 +59,7 @@ class Outbound:
         self.outbox = Outbox(
             codec,
             state.commands,
-            reject,
+            self._reject,
             lambda stream: plan.streams(state.component_id)[stream].fields,
             batch_size=config.batch_size,
             batch_bytes=config.batch_bytes,
@@ -68,12 +70,25 @@ class Outbound:
         )
 
     def begin_epoch(self) -> None:
-        """Forget what has not left, and make the edges anew."""
+        """Forget all that has not left, and make new edges."""
         self.outbox.open(self._state.stamp, [self._edge(target, control) for target, control in self._targets])
+
+    def flush(self, now: float) -> None:
+        """Send all that is buffered: rows, then the values that stand for them."""
+        self.outbox.flush()
+        if self.flush_owed is not None:
+            self.flush_owed(now)
 
     def _edge(self, target: TaskId, control: bool) -> OutEdge:
         window = UNLIMITED_WINDOW if control else self._state.config.edge_window
         return OutEdge(target, window, local=target in self._state.local, inbox_is_control=control)
+
+    def _reject(self, stream: int, values: Row, roots: Sequence[int], error: Exception) -> None:
+        """Name stream and component in the error of a row that cannot be carried."""
+        plan, component = self._state.plan, self._state.component_id
+        wrapped = type(error)(f"component {component!r}, stream {plan.streams(component)[stream].name!r}: {error}")
+        vars(wrapped).update(vars(error))
+        self.reject(values, roots, wrapped)
 
     def send_opening(self, status: SenderStatus, watermark: int) -> None:
         """Send the first frame of every edge."""

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-from topo.errors import ValueNotCarried
+from topo.errors import UnsupportedValueError
+from topo.hot import Column, Row, unpack_words
 from topo.ids import ID_BYTES, TaskId
 from topo.task.commands import SendFrame, TaskCommand
 from topo.task.events import Inbox
@@ -20,21 +21,9 @@ from topo.user_errors import blame_place
 from topo.wire.batcher import EdgeBuffer
 from topo.wire.codec import Codec
 from topo.wire.columns import pack_columns
-from topo.wire.frames import (
-    HEADER_BYTES,
-    Column,
-    Columns,
-    Frame,
-    FrameKind,
-    Row,
-    SenderStamp,
-    columns_frame,
-    data_frame,
-    encode,
-    unpack_words,
-)
+from topo.wire.frames import HEADER_BYTES, Columns, Frame, FrameKind, SenderStamp, columns_frame, data_frame, encode
 
-RejectRow = Callable[[int, Row, Sequence[int], ValueNotCarried], None]
+RejectRow = Callable[[int, Row, Sequence[int], UnsupportedValueError], None]
 """Called with stream, values, roots and the reason when a row cannot be packed; the roots are to fail."""
 
 
@@ -42,11 +31,11 @@ class Outbox:
     """All edges that leave one task.
 
     Attributes:
-        edges: by target; made anew in every epoch.
+        edges: by target; made again in every epoch.
         waiting: frames that wait for room, over all edges.
         places: where, in the user's code, a value that cannot be carried was last emitted, by stream.
         changeable: streams whose values could be changed by their receivers: they are encoded for local targets, too.
-        nested: streams with values that may hold others; of all others, what was packed is not read to see how deep it is.
+        nested: streams with values that may hold others; only their packed rows are checked for depth.
     """
 
     def __init__(
@@ -88,7 +77,7 @@ class Outbox:
         """Targets whose edge holds all the tuples that it should."""
 
     def open(self, stamp: SenderStamp, edges: Iterable[OutEdge]) -> None:
-        """Begin an epoch: forget what has not left, and send under a new stamp."""
+        """Begin an epoch: drop all that has not left, and send under a new stamp."""
         self._stamp = stamp
         self.edges = {edge.target: edge for edge in edges}
         self._buffers.clear()
@@ -98,7 +87,7 @@ class Outbox:
         self._full.clear()
 
     def at(self, now: float) -> None:
-        """Tell the time to the calls that follow."""
+        """Set the time for the calls that follow."""
         self._now = now
 
     @property
@@ -179,7 +168,7 @@ class Outbox:
             self._flush_buffer(target, stream, buffer)
 
     def confirm(self, target: TaskId, number: int, allowance: int = 0) -> None:
-        """Take a confirmation, and what the receiver grants with it; send what may leave now."""
+        """Take a confirmation and its grant; send the frames that may leave now."""
         edge = self.edges.get(target)
         if edge is None:
             return
@@ -244,7 +233,7 @@ class Outbox:
             for tuple_ in refused:
                 _, position, type_name, reason = tuple_.rejection
                 where = f"field {fields[position]!r}" if position is not None else "the tuple"
-                error = ValueNotCarried(f"{where}: a value of type {type_name}: {reason}")
+                error = UnsupportedValueError(f"{where}: a value of type {type_name}: {reason}")
                 if (place := self.places.get(stream)) is not None:
                     blame_place(error, place)
                 self._reject(stream, tuple_.values, tuple_.roots, error)

@@ -1,4 +1,4 @@
-"""Errors that no tuple is to blame for: the process has run out of something that a new process gets anew."""
+"""Errors that no tuple causes: the process has run out of a resource, and a new process has it again."""
 
 from __future__ import annotations
 

@@ -17,16 +17,17 @@ from topo.emission.groupers import (
     ShuffleGrouper,
 )
 from topo.emission.router import DirectGrouper, RoutedSubscription, Router
-from topo.ids import IdSource, TaskId
+from topo.hot import Ids
+from topo.ids import TaskId
 from topo.plan.logical import PlannedSubscription as Declared
 from topo.task.environment import TaskSpec
 from topo.task.outbox import Outbox
 
 
 def custom_groupings(topology: Topology, component: str) -> dict[tuple[str, int], CustomGrouping]:
-    """Return the user's own groupings on what a component emits, by reader and number of its input.
+    """Return the user's own groupings on a component's output, by reader and number of its input.
 
-    `prepare` is called for each sender, so no two senders may share them: build the topology anew for another one.
+    `prepare` is called for each sender, so no two senders may share them: build the topology again for another one.
     """
     return {
         (spec.id, number): declared.grouping.grouping
@@ -36,7 +37,7 @@ def custom_groupings(topology: Topology, component: str) -> dict[tuple[str, int]
     }
 
 
-def make_router(setup: TaskSpec, ids: IdSource, outbox: Outbox, emitter: Emitter) -> Router:
+def make_router(setup: TaskSpec, ids: Ids, outbox: Outbox, emitter: Emitter) -> Router:
     """Resolve who reads which stream of this task, and join its collector to it."""
     emitter.executor = setup.context.executor
     outbox.changeable = emitter.changeable

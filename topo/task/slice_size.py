@@ -1,4 +1,4 @@
-"""How much to do in one turn, so that a turn lasts less than a batch may wait: few tuples of a slow bolt, many of a fast one."""
+"""Sizes the slice of one turn, so that a turn lasts less than a batch may wait: few tuples of a slow bolt, many of a fast one."""
 
 from __future__ import annotations
 

@@ -7,13 +7,13 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from topo.checkpoint.alignment import Snapshot, SnapshotStore, StoredPart
-from topo.errors import CheckpointDamaged, EnvironmentFault, FrameworkBug, SinkStuck, TopoError
+from topo.errors import CheckpointDamagedError, SinkBlockedError, TopoEnvironmentError, TopoError, TopoInternalError
 from topo.operators.mailbox.mailbox import RejectedExecution
 from topo.task.environment import TaskEnvironment
 from topo.task.error_reports import Reports
 from topo.task.process_faults import is_process_fault
 from topo.task.state import TaskState
-from topo.wire.control import RestoreFailed, Routes, SnapshotFailed, SnapshotTaken
+from topo.wire.control import CheckpointPublished, RestoreFailed, Routes, SnapshotFailed, SnapshotTaken
 
 
 class SnapshotTaker:
@@ -38,21 +38,21 @@ class SnapshotTaker:
     def store(self) -> SnapshotStore:
         """The place of snapshots."""
         if self._env.snapshots is None:
-            raise FrameworkBug("a checkpoint without a place to store it")
+            raise TopoInternalError("a checkpoint without a place to store it")
         return self._env.snapshots
 
     def load(self, routes: Routes) -> bool:
-        """Read what the epoch begins with into the state. Returns False, and tells the master why, if it cannot be read."""
+        """Read the parts to restore into the state. Returns False, and reports why to the master, if that fails."""
         state = self._state
         state.restore_point = routes.checkpoint
-        state.restored_ended = state.is_checkpointed and state.id in routes.ended
+        state.restored_ended = state.id in routes.ended
         state.restored = []
-        parts = routes.restore.get(state.id, []) if state.is_checkpointed else []
+        parts = routes.restore.get(state.id, [])
         if parts:
             try:
                 state.restored = self.store.read(routes.folder, routes.checkpoint, parts)
             except TopoError as error:
-                is_transient = isinstance(error, EnvironmentFault) and not isinstance(error, CheckpointDamaged)
+                is_transient = isinstance(error, TopoEnvironmentError) and not isinstance(error, CheckpointDamagedError)
                 self._reports.to_master(RestoreFailed(state.id, state.epoch, routes.checkpoint, str(error), is_transient))
                 return False
         return True
@@ -74,10 +74,10 @@ class SnapshotTaker:
             state.observer.snapshot_taken(state.id, checkpoint)
         began = state.clock()
         collects = gc.isenabled()
-        gc.disable()  # what is copied is garbage only when it is written, and looking for it doubles the pause
+        gc.disable()  # the copies are garbage only when they are written, and looking for it doubles the pause
         try:
             snapshot = make()
-        except SinkStuck:
+        except SinkBlockedError:
             raise
         except Exception as error:
             self._failed(checkpoint, error)
@@ -91,7 +91,7 @@ class SnapshotTaker:
             if state.epoch != epoch:
                 return
             if part is None:
-                self._failed(checkpoint, error or FrameworkBug("a snapshot was stored nowhere"))
+                self._failed(checkpoint, error or TopoInternalError("a snapshot was stored nowhere"))
                 return
             self._reports.to_master(
                 SnapshotTaken(
@@ -115,12 +115,31 @@ class SnapshotTaker:
 
         self.store.write(checkpoint, snapshot, stored)
 
+    def publish(self, checkpoint: int, publish: Callable[[int], None], now: float) -> bool:
+        """Do everything that waited for a complete checkpoint. Returns whether it is done, and can be reported."""
+        state = self._state
+        if not state.is_working:
+            return False
+        if state.observer is not None:
+            state.observer.checkpoint_published(state.id, checkpoint)
+        try:
+            publish(checkpoint)
+        except Exception as error:
+            # Without an answer the master sends the message again.
+            self._reports.record(error, now)
+            return False
+        return True
+
+    def report_published(self, checkpoint: int) -> None:
+        """Report to the master that nothing waits for a complete checkpoint any more."""
+        self._reports.to_master(CheckpointPublished(task=self._state.id, epoch=self._state.epoch, checkpoint=checkpoint))
+
     def _failed(self, checkpoint: int, error: Exception) -> None:
         if is_process_fault(error):
             # No later snapshot of this process would fare better.
             raise error
         state = self._state
         # Why the storage failed is in the master's report of the checkpoint, if that has not been given up already.
-        if not isinstance(error, EnvironmentFault):
+        if not isinstance(error, TopoEnvironmentError):
             self._reports.record(error, state.clock())
         self._reports.to_master(SnapshotFailed(task=state.id, epoch=state.epoch, checkpoint=checkpoint, why=str(error)))

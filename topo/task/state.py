@@ -33,10 +33,10 @@ class TaskState:
 
     Attributes:
         now: monotonic seconds at which the turn began.
-        commands: what the shell is to perform after the event at hand, in order.
+        commands: for the worker to perform after the current event, in order.
         incarnations: of all tasks, by the routes of this epoch.
         local: the tasks of this worker, to which frames are handed over in memory.
-        restored: what the epoch begins with, of each task that it is taken over from.
+        restored: the snapshots that the epoch begins with: one for each task that this one takes state over from.
         restore_point: the checkpoint that the epoch begins with; 0: none.
         restored_ended: whether that checkpoint was taken behind the end of this task's input.
     """

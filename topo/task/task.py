@@ -1,10 +1,13 @@
-"""A task as a state machine. Spouts, bolts and ackers build on it.
+"""A task as a state machine: the same for spouts, bolts and ackers.
 
-A task knows the plan, the routes of its epoch, what it has received and not processed, what it has sent and not seen confirmed.
-It knows no sockets, no threads, no wall clock, and nothing of other tasks' insides.
+A task knows the plan, the routes of its epoch, the frames that it has not processed, and those that its receivers have not
+confirmed. It knows no sockets, no threads, no wall clock, and nothing of other tasks' insides. It has
 
-Its parts: `TaskState` (facts that all parts read), `Inbound` (in-edges, queue, confirmations, barriers), `Outbound` (outbox,
-opening frames, event time), `Reports` (messages to the master, errors), `SnapshotTaker`. `TaskPhase` is the phase of its life.
+    a `Runner`      the work of its kind of component: calls of user code, or the trees of an acker
+    a `Guarantee`   the delivery mode: values owed to ackers, checkpoints, or neither
+    `TaskParts`     the parts of every task: state, inbound, outbound, reports, snapshots, mailbox
+
+and decides alone in which order these are called.
 
 An epoch begins with a RoutesChanged of a higher number: everything in flight is dropped, and every out-edge begins with an OPEN
 frame. When the OPEN frame of every in-edge is processed, the task reports TaskReady.
@@ -12,121 +15,100 @@ frame. When the OPEN frame of every in-edge is processed, the task reports TaskR
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any, final
 
-from topo.checkpoint.alignment import Snapshot
-from topo.ids import Epoch, TaskId
-from topo.operators.mailbox.executor import CALL_PRIORITY, MailboxExecutor
-from topo.operators.mailbox.mailbox import TaskMailbox
+from topo.ids import Epoch
 from topo.task.commands import TaskCommand
-from topo.task.environment import TaskEnvironment, TaskSpec
-from topo.task.error_reports import Reports
 from topo.task.events import FrameArrived, Idle, RoutesChanged, TaskEvent, Turn
-from topo.task.flow_control import InEdge
-from topo.task.inbound import Inbound
-from topo.task.outbound import Outbound
-from topo.task.snapshot_taker import SnapshotTaker
-from topo.task.state import TaskPhase, TaskState
-from topo.wire.control import (
-    Activate,
-    BeginCheckpoint,
-    CheckpointComplete,
-    CheckpointPublished,
-    Close,
-    Closed,
-    Deactivate,
-    DeadLettersStored,
-    Drain,
-    Go,
-    Probe,
-    Quiet,
-)
-from topo.wire.frames import MIN_WATERMARK, Frame, FrameKind, SenderStatus
+from topo.task.guarantees.base import Guarantee
+from topo.task.parts import TaskParts
+from topo.task.runners.base import Runner, UserRunner
+from topo.task.state import TaskPhase
+from topo.wire.control import CheckpointComplete, Close, Closed, Probe, Quiet
 from topo.wire.statistics import TaskStatistics
 
-TOUCHES = 4
-"""How often, within `message_timeout`, the timeout of a message begins anew while one of its tuples waits on an edge."""
 
+@final
+class Task:
+    """One task.
 
-class Task(ABC):
-    """Base of the three kinds of task."""
+    Args:
+        parts: what every task has.
+        runner: of its kind of component.
+        guarantee: of the topology's delivery mode.
+        user: the runner, where it runs user code.
+        rest_s: how long what arrives may lie unread once the task has gone idle, so that more comes with it.
+    """
 
-    ACCEPTS: ClassVar[frozenset[FrameKind]]
-    """Kinds of frames that may come on its in-edges; anything else is malformed."""
-    REST_S: ClassVar[float] = 0.0
-    """How long what arrives may lie unread once the task has gone idle, so that more comes with it."""
-
-    def __init__(self, setup: TaskSpec, ports: TaskEnvironment) -> None:
-        state = self.state = TaskState(setup, ports)
+    def __init__(
+        self, parts: TaskParts, runner: Runner, guarantee: Guarantee, *, user: UserRunner | None = None, rest_s: float = 0.0
+    ) -> None:
+        state = self.state = parts.state
         self.id = state.id
         self.component_id = state.component_id
         self.plan = state.plan
         self.config = state.config
         self.counters = state.counters
-        self.is_checkpointed = state.is_checkpointed
-        self.context = setup.context
-        self.ports = ports
-        self._observer = ports.observer
-        self.worker = self.plan.worker_of(self.id)
-        self.mailbox = TaskMailbox(wake=ports.wake, wait=ports.wait)
-        self.executor = MailboxExecutor(self.mailbox)
-        """For the task's own mails: only the main loop runs them, and an error ends the process."""
-        object.__setattr__(self.context, "executor", MailboxExecutor(self.mailbox, CALL_PRIORITY, self._run_user_mail))
-        senders, targets = self._edges_in(), self._edges_out()
-        self.reports = Reports(state, setup.context, setup.hooks, setup.limits.causes)
-        self.outbound = Outbound(state, self.reports, ports.codec, targets, self._reject_row)
-        self.outbox = self.outbound.outbox
-        receivers = [target for target, _ in targets]
-        self.inbound = Inbound(state, self.reports, senders, receivers, self.ACCEPTS, self.outbox.confirm)
-        self.snapshots = SnapshotTaker(state, self.reports, ports, self.executor.execute)
-        timeout = self.plan.shortest_message_timeout_s if self.plan.ackers and not self.is_checkpointed else None
-        self._touch_interval_s = timeout and timeout / TOUCHES
-        self._touch_at = 0.0
+        self.runner = runner
+        self.guarantee = guarantee
+        self.inbound = parts.inbound
+        self.outbound = parts.outbound
+        self.reports = parts.reports
+        self.rest_s = rest_s
+        self._user = user
+        self._timed = guarantee.timed
+        self._id_sender = guarantee.id_sender
+        self._checks = parts.checks
+        self.mailbox = parts.mailbox
+        self._snapshots = parts.snapshots
+        self._cuts = parts.cuts
+        self._metrics = parts.spec.context.metrics
+        self.outbound.reject = guarantee.reject_row
+        self.outbound.flush_owed = None if guarantee.id_sender is None else guarantee.id_sender.flush
+        self._is_open = False
+        """Whether the component has been opened in this process."""
         self._blocked_since: float | None = None
         self._quiet_reported: tuple[bool, bool] = (False, False)
-        self._is_open = False
-        """Whether the user's component has been opened in this process."""
         self._handlers: dict[type, Callable[[Any, float], None]] = {
             FrameArrived: self._on_frame,
-            Turn: lambda _event, now: self._turn(now),
+            Turn: lambda _event, now: self.turn(now),
             Idle: lambda _event, now: self._on_idle(now),
             RoutesChanged: self._on_routes,
-            Go: lambda event, now: self._on_go(event.epoch, now),
-            Activate: lambda _event, now: self._on_activate(True, now),
-            Deactivate: lambda _event, now: self._on_activate(False, now),
-            Drain: lambda _event, now: self._on_activate(False, now),
             Probe: lambda event, _now: self._report_quiet(event.number),
-            DeadLettersStored: lambda event, now: self._on_dead_letters_stored(event.ids, now),
-            BeginCheckpoint: lambda event, now: self._on_begin_checkpoint(event, now),
-            CheckpointComplete: lambda event, now: self._on_checkpoint_complete(event.checkpoint, now),
-            Close: lambda _event, now: self._on_close(now),
+            Close: lambda _event, now: self.close(now),
+            **guarantee.messages,
+            **({} if user is None else user.messages),
         }
 
     # -- the only way in -------------------------------------------------------------------------------------------------
 
     def handle(self, event: TaskEvent, now: float) -> list[TaskCommand]:
-        """Take an event at `now` (monotonic seconds); return what is to be performed, in order."""
-        self.outbox.at(now)
-        self._handlers[type(event)](event, now)
-        if self._blocked_since is not None or not self._may_act:
-            self._note_blocked(now)
+        """Take an event at `now` (monotonic seconds); return the commands to perform, in order."""
+        self.outbound.outbox.at(now)
+        handler = self._handlers.get(type(event))
+        if handler is not None:
+            handler(event, now)
+        user = self._user
+        if user is not None and (self._blocked_since is not None or user.is_blocked):
+            self._note_blocked(user, now)
         commands = self.state.commands[:]
         self.state.commands.clear()
         return commands
 
     def crashed(self, error: BaseException, now: float) -> list[TaskCommand]:
-        """The task did not survive `error`: return what is still to be said."""
+        """The task did not survive `error`: return its last reports."""
         self.state.commands.clear()
         self.reports.record(error, now)
         self.reports.flush(now)
         self.reports.flush_causes()
         return self.state.commands[:]
 
-    def cut_short(self) -> None:  # noqa: B027
+    def cut_short(self) -> None:
         """Return from user code after the call at hand rather than make the next one; any thread may call it."""
+        for cut in self._cuts:
+            cut()
 
     @property
     def wants_data(self) -> bool:
@@ -136,28 +118,33 @@ class Task(ABC):
     @property
     def has_work(self) -> bool:
         """Whether a Turn would do something now, without an arrival and before the next deadline."""
-        return self.state.is_working and ((bool(self.inbound.queue) and self._may_act) or self.mailbox.may_have_mail)
+        return self.state.is_working and (self.runner.has_work or self.mailbox.may_have_mail)
 
     def next_deadline(self, now: float) -> float | None:
         """When the task wants a Turn if nothing arrives before, in monotonic seconds."""
         if not self.state.is_working:
             return None
-        deadlines = [at for at in self._deadlines(now) if at is not None]
-        return min(deadlines) if deadlines else None
+        parts = (*self.outbound.deadlines(), *self.reports.deadlines(), *self.inbound.deadlines())
+        timed = () if self._timed is None else self._timed.deadlines()
+        deadlines = (*parts, *timed, *self.runner.deadlines(now))
+        return min((at for at in deadlines if at is not None), default=None)
 
     def statistics(self) -> TaskStatistics:
-        """Return a snapshot of what the task has counted."""
-        self.counters.frames_out = self.outbox.frames_out
-        if self._blocked_since is not None:
-            self._note_blocked(self.ports.clock())
-        levels = {"queue": float(len(self.inbound.queue)), "outbox": float(self.outbox.waiting), **self._levels()}
-        user = self.context.metrics.snapshot()
-        return TaskStatistics(replace(self.counters), levels, self._latencies(), {"metrics": user})
+        """Return a snapshot of the task's counters and levels."""
+        outbox = self.outbound.outbox
+        self.counters.frames_out = outbox.frames_out
+        if self._user is not None and self._blocked_since is not None:
+            self._note_blocked(self._user, self.state.clock())
+        levels = {"queue": float(len(self.inbound.queue)), "outbox": float(outbox.waiting)}
+        levels |= self.runner.levels()
+        latencies = {} if self._user is None else self._user.latencies()
+        return TaskStatistics(replace(self.counters), levels, latencies, {"metrics": self._metrics.snapshot()})
 
     def validate(self) -> None:
-        """Assert the invariants."""
         self.outbound.validate()
         self.inbound.validate()
+        for check in self._checks:
+            check()
 
     @property
     def epoch(self) -> Epoch:
@@ -169,122 +156,71 @@ class Task(ABC):
         """Whether the component is closed."""
         return self.state.phase is TaskPhase.CLOSED
 
-    # -- for the kinds of task -------------------------------------------------------------------------------------------
-
-    @abstractmethod
-    def _open(self, event: RoutesChanged, now: float) -> None:
-        """The first routes have come: open the user's component."""
-
-    def _epoch_begins(self, now: float) -> None:  # noqa: B027
-        """The edges of an epoch, the first one too, are there."""
-
-    @abstractmethod
-    def _reset(self, event: RoutesChanged, now: float) -> None:
-        """A later epoch begins: forget what was in flight."""
-
-    @abstractmethod
-    def _process(self, edge: InEdge, frame: Frame, now: float) -> bool:
-        """Process the frame at the head of the queue, or a part of it; True when it is done."""
-
-    @abstractmethod
-    def _reject_row(self, stream: int, values: Any, roots: Any, error: Exception) -> None:
-        """A row could not be sent: fail its roots."""
-
-    def _edges_out(self) -> list[tuple[TaskId, bool]]:
-        """Return targets and whether they are reached through their control inbox."""
-        return [(target, False) for target in self.plan.downstream_tasks(self.id)]
-
-    def _edges_in(self) -> list[TaskId]:
-        return list(self.plan.upstream_tasks(self.id))
-
-    def _status(self) -> SenderStatus:
-        return SenderStatus.ACTIVE
-
     @property
-    def _may_act(self) -> bool:
-        return not self.outbox.is_full
-
-    @property
-    def _has_input(self) -> bool:
-        """Whether there is something to take in, were there room for what comes of it."""
-        return bool(self.inbound.queue)
+    def is_quiet(self) -> bool:
+        """Whether no work is left and everything sent has been processed by its receivers."""
+        user, is_empty = self._user, self.inbound.is_empty and self.outbound.outbox.is_quiet
+        is_done = user is None or not (user.pending or user.unfinished())
+        return is_empty and is_done and (self._id_sender is None or self._id_sender.is_quiet)
 
     @property
     def _has_ended(self) -> bool:
-        """Whether no input will come any more, replays aside."""
-        return self.inbound.has_ended
+        return self._user is None or self._user.has_ended
 
-    @property
-    def _pending(self) -> int:
-        """Messages whose fate is open."""
-        return 0
+    # -- a turn ----------------------------------------------------------------------------------------------------------
 
-    def _edges_are_open(self, now: float) -> None:  # noqa: B027
-        """The out-edges of a new epoch have their opening frames: rows may follow."""
+    def turn(self, now: float) -> None:
+        """Do everything that is due, then one action. Nothing happens before the component is open.
 
-    def _run_user_mail(self, action: Callable[[], object]) -> None:
-        """Run what user code has posted to this task."""
-        action()
+        1. confirmations that are due
+        2. FLUSH, if the oldest buffered row is `flush_interval` old
+        3. keep-alive confirmations to the senders of waiting frames
+        4. error reports that are due; receivers that are silent for too long; dead in-edges, again
+        5. the guarantee: roots that wait on edges are kept from timing out; values owed for `flush_interval` leave, and so do the
+           verdicts of an acker; a source takes its verdicts, then its messages time out, and its positions are committed
+        6. the runner: ticks, timers (which become mails), event time by the interval of the watermark strategy, expired trees
+        7. a batch of mails, if there are any
+        8. the runner acts: a slice of input or another frame of the queue; a burst of messages; all frames of an acker
 
-    def _act(self, now: float) -> None:
-        """One default action."""
-        head = self.inbound.head()
-        if head is not None and self._may_act:
-            edge, frame = head
-            if self._process(edge, frame, now):
-                self.inbound.done(edge, frame, now)
+        SLICE of input: mark it as in flight, call user code, settle, clear the mark, FLUSH if it is due.
+        SETTLE: read timestamps, route the rows of each stream, then account for inputs; report errors of user code last.
+        FLUSH: rows first, for no value may leave ahead of the rows it stands for; then causes to the master ahead of the FAILs.
+        BARRIER on all edges: settle, send all rows, take the snapshot, send the barrier on; ack it when the snapshot is stored.
+        """
+        state, inbound, outbound = self.state, self.inbound, self.outbound
+        if not state.is_working:
+            return
+        state.now = now
+        # Confirmations first: their receivers have room again while this task is in user code, which may take long.
+        inbound.confirm_due(now)
+        if outbound.is_flush_due(now):
+            outbound.flush(now)
+        inbound.keep_alive(now)
+        self.reports.on_time(now)
+        outbound.report_silent_receiver(now)
+        inbound.report_dead_edges(now)
+        # Before user code: verdicts that have arrived count before the timeouts of this moment, and owed values leave in time.
+        if self._timed is not None:
+            self._timed.on_time(now)
+        # Timers become mails, so those that are due run before further input, as their time comes before it.
+        self.runner.on_time(now)
+        if self.mailbox.may_have_mail:
+            self.mailbox.run_batch()
+        self.runner.act(state.now)
 
-    def _flush(self, now: float) -> None:
-        """Let out what is buffered."""
-        self.outbox.flush()
+    def _on_idle(self, now: float) -> None:
+        """Nothing is left to do or to read: send all that is buffered."""
+        if self.state.is_working:
+            self.outbound.flush(now)
+            facts = (self._has_ended, self.is_quiet)
+            if facts != self._quiet_reported and (facts == (True, True) or self._quiet_reported[1]):
+                self._report_quiet(0)
 
-    def _on_go(self, epoch: Epoch, now: float) -> None:  # noqa: B027
-        """Every task is ready."""
-
-    def _on_activate(self, active: bool, now: float) -> None:  # noqa: B027
-        """The user pauses or resumes the topology."""
-
-    def _on_dead_letters_stored(self, ids: Sequence[int], now: float) -> None:  # noqa: B027
-        """Dead letters are on disk."""
-
-    def _on_begin_checkpoint(self, event: BeginCheckpoint, now: float) -> None:  # noqa: B027
-        """A checkpoint begins at the spouts."""
-
-    def _snapshot(self, checkpoint: int) -> Snapshot:
-        """Return what has to be remembered."""
-        return Snapshot()
-
-    @property
-    def _has_passed_end(self) -> bool:
-        """Whether readers have what came of the end of the input, so that a snapshot taken now is behind it."""
-        return False
-
-    def _publish(self, checkpoint: int, now: float) -> None:  # noqa: B027
-        """Do what waited for the checkpoint."""
-
-    def _opening_watermark(self) -> int:
-        """The watermark that this task's output has reached before the epoch begins."""
-        return MIN_WATERMARK
-
-    def _close_component(self) -> None:  # noqa: B027
-        """Call the user's last callback."""
-
-    def _end_mails(self) -> None:
-        """Refuse further mails, and run those that are there."""
-        self.mailbox.quiesce()
-        for mail in self.mailbox.drain():
-            mail.run()
-
-    def _deadlines(self, now: float) -> list[float | None]:
-        flush, silence = self.outbound.deadlines()
-        touch = None if silence is None or self._touch_interval_s is None else self._touch_at
-        return [flush, silence, touch, self.reports.next_deadline, *self.inbound.deadlines()]
-
-    def _levels(self) -> dict[str, float]:
-        return {}
-
-    def _latencies(self) -> dict[str, Any]:
-        return {}
+    def _note_blocked(self, user: UserRunner, now: float) -> None:
+        """Count the time since the last call if the task was blocked then, and note whether it is now."""
+        if self._blocked_since is not None:
+            self.counters.blocked_s += now - self._blocked_since
+        self._blocked_since = now if user.is_blocked else None
 
     # -- epochs ----------------------------------------------------------------------------------------------------------
 
@@ -293,151 +229,39 @@ class Task(ABC):
             self.inbound.receive(event.frame, event.inbox, now)
 
     def _on_routes(self, event: RoutesChanged, now: float) -> None:
+        """Drop everything in flight; bring the component to where the epoch begins; open the edges."""
         routes, state = event.routes, self.state
         if routes.epoch <= state.epoch or self.is_closed:
             return
         state.begin_epoch(routes.epoch, {route.task: route.incarnation for route in routes.routes}, event.local)
         self._quiet_reported = (False, False)
-        if self._observer is not None:
-            self._observer.routes_adopted(self.id, routes)
+        if state.observer is not None:
+            state.observer.routes_adopted(self.id, routes)
         self.inbound.begin_epoch()
         self.outbound.begin_epoch()
-        is_readable = self.snapshots.load(routes)
+        is_readable = self._snapshots.load(routes)
         state.phase = TaskPhase.OPENING if is_readable else TaskPhase.UNREADABLE
-        self._epoch_begins(now)
+        # Before the runner, which opens the out-edges with the watermark that the guarantee has restored.
+        self.guarantee.begin_epoch(event, now)
+        # With an unreadable part user code is not called at all: a sink that is begun without it would remove its staged rows.
         if is_readable:
-            self._begin(event, now)
+            self._begin_epoch(event, now)
+        # Frames of this epoch that have overtaken its routes.
         self.inbound.take_newer(now)
 
-    def _begin(self, event: RoutesChanged, now: float) -> None:
-        """Bring the user's component to where the epoch begins, and open the out-edges."""
-        if self._is_open:
-            self._reset(event, now)
-        else:
+    def _begin_epoch(self, event: RoutesChanged, now: float) -> None:
+        is_first = not self._is_open
+        if is_first:
             self._is_open = True
             self.reports.call_hooks("task_opens")
-            self._open(event, now)
-        self.outbound.send_opening(self._status(), self._opening_watermark())
-        self._edges_are_open(now)
-        if self.is_checkpointed and event.routes.checkpoint:
-            self._on_checkpoint_complete(event.routes.checkpoint, now)
+        self.runner.begin_epoch(event, now, is_first=is_first)
+        complete = self._handlers.get(CheckpointComplete)
+        if complete is not None and event.routes.checkpoint:
+            # The routes may be the first to say that it is complete.
+            complete(CheckpointComplete(event.routes.checkpoint), now)
         self.inbound.report_ready()
 
-    # -- checkpoints -----------------------------------------------------------------------------------------------------
-
-    def _take_snapshot(self, checkpoint: int, waited_s: float, then: Callable[[], None]) -> None:
-        """Take the snapshot of a checkpoint, whose first barrier has waited for the last; call `then` when it is stored."""
-        self.snapshots.take(
-            checkpoint, lambda: self._snapshot(checkpoint), has_ended=self._has_passed_end, waited_s=waited_s, then=then
-        )
-
-    def _on_checkpoint_complete(self, checkpoint: int, now: float) -> None:
-        if not self.is_checkpointed or not self.state.is_working:
-            return
-        if self._observer is not None:
-            self._observer.checkpoint_published(self.id, checkpoint)
-        try:
-            self._publish(checkpoint, now)
-        except Exception as error:
-            # Without an answer the master sends the message again.
-            self.reports.record(error, now)
-        else:
-            self.reports.to_master(CheckpointPublished(task=self.id, epoch=self.state.epoch, checkpoint=checkpoint))
-
-    # -- time ------------------------------------------------------------------------------------------------------------
-
-    def _on_idle(self, now: float) -> None:
-        if self.state.is_working:
-            self._flush(now)
-            self._watch_end()
-
-    def _turn(self, now: float) -> None:
-        """Do everything that is due, then one action.
-
-        The letters say whose step it is: A all tasks, B bolts, H bolts that hold inputs, O operators, W tracked windows, Y async
-        bolts, X batch bolts, S spouts, SC spouts with checkpoints, K ackers. Nothing happens before the component is open.
-
-         1. O  processing-time timers become mails
-         2. S  verdicts in the queue, before any timeout of this moment
-         3. A  confirmations that are due
-         4. A  FLUSH if the oldest buffered row is `flush_interval` old
-         5. A  keep-alive confirmations to the senders of waiting frames
-         6. A  touch: the timeouts of roots that wait on out-edges begin anew
-         7. A  error reports that are due
-         8. A  receivers that are silent for too long
-         9. A  dead in-edges, again
-        10. B  FLUSH if ids have been owed for `flush_interval`
-        11. B  the tick: a user call, settled, then ids if they are due
-        12. B  event time by the interval of the watermark strategy
-            S  timeouts, positions to commit, event time, the watch for a stall
-            K  expired trees, then verdicts that are due
-        13. H  inputs still held `message_timeout` after the end are given up; W firings without verdict expire
-        14. A  a batch of mails, if there are any, then the action:
-               B  the head frame: a slice of its rows (RUN), or OPEN, END, event time, a barrier; then its confirmation
-               X  a batch that is ready goes before input; BARRIER and END wait until nothing is held
-               S  callbacks, rows that callbacks emitted, a replay or else a burst, END (SC: acks of covered messages first)
-               K  all frames of the queue, then verdicts if a batch of them may be there
-        15. O  settle, ids if they are due; Y END when the last call is done
-
-        RUN     H restored inputs; user calls; SETTLE; then user errors are reported, which may end the process
-        SETTLE  timestamps read; per stream: the strategy sees the rows, then they are routed; acks, fails, touches folded
-        FLUSH   rows; then causes to the master; then FAIL, ACK, RESET (S: FAIL, INIT; K: verdicts, before rows)
-        """
-        if not self.state.is_working:
-            return
-        self.state.now = now
-        self._run_due(now)
-        if self.mailbox.may_have_mail:
-            self.mailbox.run_batch()
-        self._act(self.state.now)
-
-    def _run_due(self, now: float) -> None:
-        inbound = self.inbound
-        inbound.confirm_due(now)
-        if self.outbound.is_flush_due(now):
-            self._flush(now)
-        inbound.keep_alive(now)
-        interval = self._touch_interval_s
-        if interval is not None and now >= self._touch_at:
-            self._touch_at = now + interval
-            roots = self.outbox.waiting_roots(now - interval)
-            if self._is_held_up:
-                roots.update(self._held_roots())
-            if roots:
-                self._keep_waiting(roots)
-        self.reports.on_time(now)
-        self.outbound.report_silent_receiver(now)
-        inbound.report_dead_edges(now)
-
-    @property
-    def _is_held_up(self) -> bool:
-        """Whether what this task holds waits for others, or for work before it, and not for input that has not come."""
-        return self.outbox.is_full
-
-    def _held_roots(self) -> dict[int, None]:
-        """Return the roots of inputs that this task holds until more input comes, or until they are due."""
-        return {}
-
-    def _keep_waiting(self, roots: dict[int, None]) -> None:  # noqa: B027
-        """Have the timeouts of roots begin anew: tuples of them wait on or before edges of this task, so they are not lost."""
-
-    def _note_blocked(self, now: float) -> None:
-        """Count the time since the last call if the task was blocked then, and note whether it is now."""
-        if self._blocked_since is not None:
-            self.counters.blocked_s += now - self._blocked_since
-        self._blocked_since = now if not self._may_act and self._has_input else None
-
     # -- the end ---------------------------------------------------------------------------------------------------------
-
-    @property
-    def is_quiet(self) -> bool:
-        """Whether nothing is in hand and everything sent has been processed by its receivers."""
-        return self.inbound.is_empty and self.outbox.is_quiet and not self._pending
-
-    def _watch_end(self) -> None:
-        facts = (self._has_ended, self.is_quiet)
-        if facts != self._quiet_reported and (facts == (True, True) or self._quiet_reported[1]):
-            self._report_quiet(0)
 
     def _report_quiet(self, probe: int) -> None:
         facts = (self._has_ended, self.is_quiet)
@@ -449,9 +273,9 @@ class Task(ABC):
                 probe=probe,
                 ended=facts[0],
                 quiet=facts[1],
-                sent=self.outbox.sent,
+                sent=self.outbound.outbox.sent,
                 received=self.inbound.received,
-                pending=self._pending,
+                pending=0 if self._user is None else self._user.pending,
                 why=self._why_not_quiet(),
             )
         )
@@ -459,22 +283,32 @@ class Task(ABC):
     def _why_not_quiet(self) -> str:
         if self.inbound.waiting:
             return f"{self.inbound.waiting} frames to process"
-        if self._pending:
-            return f"{self._pending} messages pending"
-        return "" if self.outbox.is_quiet else "frames not confirmed by their receivers"
+        user = self._user
+        if user is not None and user.pending:
+            return f"{user.pending} messages pending"
+        if not self.outbound.outbox.is_quiet:
+            return "frames not confirmed by their receivers"
+        return "" if user is None else user.unfinished()
 
-    def _on_close(self, now: float) -> None:
-        if not self.is_closed:
-            self.state.phase = TaskPhase.CLOSED
-            self.inbound.queue.clear()
-            if self._is_open:
-                for step in (self._end_mails, self._close_component, self.mailbox.close):
-                    try:
-                        step()
-                    except Exception as error:
-                        # It may have held back what it was to write now, and nothing is replayed.
-                        self.counters.lost_results += 1
-                        self.reports.record(error, now)
-                self.reports.call_hooks("task_closes")
-            self.reports.flush(now)
-            self.reports.to_master(Closed(task=self.id))
+    def close(self, now: float) -> None:
+        """Run the mails that are there, refuse others, and close the component."""
+        if self.is_closed:
+            return
+        self.state.phase = TaskPhase.CLOSED
+        self.inbound.queue.clear()
+        if self._is_open:
+            for step in (self._end_mails, *([] if self._user is None else [self._user.close]), self.mailbox.close):
+                try:
+                    step()
+                except Exception as error:
+                    # It may have held back rows that it was to write now, and nothing is replayed.
+                    self.counters.lost_results += 1
+                    self.reports.record(error, now)
+            self.reports.call_hooks("task_closes")
+        self.reports.flush(now)
+        self.reports.to_master(Closed(task=self.id))
+
+    def _end_mails(self) -> None:
+        self.mailbox.quiesce()
+        for mail in self.mailbox.drain():
+            mail.run()

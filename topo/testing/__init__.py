@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from topo.deprecation import old_names
 from topo.testing.bolt_run import TICK, BoltError, BoltRun, EmittedTuple, GivenTuple, run_bolt, tuple_of
 from topo.testing.clock import ManualClock
 from topo.testing.operator_harness import OperatorHarness
 from topo.testing.operator_output import Emitted, OnStream, Status, Watermark
-from topo.testing.recording import RefusedInput
+from topo.testing.recording import RefusedInputError
 from topo.testing.script import ADVANCE, CRASH, END, FAIL_NEXT, PAUSE, Message, message
 from topo.testing.timer_harness import Fired, TimerHarness
 from topo.testing.topology_test import DeadLetter, TopologyTest
@@ -41,7 +42,7 @@ __all__ = [
     "Message",
     "OnStream",
     "OperatorHarness",
-    "RefusedInput",
+    "RefusedInputError",
     "Status",
     "TimerHarness",
     "TopologyTest",
@@ -53,10 +54,13 @@ __all__ = [
 ]
 
 
+_old_name = old_names(__name__, {"RefusedInput": "RefusedInputError"})
+
+
 def __getattr__(name: str) -> Any:
-    """Import what needs sockets when it is first asked for."""
+    """Import what needs sockets when it is first asked for; give what an old name stands for."""
     if name != "LocalCluster":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return _old_name(name)
     from topo.launch.local_cluster import LocalCluster
 
     return LocalCluster

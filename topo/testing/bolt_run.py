@@ -1,4 +1,4 @@
-"""One bolt on given tuples: no topology, no processes, no clock. What it emitted, acked, failed and raised is in the result.
+"""One bolt on given tuples: no topology, no processes, no clock. The result holds its emits, acks, fails and errors.
 
 The bolt is given the collector that a task gives it, so emits, anchors, acks and exceptions mean what they mean in a topology.
 """
@@ -18,10 +18,11 @@ from topo.api.metrics import MetricsSnapshot
 from topo.api.streams import DEFAULT_STREAM, SYSTEM_COMPONENT, TICK_STREAM, declared_streams
 from topo.api.topology import CarriedType
 from topo.api.tuples import Origin, Tuple
-from topo.config import TopologyConfig
+from topo.config import TopologyConfig, current_names
 from topo.emission.collectors import BoltCollector, TrackedTuple, anchoring_collector
 from topo.emission.emitter import Emitter, StreamRows
 from topo.errors import UserError
+from topo.hot import Row
 from topo.operators.base import OperatorContext
 from topo.operators.batching import BatchOperator
 from topo.operators.mailbox.executor import MailboxExecutor
@@ -30,7 +31,7 @@ from topo.operators.time.clock import ManualProcessingTime
 from topo.task.runners.batch_calls import BatchCalls
 from topo.testing.operator_output import RecordedOutput
 from topo.testing.recording import CheckedBasicCollector, CheckedCollector
-from topo.testing.wire_roundtrip import Row, WireRoundtrip, codec_for
+from topo.testing.wire_roundtrip import WireRoundtrip, codec_for
 from topo.user_errors import call_for_effect, place_of
 from topo.wire.codec import Codec
 
@@ -110,7 +111,7 @@ class BoltError:
     """An exception of the bolt, or an error that it reported.
 
     Attributes:
-        input: number of the input in hand; None at a tick and at the end of the input.
+        input: number of the input being processed; None at a tick and at the end of the input.
         file, line: the innermost place in the bolt's own code.
     """
 
@@ -126,7 +127,7 @@ class BoltError:
 
 @dataclass(slots=True)
 class BoltRun:
-    """What `run_bolt` returns. Inputs are numbered from 0, ticks left out.
+    """The result of `run_bolt`. Inputs are numbered from 0, ticks left out.
 
     Attributes:
         bolt: the bolt that ran.
@@ -134,7 +135,7 @@ class BoltRun:
         emitted: by stream, in order.
         acked: numbers of the inputs that were acked, in order.
         failed: numbers of those that failed.
-        errors: what was raised and reported.
+        errors: the exceptions raised and reported.
         metrics: the bolt's own metrics at the end.
     """
 
@@ -179,7 +180,7 @@ def run_bolt(
 
     A `BatchBolt` is called for full batches; for open ones at a `TICK`, which stands for the passing of `wait`, and at the end.
 
-    Every value goes through the codec, in and out. One that cannot be carried raises in the `emit` that has it.
+    Every value goes through the codec, in and out. An unsupported value raises in the `emit` that has it.
 
     Args:
         bolt: an instance that has not run.
@@ -188,17 +189,17 @@ def run_bolt(
         ticks: tick tuples after the inputs.
         end_of_input: whether the inputs end.
         tasks: task ids by component, as the bolt's context names them; direct emits may go to these.
-        task_index, parallelism: what the bolt's context says.
-        types: what tuples may carry besides the types that topo knows.
+        task_index, parallelism: those of the bolt's context.
+        types: types that tuples may carry besides those that topo knows.
         settings: the bolt's settings.
 
     Raises:
         ConfigError: a setting is wrong.
         UserError: an input is not what `tuples` may hold.
-        ValueNotCarried: an input has a value that no spout or bolt could emit.
+        UnsupportedValueError: an input has a value that no spout or bolt could emit.
         Exception: whatever `prepare` and `cleanup` raise; with `on_error="crash"` also what `execute` raises.
     """
-    config = TopologyConfig().with_settings({**bolt.component_settings, **settings})
+    config = TopologyConfig().with_settings({**current_names(bolt.component_settings), **current_names(settings)})
     known = {component: tuple(ids) for component, ids in (tasks or {}).items()}
     streams = {"bolt": {stream.name: stream.fields for stream in declared_streams(bolt.outputs)}}
     context = TaskContext("test", "bolt", TASK, task_index, parallelism, config, known, streams=streams)
@@ -335,7 +336,7 @@ class _BasicDriver(_Driver):
 
 
 class _AnchoringDriver(_Driver):
-    """What the drivers of bolts that name their anchors share."""
+    """Base of the drivers of bolts that name their anchors."""
 
     def __init__(self, bolt: Bolt | BatchBolt, context: TaskContext, codec: Codec) -> None:
         self._collector = BoltCollector(context.component, declared_streams(bolt.outputs), self.report, codec)
@@ -414,13 +415,11 @@ class _BatchDriver(_AnchoringDriver):
             self._settle()
 
     def call(self, values: list[TrackedTuple]) -> None:
-        """Call the bolt for a batch."""
         self._calls.call(values)
         for error in filter(None, map(self._calls.error_of, values)):
             self.report(error)
 
     def split(self, error: Exception) -> None:
-        """Write down what the call for a batch has raised."""
         self.raised(error)
 
     def failed(self, value: TrackedTuple, error: Exception) -> None:

@@ -7,15 +7,15 @@ from datetime import timedelta
 from topo.config import format_duration, parse_duration
 from topo.errors import UserError
 
-Duration = str | timedelta | float
-"""What users write: "10s", a timedelta, or a number of seconds."""
+ClockDuration = str | timedelta | float
+"""A duration: "10s", a timedelta, or a number of seconds."""
 
 
 class ManualClock:
     """The clock of a test. Called, it returns monotonic seconds, as `time.monotonic` does.
 
     Args:
-        start_s: what it says at first, in seconds.
+        start_s: its first time, in seconds.
     """
 
     def __init__(self, start_s: float = 0.0) -> None:
@@ -30,8 +30,8 @@ class ManualClock:
         """The time in whole milliseconds, as event time and processing time are given."""
         return round(self._now_s * 1000)
 
-    def advance(self, by: Duration) -> None:
-        """Move it forward. Raises ConfigError for what is no duration, or a negative one."""
+    def advance(self, by: ClockDuration) -> None:
+        """Move it forward. Raises ConfigError for a value that is no duration, or negative."""
         self._now_s += parse_duration(by)
 
     def advance_to(self, at_s: float) -> None:
@@ -41,7 +41,7 @@ class ManualClock:
             UserError: that would be backwards.
         """
         if at_s < self._now_s:
-            raise UserError(f"a clock does not go back: it says {self._now_s:g} s, and was to be set to {at_s:g} s")
+            raise UserError(f"a clock does not go back: it shows {self._now_s:g} s, and was to be set to {at_s:g} s")
         self._now_s = at_s
 
     def __repr__(self) -> str:

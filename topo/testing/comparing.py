@@ -1,11 +1,11 @@
-"""What differs between the tuples that were expected and those that came, in lines that a person can read."""
+"""The difference between expected and actual tuples, in readable lines."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import zip_longest
 
-from topo.testing.wire_roundtrip import Row
+from topo.hot import Row
 
 SHOWN = 10
 """Lines of a kind; more are counted."""

@@ -73,7 +73,7 @@ def watched(component: Component, watch: Watch) -> WatchedBolt | WatchedBasicBol
     """
     if isinstance(component, BlockingSpout):
         raise UserError(
-            f"spout {watch.component!r} runs in a thread of its own, which a manual clock cannot hold; "
+            f"spout {watch.component!r} runs in a separate thread, which a manual clock cannot hold; "
             f"give TopologyTest a script for it: sources={{{watch.component!r}: [...]}}"
         )
     if isinstance(component, RetryingSpout):

@@ -1,4 +1,4 @@
-"""Fixtures for pytest: `pytest_plugins = ["topo.testing.fixtures"]` in a conftest.py, or import the one that is wanted.
+"""Fixtures for pytest: `pytest_plugins = ["topo.testing.fixtures"]` in a conftest.py, or import a single fixture.
 
 Without pytest the module can be imported and holds no fixture.
 """
@@ -20,7 +20,7 @@ _END_S = 5.0
 
 @contextmanager
 def cluster_of_its_own() -> Iterator[LocalCluster]:
-    """A local cluster with a state folder of its own. When the block ends its processes are gone, and so is the folder."""
+    """A local cluster with a temporary state folder. At the end of the block its processes and the folder are gone."""
     # Sockets live below it, so its path has to be short.
     home = Path(tempfile.mkdtemp(prefix="topo-")).resolve()
     try:

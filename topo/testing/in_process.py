@@ -1,8 +1,8 @@
-"""A cluster in one process: the tasks and the topology master that real processes run, on a manual clock.
+"""A cluster in one process: the loops of worker and master processes, with their tasks, on a manual clock.
 
-Every task has a worker of its own, so that every tuple is encoded. Messages between two workers stay in order; whose turn it is,
-and how much it reads, is drawn from a seed. A round gives everybody one turn and takes ROUND_S; when a round finds nothing to do
-the clock goes on to the next deadline.
+Every task has its own worker, so that every tuple is encoded. Messages between two workers stay in order; whose turn it is,
+and how much it reads, is drawn from a seed. A round is a turn of each and takes ROUND_S; when a round finds nothing to do
+the clock advances to the next deadline.
 """
 
 from __future__ import annotations
@@ -14,17 +14,16 @@ from math import inf
 from random import Random
 from typing import TYPE_CHECKING
 
-from topo.errors import FrameworkBug
+from topo.hot import unpack_words
 from topo.ids import Incarnation, TaskId, WorkerId
 from topo.master.ending import EndingStage
 from topo.master.epochs import EpochState
-from topo.master.events import InFlightTuples, LaunchFailed, MasterEvent, Started, WorkerLaunched, WorkerMessage
-from topo.master.links import Life, WorkerEnd
+from topo.master.events import LaunchFailed, MasterEvent, Started, WorkerLaunched, WorkerMessage
+from topo.master.links import ENDED_WELL, Life, WorkerEnd
 from topo.master.master import TopologyMaster
 from topo.master.outcome import Outcome
 from topo.master_process.loop import MasterLoop
 from topo.plan.physical import PhysicalPlan
-from topo.task.commands import SendFrame
 from topo.task.events import Inbox
 from topo.task.task import Task
 from topo.testing.clock import ManualClock
@@ -32,90 +31,141 @@ from topo.testing.memory_files import MemoryCheckpoints
 from topo.testing.memory_records import MemoryRecords
 from topo.testing.recording_spouts import SpoutState
 from topo.testing.script import ScriptedSpout
+from topo.tracking.suspects import InFlightTuples
+from topo.transport.base import Outlet
+from topo.transport.memory import MemoryNetwork, MemoryRouter, MemoryTransport
 from topo.wire import control
 from topo.wire.codec import Codec
-from topo.wire.frames import unpack_words
-from topo.worker.core import EXIT_DONE, Exit, InFlightTracker, Worker, busy_component
-from topo.worker.spec import parse_identity
+from topo.wire.frames import parse
+from topo.worker.core import EXIT_DONE, InFlightTracker, Worker, WorkerExit, busy_component
+from topo.worker.loop import LINK, READ_AT_ONCE, Connections, Loop, Target, frame_limits
+from topo.worker.session import WorkerSession
 
 if TYPE_CHECKING:
     from topo.testing.manual_loop import ManualLoop
 
 ROUND_S = 0.001
 """What a round takes on the clock, so that time passes even for a source that never rests."""
-READ_AT_ONCE = 32
 PATIENCE_S = 5.0
-"""Real seconds to wait for what threads and sockets of asynchronous calls bring, before the clock goes on without them."""
+"""Real seconds to wait for threads and sockets of asynchronous calls, before the clock advances without them."""
 GLANCE_S = 0.02
 SILENT_STEP_S = 0.5
 """A spout that has nothing to emit is looked at so often, however often it wants to be asked."""
 
-Link = tuple[Incarnation, TaskId, Inbox]
-"""Who sends, to which inbox: what comes on one link stays in order."""
+_MASTER = "memory://master"
 
 
-class _Note:
-    """What a worker has in hand."""
+class _Marker:
+    """The batch that a worker is processing."""
 
     def __init__(self) -> None:
-        self.in_hand: InFlightTuples | None = None
+        self.in_flight: InFlightTuples | None = None
 
     def write(self, task: TaskId, roots: bytes, positions: list[tuple[TaskId, bytes]]) -> None:
-        """Note a batch."""
-        self.in_hand = InFlightTuples(tuple(unpack_words(roots)), tuple(positions))
+        self.in_flight = InFlightTuples(tuple(unpack_words(roots)), tuple(positions))
 
     def clear(self) -> None:
-        """Nothing is in hand."""
-        self.in_hand = None
+        """Mark that no tuple is in processing."""
+        self.in_flight = None
+
+
+class SeededTransport(MemoryTransport):
+    """The transport of a worker, which reads as much at a time as a seed draws, and sends nothing once it was killed."""
+
+    def __init__(self, network: MemoryNetwork, chance: Random, before_send: Callable[[], None]) -> None:
+        super().__init__(network)
+        self._chance = chance
+        self._before_send = before_send
+        self.is_open = True
+
+    def receive(self, inbox: str, limit: int) -> list[bytes]:
+        return super().receive(inbox, min(limit, self._chance.randint(1, READ_AT_ONCE)))
+
+    def send(self, outlet: Outlet, frame: bytes) -> bool:
+        self._before_send()
+        return not self.is_open or super().send(outlet, frame)
+
+    def close(self, linger_s: float = 0.0) -> None:
+        self.is_open = False
+        super().close(linger_s)
 
 
 class Host:
-    """One life of a worker: its only task, what has arrived for it, and whom it knows."""
+    """One life of a worker: its loop with its only task.
 
-    def __init__(self, worker: WorkerId, incarnation: Incarnation, now: float) -> None:
+    Attributes:
+        calls: where the calls of an async bolt run.
+    """
+
+    def __init__(self, worker: WorkerId, incarnation: Incarnation, transport: SeededTransport) -> None:
         self.id = worker
         self.incarnation = incarnation
-        self.note = _Note()
-        self.hand = InFlightTracker(self.note)
-        self.from_master: deque[bytes] = deque()
-        self.links: dict[Link, deque[bytes]] = {}
-        self.peers: dict[TaskId, Incarnation] = {}
-        self.beat_at = now
-        self.is_busy = True
-        self.loop: ManualLoop | None = None
-        """Where the calls of an async bolt run."""
+        self.transport = transport
+        self.marker = _Marker()
+        self.tracker = InFlightTracker(self.marker)
+        self.calls: ManualLoop | None = None
         self.spout: SpoutState | None = None
         self.script: ScriptedSpout | None = None
 
     def hosts(self, task: Task, spout: SpoutState | None, script: ScriptedSpout | None) -> None:
-        """Take the task that runs here, and what is known of its spout."""
+        """Take the task that runs here, and the state of its spout."""
         self.task = task
         self.spout, self.script = spout, script
-        self.worker = Worker(self.id, self.incarnation, [task], self.hand)
+        self.worker = Worker(self.id, self.incarnation, [task], self.tracker)
 
-    def run(self, now: float) -> bool:
-        """Let the task work, and the calls that it makes; return whether there was anything to do."""
-        has_run = self.worker.run(now)
-        if self.loop is not None:
-            self.loop.turn()
-            # What a call gives comes to the task as a mail.
-            has_run |= self.worker.run(now)
-        return has_run
+    def begin(self, plan: PhysicalPlan, digest: str, clock: ManualClock) -> None:
+        """Bind the inboxes of the task, register, and begin to turn."""
+        task, transport, limits = self.task.id, self.transport, frame_limits(plan.config)
+        inboxes: dict[str, Target] = {inbox.value: (task, inbox) for inbox in Inbox}
+        data, verdicts = [transport.bind(inbox.value, max_frame=limits[inbox]) for inbox in (Inbox.DATA, Inbox.CONTROL)]
+        master = transport.link(LINK, _MASTER, f"{self.id}:{self.incarnation}".encode())
+        self.session = WorkerSession(plan.config, {task: self.task.component_id}, clock())
+        self.loop = Loop(
+            self.worker,
+            self.session,
+            transport,
+            master,
+            inboxes,
+            Connections(transport, plan, frozenset([task])),
+            lambda: busy_component(self.worker, self.tracker),
+            clock,
+            stint_s=0.0,
+        )
+        endpoints = [control.Endpoints(task, data, verdicts)]
+        self.session.send(control.Register(self.id, self.incarnation, 0, "test", "", digest, endpoints))
 
-    def ends(self) -> None:
-        """The worker has ended: cancel its calls."""
-        if self.loop is not None:
-            self.loop.turn()
-            self.loop.end()
+    def turn(self, now: float) -> bool | None:
+        """Turn the loop, and the calls of the task; return whether it wants another turn at once, None when it has ended."""
+        # User code may move the clock: neither this process nor its master stands still for that.
+        self.loop.alive_at = now
+        self.session.received((), now)
+        wants = self.loop.turn(self.transport.wait(0.0), now)
+        if self.calls is not None:
+            self.calls.turn()
+            if self.worker.has_work:
+                # A call gives its result to the task as a mail.
+                wants = self.loop.turn([], now)
+        return None if wants is None else wants <= now
+
+    def end(self) -> None:
+        """Cancel the calls of a worker that has ended, and lose its messages."""
+        self.transport.close()
+        if self.calls is not None:
+            self.calls.turn()
+            self.calls.end()
 
     def has_mail(self) -> bool:
         """Whether anything has arrived and is not read."""
-        return bool(self.from_master) or any(self.links.values())
+        return bool(self.transport.wait(0.0))
 
-    def next_deadline(self, now: float) -> float | None:
+    def wants_turn(self) -> bool:
+        """Whether anything has arrived that it would read."""
+        return any(name != Inbox.DATA.value or self.task.wants_data for name in self.transport.wait(0.0))
+
+    def next_deadline(self, now: float) -> float:
         """When the worker wants a turn if nothing arrives."""
         at = self.worker.next_deadline(now)
-        if self.loop is not None and (due_ms := self.loop.next_due_ms) is not None:
+        if self.calls is not None and (due_ms := self.calls.next_due_ms) is not None:
             at = due_ms / 1000 if at is None else min(at, due_ms / 1000)
         if at is not None and self.spout is not None and not self.spout.pending:
             # It asks to be polled every few milliseconds; with nothing to emit, an hour of that would take minutes.
@@ -123,7 +173,7 @@ class Host:
                 at = max(at, min(self.script.quiet_until(), now + SILENT_STEP_S))
             elif self.spout.is_silent:
                 at = max(at, now + SILENT_STEP_S)
-        return self.beat_at if at is None else min(at, self.beat_at)
+        return self.session.next_beat if at is None else min(at, self.session.next_beat)
 
     def is_at_rest(self) -> bool:
         """Whether nothing will happen here unless something arrives or a tick is due."""
@@ -131,14 +181,14 @@ class Host:
         if self.spout is None:
             return task.is_quiet and not task.has_work
         is_silent = self.spout.is_silent if self.script is None else self.script.is_dry and not self.spout.pending
-        return is_silent and not task.inbound.queue and task.outbox.is_quiet
+        return is_silent and not task.inbound.queue and task.outbound.outbox.is_quiet
 
 
 class InProcessCluster:
     """One topology and its master: the link and the workers of that master's loop.
 
     Args:
-        build: makes the task of a worker's life, in the host that is given; what it raises ends that life.
+        build: makes the task of a worker's life, in the given host; an exception ends that life.
         crashes: taken and emptied after every turn: the tasks whose workers are to be killed.
 
     Attributes:
@@ -168,9 +218,11 @@ class InProcessCluster:
         self.master = TopologyMaster(plan, self._digest, self._new_incarnation, codec=codec)
         self._loop = MasterLoop(self.master, self, self, self.records, self.checkpoints, clock)
         self._loop.ask(Started())
+        self._network = MemoryNetwork()
+        self._router = MemoryRouter(self._network, _MASTER)
         self._arrived: deque[tuple[bytes, bytes]] = deque()
         self._ended: list[WorkerEnd] = []
-        self._notes: dict[Life, InFlightTuples | None] = {}
+        self._markers: dict[Life, InFlightTuples | None] = {}
         self._waited_s = 0.0
         """Real seconds since a thread or a socket has brought anything."""
 
@@ -188,6 +240,7 @@ class InProcessCluster:
         turns: list[Callable[[], bool]] = [self._master_turn, *[partial(self._turn, host) for host in self.hosts.values()]]
         self.chance.shuffle(turns)
         has_run = [turn() for turn in turns].count(True) > 0 or self._is_master_due
+        has_run = has_run or any(host.wants_turn() for host in self.hosts.values())
         if not has_run and self._wait_outside():
             return True
         at = now + ROUND_S if has_run else self._next_deadline(now)
@@ -197,7 +250,7 @@ class InProcessCluster:
 
     def _wait_outside(self) -> bool:
         """Wait, in real time, for threads and sockets of asynchronous calls; return whether there are any. The clock stands."""
-        loops = [host.loop for host in self.hosts.values() if host.loop is not None and host.loop.waits_outside]
+        loops = [host.calls for host in self.hosts.values() if host.calls is not None and host.calls.waits_outside]
         if not loops or self._waited_s >= PATIENCE_S:
             return False
         for loop in loops:
@@ -209,7 +262,7 @@ class InProcessCluster:
 
     def _next_deadline(self, now: float) -> float:
         deadlines = [self._loop.next_turn(), *[host.next_deadline(now) for host in self.hosts.values()]]
-        return min((at for at in deadlines if at is not None), default=now + SILENT_STEP_S)
+        return min(deadlines)
 
     def is_at_rest(self) -> bool:
         """Whether nothing is under way, and nothing but ticks and the clock could start anything."""
@@ -227,7 +280,7 @@ class InProcessCluster:
         return self.master.recovery.epochs.has_run
 
     def has_ended(self) -> bool:
-        """Whether the input of every spout has ended, so that the topology ends by itself."""
+        """Whether the input of every spout has ended, so that the topology ends."""
         spouts = [host.spout for host in self.hosts.values() if host.spout is not None]
         return bool(spouts) and all(spout.has_ended for spout in spouts)
 
@@ -237,7 +290,7 @@ class InProcessCluster:
         return max((at for at in waits if at < inf), default=-inf)
 
     def unrest(self) -> list[str]:
-        """Return, in words, what is under way."""
+        """Describe the work that is under way."""
         found = []
         if self.master.recovery.epochs.state is not EpochState.RUNNING:
             found.append(f"epoch {self.master.recovery.epochs.epoch} is {self.master.recovery.epochs.state.value}")
@@ -255,7 +308,6 @@ class InProcessCluster:
 
     @property
     def outcome(self) -> Outcome | None:
-        """How the topology has ended; None before."""
         return self._loop.outcome
 
     def ask(self, event: MasterEvent) -> None:
@@ -270,6 +322,7 @@ class InProcessCluster:
 
     @property
     def _has_events(self) -> bool:
+        self._arrived += self._router.receive()
         return bool(self._arrived or self._ended or self.checkpoints.unread)
 
     @property
@@ -277,21 +330,13 @@ class InProcessCluster:
         return self._has_events or self._loop.next_turn() <= self.clock()
 
     def from_workers(self) -> list[tuple[bytes, bytes]]:
-        """Return some of the messages that have arrived."""
         return [self._arrived.popleft() for _ in range(min(len(self._arrived), self.chance.randint(1, READ_AT_ONCE)))]
 
     def to_worker(self, identity: bytes, message: bytes) -> bool:
-        """Send to a life of a worker; False when it is over."""
-        life = parse_identity(identity)
-        host = None if life is None else self.hosts.get(life[0])
-        if host is None or (host.id, host.incarnation) != life:
-            return False
-        host.from_master.append(message)
-        return True
+        return self._router.send(identity, message)
 
     def start(self, worker: WorkerId, incarnation: Incarnation, term: int) -> WorkerLaunched | LaunchFailed:
-        """Start a life of a worker. One whose component cannot be made ends at once."""
-        host = Host(worker, incarnation, self.clock())
+        host = Host(worker, incarnation, SeededTransport(self._network, self.chance, self._kill_crashed))
         (task,) = self.plan.workers[worker]
         try:
             self._build(task, host)
@@ -300,97 +345,40 @@ class InProcessCluster:
             self._ended.append(WorkerEnd(worker, incarnation, why))
         else:
             self.hosts[worker] = host
-            endpoint = control.Endpoints(task, f"{task}.data", f"{task}.control")
-            self._tell_master(host, control.Register(worker, incarnation, 0, "test", "", self._digest, [endpoint]))
+            host.begin(self.plan, self._digest, self.clock)
         return WorkerLaunched(worker, incarnation)
 
     def stop(self, worker: WorkerId, incarnation: Incarnation, *, kill: bool) -> None:
-        """End a life of a worker, if it is not over."""
         host = self.hosts.get(worker)
         if host is not None and host.incarnation == incarnation:
             if kill:
                 self._remove(host, "killed by the master")
             else:
-                host.worker.exit = host.worker.exit or Exit(EXIT_DONE, "asked to end")
+                host.loop.stop(WorkerExit(EXIT_DONE, "asked to end"))
 
     def poll(self) -> list[WorkerEnd]:
-        """Return the workers that have ended since the last call."""
         ended, self._ended = self._ended, []
         return ended
 
-    def take_note(self, worker: WorkerId, incarnation: Incarnation) -> InFlightTuples | None:
-        """Return the tuples that user code of a life worked on at its end; None for none."""
-        return self._notes.pop((worker, incarnation), None)
-
-    def _tell_master(self, host: Host, message: control.FromWorker) -> None:
-        self._arrived.append((f"{host.id}:{host.incarnation}".encode(), control.encode(message)))
+    def take_marker(self, worker: WorkerId, incarnation: Incarnation) -> InFlightTuples | None:
+        return self._markers.pop((worker, incarnation), None)
 
     # -- workers ---------------------------------------------------------------------------------------------------------
 
     def _turn(self, host: Host) -> bool:
         if self.hosts.get(host.id) is not host:
             return False
-        now, worker = self.clock(), host.worker
-        has_read = self._read(host, now)
-        has_run = host.run(now)
+        is_busy = host.turn(self.clock())
+        self._kill_crashed()
+        if is_busy is None and self.hosts.get(host.id) is host:
+            exit_ = host.worker.exit
+            assert exit_ is not None
+            self._remove(host, f"exited with {exit_.code}: {exit_.why}" if exit_.code else ENDED_WELL)
+        return is_busy is not False
+
+    def _kill_crashed(self) -> None:
         for task in self._crashes():
             self.kill(task)
-        if self.hosts.get(host.id) is not host:
-            # It was killed: what it was about to send is lost.
-            return True
-        if now >= host.beat_at:
-            host.beat_at = now + self.plan.config.heartbeat_s
-            self._beat(host)
-        has_sent = self._send(host)
-        if host.is_busy and not (has_read or has_run or has_sent):
-            worker.idle(now)
-            has_sent = self._send(host)
-        host.is_busy = has_read or has_run or has_sent
-        if worker.exit is not None:
-            self._beat(host)
-            self._remove(host, f"exited with {worker.exit.code}: {worker.exit.why}")
-        return host.is_busy
-
-    def _read(self, host: Host, now: float) -> bool:
-        has_read = False
-        for _ in range(self.chance.randint(1, READ_AT_ONCE)):
-            if not host.from_master:
-                break
-            self._told(host, control.decode_from_master(host.from_master.popleft()), now)
-            has_read = True
-        links = list(host.links.items())
-        self.chance.shuffle(links)
-        # Control is read first, so that a verdict counts before a timeout of the same moment.
-        links.sort(key=lambda link: link[0][2] is Inbox.DATA)
-        for (_, task, inbox), frames in links:
-            if inbox is Inbox.DATA and not host.task.wants_data:
-                continue
-            for _ in range(min(len(frames), self.chance.randint(1, READ_AT_ONCE))):
-                host.worker.arrived(task, inbox, frames.popleft(), now)
-                has_read = True
-        return has_read
-
-    def _told(self, host: Host, message: control.FromMaster, now: float) -> None:
-        if isinstance(message, control.Routes) and message.epoch > host.worker.epoch:
-            host.peers = {route.task: route.incarnation for route in message.routes}
-        host.worker.on_messages([message], now)
-
-    def _send(self, host: Host) -> bool:
-        commands = host.worker.take_commands()
-        for command in commands:
-            if not isinstance(command, SendFrame):
-                self._tell_master(host, command.message)
-                continue
-            if not isinstance(command.frame, bytes):
-                raise FrameworkBug(f"worker {host.id} sends a frame that is not encoded: {command.frame!r}")
-            target = self.hosts.get(self.plan.worker_of(command.target))
-            if target is not None and target.incarnation == host.peers.get(command.target):
-                link = (host.incarnation, command.target, command.inbox)
-                target.links.setdefault(link, deque()).append(command.frame)
-        return bool(commands)
-
-    def _beat(self, host: Host) -> None:
-        self._tell_master(host, host.worker.heartbeat(busy_component(host.worker, host.hand)))
 
     def beat_all(self) -> None:
         """Bring the figures of the master up to date."""
@@ -399,22 +387,19 @@ class InProcessCluster:
             self._loop.handle(WorkerMessage(host.id, host.incarnation, beat))
 
     def kill(self, task: TaskId) -> None:
-        """Kill the worker of a task, if it lives, with all that is in flight from and to it."""
         host = self.hosts.get(self.plan.worker_of(task))
         if host is not None:
             self._remove(host, "killed by the test")
-            for other in self.hosts.values():
-                for link in [link for link in other.links if link[0] == host.incarnation]:
-                    del other.links[link]
+            for inbox in self._network.inboxes.values():
+                inbox.frames = deque(frame for frame in inbox.frames if parse(frame).incarnation != host.incarnation)
 
     def _remove(self, host: Host, how: str) -> None:
         del self.hosts[host.id]
-        host.ends()
-        self._notes[host.id, host.incarnation] = host.note.in_hand
+        host.end()
+        self._markers[host.id, host.incarnation] = host.marker.in_flight
         self._ended.append(WorkerEnd(host.id, host.incarnation, how))
 
     def validate(self) -> None:
-        """Assert the invariants of master and tasks."""
         self.master.validate()
         for host in self.hosts.values():
             host.worker.validate()

@@ -1,7 +1,7 @@
 """An event loop on a manual clock: coroutines run in the thread of the test, and sleep until the test moves the clock.
 
-Nothing here waits by itself. `turn` runs what can run; `next_due_ms` says when more can. What another thread or a socket brings
-is waited for with `wait`, in real time.
+Nothing here waits on its own. `turn` runs all that can run; `next_due_ms` is when more can. Results of another thread or a socket
+are waited for with `wait`, in real time.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from heapq import heappop, heappush
 from math import ceil
 from typing import Any
 
-Done = Callable[[Any, BaseException | None], None]
+_Done = Callable[[Any, BaseException | None], None]
 
 
 def _whole_ms(when_s: float) -> int:
@@ -23,7 +23,7 @@ def _whole_ms(when_s: float) -> int:
 
 
 class _Selector(selectors.DefaultSelector):
-    """Waits no longer than it is told to by the test, whatever the loop thinks."""
+    """Waits no longer than the test allows, whatever the loop asks for."""
 
     longest_s = 0.0
 
@@ -97,7 +97,7 @@ class ManualLoop(asyncio.SelectorEventLoop):
             heappop(self._due)
         return _whole_ms(self._due[0][0]) if self._due else None
 
-    def run(self, call: Coroutine[Any, Any, Any], done: Done) -> None:
+    def run(self, call: Coroutine[Any, Any, Any], done: _Done) -> None:
         """Begin a call; `done` gets its result or its error. Nothing of it runs before the next turn."""
         task = self.create_task(call)
         self._calls.add(task)
@@ -122,7 +122,7 @@ class ManualLoop(asyncio.SelectorEventLoop):
         self.turn()
 
     def end(self) -> None:
-        """Cancel what is under way, and close the loop. Harmless when it is closed."""
+        """Cancel running calls, and close the loop. Harmless when it is closed."""
         if self.is_closed():
             return
         for task in asyncio.all_tasks(self):
@@ -131,7 +131,7 @@ class ManualLoop(asyncio.SelectorEventLoop):
         self.run_until_complete(self.shutdown_default_executor())
         self.close()
 
-    def _finish(self, task: asyncio.Task[Any], done: Done) -> None:
+    def _finish(self, task: asyncio.Task[Any], done: _Done) -> None:
         self._calls.discard(task)
         if task.cancelled():
             done(None, asyncio.CancelledError("the call was cancelled"))

@@ -30,7 +30,6 @@ class MemoryFiles:
         self.content: dict[str, bytes] = {}
 
     def write(self, name: str, chunks: Iterable[bytes]) -> None:
-        """Write a file as a whole."""
         self.content[name] = b"".join(chunks)
 
     def read(self, name: str, start: int = 0, length: int | None = None) -> bytes:
@@ -40,21 +39,18 @@ class MemoryFiles:
         return self.content[name][start : None if length is None else start + length]
 
     def names(self, folder: str = "") -> list[str]:
-        """Return the names in a folder."""
         start = f"{folder}/" if folder else ""
         return list({name.removeprefix(start).partition("/")[0] for name in self.content if name.startswith(start)})
 
     def remove(self, name: str) -> None:
-        """Remove a file."""
         self.content.pop(name, None)
 
     def remove_folder(self, name: str) -> None:
-        """Remove a folder and what is in it."""
         self.content = {file: data for file, data in self.content.items() if not file.startswith(f"{name}/")}
 
 
 class MemoryCheckpoints:
-    """The checkpoints of a topology in one process; what is asked of them is done at once."""
+    """The checkpoints of a topology in one process; each request is done at once."""
 
     def __init__(self, plan: PhysicalPlan, registry: SerializerRegistry) -> None:
         self._plan = plan
@@ -73,7 +69,6 @@ class MemoryCheckpoints:
         return TaskSnapshots(self._plan, self._plan.task(task).id, self.store, self._registry, at_once)
 
     def do(self, command: StoreCommand) -> None:
-        """Perform a command of the master."""
         if isinstance(command, CommitCheckpoint):
             self.store.commit(command.manifest)
             self.store.prune(command.manifest.checkpoint + 1)
@@ -86,6 +81,5 @@ class MemoryCheckpoints:
             self.unread.append(CheckpointFound(self.store.latest(below=command.upto + 1).manifest))
 
     def answers(self) -> list[StoreAnswer]:
-        """Return the answers since the last call."""
         unread, self.unread = self.unread, []
         return unread

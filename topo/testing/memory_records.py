@@ -15,24 +15,22 @@ class MemoryRecords:
 
     Attributes:
         errors: rows of `topo errors`.
-        letters: dead letters.
+        dead_letters: the stored dead letters.
     """
 
     def __init__(self) -> None:
         self.errors: list[RecordError] = []
-        self.letters: list[control.DeadLetter] = []
+        self.dead_letters: list[control.DeadLetter] = []
 
     def persist(self, record: MasterRecord) -> None:
         """Drop the record: no other master follows."""
 
     def store_positions(self, progress: Mapping[TaskId, SpoutProgress]) -> None:
-        """Drop the positions, which the master keeps for its own workers."""
+        pass
 
-    def store_letters(self, letters: Iterable[control.DeadLetter]) -> bool:
-        """Keep dead letters."""
-        self.letters += letters
+    def store_dead_letters(self, dead_letters: Iterable[control.DeadLetter]) -> bool:
+        self.dead_letters += dead_letters
         return True
 
     def record(self, error: RecordError) -> None:
-        """Keep a row."""
         self.errors.append(error)

@@ -10,11 +10,12 @@ from topo.api.tuples import Origin
 from topo.config import TopologyConfig
 from topo.emission.collectors import BoltCollector, TrackedTuple
 from topo.errors import UserError
+from topo.hot import Row
 from topo.operators.batching import BatchOperator
 from topo.task.runners.batch_calls import BatchCalls
 from topo.testing.operator_output import RecordedOutput
 from topo.testing.recording import CheckedCollector
-from topo.testing.wire_roundtrip import Row, WireRoundtrip
+from topo.testing.wire_roundtrip import WireRoundtrip
 from topo.wire.codec import Codec
 
 _EPOCH = 1
@@ -25,8 +26,8 @@ class BatchesUnderTest:
 
     Args:
         bolt: the bolt.
-        codec: what emitted values go through.
-        output: gives the recorded output, which takes what the bolt emits.
+        codec: encodes and decodes emitted values.
+        output: gives the recorded output, which takes the bolt's emits.
 
     Attributes:
         operator: groups the inputs.
@@ -48,7 +49,6 @@ class BatchesUnderTest:
         )
 
     def input(self, row: Row, origin: Origin, timestamp: int | None) -> TrackedTuple:
-        """Return an input of the bolt."""
         return TrackedTuple.made(row, origin, timestamp, _EPOCH, (), ())
 
     def run_ready(self) -> None:
@@ -62,7 +62,7 @@ class BatchesUnderTest:
         self.run_ready()
 
     def end(self) -> None:
-        """Make the bolt's last call. What it raises is the test's."""
+        """Make the bolt's last call. Its exception reaches the test."""
         try:
             self._bolt.end_of_input(self._calls.collector)
             self._pass_on()
@@ -70,7 +70,6 @@ class BatchesUnderTest:
             self._collector.clear()
 
     def call(self, values: list[TrackedTuple]) -> None:
-        """Call the bolt for a batch; for the operator."""
         self._calls.call(values)
         self._pass_on()
         self.acked += [tup.values for tup in self._collector.acked]
@@ -80,10 +79,9 @@ class BatchesUnderTest:
         self._collector.clear()
 
     def split(self, error: Exception) -> None:
-        """Nothing: the error comes again from the tuple that causes it."""
+        pass
 
     def failed(self, value: TrackedTuple, error: Exception) -> None:
-        """Write down the input whose own call has raised."""
         self.failures.append((value.values, error))
 
     def _pass_on(self) -> None:

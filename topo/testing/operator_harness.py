@@ -1,21 +1,20 @@
 """One operator under test, on a manual clock: windows, process functions, asynchronous calls, batches. docs/testing-operators.md.
 
-The operator is the one that a task runs, with the same mailbox, timers and state; only tracking is left out. Everything happens
+The operator is that of a task, with the same mailbox, timers and state; only tracking is left out. All calls happen
 in the thread of the test, inside the call that causes it. The clock stands until it is moved, with one exception: where the
-operator itself has to wait (a full queue of an async bolt, the end of its input), time goes on to whatever is due next. Calls
+operator itself has to wait (a full queue of an async bolt, the end of its input), time advances to the next deadline. Calls
 that use threads or sockets are waited for in real time, while the manual clock stands.
 """
 
 from __future__ import annotations
 
 import copy
-import threading
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
 from functools import partial
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any
 
 from topo.api.batch_bolt import BatchBolt
 from topo.api.context import TaskContext
@@ -32,62 +31,36 @@ from topo.operators.async_wait import AsyncWaitOperator
 from topo.operators.base import KeyedOperator, Operator, OperatorContext, OperatorSnapshot
 from topo.operators.bolt_operators import BoltCalls, window_operator_of
 from topo.operators.mailbox.executor import MailboxExecutor
-from topo.operators.mailbox.mailbox import MIN_PRIORITY, TaskMailbox
+from topo.operators.mailbox.mailbox import MIN_PRIORITY
 from topo.operators.process import ProcessOperator
-from topo.operators.time.clock import MAX_TIMESTAMP, MIN_TIMESTAMP, ManualProcessingTime
+from topo.operators.time.clock import MAX_TIMESTAMP, MIN_TIMESTAMP
 from topo.operators.time.watermarks import InputStatus, WatermarkCombiner
-from topo.operators.windows.operator import WindowOperator
 from topo.operators.windows.rows import source_name
 from topo.task.runners.process import TimersApart
 from topo.testing.operator_batches import BatchesUnderTest
 from topo.testing.operator_calls import OperatorCalls
-from topo.testing.operator_output import Emitted, Event, OnStream, RecordedOutput, Watermark
-from topo.testing.operator_rows import Fields, InputRows
+from topo.testing.operator_output import RecordedOutput
+from topo.testing.operator_results import FailedInputs, OperatorResults
+from topo.testing.operator_rows import FieldNames, InputRows
+from topo.testing.operator_time import OperatorTime
 from topo.testing.strategy_operator import StrategyOperator
-from topo.testing.timer_harness import Fired
 from topo.testing.wire_roundtrip import WireRoundtrip, codec_for
 
-if TYPE_CHECKING:
-    from topo.testing.manual_loop import ManualLoop
 
-PATIENCE_S: Final = 5.0
-"""Real seconds to wait for what other threads and sockets bring, before the clock goes on without them."""
-
-_GLANCE_S = 0.05
-"""Real seconds between two looks whether there is anything left to wait for."""
-
-
-class _Failures:
-    """Follows the inputs of an async bolt; one that fails is written down."""
-
-    def __init__(self) -> None:
-        self.seen: list[tuple[Any, BaseException]] = []
-
-    def emitting(self, value: Any) -> None:
-        """Nothing."""
-
-    def emitted(self, value: Any) -> None:
-        """Nothing."""
-
-    def failed(self, value: Any, error: BaseException) -> None:
-        """Write it down."""
-        self.seen.append((value.values, error))
-
-
-class OperatorHarness:
-    """Feeds one operator and shows what it puts out.
+class OperatorHarness(OperatorResults):
+    """Feeds one operator and shows its output.
 
     Args:
         operator: a `WindowBolt`, `ProcessBolt`, `AsyncBolt` or `BatchBolt`; or a `WatermarkStrategy`, asked every
             200 ms of the clock; or a function that returns an operator of `topo.operators`.
         fields: names of the input's fields; of a bolt with several inputs by component. For bolts and strategies.
-        now_ms: what the clock says at first, in milliseconds.
+        now_ms: the first time of the clock, in milliseconds.
         max_parallelism: number of key groups.
         key_groups: those that this instance owns; by default all.
-        restore: the snapshot to go on from.
+        restore: the snapshot to restore.
         channels: how many input channels there are, each with its own watermark and idleness.
         runs_mails: whether mails (results of asynchronous calls, above all) run after each call; else `run_mails` does it.
-        types: what tuples may carry besides the types that topo knows.
+        types: types that tuples may carry besides those that topo knows.
         attempts: how often a call of a window or process bolt that raises is made; undone before each, as with `exactly_once`.
 
     Attributes:
@@ -103,7 +76,7 @@ class OperatorHarness:
     def __init__(
         self,
         operator: OperatorBolt | WatermarkStrategy | Callable[[], Operator],
-        fields: Fields = (),
+        fields: FieldNames = (),
         *,
         now_ms: int = 0,
         max_parallelism: int = DEFAULT_MAX_PARALLELISM,
@@ -131,12 +104,11 @@ class OperatorHarness:
         self._idle_channels: set[int] = set()
         self._watermark = MIN_TIMESTAMP
         self._is_idle = False
-        self.clock = ManualProcessingTime(now_ms)
-        self._mail_came = threading.Event()
-        self.mailbox = TaskMailbox(self._mail_came.set, self._wait)
-        self._failures = _Failures()
-        self._loop: ManualLoop | None = None
-        self._batches: BatchesUnderTest | None = None
+        self._time = OperatorTime(now_ms)
+        self.clock = self._time.clock
+        self.mailbox = self._time.mailbox
+        self._failures = FailedInputs()
+        self._batches = None
         self._is_closed = False
         self.bolt = operator if isinstance(operator, OperatorBolt) else None
         takes_rows = isinstance(operator, OperatorBolt | WatermarkStrategy)
@@ -153,19 +125,19 @@ class OperatorHarness:
         """Feed one element.
 
         Args:
-            values: for a bolt a row or a mapping of its fields; for a bare operator what it takes.
+            values: for a bolt a row or a mapping of its fields; for a bare operator its element.
             timestamp: event time in milliseconds; None: it has none.
             key: for a bare operator; a bolt's key is in the values.
             component: which input it is of; for a bolt with several.
 
         Raises:
             UserError: the values are not those of the fields, or the key belongs to another instance.
-            Exception: what the user's code raises.
+            Exception: any exception of the user's code.
         """
         self._feed([self._element(values, timestamp, key, component)])
 
     def process_batch(self, elements: Iterable[tuple[Any, int | None]], *, component: str | None = None) -> None:
-        """Feed elements, as (values, timestamp), in one batch as they come to a task. One that raises is the last that is fed.
+        """Feed elements, as (values, timestamp), in one batch as to a task. An element that raises is the last that is fed.
 
         Raises:
             UserError, Exception: as `process`.
@@ -233,7 +205,7 @@ class OperatorHarness:
 
     @property
     def now_ms(self) -> int:
-        """What the clock says, in milliseconds."""
+        """The clock's time, in milliseconds."""
         return self.clock.now_ms()
 
     def advance_clock(self, by: int | str | timedelta) -> None:
@@ -244,16 +216,16 @@ class OperatorHarness:
         """
         self._settle()
         now_ms = self.now_ms + (by if isinstance(by, int) else duration_ms(by))
-        while (due := self._next_due()) is not None and due < now_ms:
+        while (due := self._time.next_due_ms) is not None and due < now_ms:
             self._run_clock(max(due, self.now_ms))
         self._run_clock(now_ms)
 
     def set_clock(self, now_ms: int) -> None:
-        """Set the clock, at once: what has become due runs in its order and sees the clock at its new time.
+        """Set the clock, at once: due timers run in order and see the clock at its new time.
 
         An async bolt's clock stops on the way, as in `advance_clock`. Backwards moves nothing but the clock.
         """
-        if self._loop is not None and now_ms > self.now_ms:
+        if self._time.loop is not None and now_ms > self.now_ms:
             self.advance_clock(now_ms - self.now_ms)
         else:
             self._run_clock(now_ms)
@@ -268,11 +240,9 @@ class OperatorHarness:
         """Let everything happen that can without the clock: what a test has done to a future or a handle takes effect."""
         if self._batches is not None:
             self._batches.run_ready()
-        if self._loop is not None:
-            self._loop.turn()
+        self._time.turn()
         while self.run_mails():
-            if self._loop is not None:
-                self._loop.turn()
+            self._time.turn()
 
     def run_mails(self, most: int | None = None) -> int:
         """Run the mails that wait, at most `most`; return how many ran."""
@@ -295,123 +265,22 @@ class OperatorHarness:
         while under_way := self._under_way:
             if monotonic() > until:
                 raise TimeoutError(f"{under_way} asynchronous calls have not ended within {timeout}")
-            if self._loop is not None:
-                self._loop.wait(_GLANCE_S)
-            else:
-                self._look_out(_GLANCE_S)
+            self._time.poll()
             self._settle()
-
-    # -- what came out ---------------------------------------------------------------------------------------------------
-
-    @property
-    def events(self) -> list[Event]:
-        """All that was put out since the beginning or the last `clear`, in order."""
-        return self._output.events
-
-    @property
-    def outputs(self) -> list[Emitted]:
-        """The elements of the main stream, in order: (values, timestamp)."""
-        return [event for event in self.events if isinstance(event, Emitted)]
-
-    @property
-    def values(self) -> list[Any]:
-        """The values of the main stream, in order."""
-        return [event.values for event in self.outputs]
-
-    @property
-    def watermarks(self) -> list[int]:
-        """The watermarks that were passed on, in order."""
-        return [event.timestamp for event in self.events if isinstance(event, Watermark)]
-
-    def side(self, stream: str) -> list[Emitted]:
-        """The elements of another stream, in order: (values, timestamp)."""
-        return [Emitted(one.values, one.timestamp) for one in self.events if isinstance(one, OnStream) and one.stream == stream]
-
-    @property
-    def late(self) -> list[Emitted]:
-        """The elements of a window bolt's late stream, in order."""
-        stream = self.bolt.late_stream if isinstance(self.bolt, WindowBolt) else None
-        return [] if stream is None else self.side(stream)
-
-    @property
-    def failed(self) -> list[tuple[Any, BaseException]]:
-        """Of an async or batching bolt: values and error of each input that failed, in order."""
-        return self._failures.seen if self._batches is None else self._batches.failures
-
-    @property
-    def acked(self) -> list[Any]:
-        """Of a batching bolt: the values of each input that was acked, in order."""
-        if self._batches is None:
-            raise UserError("only a batching bolt acks its inputs one by one; of other operators see `outputs` and `failed`")
-        return self._batches.acked
-
-    def clear(self) -> None:
-        """Forget what was put out so far."""
-        self._output.events.clear()
-
-    # -- what it holds ---------------------------------------------------------------------------------------------------
-
-    @property
-    def late_elements(self) -> int:
-        """How many elements were too late for all their windows."""
-        return self._windows.late_elements
-
-    @property
-    def late_dropped(self) -> int:
-        """How many of them went nowhere."""
-        return self._windows.late_dropped
-
-    @property
-    def open_windows(self) -> int:
-        """How many windows, over all keys, have contents."""
-        return self._windows.open_panes
-
-    @property
-    def timers(self) -> int:
-        """How many timers are registered, of both kinds."""
-        return self._keyed.timers.pending
-
-    @property
-    def event_timers(self) -> list[Fired]:
-        """The timers of event time, earliest first: key, window (None in a process bolt) and timestamp of each."""
-        return self._timers_of(0)
-
-    @property
-    def processing_timers(self) -> list[Fired]:
-        """The timers of processing time, as `event_timers`."""
-        return self._timers_of(1)
-
-    def _timers_of(self, domain: int) -> list[Fired]:
-        found = [Fired(key, namespace, at) for queues in self._keyed.timers.queues() for at, key, namespace in queues[domain]]
-        return sorted(found, key=lambda timer: timer.timestamp)
 
     def is_idle(self, channel: int | None = None) -> bool:
         """Whether a channel is idle; without one, whether all are, so that the operator is."""
         return self._is_idle if channel is None else channel in self._idle_channels
 
-    @property
-    def state_entries(self) -> int:
-        """How many cells of state there are, over all keys and windows."""
-        return self._keyed.state.entries
-
-    @property
-    def in_flight(self) -> int:
-        """How many elements and watermarks an async bolt holds, or how many elements a batching bolt."""
-        if self._batches is not None:
-            return self._batches.operator.held
-        if not isinstance(self.operator, AsyncWaitOperator):
-            raise UserError("only an async or batching bolt holds elements")
-        return self.operator.in_flight
-
     # -- snapshots -------------------------------------------------------------------------------------------------------
 
     def snapshot(self) -> OperatorSnapshot:
-        """Return what the operator has to remember, as it comes back from where it was stored: lists are tuples.
+        """Return the operator's state as it comes back from storage: lists are tuples.
 
         A batching bolt is called for its open batches first, as in front of a checkpoint.
 
         Raises:
-            ValueNotCarried: something in it could not be stored.
+            UnsupportedValueError: something in it could not be stored.
         """
         if self._batches is not None:
             self._batches.flush()
@@ -424,7 +293,7 @@ class OperatorHarness:
         return OperatorSnapshot(keyed, list(restored))
 
     def restore(self, snapshot: OperatorSnapshot, key_groups: KeyGroupRange | None = None) -> OperatorHarness:
-        """Return a harness of a new instance that goes on from a snapshot; its watermark is that of the beginning.
+        """Return a harness of a new instance restored from a snapshot; its watermark is that of the beginning.
 
         Args:
             snapshot: of this operator, or several, `OperatorSnapshot.merged`.
@@ -440,7 +309,7 @@ class OperatorHarness:
         )
 
     def split(self, parallelism: int) -> list[OperatorHarness]:
-        """Return harnesses of as many new instances that go on from this one together.
+        """Return harnesses of as many new instances that together continue this one.
 
         Each has its range of key groups. What belongs to no key (what an async bolt has in flight, above all) stays together
         and goes to the first, as that of one task does when a topology is given more.
@@ -458,15 +327,15 @@ class OperatorHarness:
     # -- life ------------------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Close the operator, and cancel what is under way. Harmless when it is closed."""
+        """Close the operator, and cancel running calls. Harmless when it is closed."""
         if self._is_closed:
             return
         self._is_closed = True
         self.operator.close()
-        if self._loop is not None:
+        if self._time.loop is not None:
             if isinstance(self.bolt, AsyncBolt):
-                self._run_to_end(self.bolt.close())
-            self._loop.end()
+                self._time.run_to_end(self.bolt.close())
+            self._time.loop.end()
         if isinstance(self.bolt, BatchBolt):
             self.bolt.cleanup()
 
@@ -489,9 +358,9 @@ class OperatorHarness:
         if isinstance(operator, AsyncBolt):
             from topo.testing.manual_loop import ManualLoop
 
-            self._loop = ManualLoop(self.clock.now_ms)
-            weakref.finalize(self, self._loop.end)
-            return AsyncWaitOperator(BoltCalls(operator, self._loop.run), operator.settings, self._failures)
+            loop = self._time.loop = ManualLoop(self.clock.now_ms)
+            weakref.finalize(self, loop.end)
+            return AsyncWaitOperator(BoltCalls(operator, loop.run), operator.settings, self._failures)
         if isinstance(operator, BatchBolt):
             self._batches = BatchesUnderTest(operator, self._codec, lambda: self._output)
             return self._batches.operator
@@ -503,19 +372,12 @@ class OperatorHarness:
     def _open(self, snapshot: OperatorSnapshot | None) -> None:
         executor = MailboxExecutor(self.mailbox)
         self.operator.setup(
-            OperatorContext(
-                self._output,
-                self.clock,
-                executor,
-                self._max_parallelism,
-                self._key_groups,
-                self._calls.log,
-            )
+            OperatorContext(self._output, self.clock, executor, self._max_parallelism, self._key_groups, self._calls.log)
         )
         if snapshot is not None:
             self.operator.restore(OperatorSnapshot(snapshot.keyed, [self._own_again(one) for one in snapshot.own]))
         if isinstance(self.bolt, AsyncBolt):
-            self._run_to_end(self.bolt.open(TaskContext("test", "bolt", 1)))
+            self._time.run_to_end(self.bolt.open(TaskContext("test", "bolt", 1)))
         if isinstance(self.bolt, BatchBolt):
             self.bolt.prepare(TaskContext("test", "bolt", 1))
         self.operator.open()
@@ -546,7 +408,7 @@ class OperatorHarness:
 
         return check
 
-    # -- going on --------------------------------------------------------------------------------------------------------
+    # -- progress ---------------------------------------------------------------------------------------------------------
 
     def _ending(self) -> list[int | InputStatus]:
         if self._combiner is not None:
@@ -558,7 +420,7 @@ class OperatorHarness:
     def _take_in(self, news: Iterable[int | InputStatus]) -> None:
         for one in news:
             if isinstance(one, InputStatus):
-                # A single channel has no combiner that would leave out what says nothing new.
+                # A single channel has no combiner that would leave out repeated states.
                 if self._is_idle is not (one is InputStatus.IDLE):
                     self._is_idle = not self._is_idle
                     self.operator.process_idle(self._is_idle)
@@ -569,77 +431,12 @@ class OperatorHarness:
     def _settle(self) -> None:
         if self._runs_mails:
             self.run()
-        elif self._loop is not None:
-            self._loop.turn()
-
-    def _next_due(self) -> int | None:
-        due = [self.clock.next_due_ms, None if self._loop is None else self._loop.next_due_ms]
-        return min((one for one in due if one is not None), default=None)
-
-    def _wait(self) -> None:
-        """Have a mail come, for an operator that waits for one."""
-        if self._loop is not None:
-            self._loop.turn()
-        if not self.mailbox.has_mail and not self._go_on():
-            raise UserError("the operator waits for a call to complete, and nothing is due that could complete one")
-
-    def _go_on(self) -> bool:
-        """Let time pass until something happens; return whether anything did."""
-        loop = self._loop
-        until = monotonic() + PATIENCE_S
-        if loop is None and self._wait_for_mail(until):
-            return True
-        while loop is not None and loop.waits_outside and monotonic() < until:
-            before = loop.under_way
-            loop.wait(_GLANCE_S)
-            if self.mailbox.has_mail or loop.under_way != before:
-                return True
-        due = self._next_due()
-        if due is None:
-            return False
-        self.clock.advance_to(max(due, self.now_ms))
-        if loop is not None:
-            loop.turn()
-        return True
-
-    def _wait_for_mail(self, until: float) -> bool:
-        """Wait for a mail of another thread, if there is one that could send it; return whether a mail is there."""
-        while not self.mailbox.has_mail and threading.active_count() > 1 and (left := until - monotonic()) > 0:
-            # Not for all that is left: a thread that ends without a mail wakes nobody.
-            self._look_out(min(left, _GLANCE_S))
-        return self.mailbox.has_mail
-
-    def _look_out(self, longest_s: float) -> None:
-        self._mail_came.wait(longest_s)
-        self._mail_came.clear()
+        else:
+            self._time.turn()
 
     @property
     def _under_way(self) -> int:
-        if self._loop is not None:
-            return self._loop.under_way
+        if self._time.loop is not None:
+            return self._time.loop.under_way
         waits = isinstance(self.operator, AsyncWaitOperator) and not self.mailbox.has_mail
         return self.in_flight if waits else 0
-
-    def _run_to_end(self, call: Any) -> None:
-        """Run a coroutine of the bolt's own."""
-        assert self._loop is not None
-        ended: list[BaseException | None] = []
-        self._loop.run(call, lambda _result, error: ended.append(error))
-        self._loop.turn()
-        while not ended:
-            if not self._go_on():
-                raise UserError("`open` or `close` of the bolt waits for something that does not happen")
-        if ended[0] is not None:
-            raise ended[0]
-
-    @property
-    def _windows(self) -> WindowOperator:
-        if not isinstance(self.operator, WindowOperator):
-            raise UserError("only a window bolt has windows")
-        return self.operator
-
-    @property
-    def _keyed(self) -> KeyedOperator:
-        if not isinstance(self.operator, KeyedOperator):
-            raise UserError("only window and process bolts have state and timers")
-        return self.operator

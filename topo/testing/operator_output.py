@@ -1,4 +1,4 @@
-"""What an operator under test has put out, in order."""
+"""The output of an operator under test, in order."""
 
 from __future__ import annotations
 
@@ -50,8 +50,15 @@ class RecordedOutput:
         self.events: list[Event] = []
         self._check = check
 
+    def mark(self) -> int:
+        """Return how much was put out."""
+        return len(self.events)
+
+    def rewind(self, mark: int) -> None:
+        """Take back the output since a mark."""
+        del self.events[mark:]
+
     def emit(self, value: Any, timestamp: int | None) -> None:
-        """Keep an element."""
         self.events.append(Emitted(self._check(None, value), timestamp))
 
     def side(self, stream: str, value: Any, timestamp: int | None) -> None:
@@ -62,13 +69,10 @@ class RecordedOutput:
             self.events.append(OnStream(stream, self._check(stream, value), timestamp))
 
     def watermark(self, timestamp: int) -> None:
-        """Keep a watermark."""
         self.events.append(Watermark(timestamp))
 
     def mark_idle(self) -> None:
-        """Keep the change."""
         self.events.append(Status(True))
 
     def mark_active(self) -> None:
-        """Keep the change."""
         self.events.append(Status(False))

@@ -8,14 +8,15 @@ from typing import Any
 from topo.api.streams import DEFAULT_STREAM
 from topo.api.tuples import Origin
 from topo.errors import UserError
-from topo.testing.wire_roundtrip import Row, WireRoundtrip
+from topo.hot import Row
+from topo.testing.wire_roundtrip import WireRoundtrip
 from topo.wire.codec import Codec
 
 SOURCE = "source"
-"""The component that elements come from unless a test says otherwise."""
+"""The component that elements come from by default."""
 _FIRST_TASK = 1001
 
-Fields = Sequence[str] | Mapping[str, Sequence[str]]
+FieldNames = Sequence[str] | Mapping[str, Sequence[str]]
 """Names of the fields of an input, or of each of several, by component."""
 
 
@@ -34,7 +35,7 @@ class InputRows:
         UserError: there are no fields, or a key is none of them.
     """
 
-    def __init__(self, fields: Fields, key: Sequence[str], codec: Codec) -> None:
+    def __init__(self, fields: FieldNames, key: Sequence[str], codec: Codec) -> None:
         inputs = fields if isinstance(fields, Mapping) else {SOURCE: fields}
         if not inputs or not all(inputs.values()):
             raise UserError("give the names of the input's fields: OperatorHarness(bolt, fields=(...))")
@@ -65,7 +66,7 @@ class InputRows:
 
         Raises:
             UserError: it does not have the fields.
-            ValueNotCarried: no component could emit it.
+            UnsupportedValueError: no component could emit it.
         """
         fields = origin.fields
         if isinstance(values, Mapping):

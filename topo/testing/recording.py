@@ -11,10 +11,12 @@ from typing import Any
 
 from topo.api.bolt import Anchors, BasicBolt, BasicCollector, Bolt, Collector, StatefulBolt
 from topo.api.context import TaskContext
+from topo.api.spout import SpoutCollector
 from topo.api.streams import DEFAULT_STREAM
 from topo.api.tuples import Tuple
 from topo.api.two_phase import TwoPhaseSink
-from topo.testing.wire_roundtrip import Row, WireRoundtrip
+from topo.hot import Row
+from topo.testing.wire_roundtrip import WireRoundtrip
 from topo.user_errors import call_for_effect
 
 Note = Callable[[Row, str], None]
@@ -24,17 +26,18 @@ Note = Callable[[Row, str], None]
 class Checked:
     """Sees to it that values can be carried, in the very call that emits them."""
 
-    def __init__(self, carrier: WireRoundtrip, note: Note | None = None) -> None:
+    def __init__(
+        self, inner: Collector | BasicCollector | SpoutCollector, carrier: WireRoundtrip, note: Note | None = None
+    ) -> None:
         self._carrier = carrier
         self._note = note
+        self.report_error = inner.report_error
 
-    def check(self, values: Any, stream: str) -> Row | None:
-        """Return the values as they will arrive. Raises ValueNotCarried."""
-        # What is no tuple at all is for the collector to refuse.
-        return self._carrier.carried(values, stream) if isinstance(values, tuple | list) else None
-
-    def note(self, carried: Row | None, stream: str) -> None:
-        """The tuple was emitted."""
+    def emitted(self, emit: Callable[[], None], values: Any, stream: str) -> None:
+        """Emit, and write the values down as they will arrive. Raises UnsupportedValueError before anything is emitted."""
+        # The collector refuses values that are no tuple.
+        carried = self._carrier.carried(values, stream) if isinstance(values, tuple | list) else None
+        emit()
         if self._note is not None and carried is not None:
             self._note(carried, stream)
 
@@ -43,16 +46,16 @@ class CheckedCollector(Checked):
     """A `Collector` that refuses what cannot be carried."""
 
     def __init__(self, inner: Collector, carrier: WireRoundtrip, note: Note | None = None) -> None:
-        super().__init__(carrier, note)
+        super().__init__(inner, carrier, note)
         self._inner = inner
+        self.ack = inner.ack
+        self.fail = inner.fail
+        self.reset_timeout = inner.reset_timeout
 
     def emit(
         self, values: Sequence[Any], anchors: Anchors = None, stream: str = DEFAULT_STREAM, timestamp: int | None = None
     ) -> None:
-        """As `Collector.emit`. Raises ValueNotCarried."""
-        carried = self.check(values, stream)
-        self._inner.emit(values, anchors, stream, timestamp)
-        self.note(carried, stream)
+        self.emitted(lambda: self._inner.emit(values, anchors, stream, timestamp), values, stream)
 
     def emit_direct(
         self,
@@ -62,50 +65,21 @@ class CheckedCollector(Checked):
         stream: str = DEFAULT_STREAM,
         timestamp: int | None = None,
     ) -> None:
-        """As `Collector.emit_direct`. Raises ValueNotCarried."""
-        carried = self.check(values, stream)
-        self._inner.emit_direct(task, values, anchors, stream, timestamp)
-        self.note(carried, stream)
-
-    def ack(self, tup: Tuple) -> None:
-        """As `Collector.ack`."""
-        self._inner.ack(tup)
-
-    def fail(self, tup: Tuple) -> None:
-        """As `Collector.fail`."""
-        self._inner.fail(tup)
-
-    def reset_timeout(self, tup: Tuple) -> None:
-        """As `Collector.reset_timeout`."""
-        self._inner.reset_timeout(tup)
-
-    def report_error(self, error: BaseException) -> None:
-        """As `Collector.report_error`."""
-        self._inner.report_error(error)
+        self.emitted(lambda: self._inner.emit_direct(task, values, anchors, stream, timestamp), values, stream)
 
 
 class CheckedBasicCollector(Checked):
     """A `BasicCollector` that refuses what cannot be carried."""
 
     def __init__(self, inner: BasicCollector, carrier: WireRoundtrip, note: Note | None = None) -> None:
-        super().__init__(carrier, note)
+        super().__init__(inner, carrier, note)
         self._inner = inner
 
     def emit(self, values: Sequence[Any], stream: str = DEFAULT_STREAM, timestamp: int | None = None) -> None:
-        """As `BasicCollector.emit`. Raises ValueNotCarried."""
-        carried = self.check(values, stream)
-        self._inner.emit(values, stream, timestamp)
-        self.note(carried, stream)
+        self.emitted(lambda: self._inner.emit(values, stream, timestamp), values, stream)
 
     def emit_direct(self, task: int, values: Sequence[Any], stream: str = DEFAULT_STREAM, timestamp: int | None = None) -> None:
-        """As `BasicCollector.emit_direct`. Raises ValueNotCarried."""
-        carried = self.check(values, stream)
-        self._inner.emit_direct(task, values, stream, timestamp)
-        self.note(carried, stream)
-
-    def report_error(self, error: BaseException) -> None:
-        """As `BasicCollector.report_error`."""
-        self._inner.report_error(error)
+        self.emitted(lambda: self._inner.emit_direct(task, values, stream, timestamp), values, stream)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +94,7 @@ class RecordedEmission:
 
 @dataclass(slots=True)
 class Record:
-    """What a test can ask of a whole run.
+    """The queries of a test on a whole run.
 
     Attributes:
         emissions: in the order of their emission; those of a call that raised are taken back.
@@ -139,7 +113,7 @@ class Record:
     refusals: list[tuple[str, Row]] = field(default_factory=list)
 
 
-class RefusedInput(Exception):
+class RefusedInputError(Exception):
     """Raised in place of a bolt's `execute` by the marker FAIL_NEXT."""
 
 
@@ -158,11 +132,10 @@ class Watch:
         self._most = most
 
     def note(self, values: Row, stream: str) -> None:
-        """A tuple was emitted."""
         self.record.emissions.append(RecordedEmission(self.component, self._task_index, stream, values))
 
     def call(self, function: Callable[..., object], *arguments: Any) -> None:
-        """Call user code; what it has emitted is forgotten if it raises, or returns a value, which the engine refuses."""
+        """Call user code; its emits are forgotten if it raises, or returns a value, which the engine refuses."""
         mark = len(self.record.emissions)
         try:
             call_for_effect(function, *arguments)
@@ -177,7 +150,7 @@ class Watch:
         refused = (tup.component, tup.values)
         if refused in self.record.refusals:
             self.record.refusals.remove(refused)
-            raise RefusedInput(f"FAIL_NEXT in the source {tup.component!r} made {tup!r} fail")
+            raise RefusedInputError(f"FAIL_NEXT in the source {tup.component!r} made {tup!r} fail")
         self.call(execute, tup, *arguments)
 
 
@@ -189,23 +162,18 @@ class WatchedBolt(Bolt):
         self._watch = watch
 
     def prepare(self, context: TaskContext, collector: Collector) -> None:
-        """Give the bolt a collector that checks."""
         self._watch.call(self._inner.prepare, context, CheckedCollector(collector, self._watch.carrier, self._watch.note))
 
     def execute(self, tup: Tuple) -> None:
-        """Let the bolt work."""
         self._watch.execute(tup, self._inner.execute)
 
     def end_of_input(self) -> None:
-        """Pass it on."""
         self._watch.call(self._inner.end_of_input)
 
     def on_reset(self) -> None:
-        """Pass it on."""
         self._watch.call(self._inner.on_reset)
 
     def cleanup(self) -> None:
-        """Pass it on."""
         self._inner.cleanup()
 
 
@@ -217,39 +185,30 @@ class WatchedTwoPhaseSink(WatchedBolt, TwoPhaseSink):
         self._sink = inner
 
     def open(self, context: TaskContext) -> None:
-        """Pass it on."""
         self._sink.open(context)
 
     def begin(self) -> None:
-        """Pass it on."""
         self._sink.begin()
 
     def write(self, tup: Tuple) -> None:
-        """Pass it on."""
         self._sink.write(tup)
 
     def pre_commit(self) -> Any:
-        """Pass it on."""
         return self._sink.pre_commit()
 
     def commit(self, token: Any) -> None:
-        """Pass it on."""
         self._sink.commit(token)
 
     def abort(self, token: Any) -> None:
-        """Pass it on."""
         self._sink.abort(token)
 
     def recover(self, tokens: Sequence[Any]) -> None:
-        """Pass it on."""
         self._sink.recover(tokens)
 
     def publish(self) -> None:
-        """Pass it on."""
         self._sink.publish()
 
     def close(self) -> None:
-        """Pass it on."""
         self._sink.close()
 
 
@@ -261,23 +220,18 @@ class WatchedBasicBolt(BasicBolt):
         self._watch = watch
 
     def prepare(self, context: TaskContext) -> None:
-        """Pass it on."""
         self._inner.prepare(context)
 
     def execute(self, tup: Tuple, collector: BasicCollector) -> None:
-        """Let the bolt work, with a collector that checks."""
         self._watch.execute(tup, self._inner.execute, self._checked(collector))
 
     def end_of_input(self, collector: BasicCollector) -> None:
-        """Pass it on, with a collector that checks."""
         self._watch.call(self._inner.end_of_input, self._checked(collector))
 
     def on_reset(self) -> None:
-        """Pass it on."""
         self._inner.on_reset()
 
     def cleanup(self) -> None:
-        """Pass it on."""
         self._inner.cleanup()
 
     def _checked(self, collector: BasicCollector) -> BasicCollector:
@@ -293,9 +247,7 @@ class WatchedStatefulBolt(WatchedBasicBolt, StatefulBolt):
         vars(self)["key"] = inner.key
 
     def snapshot(self) -> Any:
-        """Pass it on."""
         return self._stateful.snapshot()
 
     def restore(self, state: Any) -> None:
-        """Pass it on."""
         self._stateful.restore(state)

@@ -12,7 +12,7 @@ from topo.api.streams import DEFAULT_STREAM
 from topo.testing.recording import Checked, Watch
 
 PATIENCE = 10
-"""Calls of `next_tuple` in a row that emit nothing after which a spout counts as one that has nothing to emit."""
+"""Calls of `next_tuple` in a row that emit nothing after which a spout counts as having nothing to emit."""
 
 
 class SpoutState:
@@ -21,7 +21,7 @@ class SpoutState:
     Attributes:
         pending: messages that were emitted and are not settled.
         fresh: those that the present call has emitted.
-        has_ended: whether the spout has said that its input has ended.
+        has_ended: whether the spout has reported the end of its input.
         empty_calls: how often in a row `next_tuple` has emitted nothing.
     """
 
@@ -32,7 +32,6 @@ class SpoutState:
         self.empty_calls = 0
 
     def restart(self) -> None:
-        """The spout begins anew."""
         self.pending.clear()
         self.fresh.clear()
         self.has_ended = False
@@ -48,50 +47,28 @@ class CheckedSpoutCollector(Checked):
     """A `SpoutCollector` that refuses what cannot be carried, and knows the messages."""
 
     def __init__(self, inner: SpoutCollector, watch: Watch, state: SpoutState) -> None:
-        super().__init__(watch.carrier, watch.note)
+        super().__init__(inner, watch.carrier, watch.note)
         self._inner = inner
+        self.emit_watermark = inner.emit_watermark
+        self.mark_idle = inner.mark_idle
         self._state = state
         self._messages = watch.record.messages.setdefault(watch.component, {})
 
     def emit(
         self, values: Sequence[Any], message_id: Any = None, stream: str = DEFAULT_STREAM, timestamp: int | None = None
     ) -> None:
-        """As `SpoutCollector.emit`. Raises ValueNotCarried."""
-        carried = self.check(values, stream)
-        self._inner.emit(values, message_id, stream, timestamp)
-        self.note(carried, stream)
+        self.emitted(lambda: self._inner.emit(values, message_id, stream, timestamp), values, stream)
         self._emitted(message_id)
 
     def emit_direct(
-        self,
-        task: int,
-        values: Sequence[Any],
-        message_id: Any = None,
-        stream: str = DEFAULT_STREAM,
-        timestamp: int | None = None,
+        self, task: int, values: Sequence[Any], message_id: Any = None, stream: str = DEFAULT_STREAM, timestamp: int | None = None
     ) -> None:
-        """As `SpoutCollector.emit_direct`. Raises ValueNotCarried."""
-        carried = self.check(values, stream)
-        self._inner.emit_direct(task, values, message_id, stream, timestamp)
-        self.note(carried, stream)
+        self.emitted(lambda: self._inner.emit_direct(task, values, message_id, stream, timestamp), values, stream)
         self._emitted(message_id)
 
-    def emit_watermark(self, timestamp: int) -> None:
-        """As `SpoutCollector.emit_watermark`."""
-        self._inner.emit_watermark(timestamp)
-
-    def mark_idle(self) -> None:
-        """As `SpoutCollector.mark_idle`."""
-        self._inner.mark_idle()
-
     def end_of_input(self) -> None:
-        """As `SpoutCollector.end_of_input`."""
         self._inner.end_of_input()
         self._state.has_ended = True
-
-    def report_error(self, error: BaseException) -> None:
-        """As `SpoutCollector.report_error`."""
-        self._inner.report_error(error)
 
     def _emitted(self, message_id: Any) -> None:
         # An id that is not hashable is for the engine to refuse.
@@ -119,7 +96,7 @@ class _SpoutWatch(Spout):
         self._watch.call(self._inner.open, context, CheckedSpoutCollector(collector, self._watch, self.state))
 
     def next_tuple(self) -> None:
-        """Let the spout emit; what a call that raises has emitted and said is taken back."""
+        """Let the spout emit; emits and signals of a call that raises are taken back."""
         state, before = self.state, len(self._watch.record.emissions)
         state.fresh.clear()
         try:
@@ -134,13 +111,11 @@ class _SpoutWatch(Spout):
         state.empty_calls = 0 if has_emitted else state.empty_calls + 1
 
     def ack(self, message_id: Any, *values: Any) -> None:
-        """Pass it on."""
         self._acked.append(message_id)
         self._settled(message_id)
         self._inner.ack(message_id, *values)
 
     def fail(self, message_id: Any, *values: Any) -> None:
-        """Pass it on."""
         self._settled(message_id)
         self._inner.fail(message_id, *values)
 
@@ -153,19 +128,16 @@ class _SpoutWatch(Spout):
 
     def _settled(self, message_id: Any) -> None:
         self.state.pending.pop(message_id, None)
-        # What the spout hears may give it something to emit.
+        # After a verdict the spout may have something to emit.
         self.state.empty_calls = 0
 
     def activate(self) -> None:
-        """Pass it on."""
         self._inner.activate()
 
     def deactivate(self) -> None:
-        """Pass it on."""
         self._inner.deactivate()
 
     def close(self) -> None:
-        """Pass it on."""
         self._inner.close()
 
 

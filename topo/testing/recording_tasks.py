@@ -1,4 +1,4 @@
-"""Records what only tasks know: what operators put out for good, and which messages are refused or fail."""
+"""Records events that only tasks know: the final output of operators, and messages that are refused or fail."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from topo.api.operator_bolts import OperatorBolt
 from topo.emission.emitter import StreamRows
-from topo.errors import ValueNotCarried
+from topo.errors import UnsupportedValueError
 from topo.ids import TaskId
 from topo.task.observer import TaskObserver
 from topo.testing.recording import Watch
@@ -28,15 +28,14 @@ class TaskRecorder(TaskObserver):
         for stream in streams if self._is_operator else ():
             name = stream.declaration.name
             for row in stream.rows:
-                with suppress(ValueNotCarried):
+                with suppress(UnsupportedValueError):
                     self._watch.note(self._watch.carrier.carried(row, name), name)
 
     def messages_refused(self, task: TaskId, message_ids: Sequence[Any]) -> None:
-        """Record ids that cannot be used."""
         if self._spout is not None:
             for message_id in message_ids:
                 self._spout.refused(message_id)
 
     def message_failed(self, task: TaskId, message_id: Any) -> None:
-        """Record a failure that the spout is not told of, because a replay follows."""
+        """Record a failure that is not reported to the spout, because a replay follows."""
         self._watch.record.failed.setdefault(self._watch.component, []).append(message_id)

@@ -1,7 +1,7 @@
 """Scripted sources: what a spout emits in a test, and what happens meanwhile.
 
 A script outlives the spout that plays it: after a crash the next one begins behind the committed position, as a real source
-would, and what has happened does not happen again.
+would, and markers that have happened do not happen a second time.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ from topo.api.spout import RetryingSpout, SpoutCollector
 from topo.api.streams import DEFAULT_STREAM, StreamDeclaration
 from topo.config import parse_duration
 from topo.errors import UserError
-from topo.testing.clock import Duration, ManualClock
-from topo.testing.wire_roundtrip import Row, WireRoundtrip
+from topo.hot import Row
+from topo.testing.clock import ClockDuration, ManualClock
+from topo.testing.wire_roundtrip import WireRoundtrip
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +48,7 @@ def message(
 
 
 @dataclass(frozen=True, slots=True)
-class End:
+class EndMarker:
     """The marker END: the input ends."""
 
     def __repr__(self) -> str:
@@ -73,7 +74,7 @@ class Crash:
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """The marker PAUSE: the source is silent for so long."""
+    """The marker PAUSE: the source is silent for this time."""
 
     seconds: float
 
@@ -93,27 +94,27 @@ class FailNext:
         return "FAIL_NEXT"
 
 
-END: Final = End()
+END: Final = EndMarker()
 CRASH: Final = Crash()
 FAIL_NEXT: Final = FailNext()
 
 
-def PAUSE(duration: Duration) -> Pause:
-    """Return the marker: this source is silent for so long; the others go on."""
+def PAUSE(duration: ClockDuration) -> Pause:
+    """Return the marker: this source is silent for this time; the others continue."""
     return Pause(parse_duration(duration))
 
 
-def ADVANCE(duration: Duration) -> Advance:
+def ADVANCE(duration: ClockDuration) -> Advance:
     """Return the marker: so much time passes before any scripted source emits again."""
     return Advance(parse_duration(duration))
 
 
-Marker = End | Crash | Pause | Advance | FailNext
+Marker = EndMarker | Crash | Pause | Advance | FailNext
 
 
 @dataclass(slots=True)
 class Stage:
-    """What the scripts of one topology share.
+    """The state that the scripts of one topology share.
 
     Attributes:
         hold_until: no scripted source emits before, in seconds of the clock.
@@ -173,7 +174,7 @@ class ScriptedSpout(RetryingSpout):
                 return
             script.happened.add(place)
             self._next += 1
-            if isinstance(entry, End):
+            if isinstance(entry, EndMarker):
                 self._collector.end_of_input()
                 return
             if isinstance(entry, Crash) and stage.crashes:
@@ -186,7 +187,7 @@ class ScriptedSpout(RetryingSpout):
             self._collector.emit_direct(entry.task, entry.values, entry.message_id, entry.stream, entry.timestamp)
 
     def _happen(self, place: int, entry: Marker) -> bool:
-        """Let a marker happen; False while it goes on."""
+        """Let a marker happen; False while it lasts."""
         script, stage = self._script, self._stage
         if isinstance(entry, Pause | Advance):
             until = script.until.setdefault(place, stage.clock() + entry.seconds)
@@ -219,7 +220,7 @@ def scripts_of(
 
     Raises:
         UserError: an item is not what a source may hold; the message names it.
-        ValueNotCarried: it has a value that cannot be emitted.
+        UnsupportedValueError: it has a value that cannot be emitted.
     """
     widths = {stream.name: len(stream.fields) for stream in streams}
     scripts = [Script(component, index, []) for index in range(tasks)]
@@ -231,16 +232,16 @@ def scripts_of(
         if has_ended:
             raise UserError(f"{where}: {item!r} comes after END")
         if isinstance(item, Marker):
-            has_ended = isinstance(item, End)
-            # What is about time is about every task.
-            for script in scripts if isinstance(item, End | Pause) else [scripts[dealt % tasks]]:
+            has_ended = isinstance(item, EndMarker)
+            # Markers about time are for every task.
+            for script in scripts if isinstance(item, EndMarker | Pause) else [scripts[dealt % tasks]]:
                 script.entries.append(item)
             continue
         read = _message_of(item, widths, where)
         values = carrier.carried(read.values, read.stream)
         message_id = dealt if read.message_id is None else read.message_id
         if message_id in seen:
-            raise UserError(f"{where}: message id {message_id!r} is there twice; give every message an id of its own")
+            raise UserError(f"{where}: message id {message_id!r} occurs twice; give every message its own id")
         seen.add(message_id)
         scripts[dealt % tasks].entries.append(Message(values, message_id, read.stream, read.timestamp, read.task))
         dealt += 1

@@ -51,7 +51,7 @@ class StrategyOperator(Operator):
         self._time.show([value], [stamp], lambda _shown: self._tell())
 
     def process_watermark(self, timestamp: int) -> None:
-        """Swallow it, unless it says that the input has ended."""
+        """Swallow it, unless it marks the end of the input."""
         if timestamp == MAX_TIMESTAMP:
             self._time.watermark(MAX_WATERMARK)
             self._tell()

@@ -1,4 +1,4 @@
-"""A timer service by itself: timers of keys and namespaces, a watermark and a clock that the test moves."""
+"""A timer service on its own: timers of keys and namespaces, a watermark and a clock that the test moves."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ class TimerHarness:
     """Drives the timer services of one operator, and keeps what fires.
 
     Args:
-        now_ms: what the clock says at first.
+        now_ms: the first time of the clock.
         max_parallelism: number of key groups.
         on_event, on_processing: called when a timer fires, after it was written down; may register and delete others.
 
     Attributes:
-        clock: the processing time; `clock.pending` says how many physical timers are armed, `clock.next_due_ms` for when.
+        clock: the processing time; `clock.pending` is the number of armed physical timers, `clock.next_due_ms` the first's time.
         services: all services by name; `service` is the one of the harness.
         event_fired, processing_fired: what fired, in order.
     """

@@ -16,21 +16,23 @@ from topo.api.operator_bolts import AsyncBolt, OperatorBolt
 from topo.api.streams import DEFAULT_STREAM
 from topo.api.topology import ComponentKind, Topology
 from topo.config import format_duration, parse_duration
-from topo.errors import NotFound, UserError
-from topo.ids import IdSource, TaskId
+from topo.errors import NotFoundError, UserError
+from topo.hot import Ids, Row
+from topo.ids import TaskId
 from topo.master.commands import RecordError
 from topo.master.events import DrainAsked
 from topo.master.outcome import Outcome, OutcomeKind
 from topo.observability.status import describe
+from topo.plan.parallelism import with_overrides
 from topo.plan.physical import physical_plan
 from topo.plan.validation import validate
 from topo.task.context import make_context
 from topo.task.environment import TaskEnvironment, TaskSpec
-from topo.task.factory import task_class
-from topo.task.guarantees.checkpointed_spout import CheckpointedSpoutTask
+from topo.task.factory import make_task
+from topo.task.guarantees.source import SourceGuarantee
 from topo.task.router_factory import custom_groupings
-from topo.task.runners.spout import SpoutTask
-from topo.testing.clock import Duration, ManualClock
+from topo.task.task import Task
+from topo.testing.clock import ClockDuration, ManualClock
 from topo.testing.comparing import difference
 from topo.testing.components import Instances, watched
 from topo.testing.in_process import Host, InProcessCluster
@@ -38,7 +40,7 @@ from topo.testing.recording import Record, Watch
 from topo.testing.recording_spouts import WatchedRetryingSpout, WatchedSpout
 from topo.testing.recording_tasks import TaskRecorder
 from topo.testing.script import Crash, Script, ScriptedSpout, Stage, scripts_of
-from topo.testing.wire_roundtrip import Row, WireRoundtrip, as_row, codec_for
+from topo.testing.wire_roundtrip import WireRoundtrip, as_row, codec_for
 
 LONGEST_RUN = "10m"
 LAST_ROUNDS = 1_000
@@ -64,7 +66,7 @@ class TopologyTest:
         test.assert_all_acked()
         test.assert_emitted("split", ["a", "b", "b"])
 
-    Every task has a worker of its own, whatever the setting `workers` says, so that every tuple goes through the codec; a value
+    Every task has its own worker, whatever the setting `workers`, so that every tuple goes through the codec; a value
     that cannot be carried raises in the `emit` that has it. Time stands still but for what `run` and `advance` need, and what
     components do to the clock; sleeps of asynchronous calls take that time, threads and sockets of theirs are waited for. The
     same seed gives the same run, but for those.
@@ -78,14 +80,14 @@ class TopologyTest:
             tasks share an object; of a topology, and of an instance that each call gives again, further tasks get copies.
         sources: scripts, by spout. Spouts without one run as they are.
         seed: of the scheduling order and of all ids.
-        clock: the clock to run on, for components that look at it or move it on; by default one that begins at 0.
+        clock: the clock to run on, for components that read it or advance it; by default a clock that begins at 0.
         settings: replace the topology's own.
 
     Raises:
         ConfigError: a setting is wrong.
-        NotFound: `sources` names no spout of the topology.
+        NotFoundError: `sources` names no spout of the topology.
         UserError: a source has an item that cannot be one.
-        ValueNotCarried: a source has a value that cannot be emitted.
+        UnsupportedValueError: a source has a value that cannot be emitted.
     """
 
     def __init__(
@@ -98,9 +100,9 @@ class TopologyTest:
     ) -> None:
         self._instances = Instances(topology)
         built = self._instances.topology
-        config = built.config.with_settings({**settings, "workers": None})
-        validate(built, config)
-        self.plan = physical_plan(built, config)
+        topology_as_run = with_overrides(built, {**settings, "workers": None}, {})
+        validate(topology_as_run)
+        self.plan = physical_plan(topology_as_run)
         self.clock = ManualClock() if clock is None else clock
         self._codec = codec_for(built.carried_types)
         self._record = Record()
@@ -114,7 +116,7 @@ class TopologyTest:
     def _read_source(self, component: str, items: Iterable[Any]) -> None:
         spouts = [found.id for found in self.plan.components if found.kind is ComponentKind.SPOUT]
         if component not in spouts:
-            raise NotFound(
+            raise NotFoundError(
                 f"sources: the topology has no spout {component!r}; it has {', '.join(map(repr, spouts))}.",
                 tuple(get_close_matches(component, spouts, n=2)),
             )
@@ -131,13 +133,13 @@ class TopologyTest:
     def _build_task(self, task_id: TaskId, host: Host) -> None:
         plan, task = self.plan, self.plan.task(task_id)
         chance = self._cluster.chance
-        ports = TaskEnvironment(IdSource(chance.randbytes(32)), self.clock, self._codec, host.hand, lambda: self.clock.now_ms)
+        ports = TaskEnvironment(Ids(chance.randbytes(32)), self.clock, self._codec, host.tracker, lambda: self.clock.now_ms)
         is_checkpointed = plan.config.delivery == "exactly_once"
         if is_checkpointed:
             ports.snapshots = self._cluster.checkpoints.of(task_id)
         config, context = plan.config_of(task.component), make_context(plan, task_id)
         if task_id in plan.ackers:
-            host.hosts(task_class(plan, task_id, None)(TaskSpec(task_id, plan, config, None, context), ports), None, None)
+            host.hosts(make_task(TaskSpec(task_id, plan, config, None, context), ports), None, None)
             return
         source = self._instances.source()
         script = self._scripts.get((task.component, task.index))
@@ -151,18 +153,19 @@ class TopologyTest:
         setup = TaskSpec(task_id, plan, config, runs, context, groupings, strategy, Hooks(source.hooks))
         self._lives[task.component, task.index] = component
         if isinstance(runs, WatchedSpout | WatchedRetryingSpout):
-            spout_task = CheckpointedSpoutTask(setup, ports) if is_checkpointed else SpoutTask(setup, ports)
-            runs.is_open = spout_task.source_messages.is_open
-            spout_task.source_messages.ids.is_ordered = not isinstance(component, ScriptedSpout)
+            spout_task = make_task(setup, ports)
+            assert isinstance(spout_task, Task) and isinstance(spout_task.guarantee, SourceGuarantee)
+            runs.is_open = spout_task.guarantee.is_open
+            spout_task.guarantee.ids.is_ordered = not isinstance(component, ScriptedSpout)
             host.hosts(spout_task, runs.state, component if isinstance(component, ScriptedSpout) else None)
             return
         if isinstance(runs, AsyncBolt):
             from topo.testing.manual_loop import ManualLoop
 
-            loop = host.loop = ManualLoop(lambda: self.clock.now_ms)
+            loop = host.calls = ManualLoop(lambda: self.clock.now_ms)
             weakref.finalize(host, loop.end)
             ports.run_async = lambda call, done, _on_blocked: loop.run(call, done)
-        host.hosts(task_class(plan, task_id, runs)(setup, ports), None, None)
+        host.hosts(make_task(setup, ports), None, None)
 
     def _take_crashes(self) -> list[TaskId]:
         crashes = [self._task(component, index) for component, index in self._stage.crashes]
@@ -172,18 +175,18 @@ class TopologyTest:
     def _task(self, component: str, task_index: int) -> TaskId:
         tasks = self.plan.tasks_of(self._known(component))
         if not 0 <= task_index < len(tasks):
-            raise NotFound(f"component {component!r} has {len(tasks)} tasks, and no task {task_index}.")
+            raise NotFoundError(f"component {component!r} has {len(tasks)} tasks, and no task {task_index}.")
         return tasks[task_index]
 
     def _known(self, component: str) -> str:
         ids = [found.id for found in self.plan.components]
         if component not in ids:
-            raise NotFound(f"the topology has no component {component!r}.", tuple(get_close_matches(component, ids, n=2)))
+            raise NotFoundError(f"the topology has no component {component!r}.", tuple(get_close_matches(component, ids, n=2)))
         return component
 
     # -- time ------------------------------------------------------------------------------------------------------------
 
-    def run(self, limit: Duration = LONGEST_RUN) -> None:
+    def run(self, limit: ClockDuration = LONGEST_RUN) -> None:
         """Let the topology work until nothing is under way any more: it has ended, or all that is left to happen is that time
         passes.
 
@@ -193,7 +196,7 @@ class TopologyTest:
             limit: of the clock, without what scripts wait for. A spout that never rests needs `advance` instead.
 
         Raises:
-            AssertionError: the limit is reached, or the topology could not be started; the message says why.
+            AssertionError: the limit is reached, or the topology could not be started; the message gives the reason.
         """
         limit_s = parse_duration(limit)
         until = self.clock() + limit_s
@@ -206,7 +209,7 @@ class TopologyTest:
         self._cluster.validate()
         self._check_started()
 
-    def advance(self, by: Duration) -> None:
+    def advance(self, by: ClockDuration) -> None:
         """Let so much time pass: ticks, timeouts and whatever else is due happen at their moments.
 
         Raises:
@@ -225,8 +228,8 @@ class TopologyTest:
                 break
         self._check_started()
 
-    def drain(self, timeout: Duration = "30s") -> None:
-        """End the topology as `topo kill` does: spouts emit nothing new, what is in flight finishes, components are closed."""
+    def drain(self, timeout: ClockDuration = "30s") -> None:
+        """End the topology as `topo kill` does: spouts emit nothing new, messages in flight finish, components are closed."""
         self._cluster.ask(DrainAsked(parse_duration(timeout)))
         until = self.clock() + parse_duration(timeout) + parse_duration(LONGEST_RUN)
         while self.outcome is None and self.clock() < until:
@@ -245,20 +248,20 @@ class TopologyTest:
 
     @property
     def outcome(self) -> Outcome | None:
-        """How the topology has ended; None while it goes on."""
+        """How the topology has ended; None while it runs."""
         return self._cluster.outcome
 
     def emitted(self, component: str, stream: str = DEFAULT_STREAM) -> list[Row]:
         """Return the values that a component's code has emitted on a stream, all tasks together, in order.
 
-        Values are as they arrive: sequences are tuples. What the engine replays is not emitted again by the spout.
+        Values are as they arrive: sequences are tuples. Replays of the engine are not emitted again by the spout.
 
         Raises:
-            NotFound: there is no such component, or it declares no such stream.
+            NotFoundError: there is no such component, or it declares no such stream.
         """
         streams = [found.name for found in self.plan.streams(self._known(component))]
         if stream not in streams:
-            raise NotFound(
+            raise NotFoundError(
                 f"component {component!r} has no stream {stream!r}; it has {', '.join(map(repr, streams)) or 'none'}.",
                 tuple(get_close_matches(stream, streams, n=2)),
             )
@@ -283,13 +286,13 @@ class TopologyTest:
         unpack = self._codec.unpack_value
         return [
             DeadLetter(
-                component=self.plan.task(letter.task).component,
-                message_id=unpack(letter.position),
-                values=unpack(letter.values),
-                why="; ".join(letter.errors),
-                attempts=letter.attempts,
+                component=self.plan.task(dead_letter.task).component,
+                message_id=unpack(dead_letter.position),
+                values=unpack(dead_letter.values),
+                why="; ".join(dead_letter.errors),
+                attempts=dead_letter.attempts,
             )
-            for letter in self._cluster.records.letters
+            for dead_letter in self._cluster.records.dead_letters
         ]
 
     def errors(self) -> list[RecordError]:
@@ -305,7 +308,7 @@ class TopologyTest:
         """Return the bolt that runs, or ran last, in a task: the user's own object, to look at.
 
         Raises:
-            NotFound: there is no such task.
+            NotFoundError: there is no such task.
             UserError: it is no bolt, or nothing has run yet.
         """
         self._task(component, task_index)
@@ -320,13 +323,13 @@ class TopologyTest:
 
     def assert_all_acked(self) -> None:
         """Raise AssertionError unless messages were emitted and each of them was acked."""
-        letters = {(letter.component, letter.message_id): letter for letter in self.dead_letters()}
+        given_up = {(one.component, one.message_id): one for one in self.dead_letters()}
         lines = [f"{spout}: message {message_id!r} was refused for its id" for spout, message_id in self._record.refused]
         for spout, messages in self._record.messages.items():
             for message_id in messages.keys() - set(self._record.acked.get(spout, ())):
-                letter = letters.get((spout, message_id))
-                what = "is pending" if letter is None else f"was given up after {letter.attempts} attempts: {letter.why}"
-                if letter is None and message_id in self._record.failed.get(spout, ()):
+                one = given_up.get((spout, message_id))
+                what = "is pending" if one is None else f"was given up after {one.attempts} attempts: {one.why}"
+                if one is None and message_id in self._record.failed.get(spout, ()):
                     what = "failed"
                 lines.append(f"{spout}: message {message_id!r} {what}")
         if self.outcome is not None and self.outcome.unaccounted:
@@ -343,7 +346,7 @@ class TopologyTest:
 
         Args:
             component: whose tuples.
-            expected: tuples of values; what is no sequence stands for a tuple of that one value.
+            expected: tuples of values; a value that is no sequence stands for a tuple of that value.
             ordered: whether their order matters. Between tasks it depends on the seed.
             stream: one of its streams.
         """

@@ -1,4 +1,4 @@
-"""A trigger by itself: windows of one key, a watermark and a clock that the test moves. docs/testing-operators.md."""
+"""A trigger on its own: windows of one key, a watermark and a clock that the test moves. docs/testing-operators.md."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from topo.operators.windows.triggers import build_trigger
 
 
 class Asked(NamedTuple):
-    """What a trigger said to a timer of a window."""
+    """A trigger's answer to a timer of a window."""
 
     window: Window
     result: TriggerResult
@@ -29,22 +29,22 @@ class _DueTimers:
         self._harness = harness
 
     def on_event_time(self, key: Any, namespace: Any, timestamp: int) -> None:
-        """The watermark is there."""
+        """The watermark has passed the timer."""
         self.asked.append(Asked(namespace, self._harness.on_event_time(timestamp, namespace)))
 
     def on_processing_time(self, key: Any, namespace: Any, timestamp: int) -> None:
-        """The clock is there."""
+        """The clock has passed the timer."""
         self.asked.append(Asked(namespace, self._harness.on_processing_time(timestamp, namespace)))
 
 
 class TriggerHarness:
     """Asks one trigger, and shows the timers and values that it leaves.
 
-    Nothing is done by what the trigger says: no window is fired, purged or cleaned up, and there is no clean-up timer.
+    The trigger's answers have no effect: no window is fired, purged or cleaned up, and there is no clean-up timer.
 
     Args:
-        trigger: a declared trigger, or one of your own.
-        now_ms: what the clock says at first.
+        trigger: a declared trigger, or your own.
+        now_ms: the first time of the clock.
 
     Attributes:
         trigger: what behaves as declared.

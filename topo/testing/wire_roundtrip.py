@@ -7,11 +7,10 @@ from typing import Any
 
 from topo.api.streams import StreamDeclaration
 from topo.api.topology import CarriedType
-from topo.errors import ValueNotCarried
+from topo.errors import UnsupportedValueError
+from topo.hot import Row
 from topo.wire.codec import Codec
 from topo.wire.serializers import SerializerRegistry
-
-Row = tuple[Any, ...]
 
 
 def codec_for(types: Iterable[CarriedType]) -> Codec:
@@ -27,7 +26,7 @@ class WireRoundtrip:
 
     Args:
         component: its id, for errors.
-        streams: what it declares.
+        streams: its declared streams.
     """
 
     def __init__(self, codec: Codec, component: str, streams: Iterable[StreamDeclaration]) -> None:
@@ -39,7 +38,7 @@ class WireRoundtrip:
         """Return the values as they arrive: sequences as tuples.
 
         Raises:
-            ValueNotCarried: one of them cannot be carried; names component, stream, field and type.
+            UnsupportedValueError: one of them cannot be carried; names component, stream, field and type.
         """
         packed = self._codec.pack_or_split([tuple(values)])
         if packed.rejected:
@@ -49,12 +48,12 @@ class WireRoundtrip:
                 where = "the tuple"
             else:
                 where = f"field {fields[position]!r}" if position < len(fields) else f"value {position}"
-            raise ValueNotCarried(
+            raise UnsupportedValueError(
                 f"component {self._component!r}, stream {stream!r}, {where}: a value of type {type_name}: {reason}"
             )
         return self._codec.unpack_rows(packed.payload, 1)[0]
 
 
 def as_row(item: Any) -> Row:
-    """Return an expected tuple as values; what is no sequence stands for a tuple of one field."""
+    """Return an expected tuple as values; a value that is no sequence stands for a tuple of one field."""
     return tuple(item) if isinstance(item, tuple | list) else (item,)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
+from topo.hot import Column, pack_words, unpack_words
 from topo.ids import TaskId
-from topo.wire.frames import Column, FrameKind, pack_words, unpack_words
+from topo.wire.frames import FrameKind
 
 
 class AckerRoutes:

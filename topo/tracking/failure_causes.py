@@ -1,7 +1,7 @@
-"""Why tuples have failed, told to the master by root, so that a dead letter can say more than that a task failed it.
+"""Causes of failed tuples, reported to the master by root, so that a dead letter can show more than the task that failed it.
 
 Nothing is noted for a tuple that does not fail. A cause leaves before the FAIL that it explains. The verdict passes the acker and
-the spout before a letter is written, so the cause mostly is there first; a letter that comes before it waits for a moment.
+the spout before a dead letter is written, so the cause mostly arrives first; a dead letter without it waits for a moment.
 """
 
 from __future__ import annotations
@@ -14,6 +14,11 @@ from topo.wire.control import Cause, TuplesFailed
 
 MAX_TEXT = 300
 """Characters of an exception's own text that are kept for a dead letter; `topo errors` has more."""
+
+
+def cause_of(error: BaseException, component: str) -> Cause:
+    """Return an exception of a component as a dead letter shows it."""
+    return Cause(type(error).__name__, message_of(error)[:MAX_TEXT], component, *place_of(error))
 
 
 class FailureCauses:
@@ -33,21 +38,21 @@ class FailureCauses:
         self._of_root: dict[int, Cause] = {}
 
     def note(self, roots: Iterable[int], error: BaseException | None) -> None:
-        """Roots have failed by an exception, or because the user said so (None). The first cause of a root stays."""
+        """Roots have failed by an exception, or because user code called `fail` (None). The first cause of a root stays."""
         if len(self._of_root) >= self._max_roots:
             return
         cause = self._by_hand
         if error is not None:
-            cause = Cause(type(error).__name__, message_of(error)[:MAX_TEXT], self._component, *place_of(error))
+            cause = cause_of(error, self._component)
         for root in roots:
             self._of_root.setdefault(root, cause)
 
     def clear(self) -> None:
-        """Forget what has not been told."""
+        """Forget the causes that have not been reported."""
         self._of_root.clear()
 
     def take(self) -> TuplesFailed | None:
-        """Return what the master has not been told, once; None when that is nothing."""
+        """Return the causes that have not been reported, once; None without any."""
         if not self._of_root:
             return None
         roots_of: dict[Cause, list[int]] = {}

@@ -1,7 +1,7 @@
-"""Which message ids of a spout can be used. A message whose id cannot be is refused: not sent, reported, and counted.
+"""Checks the message ids of a spout. A message whose id cannot be used is refused: not sent, reported, and counted.
 
 Every id has to be hashable. Those of a `RetryingSpout` are positions in its source, besides: each is later than the one before,
-and is the same value when it is read back from where it was stored; so a restart goes on behind the last message that is done.
+and is the same value when it is read back from storage; so a restart continues behind the last message that is done.
 With `exactly_once` the ids of other spouts are stored, too.
 """
 
@@ -11,11 +11,15 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from itertools import chain
 from operator import lt
+from types import NoneType
 from typing import Any
 
-from topo.errors import EmitError, FrameError, ValueNotCarried
-from topo.operators.state.deep_copy import ATOMS
+from topo.errors import EmitError, FrameError, UnsupportedValueError
+from topo.hot import ATOMS
 from topo.wire.codec import Codec
+
+_SORTED_AT_ONCE = frozenset((int, str, bytes))
+"""Types with a total order, whose lists `sorted` checks in a third of the instructions of a comparison by `lt` each."""
 
 
 class MessageIds:
@@ -47,7 +51,7 @@ class MessageIds:
         """The spout reads on from another position."""
         self._last = None
 
-    def refused(self, ids: Sequence[Any]) -> dict[int, EmitError]:
+    def refused(self, ids: list[Any]) -> dict[int, EmitError]:
         """Return the places of those ids that cannot be used, and why; takes note of the others."""
         if self._are_fine(ids):
             if self._are_positions and ids:
@@ -56,19 +60,25 @@ class MessageIds:
         seen: set[Any] = set()
         return {place: EmitError(why) for place, one in enumerate(ids) if (why := self._fault(one, seen))}
 
-    def _are_fine(self, ids: Sequence[Any]) -> bool:
-        """Judge a whole batch at once; False when one of it has to be looked at by itself."""
+    def _are_fine(self, ids: list[Any]) -> bool:
+        """Judge a whole batch at once; False when its ids have to be checked one by one."""
         try:
             if not self._are_positions:
                 deque(map(hash, ids), maxlen=0)
-                return not self._are_stored or _are_plain(ids)
-            in_order = all(map(lt, ids, ids[1:])) and (self._last is None or not ids or self._last < ids[0])
+                return not self._are_stored or _are_plain(ids, set(map(type, ids)))
+            kinds = set(map(type, ids))
+            if not self.is_ordered or NoneType in kinds:
+                return False
+            if len(kinds) == 1 and kinds <= _SORTED_AT_ONCE:
+                in_order = len(set(ids)) == len(ids) and sorted(ids) == ids
+            else:
+                in_order = all(map(lt, ids, ids[1:]))
+            return in_order and (self._last is None or not ids or self._last < ids[0]) and _are_plain(ids, kinds)
         except TypeError:
             return False
-        return in_order and self.is_ordered and None not in ids and _are_plain(ids)
 
     def _fault(self, one: Any, seen: set[Any]) -> str:
-        """Return what is wrong with an id, "" for nothing; then it is among the seen ones, and the next one has to be later."""
+        """Return the mistake in an id, or ""; then it is among the seen ones, and the next one has to be later."""
         who = f"component {self._component!r} emitted"
         if one is None:
             return f"{who} without a message id; a RetryingSpout gives every message one" if self._are_positions else ""
@@ -83,7 +93,7 @@ class MessageIds:
         if not self._are_positions:
             return ""
         if self._is_open(one) or one in seen:
-            return f"message id {one!r} was emitted again before it was done; give every message an id of its own"
+            return f"message id {one!r} was emitted again before it was done; give every message its own id"
         if self.is_ordered and self._last is not None and not _is_later(one, self._last):
             return (
                 f"{who} at position {one!r} after {self._last!r}; the message ids of a RetryingSpout are positions, "
@@ -96,22 +106,21 @@ class MessageIds:
     def _returns(self, position: Any) -> bool:
         try:
             found = self._codec.unpack_value(self._codec.pack_value(position))
-        except (ValueNotCarried, FrameError):
+        except (UnsupportedValueError, FrameError):
             return False
         return bool(found == position)
 
 
 def _is_later(one: Any, than: Any) -> bool:
-    """Whether a position is behind another one; so is one that cannot be compared."""
+    """Whether a position is behind another one; True for positions that cannot be compared."""
     try:
         return bool(than < one)
     except TypeError:
         return True
 
 
-def _are_plain(values: Sequence[Any]) -> bool:
-    """Whether values are of types that come back as they are: strings, numbers, moments, and tuples of these."""
-    kinds = set(map(type, values))
+def _are_plain(values: Sequence[Any], kinds: set[type]) -> bool:
+    """Whether values, of these types, come back as they are: strings, numbers, moments, and tuples of these."""
     while tuple in kinds:
         values = list(chain.from_iterable([one for one in values if type(one) is tuple]))
         kinds = kinds - {tuple} | set(map(type, values))

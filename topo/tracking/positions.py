@@ -1,10 +1,10 @@
-"""How far a source may be committed: the end of the contiguous prefix of positions that are done.
+"""The committed position of a source: the end of the contiguous prefix of positions that are done.
 
 The prefix is taken in the order of emission, not by comparing positions, so positions need only be hashable here (and, for
 the store, ordered and storable: an int, a str, a tuple). For a source that emits in rising order, the usual one, both mean
 the same: every position up to `committed` is done. When a source emits a position below earlier ones, the commit follows:
 once that position is its turn and done, `committed` moves back to it. A restart then reads more again, never less. What
-such a source must not do is emit, for the first time, a position below one that it has let be committed: a crash before it is
+such a source must not do is emit, for the first time, a position below a committed one: a crash before it is
 done would skip it.
 
 A position is one message. Emitting it again while it is uncommitted, as a retry does, changes nothing: it keeps its place,
@@ -24,7 +24,7 @@ class PositionTracker(Generic[P]):
     """Follows the positions of one spout task.
 
     Attributes:
-        committed: the last position of the prefix that is done; before any is, what the tracker was started with.
+        committed: the last position of the prefix that is done; at first the position that the tracker was started with.
     """
 
     def __init__(self, committed: P | None = None) -> None:
@@ -57,10 +57,10 @@ class PositionTracker(Generic[P]):
         return [position for position in self._order if not self._is_done[position]]
 
     def __len__(self) -> int:
-        """How many positions are uncommitted: open, or done behind one that is open."""
+        """How many positions are uncommitted: open, or done behind an open one."""
         return len(self._order)
 
     def validate(self) -> None:
         """Assert the invariants."""
-        assert len(self._order) == len(self._is_done) == len(set(self._order)), "a position is there twice"
+        assert len(self._order) == len(self._is_done) == len(set(self._order)), "a position occurs twice"
         assert not self._order or not self._is_done[self._order[0]], "the first uncommitted position is done"

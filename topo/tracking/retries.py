@@ -1,24 +1,24 @@
-"""What becomes of a replaying spout's messages that do not go through at once.
+"""The messages of a replaying spout that fail, time out or are lost, and when each is emitted again.
 
 The book keeps every message from its emission until it is done (acked, or dead-lettered and stored). Each is in one state:
 
 | state     | meaning                                                                | leaves it by                       |
 | --------- | ---------------------------------------------------------------------- | ---------------------------------- |
 | in flight | emitted; its verdict is awaited                                        | any report                         |
-| delayed   | failed, waits out its back-off                                         | `due`                              |
+| delayed   | failed, waits for its backoff                                          | `due`                              |
 | ready     | lost at an epoch reset, to be emitted again at once                    | `due`                              |
-| suspect   | was in the hands of a task whose process died, waits to be tried alone | `due`, with nothing else in flight |
+| suspect   | was processed by a task whose process died, waits to be tried alone    | `due`, with nothing else in flight |
 | on trial  | a suspect in flight; nothing else may be                               | any report                         |
 | dead      | given up; waits until its dead letter is stored                        | `done`                             |
 
-Two counts lead to a dead letter, each at `attempts`: *failures*, verdicts and timeouts; and *kills*, deaths of a process that
-had nothing but this message in hand. A reset by itself is no attempt. Which of several messages in hand killed a process cannot
+Two counts lead to a dead letter, each at `attempts`: *failures*, verdicts and timeouts; and *kills*, deaths of a process
+while it was processing this message alone. A reset alone is no attempt. Which of several messages killed a process cannot
 be known, so they become suspects and are tried one after the other, those never tried first: the innocent get through before
 the guilty one strikes again. A trial that ends in a failure or an ack clears the message of suspicion, not of its kills.
 
 Where a verdict may be long in coming, because windows hold messages to their end, a suspect cannot be tried to its verdict. There
-(`trial_s`) a trial is over when the process has outlived it by that time, and a message is tried only once it has been in
-hand at two deaths: what was in hand at the first is emitted again like the rest, for killers from outside seldom meet it twice.
+(`trial_s`) a trial is over when the process has outlived it by that time, and a message is tried only once it was
+in processing at two deaths: those at the first are emitted again like the rest, for killers from outside seldom meet it twice.
 
 A message that waits does not hold back others, with one exception: while there is a suspect (`holds_back`), the task emits
 only what `due` returns.
@@ -35,7 +35,7 @@ from heapq import heappop, heappush
 from itertools import count, repeat
 from typing import Generic, TypeVar
 
-from topo.errors import EmitError, FrameworkBug
+from topo.errors import EmitError, TopoInternalError
 
 K = TypeVar("K", bound=Hashable)
 M = TypeVar("M")
@@ -85,7 +85,7 @@ class RetryStatistics:
 
 
 class RetryBook(Generic[K, M]):
-    """The messages of one spout task, by message id. M is what the task needs to emit a message again.
+    """The messages of one spout task, by message id. M is the data with which the task emits a message again.
 
     Args:
         attempts: how many failures, or kills, make a dead letter; at least 1.
@@ -132,7 +132,7 @@ class RetryBook(Generic[K, M]):
         taken = dict(zip(message_ids, messages, strict=True))
         if len(taken) < len(message_ids) or not self._messages.keys().isdisjoint(taken):
             twice = next(m for place, m in enumerate(message_ids) if m in self._messages or m in message_ids[:place])
-            raise EmitError(f"message id {twice!r} was emitted again before it was done; give every message an id of its own")
+            raise EmitError(f"message id {twice!r} was emitted again before it was done; give every message its own id")
         self._messages.update(taken)
         if not self._kills:
             return []
@@ -143,6 +143,7 @@ class RetryBook(Generic[K, M]):
     def done(self, message_ids: Iterable[K]) -> None:
         """Forget messages that were acked, or are dead and stored. Unknown ids are ignored."""
         message_ids = list(message_ids)
+        # Acks of whole batches come here: without marked messages nothing is done per message in Python.
         deque(map(self._messages.pop, message_ids, repeat(None)), maxlen=0)
         if self._failures or self._kills:
             marked = [message_id for message_id in message_ids if message_id in self._failures or message_id in self._kills]
@@ -156,10 +157,10 @@ class RetryBook(Generic[K, M]):
         """Count a failure (a fail or a timeout) of a message in flight.
 
         Raises:
-            FrameworkBug: the message is not in flight.
+            TopoInternalError: the message is not in flight.
         """
         if message_id not in self._messages or message_id in self._dead or message_id in self._delayed:
-            raise FrameworkBug(f"message {message_id!r} failed, but it is not being processed")
+            raise TopoInternalError(f"message {message_id!r} failed, but it is not being processed")
         self._unqueue((message_id,))
         failures = self._failures[message_id] = self._failures.get(message_id, 0) + 1
         if failures >= self._attempts:
@@ -181,6 +182,7 @@ class RetryBook(Generic[K, M]):
         message_ids = [m for m in message_ids if m in self._messages and m not in self._dead and m not in self._suspects]
         on_trial = self._on_trial
         self._unqueue(message_ids)
+        # Reversed, since each goes to the front: replays keep the order of emission.
         for message_id in reversed(message_ids):
             if message_id == on_trial:
                 self._suspects[message_id] = None
@@ -188,20 +190,20 @@ class RetryBook(Generic[K, M]):
                 self._ready.appendleft(message_id)
 
     def suspect(self, message_ids: Sequence[K], alone: bool) -> list[GivenUpMessage[K, M]]:
-        """Take the messages that a task had in hand when its process died.
+        """Take the messages that a task was processing when its process died.
 
         Args:
             message_ids: in the order of the note; dead and unknown ids are ignored. Each may also be named to `lost`.
-            alone: nothing else was in hand, so the death counts as a kill.
+            alone: no other message was in processing, so the death counts as a kill.
 
         Returns:
             The message that is given up with this kill, if any.
 
         Raises:
-            FrameworkBug: several messages, each of them alone.
+            TopoInternalError: several messages, each of them alone.
         """
         if alone and len(set(message_ids)) > 1:
-            raise FrameworkBug(f"{len(set(message_ids))} messages cannot each have been alone in hand")
+            raise TopoInternalError(f"{len(set(message_ids))} messages cannot each have been processed alone")
         message_ids = [m for m in dict.fromkeys(message_ids) if m in self._messages and m not in self._dead]
         self._unqueue(message_ids)
         given_up: list[GivenUpMessage[K, M]] = []
@@ -209,6 +211,7 @@ class RetryBook(Generic[K, M]):
             is_known = message_id in self._kills
             kills = self._kills[message_id] = self._kills.get(message_id, 0) + alone
             if self._trial_s is not None and not is_known and not alone:
+                # The first death among others: noted by its entry in `_kills`, and tried alone only after a second one.
                 self._ready.append(message_id)
             elif kills < self._attempts:
                 self._suspects[message_id] = None
@@ -246,7 +249,7 @@ class RetryBook(Generic[K, M]):
         Args:
             now: monotonic seconds.
             in_flight: how many messages of this task are pending.
-            limit: at most so many; the rest stays due.
+            limit: the most to return; the rest stays due.
         """
         if self._on_trial is not None and self._trial_s is not None and now >= self._trial_ends:
             self._on_trial = None
@@ -254,6 +257,7 @@ class RetryBook(Generic[K, M]):
             if self._on_trial is not None or (in_flight and self._trial_s is None) or limit == 0:
                 return []
             self._trial_ends = now + (self._trial_s or 0.0)
+            # Those with the fewest kills first: the innocent get through before the guilty one strikes again.
             message_id = min(self._suspects, key=self._kills.__getitem__)
             del self._suspects[message_id]
             self._on_trial = message_id

@@ -1,4 +1,4 @@
-"""What becomes of a spout's messages: verdicts, timeouts, replays, dead letters, positions, and what the spout is told of them.
+"""The messages of a spout until they are done: verdicts, timeouts, replays, dead letters, positions, calls of `ack` and `fail`.
 
 A message's way: emitted under a fresh root -> pending -> a verdict (complete, failed), or the message timeout, or a new epoch.
 A plain spout is called back with `ack` or `fail` and may emit again. A `RetryingSpout`'s messages go through the retry book:
@@ -18,12 +18,12 @@ from topo.api.metrics import Histogram, HistogramSnapshot
 from topo.api.spout import RetryingSpout, Spout
 from topo.config import TopologyConfig
 from topo.dead_letters.payload import pack_or_say
-from topo.errors import ValueNotCarried
+from topo.errors import UnsupportedValueError
+from topo.hot import Pending
 from topo.ids import Epoch, TaskId
-from topo.tracking.message_ids import MessageIds
-from topo.tracking.pending import SpoutPending
 from topo.tracking.positions import PositionTracker
 from topo.tracking.retries import Backoff, GivenUpMessage, RetryBook
+from topo.tracking.unresolved import UnresolvedMessages
 from topo.wire.codec import Codec
 from topo.wire.control import DeadLetter as DeadLetterMessage
 from topo.wire.control import PositionReport
@@ -33,7 +33,7 @@ COMMIT_INTERVAL_S = 0.5
 
 
 class SentRow(NamedTuple):
-    """What is needed to emit a message again, or to tell the spout of it."""
+    """Enough to emit a message again, or to call the spout back with its values."""
 
     values: tuple[Any, ...]
     stream: int
@@ -41,8 +41,8 @@ class SentRow(NamedTuple):
     target: int | None
 
 
-Pending = tuple[Any, float, SentRow | None]
-"""A message whose tree is open: who it is, when its batch was emitted, and what it was where somebody wants to know. A plain
+PendingMessage = tuple[Any, float, SentRow | None]
+"""A message whose tree is open: its id, the time at which its batch was emitted, and its row where it is needed. A plain
 tuple, which the garbage collector stops looking at: there may be hundreds of thousands."""
 
 MOST_ATTEMPTS = 10
@@ -63,21 +63,21 @@ class MessageObserver:
         """
 
     def messages_expired(self, task: TaskId, roots: Sequence[int], due: float, now: float) -> None:
-        """Timeouts were looked at: what was due at `due` has been removed at `now`, both in monotonic seconds."""
+        """Messages whose timeout was due at `due` have been removed at `now`, both in monotonic seconds."""
 
     def message_failed(self, task: TaskId, message_id: Any) -> None:
-        """A message of a retrying spout has failed or timed out; the spout is not told."""
+        """A message of a retrying spout has failed or timed out; `fail` is not called."""
 
     def messages_kept(self, task: TaskId, roots: Iterable[int]) -> None:
-        """The timeouts of those messages that are pending begin anew."""
+        """The timeouts of those messages that are pending begin again."""
 
 
 class SourceMessages:
     """The messages of one spout task, from their emission until they are done.
 
     Args:
-        spout: who is told.
-        tell: sends a message to the master.
+        spout: its `ack` and `fail` are called.
+        to_master: sends a message to the master.
         report: takes an exception of user code, and raises it again where that ends the process.
         trial_s: see `RetryBook`.
 
@@ -85,7 +85,6 @@ class SourceMessages:
         pending: the messages whose trees are open, by root.
         is_retrying: whether the engine replays what fails.
         keeps_values: whether emissions are wanted with the messages.
-        ids: which message ids can be used.
         is_open: whether a message of a retrying spout is kept under an id.
     """
 
@@ -97,7 +96,7 @@ class SourceMessages:
         config: TopologyConfig,
         codec: Codec,
         counters: Counters,
-        tell: Callable[[Any], None],
+        to_master: Callable[[Any], None],
         report: Callable[[Exception, float], None],
         now: float,
         trial_s: float | None = None,
@@ -105,7 +104,7 @@ class SourceMessages:
     ) -> None:
         self.is_retrying = isinstance(spout, RetryingSpout)
         self.keeps_values = self.is_retrying or spout.wants_values
-        self.pending: SpoutPending[Pending] = SpoutPending(config.message_timeout_s, now)
+        self.pending: Pending[PendingMessage] = Pending(config.message_timeout_s, now)
         self._task = task
         self._observer = observer
         self._component = component
@@ -113,22 +112,19 @@ class SourceMessages:
         self._timeout_s = config.message_timeout_s
         self._codec = codec
         self._counters = counters
-        self._report_to_master = tell
+        self._report_to_master = to_master
         self._report = report
         self._book: RetryBook[Any, SentRow] = RetryBook(config.attempts, Backoff(config.back_off_s), trial_s)
         self._tracker: PositionTracker[Any] = PositionTracker()
         self.is_open: Callable[[Any], bool] = self._book.__contains__
-        are_stored = self.is_retrying or config.delivery == "exactly_once"
-        self.ids = MessageIds(component, codec, are_positions=self.is_retrying, are_stored=are_stored, is_open=self.is_open)
-        self._letters: dict[int, tuple[DeadLetterMessage, GivenUpMessage[Any, SentRow]]] = {}
+        self._dead_letters: dict[int, tuple[DeadLetterMessage, GivenUpMessage[Any, SentRow]]] = {}
         """Dead letters that are not known to be stored, by their number."""
-        self._letter_count = 0
-        self._unresolved: dict[Any, None] = {}
-        """Messages of a plain spout that failed and have not been emitted again."""
+        self._dead_letter_count = 0
+        self._unresolved = UnresolvedMessages()
         self._attempts: dict[Any, list[tuple[str, int]]] = {}
         """Why the attempts of messages that are to be emitted again have failed, and their roots."""
-        self._done: deque[Pending] = deque()
-        """Complete without an acker; told to the spout in the next turn."""
+        self._done: deque[PendingMessage] = deque()
+        """Complete without an acker; `ack` is called in the next turn."""
         self._commit_at = 0.0
         self._reported: tuple[Any, dict[Any, int]] = (None, {})
         self._latency = Histogram()
@@ -136,7 +132,7 @@ class SourceMessages:
     # -- what there is ---------------------------------------------------------------------------------------------------
 
     def __len__(self) -> int:
-        """Messages whose fate is open, those that wait for something included."""
+        """Messages whose outcome is open, those that wait for something included."""
         return len(self._book) if self.is_retrying else len(self.pending) + len(self._done)
 
     @property
@@ -147,21 +143,21 @@ class SourceMessages:
     @property
     def holds_back(self) -> bool:
         """Whether nothing may be emitted but what `due` returns."""
-        return self.is_retrying and self._book.holds_back
+        return self._book.holds_back
 
     @property
     def is_waiting(self) -> bool:
         """Whether messages have to be emitted again and have not been yet."""
-        return self.is_retrying and self._book.is_waiting
+        return self._book.is_waiting
 
     def least_waiting_stamp(self) -> int | None:
-        """Return the least event time, in milliseconds, of what has to be emitted again; None if nothing has one."""
+        """Return the least event time, in milliseconds, of the messages to emit again; None if nothing has one."""
         waiting = self._book.waiting() if self.is_waiting else ()
         return min((emission.stamp for emission in waiting if emission.stamp is not None), default=None)
 
     def replay_at(self, now: float) -> float | None:
         """When `due` will return something, in monotonic seconds."""
-        return self._book.next_deadline(now, len(self.pending)) if self.is_retrying else None
+        return self._book.next_deadline(now, len(self.pending))
 
     def deadlines(self) -> list[float | None]:
         """When `expire` and `commit` want to be called."""
@@ -187,7 +183,7 @@ class SourceMessages:
     # -- emitted ---------------------------------------------------------------------------------------------------------
 
     def open(self, committed: bytes | None, attempts: bytes | None) -> Any:
-        """Take what was stored when the spout ran last; return the committed position."""
+        """Take the position and the attempts that were stored when the spout ran last; return the position."""
         position = None if committed is None else self._codec.unpack_value(committed)
         if attempts is not None:
             self._book.restore(dict(self._codec.unpack_value(attempts)))
@@ -196,20 +192,20 @@ class SourceMessages:
         return position
 
     def accept(self, messages: Sequence[Any], emissions: Iterable[Any]) -> list[int] | None:
-        """Take over messages that the spout emits by itself.
+        """Take over messages that the spout has just emitted.
 
         Returns:
             The places of those that are to be sent, None for all. Left out are suspects from before a restart, which `due`
             returns in their turn.
         """
         if not self.is_retrying:
-            self.reemitted(messages)
+            self._unresolved.emitted(messages)
             return None
         held = self._book.emitted(messages, emissions)
         if not held:
             return None
-        for letter in self._book.condemned(held):
-            self._give_up(letter)
+        for given_up in self._book.condemned(held):
+            self._give_up(given_up)
         back = set(held)
         return [place for place, message in enumerate(messages) if message not in back]
 
@@ -217,24 +213,14 @@ class SourceMessages:
         """Note the order, over all streams, of positions that `accept` is given stream by stream."""
         self._tracker.emitted(messages)
 
-    def leave_to_spout(self, messages: Iterable[Any]) -> None:
-        """Messages of a plain spout have failed, and are finally so unless it emits them again."""
-        self._unresolved.update(dict.fromkeys(messages))
-
-    def reemitted(self, messages: Iterable[Any]) -> None:
-        """A plain spout has emitted messages, some of which may have failed before."""
-        if self._unresolved:
-            for message in messages:
-                self._unresolved.pop(message, None)
-
-    def complete_unsent(self, records: Iterable[Pending]) -> None:
-        """Messages that nobody tracks are complete; their spout hears of it with the next `ack_untracked`."""
+    def complete_unsent(self, records: Iterable[PendingMessage]) -> None:
+        """Messages that no acker tracks are complete; `ack_untracked` calls `ack` for them."""
         self._done.extend(records)
 
     # -- decided ---------------------------------------------------------------------------------------------------------
 
     def ack_untracked(self, now: float) -> None:
-        """Tell the spout of the messages that were complete as soon as they had been emitted."""
+        """Call `ack` for the messages that were complete as soon as they had been emitted."""
         done = list(self._done)
         self._done.clear()
         self._completed(done, now)
@@ -267,7 +253,7 @@ class SourceMessages:
             pending = [root for root in roots if root in self.pending]
             self._observer.messages_decided(self._task, verdict, pending, len(roots) - len(pending))
 
-    def _completed(self, complete: list[Pending], now: float) -> None:
+    def _completed(self, complete: list[PendingMessage], now: float) -> None:
         if not complete:
             return
         self._counters.acked += len(complete)
@@ -281,15 +267,15 @@ class SourceMessages:
                 for message in messages:
                     self._attempts.pop(message, None)
         ack = self._spout.ack
-        # Most spouts leave `ack` as it is, and then there is nobody to tell.
+        # Most spouts leave `ack` as it is: then the calls are spared.
         if getattr(ack, "__func__", None) is not Spout.ack:
             for message, _, emission in complete:
                 self._call(ack, message, emission, now)
 
-    def _failed(self, record: Pending, why: str, now: float, root: int = 0) -> None:
+    def _failed(self, record: PendingMessage, why: str, now: float, root: int = 0) -> None:
         message, _, emission = record
         if not self.is_retrying:
-            self._unresolved[message] = None
+            self._unresolved.failed((message,))
             self._call(self._spout.fail, message, emission, now)
             return
         if self._observer is not None:
@@ -324,14 +310,14 @@ class SourceMessages:
         return self._book.previously_failed(messages)
 
     def reset(self, suspects: Sequence[int], alone: bool, now: float) -> None:
-        """A new epoch begins: what is pending is lost.
+        """A new epoch begins: pending messages are lost.
 
         Args:
-            suspects: roots that were in hand when a process died.
-            alone: nothing else was in hand there.
+            suspects: roots that were in flight when a process died.
+            alone: no other root was in flight there.
             now: monotonic seconds.
         """
-        in_hand = [message for message, _, _ in self.pending.find(suspects)] if suspects else []
+        suspected = [message for message, _, _ in self.pending.find(suspects)] if suspects else []
         drained = self.pending.drain()
         if self._observer is not None:
             self._observer.messages_decided(self._task, "reset", list(drained), 0)
@@ -339,41 +325,41 @@ class SourceMessages:
         self._counters.reset += len(lost)
         if not self.is_retrying:
             for message, _, emission in lost:
-                self._unresolved[message] = None
+                self._unresolved.failed((message,))
                 self._call(self._spout.fail, message, emission, now)
             return
-        for letter_message, _ in self._letters.values():
-            self._report_to_master(letter_message)
+        for report, _ in self._dead_letters.values():
+            self._report_to_master(report)
         self._book.lost([message for message, _, _ in lost])
-        alone = alone and len(suspects) == len(in_hand) == 1
-        for letter in self._book.suspect(in_hand, alone):
-            self._give_up(letter, suspects[0])
+        alone = alone and len(suspects) == len(suspected) == 1
+        for given_up in self._book.suspect(suspected, alone):
+            self._give_up(given_up, suspects[0])
 
-    def _give_up(self, letter: GivenUpMessage[Any, SentRow], root: int = 0) -> None:
-        """Have the dead letter stored; the message is done when it is. `root` is that of its last attempt, if known."""
-        self._letter_count += 1
+    def _give_up(self, given_up: GivenUpMessage[Any, SentRow], root: int = 0) -> None:
+        """Have a dead letter stored; the message is done when it is. `root` is that of its last attempt, if known."""
+        self._dead_letter_count += 1
         message = DeadLetterMessage(
             task=self._task,
-            id=self._letter_count,
-            position=pack_or_say(self._codec, letter.message_id),
-            values=pack_or_say(self._codec, letter.message.values),
-            errors=[letter.why],
-            attempts=letter.attempts,
+            id=self._dead_letter_count,
+            position=pack_or_say(self._codec, given_up.message_id),
+            values=pack_or_say(self._codec, given_up.message.values),
+            errors=[given_up.why],
+            attempts=given_up.attempts,
             root=root,
-            earlier=self._attempts.pop(letter.message_id, []),
+            earlier=self._attempts.pop(given_up.message_id, []),
         )
-        self._letters[self._letter_count] = message, letter
+        self._dead_letters[self._dead_letter_count] = message, given_up
         self._report_to_master(message)
 
     def stored(self, ids: Iterable[int], now: float) -> None:
         """Dead letters are on disk: their messages are done. Unknown numbers are ignored."""
         for number in ids:
-            if number in self._letters:
-                _, letter = self._letters.pop(number)
-                self._book.done([letter.message_id])
-                self._tracker.done([letter.message_id])
+            if number in self._dead_letters:
+                _, given_up = self._dead_letters.pop(number)
+                self._book.done([given_up.message_id])
+                self._tracker.done([given_up.message_id])
                 self._counters.dead_lettered += 1
-                self._call(self._spout.fail, letter.message_id, letter.message, now)
+                self._call(self._spout.fail, given_up.message_id, given_up.message, now)
 
     # -- positions -------------------------------------------------------------------------------------------------------
 
@@ -394,9 +380,9 @@ class SourceMessages:
         try:
             packed = b"" if position is None else self._codec.pack_value(position)
             record = self._codec.pack_value(list(attempts.items())) if attempts else b""
-        except ValueNotCarried as error:
+        except UnsupportedValueError as error:
             what = f"component {self._component!r}: position {position!r} cannot be stored: {error}"
-            self._report(ValueNotCarried(f"{what}; use an int, a string or a tuple of these as message id"), now)
+            self._report(UnsupportedValueError(f"{what}; use an int, a string or a tuple of these as message id"), now)
             return
         self._report_to_master(PositionReport(task=self._task, epoch=epoch, position=packed, attempts=record))
 

@@ -1,14 +1,14 @@
-"""Which inputs a window bolt owes acks for, and when.
+"""Tracks the inputs of a window bolt: when each of them may be acked, and when it fails.
 
-An input is held by every pane (key and window) that it went into. It is acked when the last of them has been released *and*
-everything that those panes have put out has been processed downstream. Two ideas keep that cheap:
+An input is held by every pane (key and window) that it went into. It is acked when the last of them has been released *and* all
+results of those panes have been processed downstream. Two ideas keep that cheap:
 
 Shares. An input's edge is split over its panes by XOR: each further pane gets a random share, which is acked at once and acked
-again when that pane is released. The tree closes when all shares have come, in any order; nobody counts.
+again when that pane is released. The tree closes when all shares have come, in any order, without any counter.
 
-Pane roots. What a pane puts out in one firing is anchored on a root of its own, drawn here and followed by the ackers like a
-spout's message. So results carry one id, however many inputs the pane has; when the acker says that the firing is complete, or
-has failed, this bolt passes that on to the pane's inputs.
+Pane roots. The results of one firing of a pane are anchored on a new root, drawn here and followed by the ackers like a
+spout's message. So results carry one id, however many inputs the pane has; when the acker reports that the firing is complete, or
+has failed, this bolt acks or fails the pane's inputs.
 
     pane: roots and edges (columns, 16 bytes an input), lines of firings, released or not
     input acked  = every pane released, all its firings complete
@@ -16,134 +16,26 @@ has failed, this bolt passes that on to the pane's inputs.
 
 An input that has failed before has a mark in its root (`REPLAYED_BIT`), as has each firing of a pane that has held such inputs.
 
-Lines. What leaves a pane before its end waits for the firings that are open then. A pane numbers its firings, so a part that has
-left is kept with the number of the latest: it is done when no firing up to that number is open, and fails with each of those that
-fails. What a firing and a part that leaves cost does not depend on how many are open.
+Lines (`FiringChain`). Inputs that leave a pane before its end wait for the firings that are open then. A pane numbers its
+firings, so the part that leaves is kept with the number of the latest one: it is done when no firing up to that number is open,
+and fails with each of those that fails. The cost of a firing, and of a part that leaves, does not depend on the number of open
+firings.
 
-A firing without a verdict for as long as a message may take has failed, since its messages have.
+A firing without a verdict fails after `message_timeout`, since the messages of its inputs have timed out by then.
 """
 
 from __future__ import annotations
 
 from array import array
-from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import repeat
+from collections.abc import Iterable, Sequence
 from operator import itemgetter
 from typing import Any
 
-from topo.api.tuples import Origin
-from topo.emission.collectors import TrackedTuple
-from topo.ids import REPLAYED_BIT, IdSource
+from topo.hot import Acks, Ids
+from topo.ids import REPLAYED_BIT
+from topo.tracking.firings import Firing, FiringChain, Pane
 
-_FIRING = Origin("__pane", 0)
 _ROOTS_AT_ONCE = 256
-
-
-class Pane:
-    """What one key holds in one window.
-
-    Attributes:
-        roots, edges: of its inputs, in the order in which it has taken them.
-        counts: by input, how many of the ids are its own; None while each has one.
-        lines: of its firings, those of panes that were merged into it included; new ones come into the last.
-        awaited: how many firings are open; for a part that has left a pane, how many of that pane's lines it is in.
-        released: it holds nothing any more, and waits for its firings.
-        lost: how many of its inputs without ids were in a firing that raised.
-        is_replay: it has held inputs that have failed before.
-    """
-
-    __slots__ = ("awaited", "counts", "edges", "is_replay", "lines", "lost", "released", "roots")
-
-    def __init__(self) -> None:
-        self.roots = array("Q")
-        self.edges = array("Q")
-        self.counts: array[int] | None = None
-        self.lines: tuple[FiringChain, ...] = ()
-        self.awaited = 0
-        self.released = False
-        self.lost = 0
-        self.is_replay = 0
-
-    def input_counts(self) -> Iterable[int]:
-        """How many ids each input has."""
-        return repeat(1, len(self.roots)) if self.counts is None else self.counts
-
-    def count_inputs(self) -> array[int]:
-        """Count the ids of each input from now on."""
-        if self.counts is None:
-            self.counts = array("H", self.input_counts())
-        return self.counts
-
-    def forget(self) -> None:
-        """Drop the ids, keep the inputs' places."""
-        if len(self.roots):
-            self.counts = array("H", bytes(2 * (len(self.roots) if self.counts is None else len(self.counts))))
-            self.roots, self.edges = array("Q"), array("Q")
-
-
-class FiringChain:
-    """Firings of a pane, in order.
-
-    Attributes:
-        pane: what fails with them, and waits for them when it is released.
-        latest: the number of the last one.
-        oldest, newest: open firing, and last one, open or not; each firing knows the next. None while all are done.
-        parts: what has left the pane, with the number of the last firing that it waits for, in order.
-    """
-
-    __slots__ = ("latest", "newest", "oldest", "pane", "parts")
-
-    # Most windows fire once and lose no part, so a line costs little until it has more to keep.
-    def __init__(self, pane: Pane) -> None:
-        self.pane = pane
-        self.latest = 0
-        self.oldest: Firing | None = None
-        self.newest: Firing | None = None
-        self.parts: deque[tuple[int, Pane]] | None = None
-
-    def firings(self) -> Iterator[Firing]:
-        """Return the firings from the oldest open one on, those that are done among them."""
-        firing = self.oldest
-        while firing is not None:
-            yield firing
-            firing = firing.next
-
-    def detach(self, part: Pane) -> None:
-        """Have a part of the pane wait for the firings so far."""
-        if self.parts is None:
-            self.parts = deque()
-        self.parts.append((self.latest, part))
-        part.awaited += 1
-
-
-class Firing:
-    """One firing of a pane.
-
-    Attributes:
-        anchor: what its results are anchored on.
-        number: its place in the line.
-        began: when its results were put out, in monotonic seconds.
-        is_done: its fate is known.
-        next: the one behind it in the line.
-    """
-
-    __slots__ = ("anchor", "began", "is_done", "line", "next", "number", "root")
-
-    def __init__(self, line: FiringChain, root: int, epoch: int) -> None:
-        self.line = line
-        self.number = line.latest = line.latest + 1
-        self.next: Firing | None = None
-        if line.newest is None:
-            line.oldest = self
-        else:
-            line.newest.next = self
-        line.newest = self
-        line.pane.awaited += 1
-        self.root = root
-        self.began = 0.0
-        self.is_done = False
-        self.anchor = TrackedTuple.made((), _FIRING, None, epoch, (root,), (0,))
 
 
 class WindowTracker:
@@ -153,18 +45,16 @@ class WindowTracker:
         ids: draws shares and roots.
 
     Attributes:
-        acks: by root: what is owed and has not been taken yet.
+        acks: by root: the owed values that have not been taken yet.
         fails: roots to fail.
-        is_firing: results are being put out.
+        is_firing: results are being emitted.
         current: the firing that they are anchored on.
         missed_replays: inputs of the batch that have failed before, and were too late for a window; once for each such window.
-        acked: inputs of which nothing is left, since the owner last set it to 0. It lags while an input of several panes has lost
-            some of them, and never exceeds the truth.
+        acked: inputs that no pane holds any more, since the owner last set it to 0. It lags while an input of several panes has
+            lost some of them, and never exceeds the truth.
     """
 
-    can_undo = False
-
-    def __init__(self, ids: IdSource) -> None:
+    def __init__(self, ids: Ids) -> None:
         self._ids = ids
         self._panes: dict[Any, dict[Any, Pane]] = {}
         """By window, then by key."""
@@ -180,7 +70,7 @@ class WindowTracker:
         """Some input of the batch has a root."""
         self._held_once: bytearray = bytearray()
         self._epoch = 0
-        self.acks: dict[int, int] = {}
+        self.acks = Acks()
         self.fails: dict[int, None] = {}
         self.is_firing = False
         self.current: Firing | None = None
@@ -192,7 +82,7 @@ class WindowTracker:
         """How often inputs were put into a further pane, less the releases that this has been set off against."""
 
     def reset(self, epoch: int) -> None:
-        """Forget everything: every input that was held comes again."""
+        """Forget everything: every held input is replayed."""
         self._epoch = epoch
         self._panes.clear()
         self._open.clear()
@@ -205,7 +95,7 @@ class WindowTracker:
 
     @property
     def open_firings(self) -> int:
-        """Firings whose fate is not known."""
+        """Firings without a verdict."""
         return len(self._open) + len(self._firings)
 
     @property
@@ -218,7 +108,6 @@ class WindowTracker:
         return {root: None for panes in self._panes.values() for pane in panes.values() for root in pane.roots}
 
     def validate(self) -> None:
-        """Assert the invariants."""
         known = {*self._open.values(), *self._firings}
         for firing in known:
             assert firing in firing.line.firings() and not firing.is_done, "a firing that its pane does not wait for"
@@ -251,12 +140,6 @@ class WindowTracker:
         self.missed_replays.clear()
         self._end_firing()
 
-    def begin_element(self, position: int) -> None:
-        """Nothing: an element that raises fails by its ids."""
-
-    def begin_timer(self, key: Any, window: Any, timestamp: int, is_event_time: bool) -> None:
-        """Nothing: the inputs of a pane that raises fail by its firing."""
-
     def unheld(self) -> list[int]:
         """Return the inputs of the batch that no pane has taken."""
         if 0 not in self._held_once:
@@ -266,6 +149,7 @@ class WindowTracker:
     def held(self, position: int, key: Any, window: Any) -> None:
         """An input went into a pane."""
         pane = self._pane(key, window)
+        # The common case: one root, and the first pane of the input, which takes the input's own edge and needs no share.
         if self._is_plain and pane.counts is None and not self._held_once[position]:
             self._held_once[position] = 1
             pane.roots.append(self._roots[position])
@@ -332,10 +216,10 @@ class WindowTracker:
             pane.edges.extend(edges)
             return
         self._repeats += 1
+        # A further pane: acked now and once more at its release, its share keeps the tree open between the two.
         shares = self._ids.roots(len(roots))
         pane.edges.extend(shares)
-        for root, share in zip(roots, shares, strict=True):
-            self.acks[root] = self.acks.get(root, 0) ^ share
+        self.acks.add(roots, shares)
 
     def missed(self, position: int) -> None:
         """An input was too late for a window."""
@@ -367,9 +251,10 @@ class WindowTracker:
     # -- firings ---------------------------------------------------------------------------------------------------------
 
     def firing(self, key: Any, window: Any) -> None:
-        """What is put out next comes from this pane."""
+        """The next results come from this pane."""
         pane = self._firing_pane = self._find(key, window)
         self.is_firing, self.current = True, None
+        # A pane whose inputs are untracked has no roots to ack or fail, so its firing needs no verdict.
         if pane is not None and len(pane.roots):
             if not self._fresh_roots:
                 self._fresh_roots = self._ids.unmarked_roots(_ROOTS_AT_ONCE)
@@ -378,17 +263,17 @@ class WindowTracker:
             self._firings.append(self.current)
 
     def raised(self, error: Exception) -> bool:
-        """The pane that fires has raised for good."""
+        """The pane that fires has raised in its last attempt."""
         if self._firing_pane is not None:
             self._lose_inputs(self._firing_pane)
         return False
 
     def fired(self) -> None:
-        """The pane has put out everything."""
+        """The pane has emitted all its results."""
         self._end_firing()
 
     def abandon(self, key: Any, window: Any) -> None:
-        """A pane is over without having fired: what it holds fails."""
+        """A pane is over without having fired: its inputs fail."""
         pane = self._find(key, window)
         if pane is not None:
             self._lose_inputs(pane)
@@ -398,7 +283,7 @@ class WindowTracker:
         self.is_firing, self.current, self._firing_pane = False, None, None
 
     def evicted(self, key: Any, window: Any, positions: Sequence[int]) -> None:
-        """Inputs have left a pane; they are done when the firings are in which they took part, the one at hand being the last."""
+        """Inputs have left a pane; they are done when the firings that had them are done, the current one included."""
         pane = self._find(key, window)
         if pane is None:
             return
@@ -417,6 +302,7 @@ class WindowTracker:
             start = end
         pane.roots, pane.edges, pane.counts = kept.roots, kept.edges, kept.counts
         left.released = True
+        # Results with these inputs may still be in processing: the part waits in each chain that has open firings.
         for line in pane.lines:
             if line.oldest is not None:
                 line.detach(left)
@@ -429,25 +315,25 @@ class WindowTracker:
             self._release(pane)
 
     def release_all(self) -> None:
-        """The input has ended: what is still held will never fire."""
+        """The input has ended: panes that are still held will never fire."""
         panes, self._panes = self._panes, {}
         for of_window in panes.values():
             for pane in of_window.values():
                 self._release(pane)
 
     def fail_current(self) -> None:
-        """The pane that fires has raised for good: what it holds fails."""
+        """The pane that fires has raised in its last attempt: its inputs fail."""
         if self.current is not None:
             self._fail(self.current)
         self._end_firing()
 
     def take_lost(self) -> int:
-        """Return how many inputs without ids, which nobody can fail, were in calls that raised."""
+        """Return how many inputs without ids, which cannot fail, were in calls that raised."""
         lost, self._lost = self._lost, 0
         return lost
 
     def take_firings(self, now: float) -> list[tuple[int, int]]:
-        """Return root and XOR of what was put out, for each firing whose results went anywhere; the ackers follow them now.
+        """Return root and XOR of the results, for each firing whose results were sent; the ackers follow them now.
 
         Args:
             now: monotonic seconds.
@@ -456,6 +342,7 @@ class WindowTracker:
         self._end_firing()
         started: list[tuple[int, int]] = []
         for firing in firings:
+            # Without results no tuple is on its way: the ackers need not know of the firing, which is complete.
             if firing.anchor.out:
                 firing.began = now
                 self._open[firing.root] = firing
@@ -465,7 +352,7 @@ class WindowTracker:
         return started
 
     def completed(self, roots: Sequence[int]) -> None:
-        """Firings are through."""
+        """The results of these firings have been processed."""
         for root in roots:
             firing = self._open.pop(root, None)
             if firing is not None:
@@ -476,6 +363,7 @@ class WindowTracker:
         for root in roots:
             firing = self._open.pop(root, None)
             if firing is not None:
+                # In this order: to complete it may release the pane, which would ack inputs that have failed.
                 self._fail(firing)
                 self._complete(firing)
 
@@ -483,6 +371,7 @@ class WindowTracker:
         """Fail the firings that are open for as long as `timeout_s`; return how many."""
         expired = []
         for root, firing in self._open.items():
+            # In order of `began`: all that follow are younger.
             if firing.began + timeout_s > now:
                 break
             expired.append(root)
@@ -494,7 +383,7 @@ class WindowTracker:
         return next((firing.began for firing in self._open.values()), None)
 
     def touched(self, roots: Sequence[int], now: float) -> dict[int, None]:
-        """Return the roots of the inputs of firings whose results are still being worked on; their timeouts begin anew."""
+        """Return the roots of the inputs of firings whose results are still in processing; their timeouts restart."""
         found: dict[int, None] = {}
         for root in roots:
             firing = self._open.pop(root, None)
@@ -518,6 +407,7 @@ class WindowTracker:
         line.oldest = oldest
         if oldest is None:
             line.newest = None
+        # Parts that left before the oldest open firing have no firing in this chain left to wait for.
         while parts and (oldest is None or parts[0][0] < oldest.number):
             _, part = parts.popleft()
             part.awaited -= 1
@@ -530,13 +420,12 @@ class WindowTracker:
         pane.released = True
         if pane.awaited:
             return
+        # An input of several panes counts as acked once: as many releases are set off as it went into further panes.
         inputs = len(pane.roots) if pane.counts is None else sum(map(bool, pane.counts))
         repeats = min(inputs, self._repeats)
         self._repeats -= repeats
         self.acked += inputs - repeats
-        acks = self.acks
-        for root, edge in zip(pane.roots, pane.edges, strict=True):
-            acks[root] = acks.get(root, 0) ^ edge
+        self.acks.add(pane.roots, pane.edges)
         pane.roots, pane.edges, pane.counts = array("Q"), array("Q"), None
 
     def _fail(self, firing: Firing) -> None:

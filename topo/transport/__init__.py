@@ -1,1 +1,1 @@
-"""How frames travel between processes: one contract, over ZeroMQ and in memory."""
+"""Transports of frames between processes: one contract, over ZeroMQ and in memory."""

@@ -1,4 +1,4 @@
-"""What carries frames between processes, as the worker's loop sees it.
+"""The transport of frames between processes, as the worker's loop uses it.
 
 A transport owns *inboxes*, which it binds and reads, and *outlets*, each connected to one inbox elsewhere. One thread calls
 it; only `wake` may be called from others. Nothing but `wait` and `close` blocks.
@@ -26,7 +26,7 @@ MAX_LINK_MESSAGE = 16 * MAX_CONTROL_FRAME
 """Bytes that a message between a worker and the master may have: a dead letter brings its values."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class TransportStatistics:
     """Totals since the transport was made.
 
@@ -36,12 +36,12 @@ class TransportStatistics:
         denied: handshakes that the allow-list turned away or that offered no key.
     """
 
-    frames_sent: int
-    bytes_sent: int
-    frames_received: int
-    bytes_received: int
-    refused: int
-    denied: int
+    frames_sent: int = 0
+    bytes_sent: int = 0
+    frames_received: int = 0
+    bytes_received: int = 0
+    refused: int = 0
+    denied: int = 0
 
 
 class Transport(Protocol):
@@ -60,7 +60,7 @@ class Transport(Protocol):
             endpoint: an exact address; by default a fresh one is chosen.
 
         Raises:
-            EnvironmentFault: the address is in use, was in use before (ipc), or is not this machine's.
+            TopoEnvironmentError: the address is in use, was in use before (ipc), or is not this machine's.
         """
 
     def unbind(self, inbox: str) -> None:
@@ -70,7 +70,7 @@ class Transport(Protocol):
         """Bind the inboxes again whose addresses were removed under them, and return how many. Connections that stand are kept.
 
         Raises:
-            EnvironmentFault: an address cannot be had again.
+            TopoEnvironmentError: an address cannot be had again.
         """
 
     def connect(self, endpoint: str, public_key: str | None = None, *, max_frame: int = MAX_DATA_FRAME) -> Outlet:

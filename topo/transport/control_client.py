@@ -13,7 +13,7 @@ class ControlClient:
     """A client's side: one request at a time to the master at `endpoint`.
 
     Raises:
-        EnvironmentFault: the process may not open the files that a connection takes.
+        TopoEnvironmentError: the process may not open the files that a connection takes.
     """
 
     def __init__(self, endpoint: str) -> None:
@@ -25,7 +25,6 @@ class ControlClient:
         self._socket.connect(endpoint)
 
     def ask(self, request: bytes) -> None:
-        """Send a request."""
         self._socket.send(request)
 
     def answer(self, timeout_s: float) -> bytes | None:
@@ -33,6 +32,5 @@ class ControlClient:
         return self._socket.recv() if self._socket.poll(int(timeout_s * 1000)) else None
 
     def close(self) -> None:
-        """Close the connection."""
         self._socket.close()
         self._context.term()

@@ -6,7 +6,7 @@ import os
 import resource
 from collections.abc import Iterable
 
-from topo.errors import EnvironmentFault
+from topo.errors import TopoEnvironmentError
 from topo.ids import TaskId
 from topo.plan.physical import PhysicalPlan
 
@@ -46,14 +46,14 @@ def ensure(needed: int, what: str) -> None:
         what: needs them, for the error.
 
     Raises:
-        EnvironmentFault: the hard limit is lower.
+        TopoEnvironmentError: the hard limit is lower.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = len(os.listdir("/dev/fd")) + needed
     if soft == resource.RLIM_INFINITY or wanted <= soft:
         return
     if hard != resource.RLIM_INFINITY and wanted > hard:
-        raise EnvironmentFault(
+        raise TopoEnvironmentError(
             f"{what} needs up to {wanted} open files, and the limit is {hard}: raise it (ulimit -n {_round(wanted)}), "
             "or spread the tasks over fewer or smaller workers"
         )

@@ -17,7 +17,6 @@ Always encrypted, on loopback as well, and open to the holder of one key alone, 
 
 from __future__ import annotations
 
-import os
 import queue
 import threading
 import time
@@ -29,9 +28,10 @@ from dataclasses import dataclass
 import msgspec
 import zmq
 
-from topo.errors import EnvironmentFault, UserError
+from topo.errors import TopoEnvironmentError, UserError
+from topo.transport.bell import Bell
 from topo.transport.security import AllowList, KeyPair, check_listener
-from topo.transport.zap import Socket, ZapHandler
+from topo.transport.zap import Socket, ZapHandler, endpoint_of
 
 CHUNK, ASK = b"chunk", b"ask"
 DONE, WORKING, UNKNOWN, REFUSED = b"done", b"working", b"unknown", b"refused"
@@ -48,7 +48,7 @@ class FeedRefused(UserError):
     """The topology cannot use a chunk; the message gives the reason."""
 
 
-class FeedLost(EnvironmentFault):
+class FeedLost(TopoEnvironmentError):
     """No task has answered for a chunk."""
 
 
@@ -107,7 +107,7 @@ class FeedListener:
 
         Raises:
             ConfigError: the host is a wildcard.
-            EnvironmentFault: the host is not one of this machine's.
+            TopoEnvironmentError: the host is not one of this machine's.
         """
         host, _, port = address.endpoint.removeprefix("tcp://").rpartition(":")
         allowed = AllowList([address.client_public])
@@ -124,8 +124,8 @@ class FeedListener:
             self._bind(host, port)
         except zmq.ZMQError as error:
             self._close_sockets()
-            raise EnvironmentFault(f"cannot listen on {host}: {error}") from error
-        endpoint = self._socket.getsockopt_string(zmq.LAST_ENDPOINT).rstrip("\0")
+            raise TopoEnvironmentError(f"cannot listen on {host}: {error}") from error
+        endpoint = endpoint_of(self._socket)
         self.address = msgspec.structs.replace(address, endpoint=endpoint)
         self._lock = threading.Lock()
         self._known: dict[bytes, tuple[bytes, bytes]] = {}
@@ -134,8 +134,7 @@ class FeedListener:
         self._waiting: queue.SimpleQueue[Chunk] = queue.SimpleQueue()
         self._outgoing: deque[bytes] = deque()
         self._is_closing = False
-        self._bell, self._ring = os.pipe()
-        os.set_blocking(self._ring, False)
+        self._bell = Bell()
         self._thread = threading.Thread(target=self._run, name="topo-feed", daemon=True)
         self._thread.start()
 
@@ -169,20 +168,14 @@ class FeedListener:
             if len(self._ended) > _REMEMBERED:
                 self._known.pop(self._ended.popleft(), None)
         self._outgoing.append(chunk)
-        self._wake()
-
-    def _wake(self) -> None:
-        with suppress(BlockingIOError):
-            os.write(self._ring, b"\0")
+        self._bell.ring()
 
     def close(self) -> None:
-        """Stop listening."""
         self._is_closing = True
-        self._wake()
+        self._bell.ring()
         self._thread.join()
         self._close_sockets()
-        os.close(self._bell)
-        os.close(self._ring)
+        self._bell.close()
 
     def _close_sockets(self) -> None:
         self._socket.disable_monitor()
@@ -192,14 +185,14 @@ class FeedListener:
 
     def _run(self) -> None:
         poller = zmq.Poller()
-        poller.register(self._bell, zmq.POLLIN)
+        poller.register(self._bell.descriptor, zmq.POLLIN)
         poller.register(self._socket, zmq.POLLIN)
         while not self._is_closing:
             for source, _ in poller.poll():
                 if source is self._socket:
                     self._read()
                 else:
-                    os.read(self._bell, 4096)
+                    self._bell.clear()
             while self._outgoing:
                 chunk = self._outgoing.popleft()
                 if (peer := self._peers.pop(chunk, None)) is not None:
@@ -242,11 +235,7 @@ class FeedSender:
     """A program's side: sends chunks, at most a window of them at a time, until they are done. For one thread."""
 
     def __init__(
-        self,
-        addresses: Sequence[FeedAddress],
-        window: int,
-        patience_s: float,
-        clock: Callable[[], float] = time.monotonic,
+        self, addresses: Sequence[FeedAddress], window: int, patience_s: float, clock: Callable[[], float] = time.monotonic
     ) -> None:
         """Connect to the tasks.
 

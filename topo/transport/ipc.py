@@ -8,7 +8,7 @@ from pathlib import Path
 
 import zmq
 
-from topo.errors import ConfigError, EnvironmentFault
+from topo.errors import ConfigError, TopoEnvironmentError
 from topo.storage.state_folder import is_gone
 from topo.transport.security import check_private_folder
 from topo.transport.zap import Socket
@@ -27,7 +27,7 @@ def listen_again(socket: Socket, endpoint: str) -> bool:
         Whether the path was gone.
 
     Raises:
-        EnvironmentFault: the path cannot be made again, so no process can connect any more.
+        TopoEnvironmentError: the path cannot be made again, so no process can connect any more.
     """
     path = Path(endpoint.removeprefix(SCHEME))
     if not endpoint.startswith(SCHEME) or not is_gone(path):
@@ -40,5 +40,7 @@ def listen_again(socket: Socket, endpoint: str) -> bool:
         socket.bind(f"{SCHEME}{new}")
         os.rename(new, path)
     except (OSError, zmq.ZMQError, ConfigError) as error:
-        raise EnvironmentFault(f"the socket {path} was removed while it was in use, and cannot be made again: {error}") from error
+        raise TopoEnvironmentError(
+            f"the socket {path} was removed while it was in use, and cannot be made again: {error}"
+        ) from error
     return True

@@ -7,9 +7,9 @@ import threading
 import time
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from topo.errors import EnvironmentFault, FrameError
+from topo.errors import FrameError, TopoEnvironmentError
 from topo.transport.base import MAX_DATA_FRAME, MAX_LINK_MESSAGE, Outlet, TransportStatistics
 from topo.transport.security import AllowList, KeyPair
 
@@ -31,7 +31,7 @@ class MemoryNetwork:
         """Return `endpoint`, or a fresh one, which from now on belongs to the caller; none is ever given out twice."""
         endpoint = endpoint or f"memory://{next(self._numbers)}"
         if endpoint in self._used:
-            raise EnvironmentFault(f"{endpoint} is in use or was before; endpoints are never used twice")
+            raise TopoEnvironmentError(f"{endpoint} is in use or was before; endpoints are never used twice")
         self._used.add(endpoint)
         return endpoint
 
@@ -52,7 +52,7 @@ class MemoryInbox:
 
 
 @dataclass(slots=True)
-class _Outlet:
+class _MemoryOutlet:
     endpoint: str
     public_key: str | None
     max_frame: int
@@ -109,13 +109,13 @@ class MemoryTransport:
         self._high_water_mark = high_water_mark
         self._allow_list = AllowList()
         self._inboxes: dict[str, MemoryInbox] = {}
-        self._outlets: dict[Outlet, _Outlet | _Link] = {}
+        self._outlets: dict[Outlet, _MemoryOutlet | _Link] = {}
         self._links: dict[str, _Link] = {}
         self._numbers = itertools.count(1)
         self._refused: set[Outlet] = set()
         self._recovered: list[Outlet] = []
         self._woken = False
-        self._frames_sent = self._bytes_sent = self._frames_received = self._bytes_received = self._refusals = 0
+        self._done = TransportStatistics()
         self.room = threading.Event()
         with network.lock:
             network.transports.append(self)
@@ -140,7 +140,7 @@ class MemoryTransport:
 
     def connect(self, endpoint: str, public_key: str | None = None, *, max_frame: int = MAX_DATA_FRAME) -> Outlet:
         outlet = Outlet(next(self._numbers))
-        self._outlets[outlet] = _Outlet(endpoint, public_key, max_frame)
+        self._outlets[outlet] = _MemoryOutlet(endpoint, public_key, max_frame)
         return outlet
 
     def disconnect(self, outlet: Outlet) -> None:
@@ -165,13 +165,13 @@ class MemoryTransport:
             taken = self._offer_link(out, frame) if isinstance(out, _Link) else self._offer(out, frame)
             if not taken:
                 self._refused.add(outlet)
-                self._refusals += 1
+                self._done.refused += 1
                 return False
-        self._frames_sent += 1
-        self._bytes_sent += len(frame)
+        self._done.frames_sent += 1
+        self._done.bytes_sent += len(frame)
         return True
 
-    def _offer(self, out: _Outlet, frame: bytes) -> bool:
+    def _offer(self, out: _MemoryOutlet, frame: bytes) -> bool:
         inbox = self._reachable(out)
         if inbox is None or len(inbox.frames) >= inbox.owner._high_water_mark:
             return False
@@ -180,7 +180,7 @@ class MemoryTransport:
             inbox.owner.room.set()
         return True
 
-    def _reachable(self, out: _Outlet) -> MemoryInbox | None:
+    def _reachable(self, out: _MemoryOutlet) -> MemoryInbox | None:
         inbox = self._network.inboxes.get(out.endpoint)
         if inbox is None or inbox.owner.public_key is None:
             return inbox
@@ -237,7 +237,7 @@ class MemoryTransport:
                 return []
             self.room.wait(remaining)
 
-    def _has_room(self, out: _Outlet | _Link) -> bool:
+    def _has_room(self, out: _MemoryOutlet | _Link) -> bool:
         if isinstance(out, _Link):
             return len(out.waiting) < self._high_water_mark
         inbox = self._reachable(out)
@@ -255,8 +255,8 @@ class MemoryTransport:
             taken = [frames.popleft() for _ in range(min(limit, len(frames)))]
             if was_full:
                 self._network.changed()
-        self._frames_received += len(taken)
-        self._bytes_received += sum(map(len, taken))
+        self._done.frames_received += len(taken)
+        self._done.bytes_received += sum(map(len, taken))
         return taken
 
     def wake(self) -> None:
@@ -269,14 +269,7 @@ class MemoryTransport:
             self._network.changed()
 
     def statistics(self) -> TransportStatistics:
-        return TransportStatistics(
-            self._frames_sent,
-            self._bytes_sent,
-            self._frames_received,
-            self._bytes_received,
-            self._refusals,
-            self._allow_list.denied,
-        )
+        return replace(self._done, denied=self._allow_list.denied)
 
     def close(self, linger_s: float = 0.0) -> None:
         with self._network.lock:

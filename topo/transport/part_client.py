@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 import zmq
 
-from topo.errors import EnvironmentFault, FrameError
+from topo.errors import FrameError, TopoEnvironmentError
 from topo.storage.part_service import (
     ANSWER_S,
     LONGEST_MESSAGE,
@@ -84,15 +84,15 @@ class MasterFiles:
             socket.connect(self._endpoint)
             yield lambda request: self._ask(socket, request)
         except (zmq.ZMQError, FrameError) as error:
-            raise EnvironmentFault(f"the master at {self._endpoint} cannot be asked for parts: {error}") from error
+            raise TopoEnvironmentError(f"the master at {self._endpoint} cannot be asked for parts: {error}") from error
         finally:
             context.destroy(linger=0)
 
     def _ask(self, socket: Socket, request: PartRequest) -> PartAnswer:
         socket.send(encode(request))
         if not socket.poll(int(self._answer_s * 1000)):
-            raise EnvironmentFault(f"the master has not answered for {self._answer_s:g} s about {request.name}")
+            raise TopoEnvironmentError(f"the master has not answered for {self._answer_s:g} s about {request.name}")
         answer = decode_answer(socket.recv())
         if isinstance(answer, Refused):
-            raise EnvironmentFault(answer.why)
+            raise TopoEnvironmentError(answer.why)
         return answer

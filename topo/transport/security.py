@@ -1,4 +1,4 @@
-"""Who may connect, and over what: keys, the allow-list, and addresses that are refused.
+"""Access to sockets: keys, the allow-list, and addresses that are refused.
 
 CURVE encrypts and proves who holds which key; without an allow-list it still admits any key. So a TCP listener needs both,
 loopback included: other users of a machine share its loopback. ipc sockets rest on the rights of their private folder.

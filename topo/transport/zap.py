@@ -6,7 +6,6 @@ watches the listening sockets for peers that fail before that question: no key a
 
 from __future__ import annotations
 
-import os
 import threading
 from collections import deque
 from typing import Any
@@ -14,6 +13,7 @@ from typing import Any
 import zmq
 from zmq.utils import z85
 
+from topo.transport.bell import Bell
 from topo.transport.security import AllowList
 
 _ADDRESS = "inproc://zeromq.zap.01"
@@ -21,6 +21,11 @@ _DOMAIN = b"topo"
 _VERSION = b"1.0"
 
 Socket = zmq.Socket[bytes]
+
+
+def endpoint_of(socket: Socket) -> str:
+    """Return the address that a socket was last bound to, with the port that it was given."""
+    return socket.getsockopt_string(zmq.LAST_ENDPOINT).rstrip("\0")
 
 
 class ZapHandler:
@@ -40,7 +45,7 @@ class ZapHandler:
         self._requests.bind(_ADDRESS)
         self._watched: deque[Socket] = deque()
         self._stopping = False
-        self._bell, self._ring = os.pipe()
+        self._bell = Bell()
         self._thread = threading.Thread(target=self._run, name="topo-zap", daemon=True)
         self._thread.start()
 
@@ -53,19 +58,18 @@ class ZapHandler:
         socket.setsockopt(zmq.ZAP_ENFORCE_DOMAIN, 1)
         failures = zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL | zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL
         self._watched.append(socket.get_monitor_socket(failures))
-        os.write(self._ring, b"\0")
+        self._bell.ring()
 
     def close(self) -> None:
         """Stop answering. The guarded sockets are closed before."""
         self._stopping = True
-        os.write(self._ring, b"\0")
+        self._bell.ring()
         self._thread.join()
-        os.close(self._bell)
-        os.close(self._ring)
+        self._bell.close()
 
     def _run(self) -> None:
         poller = zmq.Poller()
-        poller.register(self._bell, zmq.POLLIN)
+        poller.register(self._bell.descriptor, zmq.POLLIN)
         poller.register(self._requests, zmq.POLLIN)
         monitors: list[Socket] = []
         while not self._stopping:
@@ -78,7 +82,7 @@ class ZapHandler:
                         monitors.remove(source)
                         source.close(linger=0)
                 else:
-                    os.read(self._bell, 64)
+                    self._bell.clear()
                     while self._watched:
                         monitors.append(self._watched.popleft())
                         poller.register(monitors[-1], zmq.POLLIN)

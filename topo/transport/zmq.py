@@ -9,7 +9,6 @@ and epoll round a sleep up to a millisecond.
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import os
 import secrets
@@ -18,16 +17,17 @@ import selectors
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import zmq
 
-from topo.errors import ConfigError, EnvironmentFault, FrameError
+from topo.errors import ConfigError, FrameError, TopoEnvironmentError
 from topo.transport.base import MAX_DATA_FRAME, MAX_LINK_MESSAGE, Outlet, TransportStatistics
+from topo.transport.bell import Bell
 from topo.transport.ipc import listen_again
 from topo.transport.security import AllowList, KeyPair, check_ipc_path, check_listener, check_private_folder
-from topo.transport.zap import Socket, ZapHandler
+from topo.transport.zap import Socket, ZapHandler, endpoint_of
 
 HIGH_WATER_MARK = 1024
 """Frames that libzmq may queue for one peer; above the sum of the windows of all edges over one connection."""
@@ -52,7 +52,6 @@ _COARSE_S = 0.002
 
 
 def new_key_pair() -> KeyPair:
-    """Draw a CURVE key pair."""
     public, secret = zmq.curve_keypair()
     return KeyPair(public.decode(), secret.decode())
 
@@ -83,7 +82,7 @@ class _Inbox:
 
 
 @dataclass(slots=True)
-class _Outlet:
+class _ZmqOutlet:
     """Leads through `socket`, or straight into `inbox` where sender and receiver share this transport.
 
     `answers` names the inbox that reads the same socket.
@@ -109,10 +108,10 @@ class ZmqTransport:
 
         Raises:
             ConfigError: a TCP place without keys or allow-list, or an ipc folder that is open to others.
-            EnvironmentFault: libzmq is older than the first version without known holes.
+            TopoEnvironmentError: libzmq is older than the first version without known holes.
         """
         if zmq.zmq_version_info() < _LIBZMQ_NEEDED:
-            raise EnvironmentFault(f"libzmq {zmq.zmq_version()} is too old: topo needs 4.3.5 or newer (pip install -U pyzmq)")
+            raise TopoEnvironmentError(f"libzmq {zmq.zmq_version()} is too old: topo needs 4.3.5 or newer (pip install -U pyzmq)")
         if isinstance(place, TcpPlace):
             check_listener(place.host, keys, allow_list)
         else:
@@ -128,17 +127,15 @@ class ZmqTransport:
         self._numbers = itertools.count(1)
         self._inboxes: dict[str, _Inbox] = {}
         self._own: dict[str, _Inbox] = {}
-        self._outlets: dict[Outlet, _Outlet] = {}
+        self._outlets: dict[Outlet, _ZmqOutlet] = {}
         self._unsure: set[str] = set()
         self._refused: set[Outlet] = set()
         self._recovered: list[Outlet] = []
         self._woken = False
-        self._frames_sent = self._bytes_sent = self._frames_received = self._bytes_received = self._refusals = 0
+        self._done = TransportStatistics()
         self._selector = selectors.DefaultSelector()
-        self._bell, self._ring = os.pipe()
-        os.set_blocking(self._bell, False)
-        os.set_blocking(self._ring, False)
-        self._selector.register(self._bell, selectors.EVENT_READ)
+        self._bell = Bell()
+        self._selector.register(self._bell.descriptor, selectors.EVENT_READ)
 
     @property
     def public_key(self) -> str | None:
@@ -161,9 +158,9 @@ class ZmqTransport:
             socket.disable_monitor()
             socket.close(linger=0)
             if isinstance(error, zmq.ZMQError):
-                raise EnvironmentFault(f"cannot listen on {endpoint}: {error}") from error
+                raise TopoEnvironmentError(f"cannot listen on {endpoint}: {error}") from error
             raise
-        endpoint = socket.getsockopt_string(zmq.LAST_ENDPOINT).rstrip("\0")
+        endpoint = endpoint_of(socket)
         self._own[endpoint] = self._open(inbox, socket, max_frame)
         return endpoint
 
@@ -181,13 +178,13 @@ class ZmqTransport:
         outlet = Outlet(next(self._numbers))
         own = self._own.get(endpoint)
         if own is not None:
-            self._outlets[outlet] = _Outlet(min(max_frame, own.max_frame), inbox=own)
+            self._outlets[outlet] = _ZmqOutlet(min(max_frame, own.max_frame), inbox=own)
             return outlet
         socket = self._socket(zmq.PUSH, max_frame)
         # Nothing is queued for a peer that is not there.
         socket.immediate = True
         self._dial(socket, endpoint, public_key)
-        self._outlets[outlet] = _Outlet(max_frame, socket)
+        self._outlets[outlet] = _ZmqOutlet(max_frame, socket)
         return outlet
 
     def disconnect(self, outlet: Outlet) -> None:
@@ -203,7 +200,7 @@ class ZmqTransport:
         socket.routing_id = identity
         self._dial(socket, endpoint, public_key)
         outlet = Outlet(next(self._numbers))
-        self._outlets[outlet] = _Outlet(MAX_LINK_MESSAGE, socket, answers=inbox)
+        self._outlets[outlet] = _ZmqOutlet(MAX_LINK_MESSAGE, socket, answers=inbox)
         self._open(inbox, socket, MAX_LINK_MESSAGE)
         return outlet
 
@@ -260,11 +257,11 @@ class ZmqTransport:
         if out.answers is not None:
             self._unsure.add(out.answers)
         if not (self._push(out.socket, frame) if out.socket is not None else self._hand_over(out, frame)):
-            self._refusals += 1
+            self._done.refused += 1
             self._doubt(outlet, out)
             return False
-        self._frames_sent += 1
-        self._bytes_sent += len(frame)
+        self._done.frames_sent += 1
+        self._done.bytes_sent += len(frame)
         return True
 
     def _push(self, socket: Socket, frame: bytes) -> bool:
@@ -277,7 +274,7 @@ class ZmqTransport:
             socket.send(frame, zmq.DONTWAIT)
         return True
 
-    def _hand_over(self, out: _Outlet, frame: bytes) -> bool:
+    def _hand_over(self, out: _ZmqOutlet, frame: bytes) -> bool:
         if not self._has_room(out):
             return False
         assert out.inbox is not None
@@ -285,20 +282,20 @@ class ZmqTransport:
         self._unsure.add(out.inbox.name)
         return True
 
-    def _has_room(self, out: _Outlet) -> bool:
+    def _has_room(self, out: _ZmqOutlet) -> bool:
         if out.answers is not None:
             self._unsure.add(out.answers)
         if out.socket is not None:
             return bool(_option(out.socket, zmq.EVENTS) & _WRITABLE)
         return out.inbox is not None and out.inbox.is_open and len(out.inbox.local) < self._high_water_mark
 
-    def _doubt(self, outlet: Outlet, out: _Outlet) -> None:
+    def _doubt(self, outlet: Outlet, out: _ZmqOutlet) -> None:
         if outlet not in self._refused:
             self._refused.add(outlet)
             if out.socket is not None and out.answers is None:
                 self._selector.register(_option(out.socket, zmq.FD), selectors.EVENT_READ, outlet)
 
-    def _trust(self, outlet: Outlet, out: _Outlet) -> None:
+    def _trust(self, outlet: Outlet, out: _ZmqOutlet) -> None:
         if outlet in self._refused:
             self._refused.remove(outlet)
             if out.socket is not None and out.answers is None:
@@ -329,7 +326,7 @@ class ZmqTransport:
             if isinstance(key.data, str):
                 self._unsure.add(key.data)
             elif key.data is None:
-                os.read(self._bell, 4096)
+                self._bell.clear()
                 self._woken = True
 
     def _readable(self) -> list[str]:
@@ -371,8 +368,8 @@ class ZmqTransport:
             self._unsure.add(inbox)
         # Neither the sockets' frames nor the local ones can starve the others.
         source.local_first = not source.local_first
-        self._frames_received += len(frames)
-        self._bytes_received += sum(map(len, frames))
+        self._done.frames_received += len(frames)
+        self._done.bytes_received += sum(map(len, frames))
         return frames
 
     def _take_local(self, source: _Inbox, frames: list[bytes], limit: int) -> None:
@@ -381,9 +378,7 @@ class ZmqTransport:
             frames.append(local.popleft())
 
     def wake(self) -> None:
-        # A full pipe wakes as well as another byte; a closed one has no reader to wake.
-        with contextlib.suppress(BlockingIOError, OSError):
-            os.write(self._ring, b"\0")
+        self._bell.ring()
 
     # Everything else
 
@@ -391,14 +386,7 @@ class ZmqTransport:
         self._allow_list.replace(public_keys)
 
     def statistics(self) -> TransportStatistics:
-        return TransportStatistics(
-            self._frames_sent,
-            self._bytes_sent,
-            self._frames_received,
-            self._bytes_received,
-            self._refusals,
-            self._allow_list.denied,
-        )
+        return replace(self._done, denied=self._allow_list.denied)
 
     def close(self, linger_s: float = 0.0) -> None:
         if self._context.closed:
@@ -416,9 +404,7 @@ class ZmqTransport:
             self._zap.close()
         self._selector.close()
         self._context.term()
-        ring, self._ring = self._ring, -1
-        os.close(ring)
-        os.close(self._bell)
+        self._bell.close()
 
 
 def _option(socket: Socket, option: int) -> int:
@@ -433,6 +419,6 @@ def _claim(path: str) -> None:
     try:
         os.close(os.open(f"{path}.claim", os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
     except FileExistsError as error:
-        raise EnvironmentFault(f"ipc://{path} is in use or was before; ipc names are never used twice") from error
+        raise TopoEnvironmentError(f"ipc://{path} is in use or was before; ipc names are never used twice") from error
     except OSError as error:
-        raise EnvironmentFault(f"cannot listen on ipc://{path}: {error}") from error
+        raise TopoEnvironmentError(f"cannot listen on ipc://{path}: {error}") from error

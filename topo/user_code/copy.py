@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from topo.api.topology import Topology
-from topo.errors import EnvironmentFault, NotFound, UserError
+from topo.errors import NotFoundError, TopoEnvironmentError, UserError
 from topo.extras import EXTRAS, pip_install
 from topo.storage.state_folder import near_misses, write_atomically
 from topo.user_code.files import ORIGIN, code_of, files_of, hash_of, hash_of_code, is_installed, module_name, root_of
@@ -33,14 +33,15 @@ MAX_CODE_BYTES = 64 * 1024 * 1024
 
 _MODULES = (".py", ".zip", ".egg", ".whl")
 _COMPILED = (".so", ".pyd", ".dylib")
+_NO_PYTHON = "{} is not a Python file: its name has to end in .py."
 
 PICKLE = ".pickle"
-"""How the name of a pickled topology ends."""
+"""Suffix of a pickled topology's file."""
 
 
 @dataclass(frozen=True, slots=True)
 class TopologyReference:
-    """What a user wrote to name a topology.
+    """A user's reference to a topology.
 
     Attributes:
         target: a path that ends in .py (or .pickle), or a dotted module name.
@@ -103,9 +104,9 @@ def copy_code(reference: TopologyReference, folder: Path, imported: Iterable[Pat
         imported: files that the code was seen to import.
 
     Raises:
-        NotFound: there is no such file or module.
+        NotFoundError: there is no such file or module.
         UserError: the code has over MAX_CODE_BYTES.
-        EnvironmentFault: the disk is full or not writable.
+        TopoEnvironmentError: the disk is full or not writable.
     """
     file = find_file(reference)
     if is_installed(file):
@@ -116,7 +117,7 @@ def copy_code(reference: TopologyReference, folder: Path, imported: Iterable[Pat
         copy = _copy(files, root, folder)
         digest = hash_of_code(copy / file.relative_to(root))
     except OSError as error:
-        raise EnvironmentFault(f"cannot copy {root} to {folder}: {error.strerror}") from error
+        raise TopoEnvironmentError(f"cannot copy {root} to {folder}: {error.strerror}") from error
     names = tuple(path.relative_to(root).as_posix() for path in files)
     return CodeCopy(f"{copy / file.relative_to(root)}:{reference.attribute}", digest, names)
 
@@ -126,7 +127,7 @@ def copy_py_files(paths: Sequence[str], folder: Path) -> list[str]:
 
     Raises:
         UserError: one cannot be imported from, or two have the same name.
-        EnvironmentFault: the disk is full or not writable.
+        TopoEnvironmentError: the disk is full or not writable.
     """
     files = [Path(path).absolute() for path in paths]
     for path in files:
@@ -142,7 +143,7 @@ def copy_py_files(paths: Sequence[str], folder: Path) -> list[str]:
         for path in files:
             write_atomically(copy / path.name, path.read_bytes())
     except OSError as error:
-        raise EnvironmentFault(f"cannot copy --py-files to {folder}: {error.strerror}") from error
+        raise TopoEnvironmentError(f"cannot copy --py-files to {folder}: {error.strerror}") from error
     return [str(copy / path.name) for path in files]
 
 
@@ -194,35 +195,37 @@ def find_file(reference: TopologyReference) -> Path:
     """The file of the module that a reference names.
 
     Raises:
-        NotFound: there is none; carries near misses.
+        NotFoundError: there is none; carries near misses.
     """
     if reference.is_path:
         path = Path(reference.target).expanduser().absolute()
         if path.is_file():
             if path.suffix not in (".py", PICKLE):
-                raise NotFound(f"{reference.target} is not a Python file: its name has to end in .py.")
+                raise NotFoundError(_NO_PYTHON.format(reference.target))
             return path
         _refuse_folder(path, reference.target)
         siblings = [entry.name for entry in path.parent.glob("*.py")] if path.parent.is_dir() else []
-        raise NotFound(f"there is no file {reference.target}.", near_misses(path.name, siblings))
+        raise NotFoundError(f"there is no file {reference.target}.", near_misses(path.name, siblings))
     _refuse_folder(Path(reference.target), reference.target, but="__init__.py")
     search = [os.getcwd(), *sys.path]
     names = reference.target.split(".")
     for depth, name in enumerate(names):
         spec = PathFinder.find_spec(".".join(names[: depth + 1]), search) if name.isidentifier() else None
+        if spec is None and Path(reference.target).is_file():
+            raise NotFoundError(_NO_PYTHON.format(reference.target))
         if spec is None:
-            raise NotFound(f"there is no module {reference.target}.", near_misses(name, _modules_in(search)))
+            raise NotFoundError(f"there is no module {reference.target}.", near_misses(name, _modules_in(search)))
         search = list(spec.submodule_search_locations or [])
     if spec is None or spec.origin is None or not spec.origin.endswith(".py"):
-        raise NotFound(f"module {reference.target} is not a Python file.")
+        raise NotFoundError(f"module {reference.target} is not a Python file.")
     return Path(spec.origin)
 
 
 def _refuse_folder(path: Path, name: str, but: str | None = None) -> None:
-    """Raise NotFound, with what can be meant, for a folder that is no package."""
+    """Raise NotFoundError, with what can be meant, for a folder that is no package."""
     if path.is_dir() and not (but and (path / but).is_file()):
         inside = sorted(str(entry.relative_to(path.parent)) for entry in path.glob("*.py"))
-        raise NotFound(f"{name} is a folder; name a file in it.", tuple(inside[:3]))
+        raise NotFoundError(f"{name} is a folder; name a file in it.", tuple(inside[:3]))
 
 
 def _modules_in(folders: Sequence[str]) -> list[str]:

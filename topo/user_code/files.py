@@ -1,4 +1,4 @@
-"""Which files make up a topology's code: its file or package, and what that imports from the folder it lies in.
+"""Finds the files of a topology's code: its file or package, and the modules that these import from the folder it lies in.
 
 Imports are read from the sources, functions included, so that a module which is imported late is found as well. Installed
 packages and the standard library are no part of it: they are loaded by name.

@@ -21,19 +21,10 @@ from typing import Any, NamedTuple
 
 from topo.api.topology import Topology
 from topo.builder import TopologyBuilder
-from topo.errors import NotFound, TopoError, UserError
+from topo.errors import NotFoundError, TopoError, UserError
 from topo.storage.state_folder import near_misses
 from topo.user_code.copy import PICKLE, TopologyReference, find_file, parse_reference
-from topo.user_code.files import (
-    ORIGIN,
-    code_of,
-    hash_of_code,
-    is_installed,
-    module_name,
-    package_of,
-    root_of,
-    top_level_names,
-)
+from topo.user_code.files import ORIGIN, code_of, hash_of_code, is_installed, module_name, package_of, root_of, top_level_names
 from topo.wire.serializers import SerializerRegistry
 
 _TRUE, _FALSE = frozenset({"true", "yes", "on", "1"}), frozenset({"false", "no", "off", "0"})
@@ -84,7 +75,7 @@ def load_topology(reference: str, parameters: Mapping[str, Any] | None = None) -
         parameters: arguments of the function; see `TopologyReference`.
 
     Raises:
-        NotFound: no such file, module, attribute or parameter.
+        NotFoundError: no such file, module, attribute or parameter.
         UserError: a parameter is missing or cannot be converted, or the attribute is not a topology.
         CodeError: the user's code raised.
         TopologyError: the topology has mistakes.
@@ -131,7 +122,7 @@ def bind_parameters(function: Callable[..., Any], given: Mapping[str, Any], name
     """Convert text to the types of the function's parameters, by annotation, else by default, else by its looks.
 
     Raises:
-        NotFound: the function has no such parameter; carries near misses.
+        NotFoundError: the function has no such parameter; carries near misses.
         UserError: one is missing or is not of its type.
     """
     taken = inspect.signature(function).parameters
@@ -140,7 +131,7 @@ def bind_parameters(function: Callable[..., Any], given: Mapping[str, Any], name
     for key in given:
         if key not in keywords and not takes_any:
             known = f"it takes {', '.join(keywords)}" if keywords else "it takes none"
-            raise NotFound(f"{name} has no parameter {key!r}: {known}.", near_misses(key, keywords))
+            raise NotFoundError(f"{name} has no parameter {key!r}: {known}.", near_misses(key, keywords))
     missing = [key for key, one in keywords.items() if one.default is one.empty and key not in given]
     if missing:
         raise UserError(f"{name} needs {', '.join(missing)}: add {' '.join(f'-p {key}=...' for key in missing)}")
@@ -272,7 +263,7 @@ def _attribute(module: ModuleType, reference: TopologyReference, file: Path) -> 
             if isinstance(value, Topology) or (inspect.isfunction(value) and value.__module__ == module.__name__)
         ]
         near = near_misses(reference.attribute, meant) or tuple(meant[:3])
-        raise NotFound(f"{file.name} has no {reference.attribute!r}.", near) from None
+        raise NotFoundError(f"{file.name} has no {reference.attribute!r}.", near) from None
 
 
 def _checked(value: object, reference: str) -> Topology:
@@ -291,7 +282,7 @@ def _read_private(path: Path) -> bytes:
                 raise UserError(f"{path} is not private to you and is not loaded: it could run anything")
             return file.read()
     except OSError as error:
-        raise NotFound(f"cannot read {path}: {error.strerror}.") from error
+        raise NotFoundError(f"cannot read {path}: {error.strerror}.") from error
 
 
 def _unpickle(data: bytes, path: str) -> object:

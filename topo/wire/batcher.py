@@ -1,14 +1,15 @@
 """Collecting tuples for one edge and stream until they fill a frame.
 
-What a buffer knows: tuples of one stream for one target, in columns and in order. What it must not know: the clock, the window,
-who the target is. A frame has one anchoring, and timestamps for all its tuples or none, so a change of either seals what was
+A buffer knows tuples of one stream for one target, in columns and in order. It must not know the clock, the window, or
+the target. A frame has a single anchoring, and timestamps for all its tuples or none, so a change of either seals the columns
 collected before it. Work is done for each batch that comes and each piece that leaves, never for each tuple.
 """
 
 from __future__ import annotations
 
+from topo.hot import Column, Row
 from topo.wire.columns import cut
-from topo.wire.frames import Anchoring, Column, Columns, Row
+from topo.wire.frames import Anchoring, Columns
 
 PIECES = 4
 """Frames that an allowance is cut into, so that the receiver works on one while the next is under way."""
@@ -22,9 +23,9 @@ class EdgeBuffer:
     """Columns that grow until they are cut.
 
     Attributes:
-        oldest: when the oldest tuple inside entered, as told by `extend`; None when the buffer is empty.
+        oldest: when the oldest tuple inside entered, as given to `extend`; None when the buffer is empty.
         limit: tuples of a piece at most, as the receiver wants them; the batch size unless it is set.
-        ahead: tuples beyond what the receiver wants that leave first. A piece may be a fraction of them: the receiver has
+        ahead: tuples beyond the receiver's limit that leave first. A piece may be a fraction of them: the receiver has
             worked them off by then, so the pieces of a burst grow however little it has granted before.
     """
 
@@ -57,7 +58,7 @@ class EdgeBuffer:
 
     @property
     def piece_size(self) -> int:
-        """How many tuples the next piece has: what the receiver wants, or fewer when rows have turned out to be large."""
+        """How many tuples the next piece has: the receiver's limit, or fewer when rows have turned out to be large."""
         return min(self._fit, max(self.limit, self.ahead // PIECES))
 
     def extend(self, now: float, columns: Columns) -> None:
@@ -102,7 +103,7 @@ class EdgeBuffer:
     def note_packed(self, rows: int, size: int) -> None:
         """Learn what a piece became: `rows` tuples took `size` bytes. The next pieces stay near the batch bytes."""
         fitting = max(1, self._batch_bytes * rows // max(size, 1))
-        # Shrink at once, grow by a half: one small piece among large ones shall not undo what was learned.
+        # Shrink at once, grow by a half: one small piece among large ones must not undo the estimate.
         self._fit = min(self._batch_size, fitting, self._fit + self._fit // 2 + 1)
 
     def roots(self) -> list[Column]:
@@ -110,7 +111,7 @@ class EdgeBuffer:
         return [piece.roots for piece in self._sealed] + [bytes(self._roots)]
 
     def clear(self) -> None:
-        """Forget everything that was collected, as a new epoch demands. What was learned of sizes stays."""
+        """Drop all collected tuples, as a new epoch demands. The estimate of sizes stays."""
         self._sealed = []
         self._clear()
         self.oldest = None

@@ -1,4 +1,4 @@
-"""Values: the rows of a frame to msgpack and back, all rows in one call.
+"""Values: the rows of a frame to msgpack and back, all rows in one call: of `topo.hot` for plain values where that is compiled.
 
 What arrives is judged before it is built. `check_depth` first reads the payload without making an object, so that every length
 in it is known to be true: msgpack alone makes room for arrays that are claimed and never come. Then the number of elements is
@@ -15,9 +15,10 @@ from typing import Any, NamedTuple
 import msgpack
 import msgspec
 
-from topo.errors import FrameError, ValueNotCarried
+from topo.errors import FrameError, UnsupportedValueError
+from topo.hot import Column, Row, pack_rows, unpack_rows
 from topo.nesting import MAX_DEPTH, TooDeep, check_depth
-from topo.wire.frames import MAX_FRAME, ROW_OVERHEAD, Column, Row
+from topo.wire.frames import MAX_FRAME, ROW_OVERHEAD
 from topo.wire.serializers import SerializerRegistry, UnknownType
 
 MAX_ELEMENTS = 1024 * 1024
@@ -70,7 +71,7 @@ class Codec:
         self._renew()
 
     def _renew(self) -> None:
-        # A packer that has raised is not used again, and one that has packed megabytes keeps them.
+        # A packer that has raised is not used again, and a packer that has packed megabytes keeps them.
         self._packer = msgpack.Packer(default=self.registry.encode)
 
     def _pack(self, value: Any, rows: int = 0, is_flat: bool = False) -> bytes:
@@ -89,30 +90,32 @@ class Codec:
         """Return the payload of a batch.
 
         Raises:
-            ValueNotCarried: of the first row that cannot be carried.
+            UnsupportedValueError: of the first row that cannot be carried.
         """
         payload, _, rejected = self.pack_or_split(rows)
         if rejected:
             row, field, type_name, reason = rejected[0]
             where = f"row {row}" if field is None else f"row {row}, field {field}"
-            raise ValueNotCarried(f"{where}: {type_name}: {reason}")
+            raise UnsupportedValueError(f"{where}: {type_name}: {reason}")
         return payload
 
     def pack_or_split(self, rows: Sequence[Row], is_flat: bool = False) -> PackResult:
         """Return the payload of the rows that can be carried, and the others with their reasons.
 
-        One call of msgpack when all is well. Otherwise, or when the payload is so long that a row might be too long, row by row.
+        One call when all is well. Otherwise, or when the payload could hold a row that is too long, row by row.
 
         Args:
             rows: the batch.
-            is_flat: whether no value holds others; else what was packed is read once: it may be too deep, or be what cannot be
-                read, as a subclass of dict may be packed.
+            is_flat: whether no value holds others; else the packed bytes are read once: a value may be too deep, or not be
+                readable, since a subclass of dict may be packed.
 
         Raises:
             MemoryError: the process is short of memory; no row is at fault.
         """
         try:
-            payload = self._pack(rows, len(rows), is_flat)
+            payload = pack_rows(rows)
+            if payload is None:
+                payload = self._pack(rows, len(rows), is_flat)
             if len(payload) <= min(self._max_row, MAX_ELEMENTS):
                 return PackResult(payload, range(len(rows)), [])
         except MemoryError:
@@ -160,10 +163,12 @@ class Codec:
         """Return the rows of a payload; every sequence in them is a tuple.
 
         Raises:
-            FrameError: it is not msgpack, not `count` rows, too many elements, nested too deeply, or holds ext types that nobody
-                registered.
+            FrameError: it is not msgpack, not `count` rows, too many elements, nested too deeply, or holds ext types that are
+                not registered.
             MemoryError: the process is short of memory; no row is at fault.
         """
+        if (plain := unpack_rows(payload, count)) is not None:
+            return plain
         # A payload that passes as `count` rows and is none is refused here.
         rows = self._unpack_whole(payload, count)
         if type(rows) is not tuple or len(rows) != count:
@@ -180,7 +185,7 @@ class Codec:
     def unpack_or_split(self, payload: Column, count: int) -> tuple[list[Row], dict[int, Unreadable]]:
         """Return the rows, and by index those that cannot be decoded; in these, text stands for each undecodable field.
 
-        One call of msgpack when all is well. Otherwise field by field.
+        One call when all is well. Otherwise field by field.
 
         Raises:
             FrameError: the payload as a whole is not `count` rows, or holds too many elements.
@@ -216,7 +221,7 @@ class Codec:
         """Return one value packed, such as a source's position.
 
         Raises:
-            ValueNotCarried: it cannot be carried.
+            UnsupportedValueError: it cannot be carried.
         """
         try:
             return self._pack(value)
@@ -224,7 +229,7 @@ class Codec:
             raise
         except Exception as error:
             type_name, reason = _explain(value, error)
-            raise ValueNotCarried(f"{type_name}: {reason}") from error
+            raise UnsupportedValueError(f"{type_name}: {reason}") from error
 
     def unpack_value(self, payload: Column) -> Any:
         """Return what `pack_value` packed. Raises FrameError and MemoryError as `unpack_rows` does."""
@@ -264,7 +269,7 @@ class _Budget:
 
 
 def _explain(value: Any, error: Exception) -> tuple[str, str]:
-    """Return the name of the type that is at fault and what is wrong with it."""
+    """Return the name of the type that is at fault, and its fault."""
     if isinstance(error, UnknownType):
         return error.type_name, error.reason
     name = type(value).__name__

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
+from topo.hot import Row, unpack_words
 from topo.wire.codec import MAX_ELEMENTS, Codec, Rejection
-from topo.wire.frames import Anchoring, Columns, Row, unpack_words
+from topo.wire.frames import Anchoring, Columns
 
 MAX_SHARED = MAX_ELEMENTS
 """Bytes of values and ids up to which tuples share a frame. A longer frame holds a single tuple, whose elements the codec has
@@ -14,13 +15,12 @@ counted; so whatever leaves is within the receiver's limits."""
 
 
 def split(columns: Columns, size: int) -> tuple[Columns, Columns]:
-    """Return the first `size` tuples and the rest."""
     ids = _roots_before(columns, size)
     return _part(columns, 0, size, 0, ids), _part(columns, size, len(columns.rows), ids, len(columns.roots) // 8)
 
 
 def cut(columns: Columns, sizes: list[int]) -> list[Columns]:
-    """Return pieces of so many tuples, and last what remains, which may be nothing."""
+    """Return pieces of these numbers of tuples, and last the rest, which may be empty."""
     bounds = list(accumulate(sizes, initial=0))
     ids = [_roots_before(columns, bound) for bound in bounds]
     pieces = [_part(columns, *tuples, *roots) for tuples, roots in zip(pairwise(bounds), pairwise(ids), strict=True)]

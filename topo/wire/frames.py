@@ -7,7 +7,7 @@
     counts      u16 a tuple: its number of roots (MULTI only)
     payload     msgpack: an array of `count` rows, each an array of values (DATA only)
 
-| kind | columns | header fields of its own |
+| kind | columns | its header fields |
 | --- | --- | --- |
 | OPEN | | number 0, status, mark = watermark |
 | DATA | roots and edges by anchoring, timestamps or none, payload | stream |
@@ -26,15 +26,11 @@ topo runs on little-endian machines.
 from __future__ import annotations
 
 import struct
-from array import array
-from collections.abc import Iterable
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import NamedTuple
 
-from topo.errors import FrameError, FrameworkBug
-
-if TYPE_CHECKING:
-    from topo.wire.codec import Codec
+from topo.errors import FrameError, TopoInternalError
+from topo.hot import NO_TIMESTAMP, Column, Row, unpack_words
 
 MAGIC = 0x7074
 VERSION = 1
@@ -44,7 +40,6 @@ MIN_WATERMARK = -(1 << 63)
 """The watermark of a sender that has none yet."""
 MAX_WATERMARK = (1 << 63) - 1
 """The watermark of a sender whose input has ended."""
-NO_TIMESTAMP = -(1 << 63)
 MAX_ROOTS_PER_TUPLE = 0xFFFF
 
 _HEADER = struct.Struct("<HBBBBBHIIIQQqIII")
@@ -53,12 +48,9 @@ ROW_OVERHEAD = HEADER_BYTES + 16 * MAX_ROOTS_PER_TUPLE + 10
 """Bytes; most that a frame of one tuple takes beside its values."""
 _HAS_TIMESTAMPS = 1
 
-Column = bytes | bytearray | memoryview
-Row = tuple[Any, ...]
-
 
 class FrameKind(IntEnum):
-    """What a frame says."""
+    """The kind of a frame."""
 
     OPEN = 0
     DATA = 1
@@ -81,17 +73,17 @@ class FrameKind(IntEnum):
 
 
 class Anchoring(IntEnum):
-    """How many roots each tuple of a frame has."""
+    """The number of roots of each tuple of a frame."""
 
     NONE = 0
     SINGLE = 1
     """One root each."""
     MULTI = 2
-    """As many as the counts column says, 0 included. Each root has an edge id of its own."""
+    """As many as in the counts column, 0 included. Each root has its own edge id."""
 
 
 class SenderStatus(IntEnum):
-    """What an OPEN frame says of its sender."""
+    """The sender's status in an OPEN frame."""
 
     ACTIVE = 0
     IDLE = 1
@@ -99,7 +91,7 @@ class SenderStatus(IntEnum):
 
 
 class SenderStamp(NamedTuple):
-    """Who sends, in which life: the part of the header that all frames of a task share within an epoch."""
+    """The sender and its life: the part of the header that all frames of a task share within an epoch."""
 
     epoch: int
     sender: int
@@ -122,7 +114,7 @@ class Frame:
 
     Attributes:
         payload: packed rows; None in a frame that is handed over in memory.
-        rows: the rows; None until `decode_rows` in a frame that was parsed.
+        rows: the rows in a frame that is handed over in memory, else None.
     """
 
     __slots__ = (
@@ -182,18 +174,6 @@ class Frame:
     def count_list(self) -> list[int]:
         """Return the number of roots of each tuple of a MULTI frame."""
         return memoryview(self.counts).cast("H").tolist()
-
-    def decode_rows(self, codec: Codec) -> list[Row]:
-        """Return the rows, unpacked the first time.
-
-        Raises:
-            FrameError: the payload is not `count` rows of values that topo carries.
-        """
-        if self.rows is None:
-            if self.payload is None:
-                raise FrameworkBug(f"{self!r} carries no rows")
-            self.rows = codec.unpack_rows(self.payload, self.count)
-        return self.rows
 
     def __repr__(self) -> str:
         edge = f"{self.sender}->{self.target}"
@@ -256,7 +236,7 @@ def encode(frame: Frame) -> bytes:
     payload = frame.payload
     if payload is None:
         if frame.kind is FrameKind.DATA:
-            raise FrameworkBug(f"{frame!r} was not packed")
+            raise TopoInternalError(f"{frame!r} was not packed")
         payload = b""
     header = _HEADER.pack(
         MAGIC, VERSION, frame.kind, frame.anchoring, _HAS_TIMESTAMPS if frame.timestamps else 0, frame.status, frame.stream,
@@ -267,7 +247,7 @@ def encode(frame: Frame) -> bytes:
 
 
 class _Shape(NamedTuple):
-    """What a kind may carry under one anchoring."""
+    """The columns that a kind may carry under one anchoring."""
 
     kind: FrameKind
     anchoring: Anchoring
@@ -302,7 +282,7 @@ def parse(buffer: Column, max_frame: int = MAX_FRAME) -> Frame:
         max_frame: most bytes a frame may have.
 
     Raises:
-        FrameError: anything else than a well-formed frame of this version. What the values are is `decode_rows`' to judge.
+        FrameError: anything else than a well-formed frame of this version. The codec checks the values.
     """
     size = len(buffer)
     if size > max_frame:
@@ -348,7 +328,7 @@ def _parse_columns(
     counts_at = timestamps_at + 8 * count if flags else timestamps_at
     payload_at = counts_at + 2 * count if anchoring is Anchoring.MULTI else counts_at
     if payload_at + payload_bytes != len(view):
-        raise FrameError(f"{kind.name} of {len(view)} bytes where its header says {payload_at + payload_bytes}")
+        raise FrameError(f"{kind.name} of {len(view)} bytes where its header demands {payload_at + payload_bytes}")
     counts: Column = view[counts_at:payload_at] if anchoring is Anchoring.MULTI else b""
     if counts and sum(memoryview(counts).cast("H")) != ids:
         raise FrameError(f"the counts column does not add up to the {ids} roots of the frame")
@@ -361,23 +341,3 @@ def _parse_columns(
         view[payload_at:] if has_payload else None,
         None, SenderStatus.ACTIVE, mark,
     )  # fmt: skip
-
-
-def pack_words(words: Iterable[int]) -> bytes:
-    """Return ids or values as a column of unsigned 64-bit words."""
-    return array("Q", words).tobytes()
-
-
-def unpack_words(column: Column) -> list[int]:
-    """Return the words of a column that `pack_words` made."""
-    return memoryview(column).cast("Q").tolist()
-
-
-def pack_timestamps(timestamps: Iterable[int | None]) -> bytes:
-    """Return event times as a column; None becomes NO_TIMESTAMP."""
-    return array("q", [NO_TIMESTAMP if timestamp is None else timestamp for timestamp in timestamps]).tobytes()
-
-
-def pack_counts(counts: Iterable[int]) -> bytes:
-    """Return numbers of roots, each at most MAX_ROOTS_PER_TUPLE, as a counts column."""
-    return array("H", counts).tobytes()

@@ -19,7 +19,7 @@ from zoneinfo import ZoneInfo
 
 import msgpack
 
-from topo.errors import ConfigError, FrameError, ValueNotCarried
+from topo.errors import ConfigError, FrameError, UnsupportedValueError
 from topo.nesting import check_depth
 from topo.wire.structures import CODES, EXACT, NATIVE, Structure, Unfit, build, structure_of
 
@@ -42,13 +42,13 @@ _TIMEDELTA = struct.Struct("<iII")
 _OFFSET_WORD = struct.Struct("<q")
 
 
-class Refused:
-    """What is emitted in place of a value that cannot be carried: its owner may change the value, but not that it is refused.
+class RefusedValue:
+    """Stands for an emitted value that cannot be carried: its owner may change the value, but it stays refused.
 
     Args:
         text: the value in words.
         type_name: the type at fault.
-        reason: what is wrong with it and what to do.
+        reason: its fault and the fix.
     """
 
     __slots__ = ("reason", "text", "type_name")
@@ -62,12 +62,12 @@ class Refused:
         return self.text
 
 
-class UnknownType(ValueNotCarried):
-    """A value of a type that nobody has registered, or one that its serializer refuses.
+class UnknownType(UnsupportedValueError):
+    """A value of a type that is not registered, or a value that its serializer refuses.
 
     Attributes:
         type_name: the value's type.
-        reason: what is wrong with it and what to do.
+        reason: its fault and the fix.
     """
 
     def __init__(self, type_name: str, reason: str) -> None:
@@ -80,7 +80,7 @@ class UnknownType(ValueNotCarried):
 
 
 class SerializerRegistry:
-    """Which class travels under which ext code. Equal in all processes of a topology.
+    """The ext code of each class. Equal in all processes of a topology.
 
     `datetime` keeps its zone (an IANA zone by name, any other as its offset at that moment), a naive one stays naive, and `fold`
     is kept. `date`, `time`, `timedelta`, `Decimal` and `UUID` are known, too. Classes are matched exactly: a subclass of a
@@ -92,11 +92,11 @@ class SerializerRegistry:
         self._decoders: dict[int, tuple[type, Callable[[bytes], Any]]] = {}
         self._structures: dict[type, Structure] = {}
         self._add(datetime, 1, _encode_datetime, _decode_datetime)
-        self._add(date, 2, _encode_date, _decode_date)
+        self._add(date, 2, lambda day: _DATE.pack(day.year, day.month, day.day), lambda data: date(*_DATE.unpack(data)))
         self._add(time, 3, _encode_time, _decode_time)
-        self._add(timedelta, 4, _encode_timedelta, _decode_timedelta)
-        self._add(Decimal, 5, _encode_decimal, _decode_decimal)
-        self._add(UUID, 6, _encode_uuid, _decode_uuid)
+        self._add(timedelta, 4, _encode_timedelta, lambda data: timedelta(*_TIMEDELTA.unpack(data)))
+        self._add(Decimal, 5, lambda value: str(value).encode(), lambda data: Decimal(data.decode("ascii")))
+        self._add(UUID, 6, lambda value: value.bytes, lambda data: UUID(bytes=data))
 
     def register(self, cls: type[T], code: int, encode: Callable[[T], bytes], decode: Callable[[bytes], T]) -> None:
         """Let values of `cls` travel as the bytes that `encode` makes of them.
@@ -129,13 +129,13 @@ class SerializerRegistry:
         self._decoders[code] = (cls, decode)
 
     def encode(self, value: Any, levels: int = 0) -> Any:
-        """Return the ext value for what msgpack cannot pack by itself.
+        """Return the ext value for a value that msgpack cannot pack.
 
         Args:
             levels: how many ext values it is inside of.
 
         Raises:
-            UnknownType: the type is neither registered nor one that travels by itself, or its serializer does not want the value.
+            UnknownType: the type is neither registered nor built in, or its serializer does not want the value.
             MemoryError: from the serializer; the value is not at fault.
         """
         cls = type(value)
@@ -154,7 +154,7 @@ class SerializerRegistry:
 
     def _encode_structure(self, value: Any, levels: int) -> Any:
         cls = type(value)
-        if cls is Refused:
+        if cls is RefusedValue:
             raise UnknownType(value.type_name, value.reason)
         try:
             found = self._structures.get(cls)
@@ -180,7 +180,7 @@ class SerializerRegistry:
             spend: called with the arrays and maps inside; raises when they have too many elements.
 
         Raises:
-            FrameError: nobody has registered the code, or its serializer cannot read the bytes.
+            FrameError: the code is not registered, or its serializer cannot read the bytes.
             MemoryError: from the serializer; the value is not at fault.
         """
         if code in CODES:
@@ -247,14 +247,6 @@ def _decode_datetime(data: bytes) -> datetime:
     return datetime(year, month, day, hour, minute, second, microsecond, zone, fold=fold)
 
 
-def _encode_date(value: date) -> bytes:
-    return _DATE.pack(value.year, value.month, value.day)
-
-
-def _decode_date(data: bytes) -> date:
-    return date(*_DATE.unpack(data))
-
-
 def _encode_time(value: time) -> bytes:
     kind, zone = _encode_zone(value.tzinfo, value.utcoffset())
     return _TIME.pack(value.hour, value.minute, value.second, value.microsecond, value.fold, kind) + zone
@@ -267,23 +259,3 @@ def _decode_time(data: bytes) -> time:
 
 def _encode_timedelta(value: timedelta) -> bytes:
     return _TIMEDELTA.pack(value.days, value.seconds, value.microseconds)
-
-
-def _decode_timedelta(data: bytes) -> timedelta:
-    return timedelta(*_TIMEDELTA.unpack(data))
-
-
-def _encode_decimal(value: Decimal) -> bytes:
-    return str(value).encode()
-
-
-def _decode_decimal(data: bytes) -> Decimal:
-    return Decimal(data.decode("ascii"))
-
-
-def _encode_uuid(value: UUID) -> bytes:
-    return value.bytes
-
-
-def _decode_uuid(data: bytes) -> UUID:
-    return UUID(bytes=data)

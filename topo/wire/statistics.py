@@ -1,4 +1,4 @@
-"""What a task counts, as heartbeats carry it. Plain attributes, added to once for each batch."""
+"""The counters of a task, as heartbeats carry them. Plain attributes, added to once for each batch."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ class Counters:
     replayed: int = 0
     dead_lettered: int = 0
     finally_failed: int = 0
-    """Messages that failed and that nobody emits again."""
+    """Messages that failed and that no spout emits again."""
     lost_results: int = 0
-    """Calls without input that raised for good, and transactions whose staged rows are gone."""
+    """Calls without input that raised in their last attempt, and transactions whose staged rows are gone."""
     unsent: int = 0
     """Rows that could not be sent, without checkpoints and with no message that fails with them."""
     reset: int = 0

@@ -1,7 +1,7 @@
 """Types that travel without being registered: sets, dataclasses, enums, and what numpy has.
 
 Each is an ext type whose payload is its content, packed in turn. A class is named by module and qualified name; a receiver looks
-it up among the modules that it has imported, and never imports one because a frame says so. Nothing is ever unpickled.
+it up among the modules that it has imported, and never imports one on behalf of a frame. Nothing is ever unpickled.
 
 | code           | content                        | arrives as                                                           |
 | -------------- | ------------------------------ | -------------------------------------------------------------------- |
@@ -23,13 +23,13 @@ from typing import Any, NamedTuple
 
 SET, FROZENSET, DATACLASS, ENUM, TUPLE, ARRAY, SCALAR = range(7, 14)
 NATIVE = (bool, int, float, str, bytes, bytearray, memoryview, tuple, list, dict, type(None))
-"""What msgpack packs by itself, subclasses too."""
+"""The types that msgpack packs, subclasses too."""
 _PLAIN_KINDS = "biufcSUmM"
 """Kinds of numpy's dtypes whose bytes are the values."""
 
 
 class Structure(NamedTuple):
-    """How values of a class travel.
+    """The wire form of values of a class.
 
     Attributes:
         code: of the ext type; 0: the content is packed in the value's place.
@@ -41,7 +41,7 @@ class Structure(NamedTuple):
 
 
 class Unfit(Exception):
-    """A class whose values do not travel. The message says why, and what to do."""
+    """A class whose values do not travel. The message gives the reason and the fix."""
 
 
 def structure_of(cls: type) -> Structure:
@@ -82,13 +82,13 @@ def _name_of(cls: type) -> str:
     if "<locals>" in cls.__qualname__:
         raise Unfit("it is defined inside a function, so no other process finds it; move it to the top level of its module")
     if cls.__module__ == "__main__":
-        raise Unfit("it is defined in the script that was started, which workers do not import; move it to a module of its own")
+        raise Unfit("it is defined in the script that was started, which workers do not import; move it to a separate module")
     try:
         found = _find(name)
     except LookupError as error:
         raise Unfit(f"no other process would find it: {error}") from error
     if found is not cls:
-        raise Unfit(f"another class is to be found under its name {name}; give each a name of its own")
+        raise Unfit(f"another class is to be found under its name {name}; give each its own name")
     return name
 
 

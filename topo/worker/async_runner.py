@@ -1,7 +1,7 @@
-"""The event loop that asynchronous bolts' calls run on: a thread beside the one that owns the tasks, started when first needed.
+"""The event loop that asynchronous bolts' calls run on: a thread beside that of the tasks, started when first needed.
 
-A call that blocks holds up all others. A watch on the loop notices, finds the call by the loop's current task, and tells its
-owner where it is: the error has the blocking frame as its traceback.
+A call that blocks holds up all others. A watch on the loop notices, finds the call by the loop's current task, and reports
+it to its owner: the error has the blocking frame as its traceback.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from concurrent.futures import ThreadPoolExecutor
 from types import FrameType, TracebackType
 from typing import Any
 
-from topo.errors import BlockingCall
+from topo.errors import BlockingCallError
 
 _LOG = logging.getLogger("topo.async")
 
 MIN_THREADS, MAX_THREADS = 32, 1_000
 BLOCKED_S = 0.25
-"""How long the loop may fail to turn before that is said."""
+"""How long the loop may fail to turn before that is reported."""
 
 Done = Callable[[Any, BaseException | None], None]
 OnBlocked = Callable[[Exception], None]
@@ -31,7 +31,7 @@ class AsyncRunner:
     """Runs coroutines for the tasks of one worker.
 
     Args:
-        blocked_s: how long the loop may fail to turn before that is said.
+        blocked_s: how long the loop may fail to turn before that is reported.
 
     Attributes:
         threads: how many calls may be under way, set before the first one: `asyncio.to_thread` has a thread for each, but not
@@ -52,7 +52,6 @@ class AsyncRunner:
         """Run a coroutine on the loop's thread.
 
         Args:
-            call: the coroutine.
             done: called there with its result or its error.
             on_blocked: called on another thread when this call holds up the loop.
         """
@@ -126,7 +125,7 @@ class AsyncRunner:
         assert self._thread is not None
         culprit = asyncio.current_task(loop)
         frame = sys._current_frames().get(self._thread.ident or 0)
-        error = BlockingCall(
+        error = BlockingCallError(
             f"an asynchronous call has held up all others for more than {self._blocked_s:g} s; "
             "await what takes time, and give what blocks to asyncio.to_thread"
         ).with_traceback(_traceback_of(frame))

@@ -1,7 +1,7 @@
-"""Runs a `BlockingSpout`: its `run` loops in a thread of its own, and hands over to the task through a bounded queue.
+"""Runs a `BlockingSpout`: its `run` loops in a separate thread, and hands over to the task through a bounded queue.
 
-To the task it is a spout like any other, whose `next_tuple` takes from the queue what the thread has put there, as far as the
-pending limit allows. That there is something is a mail: the thread enters the task through its mailbox alone.
+To the task it is a spout like any other, whose `next_tuple` takes the thread's calls from the queue, as far as the
+pending limit allows. A mail wakes the task: the thread enters it through its mailbox alone.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 from topo.api.context import Executor, TaskContext
 from topo.api.spout import BlockingSpout, Spout, SpoutCollector
 from topo.api.streams import DEFAULT_STREAM
-from topo.errors import FrameworkBug
+from topo.errors import TopoInternalError
 from topo.operators.mailbox.mailbox import RejectedExecution
 
 _MOST_WAITING = 1024
@@ -27,11 +27,11 @@ class _Stopped(BaseException):
 
 
 def _look_again() -> None:
-    """Nothing: after a mail the task asks its spout, which takes what is in the queue."""
+    """Do nothing: after a mail the task asks its spout, which reads the queue."""
 
 
 class _ThreadCollector:
-    """What `run` emits with. A call that finds the queue full waits."""
+    """The collector of `run`. A call that finds the queue full waits."""
 
     def __init__(self, executor: Executor) -> None:
         self._executor = executor
@@ -47,30 +47,20 @@ class _ThreadCollector:
         self._put(lambda collector: collector.emit(values, message_id, stream, timestamp))
 
     def emit_direct(
-        self,
-        task: int,
-        values: Sequence[Any],
-        message_id: Any = None,
-        stream: str = DEFAULT_STREAM,
-        timestamp: int | None = None,
+        self, task: int, values: Sequence[Any], message_id: Any = None, stream: str = DEFAULT_STREAM, timestamp: int | None = None
     ) -> None:
-        """Emit one tuple of a direct stream."""
         self._put(lambda collector: collector.emit_direct(task, values, message_id, stream, timestamp))
 
     def emit_watermark(self, timestamp: int) -> None:
-        """Promise that no tuple with a timestamp <= `timestamp` follows."""
         self._put(lambda collector: collector.emit_watermark(timestamp))
 
     def mark_idle(self) -> None:
-        """Say that nobody is to wait for watermarks from here."""
         self._put(lambda collector: collector.mark_idle())
 
     def end_of_input(self) -> None:
-        """Say that the source has no more."""
         self._put(lambda collector: collector.end_of_input())
 
     def report_error(self, error: BaseException) -> None:
-        """Show an error; nothing fails by it."""
         self._put(lambda collector: collector.report_error(error))
 
     def _put(self, call: Callable[[SpoutCollector], None]) -> None:
@@ -109,11 +99,7 @@ class _ThreadCollector:
 
 
 class BlockingSpoutRunner(Spout):
-    """A `BlockingSpout` as the task sees it.
-
-    Args:
-        spout: the user's.
-    """
+    """A `BlockingSpout` as the task sees it."""
 
     def __init__(self, spout: BlockingSpout) -> None:
         self._spout = spout
@@ -127,7 +113,7 @@ class BlockingSpoutRunner(Spout):
     def open(self, context: TaskContext, collector: SpoutCollector) -> None:
         """Open the user's spout with a collector that its thread may use."""
         if context.executor is None:
-            raise FrameworkBug("a task without a mailbox")
+            raise TopoInternalError("a task without a mailbox")
         self._collector = collector
         self._thread_collector = _ThreadCollector(context.executor)
         self._spout.open(context, self._thread_collector)
@@ -139,14 +125,12 @@ class BlockingSpoutRunner(Spout):
             call(self._collector)
 
     def ack(self, message_id: Any, values: Sequence[Any] = ()) -> None:
-        """Pass the verdict on, on the task's thread."""
         if self.wants_values:
             self._spout.ack(message_id, values)  # type: ignore[call-arg]
         else:
             self._spout.ack(message_id)
 
     def fail(self, message_id: Any, values: Sequence[Any] = ()) -> None:
-        """Pass the verdict on, on the task's thread."""
         if self.wants_values:
             self._spout.fail(message_id, values)  # type: ignore[call-arg]
         else:

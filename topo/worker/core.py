@@ -1,4 +1,4 @@
-"""The tasks of one worker and what the topology master says to them: everything of a worker process that needs no I/O.
+"""The tasks of one worker and the master's messages to them: everything of a worker process that needs no I/O.
 
 The shell (`topo.worker.process`) reads sockets and clocks and calls this; the simulator does the same with virtual ones. Frames
 between two tasks of the worker are handed over here, as objects; all others come out as commands.
@@ -14,11 +14,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from topo.errors import FrameworkBug
+from topo.errors import TopoInternalError
+from topo.hot import unpack_words
 from topo.ids import Epoch, Incarnation, TaskId, WorkerId
 from topo.task.commands import SendFrame, TaskCommand
 from topo.task.events import FrameArrived, Idle, Inbox, RoutesChanged, TaskEvent, Turn
-from topo.task.runners.spout import SpoutTask
+from topo.task.guarantees.tracked_source import TrackedSource
 from topo.task.task import Task
 from topo.wire import control
 
@@ -27,7 +28,7 @@ _TURN = Turn()
 
 
 @dataclass(frozen=True, slots=True)
-class Exit:
+class WorkerExit:
     """The worker has to end.
 
     Attributes:
@@ -45,58 +46,57 @@ EXIT_CRASHED = 3
 EXIT_REPLACED = 4
 """Another worker has taken this one's place."""
 EXIT_ORPHANED = 5
-"""No master was heard of for `master_timeout`, or not all that it has said."""
+"""No master sent a message for `master_timeout`, or messages of it were lost."""
 
 
 LONGEST_BUSY_S = 0.25
-"""A worker that always has something to do, if only ticks, takes so long at most to let out and report what idle ones do."""
+"""Upper bound between two flushes in a worker that is never idle."""
 
 
 class CrashMarker(Protocol):
-    """Where the shell keeps what is in hand, so that it outlives the process."""
+    """The shell's record of the tuples in processing, which outlives the process."""
 
     def write(self, task: TaskId, roots: bytes, positions: list[tuple[TaskId, bytes]]) -> None:
-        """Note a batch: packed roots, and the packed positions of those that a spout of this worker emitted."""
+        """Write a batch: packed roots, and the packed positions of those that a spout of this worker emitted."""
 
     def clear(self) -> None:
-        """Nothing is in hand."""
+        """Mark that no tuple is in processing."""
 
 
 class InFlightTracker:
-    """The tasks' `InFlightTuples`: adds the positions that roots stand for, which die with a spout in the same process."""
+    """The tasks' `InFlightMarker`: adds the positions that roots stand for, which die with a spout in the same process."""
 
-    def __init__(self, note: CrashMarker) -> None:
-        self._note = note
+    def __init__(self, marker: CrashMarker) -> None:
+        self._marker = marker
         self._held: list[tuple[TaskId, bytes, list[tuple[TaskId, bytes]]]] = []
         self._is_final = False
-        self.spouts: list[SpoutTask] = []
+        self.sources: list[TrackedSource] = []
         self.task: TaskId | None = None
         """The task that is at work; read by the watchdog."""
         self.on_change: Callable[[TaskId | None], None] = lambda _task: None
-        """Told which task is at work next; the worker's log names it."""
+        """Called with the task that works next; the worker's log names it."""
 
     def hold(self, task: TaskId, roots: bytes) -> None:
         """The task runs user code on tuples of these roots (packed words)."""
         if not self._is_final:
-            positions = [(spout.id, position) for spout in self.spouts for position in spout.positions_of(roots)]
+            positions = [(source.task, one) for source in self.sources for one in source.positions_of(unpack_words(roots))]
             self._held.append((task, roots, positions))
-            self._note.write(task, roots, positions)
+            self._marker.write(task, roots, positions)
 
     def release(self) -> None:
-        """The call is over: nothing is in hand, or again what the call has that this one ran in."""
+        """The call is over: mark its tuples as done; in a nested call those of the outer call are in processing again."""
         if not self._is_final:
             self._held.pop()
             if self._held:
-                self._note.write(*self._held[-1])
+                self._marker.write(*self._held[-1])
             else:
-                self._note.clear()
+                self._marker.clear()
 
     def keep(self) -> None:
-        """A call has ended the worker: the note stays as it is."""
+        """A call has ended the worker: the marker stays as it is."""
         self._is_final = True
 
     def enter(self, task: TaskId | None) -> None:
-        """A task is at work from now on, or none is."""
         if task != self.task:
             self.task = task
             self.on_change(task)
@@ -108,46 +108,49 @@ class Worker:
     Attributes:
         exit: set when the process has to end.
         epoch: the epoch that its tasks have adopted.
-        term: the highest term of a master heard of.
+        term: the highest term of a master so far.
     """
 
-    def __init__(self, worker: WorkerId, incarnation: Incarnation, tasks: Iterable[Task], hand: InFlightTracker) -> None:
+    def __init__(self, worker: WorkerId, incarnation: Incarnation, tasks: Iterable[Task], tracker: InFlightTracker) -> None:
         self.id = worker
         self.incarnation = incarnation
         self.tasks: Mapping[TaskId, Task] = {task.id: task for task in tasks}
-        self.exit: Exit | None = None
+        self.exit: WorkerExit | None = None
         self.epoch = Epoch(0)
         self.term = 0
-        self._hand = hand
+        self._tracker = tracker
         self._local = frozenset(self.tasks)
         self._hand_over: deque[tuple[Task, FrameArrived]] = deque()
         self._in_call: list[TaskId] = []
         """The tasks that are in a call, the outermost first; more than one while they yield."""
         self._kept: list[tuple[Task, FrameArrived]] = []
-        """What has arrived for these, in order."""
-        self._bug: FrameworkBug | None = None
+        """Frames for these tasks, in order of arrival."""
+        self._bug: TopoInternalError | None = None
         self._out: list[TaskCommand] = []
         self._busy_since: float | None = None
         self._is_closing = False
-        hand.spouts = [task for task in self.tasks.values() if isinstance(task, SpoutTask) and task.is_retrying]
+        sources = [task.guarantee for task in self.tasks.values() if isinstance(task, Task)]
+        tracker.sources = [source for source in sources if isinstance(source, TrackedSource) and source.is_retrying]
 
     def arrived(self, task: TaskId, inbox: Inbox, frame: bytes, now: float) -> None:
-        """A frame was read from one of a task's inboxes."""
         if task in self._in_call:
             self._kept.append((self.tasks[task], FrameArrived(frame, inbox)))
         else:
             self._handle(self.tasks[task], FrameArrived(frame, inbox), now)
 
     def on_messages(self, messages: Sequence[control.FromMaster], now: float) -> None:
-        """What the topology master has said meanwhile, in order. Not while a task is in a call.
+        """Handle the topology master's messages, in order. Not while a task is in a call.
 
-        None of it is done when a part of it says that another process has this one's place. A process that was stopped for long
-        finds its old orders first; to restore by them what tasks have staged could undo what their replacements have.
+        None is handled when one of them is a Stop, or names another process for this one's tasks. A process that was stopped for
+        long finds its old orders first; a restore by old orders could undo output that the replacement has staged.
         """
-        assert not self._in_call, "told within a call"
+        assert not self._in_call, "messages within a call"
         for message in messages:
             if isinstance(message, control.Routes) and not self._is_in(message):
-                self.exit = self.exit or Exit(EXIT_REPLACED, "the routes name another incarnation of this worker")
+                self.exit = self.exit or WorkerExit(EXIT_REPLACED, "the routes name another incarnation of this worker")
+                return
+            if isinstance(message, control.Stop):
+                self.exit = self.exit or WorkerExit(EXIT_DONE, f"stopped by the master: {message.reason}")
                 return
         for message in messages:
             self._on_message(message, now)
@@ -171,7 +174,7 @@ class Worker:
         return any_work
 
     def idle(self, now: float) -> None:
-        """Nothing is left to do or to read: let out what is buffered. May make work for tasks of the same worker."""
+        """Flush buffers, as there is no work or input left. May make work for tasks of the same worker."""
         self._busy_since = now
         for task in self._at_hand():
             self._handle(task, _IDLE, now)
@@ -181,7 +184,7 @@ class Worker:
 
         A slice is sized by how long tuples took before it. One whose tuples have become slow would last as long as all of them.
         """
-        task = self._hand.task
+        task = self._tracker.task
         if task is not None:
             self.tasks[task].cut_short()
 
@@ -192,7 +195,7 @@ class Worker:
 
     @property
     def is_in_call(self) -> bool:
-        """Whether a task is in a call, so that whoever asks has been called by one that yields."""
+        """True inside user code; a caller then runs within a nested `yield_`."""
         return bool(self._in_call)
 
     def next_deadline(self, now: float) -> float | None:
@@ -201,7 +204,7 @@ class Worker:
         return min(deadlines) if deadlines else None
 
     def take_commands(self) -> list[TaskCommand]:
-        """Return what is to be performed outside this worker, in order."""
+        """Return the commands to perform outside this worker, in order."""
         out, self._out = self._out, []
         return out
 
@@ -226,8 +229,6 @@ class Worker:
     def _on_message(self, message: control.FromMaster, now: float) -> None:
         if isinstance(message, control.Routes):
             self._adopt(message, now)
-        elif isinstance(message, control.Stop):
-            self.exit = self.exit or Exit(EXIT_DONE, f"stopped by the master: {message.reason}")
         elif isinstance(message, control.DeadLettersStored):
             if message.task in self.tasks:
                 self._handle(self.tasks[message.task], message, now)
@@ -238,17 +239,16 @@ class Worker:
             self._is_closing = True
             self._each(message, now)
             self._leave_when_closed()
-        elif not isinstance(message, control.Alive | control.CheckpointAborted):
+        elif not isinstance(message, control.Alive | control.CheckpointAborted | control.Stop):
             self._each(message, now)
 
     @property
     def is_closed(self) -> bool:
-        """Whether all tasks have closed."""
         return all(task.is_closed for task in self.tasks.values())
 
     def _leave_when_closed(self) -> None:
         if self.is_closed:
-            self.exit = self.exit or Exit(EXIT_DONE, "closed")
+            self.exit = self.exit or WorkerExit(EXIT_DONE, "closed")
 
     def _adopt(self, routes: control.Routes, now: float) -> None:
         if routes.term < self.term:
@@ -284,7 +284,7 @@ class Worker:
                 self._kept.append((target, arrival))
             else:
                 self._perform(target, arrival, now)
-        self._hand.enter(self._in_call[-1] if self._in_call else None)
+        self._tracker.enter(self._in_call[-1] if self._in_call else None)
 
     def has_failed(self) -> bool:
         """Whether it has to exit for another reason than that the work is done: nothing runs any more."""
@@ -293,11 +293,11 @@ class Worker:
     def _perform(self, task: Task, event: TaskEvent, now: float) -> None:
         if self.has_failed():
             return
-        self._hand.enter(task.id)
+        self._tracker.enter(task.id)
         self._in_call.append(task.id)
         try:
             commands = task.handle(event, now)
-        except FrameworkBug as bug:
+        except TopoInternalError as bug:
             self._bug = bug
             raise
         except (Exception, SystemExit) as error:
@@ -306,10 +306,10 @@ class Worker:
             if self.has_failed():
                 return
             # The task has not survived: say why, then end, so that the master starts a new one.
-            self._hand.keep()
+            self._tracker.keep()
             for command in task.crashed(error, now):
                 self._dispatch(command)
-            self.exit = Exit(EXIT_CRASHED, f"component {task.component_id!r} raised {type(error).__name__}: {error}")
+            self.exit = WorkerExit(EXIT_CRASHED, f"component {task.component_id!r} raised {type(error).__name__}: {error}")
             return
         finally:
             self._in_call.pop()
@@ -331,7 +331,7 @@ class Worker:
             self._out.append(command)
 
 
-def busy_component(worker: Worker, hand: InFlightTracker) -> str:
+def busy_component(worker: Worker, tracker: InFlightTracker) -> str:
     """Return the component whose user code is running, "" when none is."""
-    task = hand.task
+    task = tracker.task
     return worker.tasks[task].component_id if task is not None else ""

@@ -1,13 +1,13 @@
-"""What a worker has in hand, in a small mapped file that outlives it.
+"""The tuples that a worker is processing, in a small mapped file that outlives it.
 
-A worker notes the roots of a batch before it runs user code on them. If the process dies there, the master finds who may have
-killed it. The kernel keeps what was written to the mapping, however the process ends; only a power cut loses it, and then
-nobody is left to ask.
+A worker writes the roots of a batch before it runs user code on them. If the process dies there, the master finds the tuples
+that may have killed it. The kernel keeps the contents of the mapping, however the process ends; only a power cut loses it, and
+then the master is gone, too.
 
     begin u64 | end u64 | task u64 | bytes of roots u64 | bytes of positions u64 | truncated u64 | roots | positions
 
-`begin` is written first and `end`, the same number, last: a note in which they differ was never complete, and no user code
-ran under it. Zero in `begin` means that nothing is in hand.
+`begin` is written first and `end`, the same number, last: a marker in which they differ was never complete, and no user code
+ran under it. Zero in `begin` means that no tuple is in processing.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ from pathlib import Path
 
 import msgpack
 
-from topo.errors import EnvironmentFault
+from topo.errors import TopoEnvironmentError
 from topo.ids import ID_BYTES, TaskId
 
-NOTE_BYTES = 1 << 20
-"""Size of the file, of which only what is written to takes memory or disk: room for the roots of some 130,000 tuples."""
+MARKER_BYTES = 1 << 20
+"""Size of the file, of which only written pages take memory or disk: room for the roots of some 130,000 tuples."""
 
 _HEADER = struct.Struct("=6Q")
 _BEGIN, _END = 0, 1
 
 
 @dataclass(frozen=True, slots=True)
-class CrashNote:
-    """A batch that was in hand.
+class CrashMark:
+    """A batch that was being processed.
 
     Attributes:
         task: whose user code ran.
-        roots: of the tuples in hand; those of a truncated note are only the first.
+        roots: of the batch's tuples; those of a truncated marker are only the first.
         positions: (spout task, packed position) of those whose spout lives in the same worker.
         truncated: the file was too small for all of them.
     """
@@ -50,11 +50,11 @@ class CrashNote:
 class CrashMarkerFile:
     """The writer's side: one for each worker, written by the thread that runs the tasks."""
 
-    def __init__(self, path: Path, size: int = NOTE_BYTES) -> None:
-        """Make the file, with nothing in hand.
+    def __init__(self, path: Path, size: int = MARKER_BYTES) -> None:
+        """Make the file, with an empty marker.
 
         Raises:
-            EnvironmentFault: it cannot be made.
+            TopoEnvironmentError: it cannot be made.
         """
         try:
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600)
@@ -64,14 +64,14 @@ class CrashMarkerFile:
             finally:
                 os.close(descriptor)
         except OSError as error:
-            raise EnvironmentFault(f"cannot make the note {path}: {error.strerror}") from error
+            raise TopoEnvironmentError(f"cannot make the marker {path}: {error.strerror}") from error
         self._bytes = memoryview(self._map)
         self._words = self._bytes[: _HEADER.size].cast("Q")
         self._room = size - _HEADER.size
         self._number = 0
 
     def write(self, task: TaskId, roots: bytes, positions: list[tuple[TaskId, bytes]]) -> None:
-        """Note a batch: packed roots, and the packed positions of those that a spout of this worker emitted."""
+        """Write a batch: packed roots, and the packed positions of those that a spout of this worker emitted."""
         packed = msgpack.packb(positions) if positions else b""
         truncated = len(roots) + len(packed) > self._room
         if truncated:
@@ -84,7 +84,7 @@ class CrashMarkerFile:
         self._words[_END] = number
 
     def _cut(self, roots: bytes, positions: list[tuple[TaskId, bytes]]) -> tuple[bytes, bytes]:
-        """Keep what fits, roots before positions: without a root nobody is suspected."""
+        """Keep as many as fit, roots before positions: without a root no message is suspected."""
         roots = roots[: self._room // ID_BYTES * ID_BYTES]
         room = self._room - len(roots)
         while positions:
@@ -95,7 +95,7 @@ class CrashMarkerFile:
         return roots, b""
 
     def clear(self) -> None:
-        """Nothing is in hand."""
+        """Mark that no tuple is in processing."""
         self._words[_BEGIN] = 0
 
     def close(self) -> None:
@@ -106,7 +106,7 @@ class CrashMarkerFile:
 
 
 def written_bytes(path: Path) -> bytes:
-    """Return the part of a note's file that says something, as another file that `read_note` reads; empty for nothing."""
+    """Return the used part of a marker's file, which `read_marker` reads as a file; empty when there is no marker."""
     try:
         with path.open("rb") as file:
             header = file.read(_HEADER.size)
@@ -116,8 +116,8 @@ def written_bytes(path: Path) -> bytes:
         return b""
 
 
-def read_note(path: Path) -> CrashNote | None:
-    """Return what a worker that has ended had in hand; None when that was nothing, or its file is missing or damaged."""
+def read_marker(path: Path) -> CrashMark | None:
+    """Return the batch that an ended worker was processing; None without any, or when its file is missing or damaged."""
     try:
         data = path.read_bytes()
         begin, end, task, roots_size, positions_size, truncated = _HEADER.unpack_from(data)
@@ -129,4 +129,4 @@ def read_note(path: Path) -> CrashNote | None:
         positions = tuple((TaskId(spout), position) for spout, position in msgpack.unpackb(packed)) if packed else ()
     except (OSError, ValueError, struct.error, msgpack.UnpackException):
         return None
-    return CrashNote(TaskId(task), roots, positions, bool(truncated))
+    return CrashMark(TaskId(task), roots, positions, bool(truncated))

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from topo.config import TopologyConfig
-from topo.errors import EnvironmentFault
+from topo.errors import TopoEnvironmentError
 from topo.ids import TaskId
 from topo.plan.physical import PhysicalPlan
 from topo.storage.state_folder import is_gone
@@ -23,7 +23,7 @@ from topo.task.commands import SendFrame
 from topo.task.events import Inbox
 from topo.transport.base import Outlet, Transport
 from topo.wire import control
-from topo.worker.core import EXIT_ORPHANED, Exit, Worker
+from topo.worker.core import EXIT_ORPHANED, Worker, WorkerExit
 from topo.worker.session import OrderlyEnd, WorkerSession
 
 _LOG = logging.getLogger(__name__)
@@ -83,7 +83,7 @@ class Connections:
             waiting.clear()
 
     def send(self, command: SendFrame) -> None:
-        """Send a frame; one that is refused waits here until its outlet has recovered, and so do those behind it."""
+        """Send a frame; a refused frame waits here until its outlet has recovered, and so do those behind it."""
         outlet = self._outlets.get((command.target, command.inbox))
         if outlet is None or not isinstance(command.frame, bytes):
             _LOG.error("no way to task %s; frame dropped", command.target)
@@ -146,10 +146,10 @@ class Loop:
         self._is_to_finish = False
         self._end: OrderlyEnd | None = None
 
-    def run(self) -> Exit:
+    def run(self) -> WorkerExit:
         """Work until the worker has to exit; return why."""
         transport, clock = self._transport, self._clock
-        rest_s = min((task.REST_S for task in self.worker.tasks.values()), default=0.0)
+        rest_s = min((task.rest_s for task in self.worker.tasks.values()), default=0.0)
         ready = transport.wait(0.0)
         while (at := self.turn(ready, clock())) is not None:
             if self._is_held:
@@ -206,13 +206,13 @@ class Loop:
         """Return the loop's clock; any thread may ask."""
         return self._clock()
 
-    def stop(self, exit_: Exit) -> None:
+    def stop(self, exit_: WorkerExit) -> None:
         """Ask the loop to work off its input and to end; for signal handlers."""
         self._is_to_finish = self.worker.exit is None
         self._exit(exit_)
         self._transport.wake()
 
-    def _exit(self, exit_: Exit | None) -> None:
+    def _exit(self, exit_: WorkerExit | None) -> None:
         self.worker.exit = self.worker.exit or exit_
 
     def _next_turn(self) -> float:
@@ -288,11 +288,11 @@ class Loop:
         """Notice files that were removed under the running process."""
         if self._start_file is not None and is_gone(self._start_file):
             why = f"the state folder was removed while the topology ran: {self._start_file} is gone"
-            self._exit(Exit(EXIT_ORPHANED, why))
+            self._exit(WorkerExit(EXIT_ORPHANED, why))
         try:
             if self._transport.listen_again():
                 _LOG.warning("the sockets of this worker were removed; they are bound again")
-        except EnvironmentFault as error:
+        except TopoEnvironmentError as error:
             # The master has sockets in the same folder, and decides.
             _LOG.error("%s", error)
 

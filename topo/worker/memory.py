@@ -13,10 +13,10 @@ def is_memory_short() -> bool:
     """Whether the process cannot get half as much memory again as it has.
 
     Asked after a MemoryError: a process that has filled its memory fails with the next tuples as well, and a new one does better.
-    One that has room was asked for more than fits, which belongs to the tuple that asked.
+    In a process with room the tuple itself asked for more than fits, so it alone fails.
     """
     try:
-        # Pages that nobody touches take no memory.
+        # Untouched pages take no memory.
         mmap.mmap(-1, max(_LEAST_BYTES, _resident_bytes() // 2)).close()
     except (OSError, MemoryError):
         return True

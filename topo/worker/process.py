@@ -14,7 +14,6 @@ import time
 import traceback
 from collections.abc import Callable
 from copy import deepcopy
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,17 +24,19 @@ from topo.api.hooks import Hooks
 from topo.api.spout import BlockingSpout
 from topo.api.topology import Topology
 from topo.errors import TopoError, UserError
-from topo.ids import IdSource, TaskId
+from topo.hot import KIND, PLAIN_BECAUSE, Ids
+from topo.ids import TaskId
 from topo.observability.logs import TaskLog, start_logging
-from topo.plan.parallelism import with_parallelism
+from topo.plan.parallelism import with_overrides
 from topo.plan.physical import PhysicalPlan, physical_plan
 from topo.storage.files import PartFiles, open_files
 from topo.storage.snapshots import SnapshotWriter
 from topo.task.context import make_context
 from topo.task.environment import RunAsync, TaskEnvironment, TaskSpec
-from topo.task.factory import task_class
+from topo.task.factory import make_task
 from topo.task.router_factory import custom_groupings
-from topo.task.runners.async_calls import AsyncTask
+from topo.task.runners.async_calls import AsyncKind
+from topo.task.runners.input_runner import InputRunner
 from topo.task.task import Task
 from topo.transport import descriptors
 from topo.transport.base import Outlet, Transport
@@ -48,7 +49,7 @@ from topo.wire.codec import Codec
 from topo.wire.frames import ROW_OVERHEAD
 from topo.worker.async_runner import AsyncRunner
 from topo.worker.blocking import BlockingSpoutRunner
-from topo.worker.core import EXIT_DONE, Exit, InFlightTracker, Worker, busy_component
+from topo.worker.core import EXIT_DONE, InFlightTracker, Worker, WorkerExit, busy_component
 from topo.worker.crash_marker import CrashMarkerFile
 from topo.worker.loop import LINK, Connections, Loop, Target, frame_limits
 from topo.worker.memory import is_memory_short
@@ -60,10 +61,10 @@ from topo.worker.watchdog import Watchdog
 _LOG = logging.getLogger("topo.worker")
 _PR_SET_PDEATHSIG = 1
 _SWITCH_S = 0.001
-"""How long the tasks' thread may go on while another one waits for the interpreter. Writing a snapshot gives the interpreter away
+"""How long the tasks' thread may run while another one waits for the interpreter. Writing a snapshot gives the interpreter away
 hundreds of times: at Python's 5 ms the snapshot of 100,000 keys took 4 s beside a busy task, at 1 ms it takes 0.2 s."""
 EXIT_BAD_START = 6
-"""The worker could not build what it was told to run."""
+"""The worker could not build its topology."""
 EXIT_BUG = 70
 """Something in topo itself raised. (`EX_SOFTWARE` of sysexits.h.)"""
 
@@ -96,6 +97,8 @@ def main(arguments: list[str]) -> int:
     if spec.parent:
         die_with(spec.parent)
     log = start_logging(Path(spec.log), worker=spec.worker)
+    because = PLAIN_BECAUSE and f" ({PLAIN_BECAUSE})"
+    _LOG.info("worker %s starts; its per-tuple path is %s%s", spec.worker, KIND, because)
     try:
         exit_ = run(spec, log, Path(arguments[0]))
     except TopoError as error:
@@ -108,26 +111,26 @@ def main(arguments: list[str]) -> int:
         return EXIT_BUG
     _LOG.info("worker %s ends: %s", spec.worker, exit_.why)
     if exit_.code:
-        # The launcher tells the last line with the exit code.
+        # The launcher reports the last line with the exit code.
         print(exit_.why, file=sys.__stderr__)
     log.close()
     return exit_.code
 
 
-def run(spec: WorkerSpec, log: TaskLog, start_file: Path | None = None) -> Exit:
+def run(spec: WorkerSpec, log: TaskLog, start_file: Path | None = None) -> WorkerExit:
     """Build the tasks, register with the master, and work until it is time to leave."""
     search_py_files(spec.py_files)
     topology, code_hash, _ = load_topology(spec.reference, spec.parameters)
-    config = topology.config.with_settings(spec.settings)
-    topology = with_parallelism(topology, spec.parallelism, config)
-    plan = physical_plan(replace(topology, name=spec.topology), config)
+    topology = with_overrides(topology, spec.settings, spec.parallelism, spec.topology)
+    config = topology.config
+    plan = physical_plan(topology)
     mine = plan.workers[spec.worker]
     descriptors.ensure(descriptors.of_worker(plan, mine), f"worker {spec.worker} of {spec.topology!r}, with {len(mine)} tasks,")
     transport = make_transport(spec)
-    note = CrashMarkerFile(Path(spec.note))
-    hand = InFlightTracker(note)
+    marker = CrashMarkerFile(Path(spec.note))
+    tracker = InFlightTracker(marker)
     log.components.update({task.id: task.component for task in plan.tasks})
-    hand.on_change = log.enter
+    tracker.on_change = log.enter
 
     def rebuild() -> Topology:
         return load_topology(spec.reference, spec.parameters).topology
@@ -144,9 +147,12 @@ def run(spec: WorkerSpec, log: TaskLog, start_file: Path | None = None) -> Exit:
 
     progress = Progress(time.monotonic, lambda: loop.turned_at)
     wait = attend if len(mine) > 1 else None
-    tasks = make_tasks(plan, mine, topology, rebuild, hand, transport.wake, calls.run, snapshots, folder, wait, hooks, progress)
-    calls.threads = sum(task.capacity for task in tasks if isinstance(task, AsyncTask))
-    worker = Worker(spec.worker, spec.incarnation, tasks, hand)
+    tasks = make_tasks(
+        plan, mine, topology, rebuild, tracker, transport.wake, calls.run, snapshots, folder, wait, hooks, progress
+    )
+    kinds = [task.runner.kind for task in tasks if isinstance(task, Task) and isinstance(task.runner, InputRunner)]
+    calls.threads = sum(kind.capacity for kind in kinds if isinstance(kind, AsyncKind))
+    worker = Worker(spec.worker, spec.incarnation, tasks, tracker)
     inboxes: dict[str, Target] = {}
     endpoints: list[control.Endpoints] = []
     for task in mine:
@@ -165,11 +171,11 @@ def run(spec: WorkerSpec, log: TaskLog, start_file: Path | None = None) -> Exit:
         master,
         inboxes,
         Connections(transport, plan, frozenset(mine)),
-        lambda: progress.shown() or busy_component(worker, hand),
+        lambda: progress.shown() or busy_component(worker, tracker),
         start_file=start_file,
     )
     for signum in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(signum, lambda *_: loop.stop(Exit(EXIT_DONE, "asked to end")))
+        signal.signal(signum, lambda *_: loop.stop(WorkerExit(EXIT_DONE, "asked to end")))
     loop.session.send(
         control.Register(
             worker=spec.worker,
@@ -181,9 +187,9 @@ def run(spec: WorkerSpec, log: TaskLog, start_file: Path | None = None) -> Exit:
             endpoints=endpoints,
         )
     )
-    watchdog = Watchdog(loop, hand, config, lambda: _second_link(spec), progress)
+    watchdog = Watchdog(loop, tracker, config, lambda: _second_link(spec), progress)
     watchdog.start()
-    # What was imported lives as long as the process; collecting it again and again costs the hot path a few per cent.
+    # Imported objects live as long as the process; collecting them repeatedly costs the hot path a few per cent.
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 20, 20)
@@ -197,20 +203,19 @@ def run(spec: WorkerSpec, log: TaskLog, start_file: Path | None = None) -> Exit:
         if snapshots is not None:
             snapshots.close()
         transport.close(linger_s=2.0)
-        note.close()
+        marker.close()
 
 
 def make_transport(spec: WorkerSpec) -> ZmqTransport:
-    """Return the transport that the spec asks for."""
     if spec.sockets:
         return ZmqTransport(IpcPlace(Path(spec.sockets)))
-    # The master may always be heard; who else may connect, the routes say.
+    # The master may always connect; the routes name all others that may.
     keys = KeyPair(spec.public_key, spec.secret_key)
     return ZmqTransport(TcpPlace(spec.host), keys, AllowList([spec.master_key]))
 
 
 def files_for(spec: WorkerSpec, url: str) -> PartFiles:
-    """Return the files at a path or URL as a worker reaches them. Raises EnvironmentFault when it cannot."""
+    """Return the files at a path or URL as a worker reaches them. Raises TopoEnvironmentError when it cannot."""
     if url not in spec.served:
         return open_files(url)
     return MasterFiles(url, spec.parts_endpoint, spec.master_key, KeyPair(spec.public_key, spec.secret_key))
@@ -237,7 +242,7 @@ def make_tasks(
     mine: tuple[TaskId, ...],
     topology: Topology,
     rebuild: Callable[[], Topology],
-    hand: InFlightTracker,
+    tracker: InFlightTracker,
     wake: Callable[[], None],
     run_async: RunAsync | None = None,
     snapshots: SnapshotWriter | None = None,
@@ -291,10 +296,10 @@ def make_tasks(
         )
         codec = Codec(registry, config.max_frame_bytes - ROW_OVERHEAD)
         ports = TaskEnvironment(
-            IdSource(),
+            Ids(),
             time.monotonic,
             codec,
-            hand,
+            tracker,
             lambda: int(time.time() * 1000),
             wake,
             run_async,
@@ -302,7 +307,7 @@ def make_tasks(
             is_memory_short,
             wait,
         )
-        tasks.append(task_class(plan, task_id, component)(setup, ports))
+        tasks.append(make_task(setup, ports))
     return tasks
 
 
@@ -310,7 +315,7 @@ def die_with(parent: int) -> None:
     """End when the process that started this one does; if it has ended already, at once.
 
     Args:
-        parent: its id. Whoever adopts an orphan cannot be told from a parent otherwise: either may be process 1.
+        parent: its id. A process that adopts an orphan looks like its parent otherwise: either may be process 1.
     """
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

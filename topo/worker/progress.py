@@ -1,4 +1,4 @@
-"""What user code reports of calls that take long, for the watchdog and for the status."""
+"""Progress that user code reports in long calls, for the watchdog and for the status."""
 
 from __future__ import annotations
 

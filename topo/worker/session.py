@@ -3,8 +3,8 @@
 Knows: messages of the master that have not been acted on, messages that wait to be sent, the counts on both sides, the last
 sign of the master, the next heartbeat, the order of an end that was asked for. Does not know: tasks, sockets, files, clocks.
 
-- Counts cover every message except Alive; `Heartbeat.said` and `Alive.said` carry the sender's count. No message is repeated, so
-  a lost one ends the process.
+- Counts cover every message except Alive; `sent_count` of `Heartbeat` and `Alive` carries the sender's count. No message is
+  repeated, so a lost one ends the process.
 - Messages of the master wait while a call of user code yields, and for one heartbeat after a stall of the process. After a
   stall the oldest messages come first, and a newer one may say that another process has this one's place.
 """
@@ -22,7 +22,7 @@ from topo.errors import FrameError
 from topo.ids import Epoch, TaskId
 from topo.transport.base import MAX_LINK_MESSAGE
 from topo.wire import control
-from topo.worker.core import EXIT_ORPHANED, Exit
+from topo.worker.core import EXIT_ORPHANED, WorkerExit
 
 _LOG = logging.getLogger(__name__)
 
@@ -76,26 +76,26 @@ class WorkerSession:
             try:
                 message = control.decode_from_master(data, MAX_LINK_MESSAGE)
             except FrameError as error:
+                # Not counted, so it shows as lost, and its request is not dropped unnoticed. Bytes of strangers are in no count.
                 _LOG.error("the master sent %s", error)
-                self._received_count += 1
                 continue
             if not isinstance(message, control.Alive):
                 self._received_count += 1
-            elif message.said > self._received_count:
+            elif message.sent_count > self._received_count:
                 self._lost = (
                     "the connection has lost messages: "
-                    f"the master has sent {message.said}, and {self._received_count} have arrived"
+                    f"the master has sent {message.sent_count}, and {self._received_count} have arrived"
                 )
             messages.append(message)
         self._incoming.clear()
         return messages
 
-    def verdict(self, now: float) -> Exit | None:
+    def verdict(self, now: float) -> WorkerExit | None:
         """Return why the worker has to end: messages were lost, or the master has been silent for `master_timeout`."""
         if self._lost:
-            return Exit(EXIT_ORPHANED, self._lost)
+            return WorkerExit(EXIT_ORPHANED, self._lost)
         if now - self._heard_at > self._config.master_timeout_s:
-            return Exit(EXIT_ORPHANED, f"no master was heard of for {self._config.master_timeout_s:g} s")
+            return WorkerExit(EXIT_ORPHANED, f"no master has sent a message for {self._config.master_timeout_s:g} s")
         return None
 
     # -- to the master ---------------------------------------------------------------------------------------------------
@@ -127,7 +127,7 @@ class WorkerSession:
         self.send(self._counted(beat))
 
     def _counted(self, beat: control.Heartbeat) -> control.Heartbeat:
-        return msgspec.structs.replace(beat, said=self._sent_count)
+        return msgspec.structs.replace(beat, sent_count=self._sent_count)
 
     def _report_metrics(self, errors: Mapping[TaskId, Exception]) -> None:
         for task, error in errors.items():

@@ -1,4 +1,4 @@
-"""What a worker process is told at its start, in a file that only its user can read."""
+"""The start file of a worker process, which only its user can read."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Any
 
 import msgspec
 
-from topo.errors import EnvironmentFault
+from topo.errors import TopoEnvironmentError
 from topo.ids import Incarnation, WorkerId
 
 STAND_BY = "--stand-by"
-"""What a worker process is told instead of its start file, with the folder of such files: it waits until stdin names one."""
+"""Argument of a spare process in place of a start file, with the folder of such files: it waits until stdin names one."""
 
 
 class WorkerSpec(msgspec.Struct, frozen=True, kw_only=True):
@@ -23,14 +23,14 @@ class WorkerSpec(msgspec.Struct, frozen=True, kw_only=True):
         py_files: modules and archives that the code imports from, besides its own folder.
         parameters: arguments of the topology function.
         settings: settings that replace the topology's own, by public name.
-        parallelism: tasks by component, where they are not those that the code says.
+        parallelism: tasks by component, where they differ from the code's.
         digest: of the plan and the code, which this worker must come to as well.
         master_endpoint: where the master's link is bound.
         master_key: its public CURVE key; empty over ipc.
         public_key, secret_key: this worker's own pair; empty over ipc.
         sockets: folder of the ipc sockets; empty over tcp.
         host: address to bind tcp inboxes to.
-        note: path of the in-hand note.
+        note: path of the crash marker.
         log: path of the worker's log.
         checkpoints: path or URL of the topology's checkpoints; empty where none are taken.
         served: folders of checkpoints that only the master reaches.
@@ -69,11 +69,11 @@ class WorkerSpec(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_spec(path: Path) -> WorkerSpec:
-    """Return the spec in a file. Raises EnvironmentFault when it cannot be read."""
+    """Return the spec in a file. Raises TopoEnvironmentError when it cannot be read."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=WorkerSpec)
     except (OSError, msgspec.MsgspecError) as error:
-        raise EnvironmentFault(f"cannot read the worker's start file {path}: {error}") from error
+        raise TopoEnvironmentError(f"cannot read the worker's start file {path}: {error}") from error
 
 
 def parse_identity(identity: bytes) -> tuple[WorkerId, Incarnation] | None:

@@ -1,10 +1,10 @@
 """A thread that speaks for the worker's loop while user code holds it up.
 
 A loop that turns sends its own heartbeats. When it has not turned for a while, this thread has the task at work return to the
-loop after the tuple at hand, for many short calls are no reason to think that one does not return. It tells the master that the
-process lives, and in which component it is, or what that reports; after `progress_timeout` without a report of progress it tells
-it that it is stuck, with the stack. Whether to end a worker that is stuck is the master's decision. It proves nothing about a
-process that holds the interpreter's lock.
+loop after the current tuple, since many short calls do not mean that one does not return. It reports to the master that the
+process lives, and in which component it is, or the component's own report; after `progress_timeout` without progress it reports
+that the process is stuck, with the stack. Whether to end such a worker is the master's decision. The thread cannot run in a
+process whose user code holds the interpreter's lock.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ class Watchdog:
     def __init__(
         self,
         loop: Loop,
-        hand: InFlightTracker,
+        tracker: InFlightTracker,
         config: TopologyConfig,
         connect: Callable[[], tuple[Transport, int]],
         progress: Progress,
     ) -> None:
         self._loop = loop
-        self._hand = hand
+        self._tracker = tracker
         self._config = config
         self._connect = connect
         self._progress = progress
@@ -51,11 +51,9 @@ class Watchdog:
         self._thread = threading.Thread(target=self._run, name="topo-watchdog", daemon=True)
 
     def start(self) -> None:
-        """Begin to watch."""
         self._thread.start()
 
     def stop(self) -> None:
-        """End the thread."""
         self._done.set()
         self._thread.join(timeout=2.0)
 
@@ -77,7 +75,7 @@ class Watchdog:
                 continue
             if transport is None:
                 transport, outlet = self._connect()
-            worker, task = self._loop.worker, self._hand.task
+            worker, task = self._loop.worker, self._tracker.task
             component = worker.tasks[task].component_id if task is not None else ""
             doing = self._progress.shown() or component
             beat = control.Heartbeat(worker.id, worker.incarnation, worker.term, worker.epoch, doing)

@@ -1,8 +1,8 @@
-"""Topologies whose savepoints are stored beside this file, and which later versions of topo go on from.
+"""Topologies whose savepoints are stored beside this file, and from which later versions of topo continue.
 
 Sources give the numbers below `stop`, and end the input if that is all of `COUNT`. So a run with `stop=HALF` comes to rest with
 open windows, timers, calls, batches and held inputs, where a savepoint is taken; a run from it with `stop=COUNT` gives the rest.
-The sink's token holds its rows: what was staged at the savepoint is published by the run that goes on from it.
+The sink's token holds its rows: rows staged at the savepoint are published by the run that continues from it.
 
 The module must stay as it is: the stored savepoints have been made with it.
 """

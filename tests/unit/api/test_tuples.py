@@ -4,7 +4,7 @@ import pytest
 
 from topo.api.streams import TICK_STREAM
 from topo.api.tuples import Origin, Tuple
-from topo.errors import NotFound
+from topo.errors import NotFoundError
 
 ORIGIN = Origin("split", 3, "words", ("word", "length"))
 
@@ -23,7 +23,9 @@ def test_values_are_read_by_name_position_and_slice() -> None:
 
 
 def test_an_unknown_field_is_named_with_the_fields_there_are() -> None:
-    with pytest.raises(NotFound, match=r"stream 'words' from 'split' has no field 'wrod'; it has 'word', 'length'.*mean 'word'"):
+    with pytest.raises(
+        NotFoundError, match=r"stream 'words' from 'split' has no field 'wrod'; it has 'word', 'length'.*mean 'word'"
+    ):
         tup("owl", 3)["wrod"]
     with pytest.raises(IndexError):
         tup("owl", 3)[2]

@@ -122,7 +122,7 @@ def test_a_commit_that_raises_half_way_is_repeated_and_never_aborted() -> None:
     assert "abort [1, 2]" not in sink.calls and sink.calls.count("pre_commit") == 2
 
 
-def test_a_commit_that_was_under_way_in_a_recovery_is_completed_and_acks_nothing_of_before() -> None:
+def test_a_commit_under_way_in_a_recovery_is_completed_and_acks_nothing() -> None:
     collector = prepared(sink := HalfWay())
     collector.report_error = [].append  # type: ignore[method-assign]
     for tup in (tracked(n=1), tracked(n=2)):

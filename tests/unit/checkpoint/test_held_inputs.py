@@ -8,18 +8,20 @@ from typing import Any
 
 import pytest
 
-from tests.unit.task.harness import CODEC, Plain, Sink, Solo, chain, with_store
+from tests.tasks.components import Plain, Sink, chain
+from tests.tasks.environment import CODEC
+from tests.tasks.solo import Solo
 from topo.api.bolt import Bolt
 from topo.builder import TopologyBuilder
 from topo.checkpoint.alignment import Snapshot
 from topo.connectors.iterable_spout import IterableSpout
 from topo.errors import UserError
-from topo.wire.control import DeadLetter, PartToRead, SnapshotFailed, SnapshotTaken
-from topo.wire.frames import FrameKind, barrier_frame, pack_words
+from topo.wire.control import DeadLetter, SnapshotFailed, SnapshotTaken
+from topo.wire.frames import FrameKind
 
 
 class Scripted(Bolt):
-    """Does with each input what the test says."""
+    """Calls a function of the test with each input."""
 
     outputs = ("value",)
 
@@ -50,56 +52,53 @@ def in_thread(call: Callable[[], object]) -> None:
     thread.join()
 
 
-def solo_of(bolt: Any, *, parallelism: int = 1, key: bool = False, **settings: Any) -> Solo:
+def solo_of(bolt: Any, *, parallelism: int = 1, key: bool = False, ticks: bool = True, **settings: Any) -> Solo:
     builder = TopologyBuilder("held").config(delivery="exactly_once", **settings)
     builder.set_spout("a", IterableSpout([1], fields=("value",)))
-    declarer = builder.set_bolt("b", bolt, parallelism, tick_interval="1s")
+    declarer = builder.set_bolt("b", bolt, parallelism, tick_interval="1s" if ticks else None)
     declarer.fields_grouping("a", "value") if key else declarer.shuffle_grouping("a")
     builder.set_bolt("c", Sink()).shuffle_grouping("b")
-    return with_store(Solo(builder.build(), "b"))
-
-
-def barrier(solo: Solo, checkpoint: int) -> None:
-    for sender in solo.senders():
-        if sender not in solo.plan.ackers:
-            root = pack_words([9])
-            solo.deliver(barrier_frame(solo.stamp(sender), solo.id, solo.next_number(sender), checkpoint, root, root))
-    solo.run()
+    return Solo(builder.build(), "b")
 
 
 def restored(store_of: Solo, checkpoint: int, bolt: Any, **more: Any) -> Solo:
-    """A new process that goes on from a checkpoint."""
+    """A new process that continues from a checkpoint."""
     solo = solo_of(bolt, **more)
-    solo.task.ports.snapshots = store_of.task.ports.snapshots
-    solo.adopt(2, checkpoint=checkpoint, restore={solo.id: [PartToRead("f", 1, "c", "b", solo.id, 0, (1, 0), True)]})
+    solo.env.snapshots = store_of.env.snapshots
+    go_on(solo, checkpoint)
+    return solo
+
+
+def go_on(solo: Solo, checkpoint: int) -> None:
+    """Begin the next epoch from a checkpoint."""
+    solo.adopt(2, checkpoint=checkpoint)
     solo.open_inputs()
     solo.out.clear()
-    return solo
 
 
 def test_held_inputs_are_executed_again_before_the_next_call() -> None:
     first = solo_of(Scripted(hold))
     first.feed(1, 2, tracked=False)
     first.run()
-    barrier(first, 1)
+    first.barrier(1)
     solo = restored(first, 1, Scripted(hold))
-    assert solo.task._user.held == []
+    assert solo.task.runner.kind.bolt.held == []
     solo.feed(3, tracked=False)
     solo.run()
-    assert [tup.values for tup in solo.task._user.held] == [(1,), (2,), (3,)]
-    assert solo.task._user.held[0].origin.component == "a"
-    barrier(solo, 2)
+    assert [tup.values for tup in solo.task.runner.kind.bolt.held] == [(1,), (2,), (3,)]
+    assert solo.task.runner.kind.bolt.held[0].origin.component == "a"
+    solo.barrier(2)
     another = restored(solo, 2, Scripted(hold))
-    barrier(another, 3)
-    assert [one["values"] for one in another.task.ports.snapshots.kept[3].values["held"]["inputs"]] == [(1,), (2,), (3,)]
+    another.barrier(3)
+    assert [one["values"] for one in another.env.snapshots.kept[3].values["held"]["inputs"]] == [(1,), (2,), (3,)]
 
 
 def test_inputs_that_were_acked_or_let_go_are_in_no_checkpoint() -> None:
     solo = solo_of(Scripted(lambda bolt, tup: tup["value"] == 1 and bolt.collector.ack(tup)))
     solo.feed(1, 2, tracked=False)
     solo.run()
-    barrier(solo, 1)
-    assert "held" not in solo.task.ports.snapshots.kept[1].values
+    solo.barrier(1)
+    assert "held" not in solo.env.snapshots.kept[1].values
     assert solo.messages(SnapshotTaken)
 
 
@@ -117,11 +116,11 @@ def anchor_later(bolt: Scripted, tup: Any) -> None:
 
 
 @pytest.mark.parametrize("do", [emit_and_hold, anchor_later])
-def test_an_input_that_is_held_when_something_was_emitted_for_it_fails_the_checkpoint(do: Any) -> None:
+def test_a_held_input_with_emitted_rows_fails_the_checkpoint(do: Any) -> None:
     solo = solo_of(Scripted(do))
     solo.feed(1, 2, tracked=False)
     solo.run()
-    barrier(solo, 1)
+    solo.barrier(1)
     (failed,) = solo.messages(SnapshotFailed)
     assert "component 'b' has emitted for" in failed.why
     assert "ack an input in the call that emits for it" in failed.why
@@ -134,18 +133,17 @@ def test_what_is_never_decided_becomes_dead_letters_after_the_end_of_the_input()
     solo.feed_time(FrameKind.END)
     solo.confirm_all()
     assert not solo.task.is_quiet
-    assert "neither acked nor failed" in solo.task._why_not_quiet()
-    barrier(solo, 1)
+    assert "neither acked nor failed" in solo.task.runner.unfinished()
+    solo.barrier(1)
     assert solo.messages(SnapshotFailed), "it could not be executed again: the end of the input does not come twice"
     solo.clock.now += 31.0
     solo.run()
     solo.confirm_all()
     assert solo.task.is_quiet
-    barrier(solo, 2)
-    solo.task._publish(2, solo.clock.now)
-    solo.run()
-    (letter,) = solo.messages(DeadLetter)
-    assert CODEC.unpack_value(letter.values) == (1,) and "emit in end_of_input what is still held" in letter.errors[0]
+    solo.barrier(2)
+    solo.complete(2)
+    (dead_letter,) = solo.messages(DeadLetter)
+    assert CODEC.unpack_value(dead_letter.values) == (1,) and "emit the results of all held inputs" in dead_letter.errors[0]
 
 
 def test_a_bolt_that_keeps_its_inputs_over_a_recovery_ends_its_process() -> None:
@@ -169,18 +167,18 @@ HELD = Snapshot(values={"held": {"tasks": 1, "inputs": [ONE]}})
 )
 def test_held_inputs_that_nobody_would_take_are_refused(bolt: Any, more: Any, words: str) -> None:
     first = solo_of(Scripted(hold))
-    first.task.ports.snapshots.kept[1] = HELD
+    first.env.snapshots.kept[1] = HELD
     with pytest.raises(UserError, match=words):
         restored(first, 1, bolt, **more)
 
 
 def test_with_a_shuffle_grouping_held_inputs_go_to_any_task() -> None:
     first = solo_of(Scripted(hold))
-    first.task.ports.snapshots.kept[1] = HELD
+    first.env.snapshots.kept[1] = HELD
     solo = restored(first, 1, Scripted(hold), parallelism=2)
     solo.feed(2, tracked=False)
     solo.run()
-    assert [tup.values for tup in solo.task._user.held] == [(1,), (2,)]
+    assert [tup.values for tup in solo.task.runner.kind.bolt.held] == [(1,), (2,)]
 
 
 def untracked(do: Callable[[Any, Any], object]) -> tuple[Scripted, Solo]:
@@ -207,7 +205,7 @@ def test_without_tracking_an_input_that_nobody_refers_to_is_done() -> None:
     assert solo.task.is_quiet and solo.errors() == []
 
 
-def test_without_tracking_an_input_that_is_never_decided_is_an_error_after_message_timeout() -> None:
+def test_without_tracking_an_undecided_input_is_an_error_after_message_timeout() -> None:
     _, solo = untracked(hold)
     solo.wait(31)
     solo.confirm_all()
@@ -220,14 +218,14 @@ def test_watermarks_and_the_end_of_the_input_wait_for_inputs_that_the_bolt_holds
     """Else what a thread emits for them later is late downstream, and dropped there without a word."""
     bolt = Scripted(hold)
     solo = Solo(chain(IterableSpout([1], fields=("value",)), bolt, Sink(), delivery=delivery), "b")
-    (sender,) = [one for one in solo.senders() if one not in solo.plan.ackers]
+    (sender,) = solo.sources()
     solo.feed(1, 2, tracked=delivery == "at_least_once", stamps=[1_000, 2_000])
     solo.feed_time(5_000, sender)
     solo.run()
-    assert solo.told_time() == [999]
+    assert solo.times() == [999]
     bolt.collector.ack(bolt.held.pop(0))
     solo.wait(1)
-    assert solo.told_time() == [999, 1_999]
+    assert solo.times() == [999, 1_999]
     solo.end_inputs()
     solo.run()
     assert solo.frames(FrameKind.END) == []
@@ -239,10 +237,55 @@ def test_watermarks_and_the_end_of_the_input_wait_for_inputs_that_the_bolt_holds
 def test_an_input_that_is_held_for_longer_than_message_timeout_holds_up_no_watermark() -> None:
     bolt = Scripted(hold)
     solo = Solo(chain(IterableSpout([1], fields=("value",)), bolt, Sink(), delivery="at_least_once"), "b")
-    (sender,) = [one for one in solo.senders() if one not in solo.plan.ackers]
+    (sender,) = solo.sources()
     solo.feed(1, stamps=[1_000])
     solo.feed_time(5_000, sender)
     solo.run()
-    assert solo.told_time() == [999]
+    assert solo.times() == [999]
     solo.wait(31)
-    assert solo.told_time() == [999, 5_000]
+    assert solo.times() == [999, 5_000]
+
+
+@pytest.fixture(params=["the same process", "another process"])
+def recovered(request: pytest.FixtureRequest) -> Solo:
+    """A task behind a recovery: the checkpoint has two inputs, and nothing has been executed since."""
+    bolt = Scripted(hold)
+    solo = solo_of(bolt, ticks=False)
+    solo.feed(1, 2, tracked=False, stamps=[1_000, 2_000])
+    solo.run()
+    solo.barrier(1)
+    solo.feed_time(5_000, solo.sources()[0])
+    assert solo.times() == [999]
+    if request.param == "another process":
+        return restored(solo, 1, Scripted(hold), ticks=False)
+    bolt.held.clear()
+    go_on(solo, 1)
+    return solo
+
+
+def test_watermarks_wait_for_inputs_of_a_checkpoint_before_they_are_executed_again(recovered: Solo) -> None:
+    """Senders have been further on: their first frame or the next watermark would make these inputs late."""
+    recovered.feed_time(5_000, recovered.sources()[0])
+    assert recovered.times() == [999]
+    recovered.barrier(2)
+    assert recovered.env.snapshots.kept[2].values["watermark"] == 999
+    recovered.feed(3, tracked=False, stamps=[6_000])
+    recovered.run()
+    bolt = recovered.task.runner.kind.bolt
+    bolt.collector.ack(bolt.held.pop(0))
+    recovered.wait(1)
+    assert recovered.times() == [999, 1_999]
+    for tup in bolt.held:
+        bolt.collector.ack(tup)
+    bolt.held.clear()
+    del tup
+    recovered.wait(1)
+    assert recovered.times() == [999, 1_999, 5_000]
+
+
+def test_inputs_of_a_checkpoint_hold_up_watermarks_for_message_timeout(recovered: Solo) -> None:
+    recovered.feed_time(5_000, recovered.sources()[0])
+    recovered.wait(29)
+    assert recovered.times() == [999]
+    recovered.wait(2)
+    assert recovered.times() == [999, 5_000]

@@ -25,7 +25,7 @@ from topo.checkpoint.manifest import (
     shares_for,
     without,
 )
-from topo.errors import CheckpointDamaged, CheckpointRefused
+from topo.errors import CheckpointDamagedError, CheckpointRefusedError
 from topo.ids import TaskId
 from topo.keys import key_group, range_of, route_of
 
@@ -71,16 +71,16 @@ def test_a_changed_manifest_is_damaged(data: st.DataObject) -> None:
         changed = bytes(broken)
     try:
         found = decode_manifest(changed, "manifest.json")
-    except CheckpointDamaged as error:
+    except CheckpointDamagedError as error:
         assert error.file == "manifest.json"
     else:
-        # ExternalWorld of what is checked there are a few bytes of JSON that may differ without a difference.
+        # Outside of the checked content there are a few bytes of JSON that may differ without a difference.
         assert found == manifest()
 
 
 def test_a_manifest_of_a_newer_version_is_refused_with_both_versions() -> None:
     newer = msgspec.structs.replace(manifest(), schema=SCHEMA_VERSION + 1, topo="9.8.7")
-    with pytest.raises(CheckpointRefused, match=rf"topo 9\.8\.7 \(schema {SCHEMA_VERSION + 1}\), which is newer .* topo 0"):
+    with pytest.raises(CheckpointRefusedError, match=rf"topo 9\.8\.7 \(schema {SCHEMA_VERSION + 1}\), which is newer .* topo 0"):
         decode_manifest(encode_manifest(newer), "manifest.json")
 
 
@@ -103,13 +103,13 @@ def test_new_components_need_nothing() -> None:
 
 
 def test_another_topology_is_refused_by_name() -> None:
-    (problem,) = misfits(manifest(), "letters", {})
-    assert "is of topology 'words', not of 'letters'" in problem
+    (problem,) = misfits(manifest(), "numbers", {})
+    assert "is of topology 'words', not of 'numbers'" in problem
 
 
 def test_state_that_nobody_takes_is_refused_unless_it_is_left_out() -> None:
     (problem,) = misfits(manifest(), "words", {"lines": SPOUT})
-    assert "nobody takes the state of 'count'" in problem
+    assert "no task takes the state of 'count'" in problem
     left = without(manifest(), ["count"])
     assert misfits(left, "words", {"lines": SPOUT}) == []
     assert [part.component for part in left.parts] == ["lines"] and shares_for(left, "count", 0, 2) == []
@@ -232,6 +232,6 @@ def test_that_the_input_has_ended_holds_for_every_task_of_another_parallelism(pa
         assert not has_ended(ended(1, 2, 3), "new", index, parallelism)
 
 
-def test_a_run_from_the_end_of_another_reads_on_and_one_from_the_middle_remembers_which_inputs_had_ended() -> None:
+def test_a_run_from_the_end_of_another_reads_on_and_one_from_its_middle_does_not() -> None:
     assert not any(part.ended for part in reopened(ended(1, 2, 3)).parts)
     assert reopened(ended(1)) == ended(1)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from topo.checkpoint.source_progress import UncommittedMessages
 
-NAMES = ("emit", "emit", "emit", "snapshot", "complete", "complete again", "tell one", "recover", "crash")
+NAMES = ("emit", "emit", "emit", "snapshot", "complete", "complete again", "report one", "recover", "crash")
 STEPS = st.lists(st.sampled_from(NAMES), max_size=60)
 
 
@@ -18,7 +18,7 @@ class Queue:
 
     Attributes:
         unacked: messages that the source delivers again to another process.
-        taken: by checkpoint: what was emitted before its snapshot.
+        taken: by checkpoint: the messages emitted before its snapshot.
     """
 
     def __init__(self) -> None:
@@ -53,13 +53,13 @@ class Queue:
             self.uncommitted.complete(self.complete)
         elif name == "complete again" and self.complete:
             self.uncommitted.complete(self.complete)
-        elif name == "tell one":
-            self.tell(1)
+        elif name == "report one":
+            self.report(1)
         elif name in ("recover", "crash"):
             if name == "crash":
                 self.uncommitted = UncommittedMessages(has_positions=False, keeps_ids=True)
             states = [self.states[self.complete]] if self.complete else []
-            # The number of one that was under way is not used again.
+            # The number of a checkpoint that was under way is not used again.
             self.states = {self.complete: self.states[self.complete]} if self.complete else {}
             self.emitted = list(self.taken.get(self.complete, ()))
             lost = self.uncommitted.restore(states, self.complete)
@@ -67,8 +67,8 @@ class Queue:
                 self.emit(message)
             self.uncommitted.complete(self.complete)
 
-    def tell(self, most: int) -> None:
-        for message in self.uncommitted.tell(most):
+    def report(self, most: int) -> None:
+        for message in self.uncommitted.report(most):
             self.ack(message)
 
 
@@ -85,8 +85,10 @@ def test_each_message_of_a_queue_is_covered_once_and_acked_when_it_is(steps: lis
         queue.step(name)
     assert queue.uncommitted.uncovered == 0
     queue.step("crash")
-    queue.tell(queue.uncommitted.untold)
-    assert queue.unacked == [], "what a complete checkpoint covers is acked, if not before the crash then when it comes again"
+    queue.report(queue.uncommitted.unreported)
+    assert queue.unacked == [], (
+        "messages that a complete checkpoint covers are acked, if not before the crash then when they are replayed"
+    )
 
 
 @given(st.lists(st.sampled_from(("emit", "emit", "snapshot", "complete", "recover")), max_size=40))
@@ -108,7 +110,7 @@ def test_a_source_with_positions_goes_on_behind_what_the_checkpoint_covers(steps
         elif name == "complete" and checkpoint in states and checkpoint > complete:
             complete = checkpoint
             uncommitted.complete(complete)
-            assert uncommitted.untold == 0
+            assert uncommitted.unreported == 0
             assert uncommitted.covered == 1 + (
                 -1 if position is None else positions[complete] if positions[complete] is not None else -1
             )
@@ -119,44 +121,44 @@ def test_a_source_with_positions_goes_on_behind_what_the_checkpoint_covers(steps
         assert uncommitted.position == position
 
 
-def told(uncommitted: UncommittedMessages, checkpoint: int) -> list[Any]:
+def reported(uncommitted: UncommittedMessages, checkpoint: int) -> list[Any]:
     uncommitted.complete(checkpoint)
-    return list(uncommitted.tell(uncommitted.untold))
+    return list(uncommitted.report(uncommitted.unreported))
 
 
-def test_a_spout_that_wants_to_know_is_told_of_the_positions_that_a_checkpoint_covers() -> None:
+def test_a_spout_is_notified_of_the_positions_that_a_checkpoint_covers() -> None:
     uncommitted = UncommittedMessages(has_positions=True, keeps_ids=True)
     uncommitted.accept([1, 2], [()] * 2)
     uncommitted.snapshot(7)
     uncommitted.accept([3], [()])
-    assert told(uncommitted, 7) == [1, 2]
-    assert told(uncommitted, 7) == []
+    assert reported(uncommitted, 7) == [1, 2]
+    assert reported(uncommitted, 7) == []
     uncommitted.snapshot(8)
-    assert told(uncommitted, 8) == [3]
+    assert reported(uncommitted, 8) == [3]
 
 
 def test_a_completion_told_again_after_a_recovery_covers_nothing_new() -> None:
     uncommitted = UncommittedMessages(has_positions=False, keeps_ids=True)
     uncommitted.accept(["a"], [()])
     state = uncommitted.snapshot(3)
-    assert told(uncommitted, 3) == ["a"]
+    assert reported(uncommitted, 3) == ["a"]
     assert uncommitted.restore([state], 3) == []
     assert uncommitted.accept(["b"], [()]) is None
-    assert told(uncommitted, 3) == []
+    assert reported(uncommitted, 3) == []
     uncommitted.snapshot(4)
-    assert told(uncommitted, 4) == ["b"]
+    assert reported(uncommitted, 4) == ["b"]
 
 
-def test_what_an_earlier_checkpoint_does_not_cover_is_emitted_again_though_a_damaged_one_did() -> None:
+def test_messages_that_only_a_damaged_checkpoint_covered_are_replayed() -> None:
     uncommitted = UncommittedMessages(has_positions=False, keeps_ids=True)
     uncommitted.accept(["a"], [()])
     state = uncommitted.snapshot(1)
     uncommitted.accept(["b"], [()])
     uncommitted.snapshot(2)
     uncommitted.complete(2)
-    assert uncommitted.untold == 2
+    assert uncommitted.unreported == 2
     assert uncommitted.restore([state], 1) == ["b"]
-    assert list(uncommitted.tell(2)) == ["a"]
+    assert list(uncommitted.report(2)) == ["a"]
 
 
 def test_two_tuples_of_one_message_are_both_recognised_when_it_comes_again() -> None:
@@ -168,6 +170,6 @@ def test_two_tuples_of_one_message_are_both_recognised_when_it_comes_again() -> 
     assert another.restore([state], 1) == []
     assert another.accept(["a"], [()]) == ([], [])
     assert another.accept(["a", "c"], [()] * 2) == ([1], [])
-    assert list(another.tell(9)) == ["a", "a"]
+    assert list(another.report(9)) == ["a", "a"]
     assert uncommitted.restore([state], 1) == []
-    assert list(uncommitted.tell(9)) == ["a", "b", "a"]
+    assert list(uncommitted.report(9)) == ["a", "b", "a"]

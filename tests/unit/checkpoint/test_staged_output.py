@@ -13,7 +13,7 @@ ORIGIN = Origin("source", 1, fields=("n",))
 
 
 class Written(TwoPhaseSink):
-    """Writes down what it is told; refuses what `refused` names."""
+    """Notes its calls; refuses the names in `refused`."""
 
     def __init__(self) -> None:
         super().__init__()

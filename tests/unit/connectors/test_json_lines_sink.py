@@ -18,7 +18,7 @@ from tests.unit.connectors.drive import TICK, prepared, tracked
 from topo import ConfigError, JsonLinesSink, TopologyBuilder
 from topo.api.spout import Spout
 from topo.checkpoint.staged_output import StagedOutput
-from topo.errors import EnvironmentFault, StagedRowsLost, UserError
+from topo.errors import StagedRowsLostError, TopoEnvironmentError, UserError
 
 
 def records(path: Path) -> list[dict[str, object]]:
@@ -298,9 +298,9 @@ def test_staged_lines_that_are_gone_are_reported(tmp_path: Path) -> None:
     state = output.snapshot(1)
     (staged,) = tmp_path.glob(".out*")
     staged.unlink()
-    with pytest.raises(StagedRowsLost, match="had at least 8"):
+    with pytest.raises(StagedRowsLostError, match="had at least 8"):
         output.complete(1)
-    with pytest.raises(StagedRowsLost, match="had at least 8"):
+    with pytest.raises(StagedRowsLostError, match="had at least 8"):
         staging(JsonLinesSink(tmp_path / "out"), state)
 
 
@@ -310,7 +310,7 @@ def test_a_staged_file_of_another_length_is_not_appended(tmp_path: Path) -> None
     output.snapshot(1)
     (staged,) = tmp_path.glob(".out*")
     staged.write_text("{")
-    with pytest.raises(EnvironmentFault, match="1 bytes; 8 were staged"):
+    with pytest.raises(TopoEnvironmentError, match="1 bytes; 8 were staged"):
         output.complete(1)
     assert (tmp_path / "out").read_bytes() == b""
 

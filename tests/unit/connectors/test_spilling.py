@@ -102,7 +102,7 @@ def test_rows_that_cannot_be_written_wait_and_it_is_reported_once(case: Case, tm
     with case.refusal(tmp_path):
         test.advance(f"{seconds}s")
     check_all_is_there(test, case, tmp_path)
-    reported = [error for error in test.errors() if error.kind == "EnvironmentFault"]
+    reported = [error for error in test.errors() if error.kind == "TopoEnvironmentError"]
     assert [error.count for error in reported] == [1]
     assert "rows wait in memory, and it is tried again" in reported[0].message
 
@@ -116,7 +116,7 @@ def test_with_too_many_rows_in_memory_all_goes_back_to_the_last_checkpoint(
     with case.refusal(tmp_path):
         test.advance("5s")
     check_all_is_there(test, case, tmp_path)
-    assert "SinkStuck" in [error.kind for error in test.errors()]
+    assert "SinkBlockedError" in [error.kind for error in test.errors()]
 
 
 def test_after_a_failed_sync_all_goes_back_to_the_last_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -132,4 +132,4 @@ def test_after_a_failed_sync_all_goes_back_to_the_last_checkpoint(tmp_path: Path
     case = CASES["a full disk"]
     test = written(case, tmp_path)
     check_all_is_there(test, case, tmp_path)
-    assert "SinkStuck" in [error.kind for error in test.errors()] and left == []
+    assert "SinkBlockedError" in [error.kind for error in test.errors()] and left == []

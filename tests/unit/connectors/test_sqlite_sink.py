@@ -13,9 +13,9 @@ import pytest
 
 from tests.contract.two_phase_sinks import started
 from tests.unit.connectors.drive import TICK, prepared, tracked
-from topo import ConfigError, SqliteSink, ValueNotCarried
+from topo import ConfigError, SqliteSink, UnsupportedValueError
 from topo.checkpoint.staged_output import StagedOutput
-from topo.errors import StagedRowsLost
+from topo.errors import StagedRowsLostError
 
 
 def rows(path: Path, statement: str = "select * from t order by rowid") -> list[tuple[Any, ...]]:
@@ -89,7 +89,7 @@ def test_values_are_stored_as_they_are_or_as_texts(tmp_path: Path) -> None:
 def test_a_value_that_cannot_be_stored_fails_alone(tmp_path: Path, value: Any) -> None:
     collector = prepared(sink := SqliteSink(tmp_path / "db", "t", ["v"]))
     sink.execute(good := tracked(v=datetime(2020, 1, 2)))
-    with pytest.raises(ValueNotCarried, match="column 'v'"):
+    with pytest.raises(UnsupportedValueError, match="column 'v'"):
         sink.execute(tracked(v=value))
     sink.execute(TICK)
     assert collector.acked == [good]
@@ -98,7 +98,7 @@ def test_a_value_that_cannot_be_stored_fails_alone(tmp_path: Path, value: Any) -
 
 def test_a_key_without_a_value_is_refused(tmp_path: Path) -> None:
     prepared(sink := SqliteSink(tmp_path / "db", "t", ["k", "v"], key="k"))
-    with pytest.raises(ValueNotCarried, match="'k'"):
+    with pytest.raises(UnsupportedValueError, match="'k'"):
         sink.execute(tracked(k=None, v=1))
 
 
@@ -195,5 +195,11 @@ def test_staged_rows_that_are_gone_are_reported(tmp_path: Path) -> None:
     sink.execute(tracked(a=1))
     state = output.snapshot(1)
     started(elsewhere := SqliteSink(tmp_path / "other", "t", ["a"]))
-    with pytest.raises(StagedRowsLost, match="1 rows were staged for table 't', and 0"):
+    with pytest.raises(StagedRowsLostError, match="1 rows were staged for table 't', and 0"):
         StagedOutput(elsewhere).restore(state)
+
+
+def test_each_commit_is_synced(tmp_path: Path) -> None:
+    sink = SqliteSink(tmp_path / "new" / "db", "out", ["n"])
+    started(sink)
+    assert sink._connection.execute("pragma synchronous").fetchone() == (2,)

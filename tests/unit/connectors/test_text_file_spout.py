@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.connectors.drive import Emitted, drain, opened
-from topo import ConfigError, NotFound, TextFileSpout
-from topo.errors import EnvironmentFault
+from topo import ConfigError, NotFoundError, TextFileSpout
+from topo.errors import TopoEnvironmentError
 
 
 def emitted_by_all(path: Path, tasks: int, **options: object) -> Emitted:
@@ -129,18 +129,18 @@ def test_the_end_of_the_last_file_is_a_position_behind_which_nothing_comes(tmp_p
 
 
 @pytest.mark.parametrize("tasks", [1, 2])
-def test_a_position_that_the_files_no_longer_have_is_refused_and_not_taken_for_the_end(tmp_path: Path, tasks: int) -> None:
+def test_a_position_that_the_files_no_longer_have_is_refused(tmp_path: Path, tasks: int) -> None:
     (tmp_path / "text").write_text("a\n")
-    with pytest.raises(EnvironmentFault, match=r"no longer has position \(0, 3\): .*text has 2 bytes"):
+    with pytest.raises(TopoEnvironmentError, match=r"no longer has position \(0, 3\): .*text has 2 bytes"):
         opened(TextFileSpout(tmp_path / "text"), parallelism=tasks, committed=(0, 3))
-    with pytest.raises(EnvironmentFault, match=r"no longer has position \(5, 0\): it is 1 file, read 2 times"):
+    with pytest.raises(TopoEnvironmentError, match=r"no longer has position \(5, 0\): it is 1 file, read 2 times"):
         opened(TextFileSpout(tmp_path / "text", repeat=2), parallelism=tasks, committed=(5, 0))
 
 
 def test_what_cannot_be_read_is_said_with_its_path(tmp_path: Path) -> None:
-    with pytest.raises(NotFound, match=r"no file or folder .*missing"):
+    with pytest.raises(NotFoundError, match=r"no file or folder .*missing"):
         opened(TextFileSpout(tmp_path / "missing"))
-    with pytest.raises(NotFound, match=r"no file that matches '\*.txt'"):
+    with pytest.raises(NotFoundError, match=r"no file that matches '\*.txt'"):
         opened(TextFileSpout(tmp_path, pattern="*.txt"))
 
 

@@ -39,8 +39,8 @@ def types() -> SerializerRegistry:
 def row(values: Any, position: Any = 7, reader: Codec | None = None) -> dict[str, Any]:
     codec = Codec(types())
     cause = Cause("ValueError", "no", "count", "/copy/a.py", 3)
-    letter = DeadLetter(TaskId(3), 1, codec.pack_value(position), codec.pack_value(values), ["/copy/a.py"], 3, cause=cause)
-    line = letter_row(letter, "lines", reader or codec, 5, lambda text: text.replace("/copy", "/own"))
+    dead_letter = DeadLetter(TaskId(3), 1, codec.pack_value(position), codec.pack_value(values), ["/copy/a.py"], 3, cause=cause)
+    line = letter_row(dead_letter, "lines", reader or codec, 5, lambda text: text.replace("/copy", "/own"))
     found: dict[str, Any] = json.loads(line)
     return found
 
@@ -83,9 +83,9 @@ def test_what_cannot_be_shown_is_said_to_be_so_and_the_rest_of_the_row_is_kept()
 
 def test_a_master_knows_the_letters_on_disk_by_the_identities_in_their_rows() -> None:
     identity = (1 << 64) - 3
-    letter = DeadLetter(TaskId(3), identity, b"\xc0", b"\x90", [], 3, identity=identity)
-    stored = json.loads(letter_row(letter, "lines", Codec(), 5))
-    known = known_letters([row(()), stored, {"identity": "of nobody"}])
+    dead_letter = DeadLetter(TaskId(3), identity, b"\xc0", b"\x90", [], 3, identity=identity)
+    stored = json.loads(letter_row(dead_letter, "lines", Codec(), 5))
+    known = known_letters([row(()), stored, {"identity": "unknown"}])
     waiting = Waiting(WorkerId(0), Incarnation(9), TaskId(3), identity)
-    assert known.is_stored(waiting, letter)
+    assert known.is_stored(waiting, dead_letter)
     assert known.count == 3

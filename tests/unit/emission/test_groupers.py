@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.task.harness import Ids, Plain, Scripted, Sink, Solo, chain, fan
+from tests.tasks.components import Plain, Scripted, Sink, chain, fan
+from tests.tasks.solo import RowIds, Solo
 from topo.api.groupings import CustomGrouping
 from topo.api.streams import direct
 from topo.api.topology import Topology
@@ -188,9 +189,9 @@ def test_a_custom_grouping_that_answers_nonsense_is_told_so(answer: Any, why: st
 
 def test_what_a_custom_grouping_raises_is_the_cause_of_the_error() -> None:
     def choose(values: tuple[Any, ...]) -> Sequence[int]:
-        raise KeyError("nobody")
+        raise KeyError("unknown")
 
-    with pytest.raises(EmitError, match="KeyError: 'nobody'") as caught:
+    with pytest.raises(EmitError, match="KeyError: 'unknown'") as caught:
         CustomGrouper(choose, 3).split(rows_of(1))
     assert isinstance(caught.value.__cause__, KeyError)
 
@@ -262,7 +263,7 @@ def test_each_row_of_a_direct_stream_goes_to_the_task_it_names() -> None:
     assert (task.values(to=first), task.values(to=second)) == ([first, first], [second])
 
 
-def test_two_readers_of_a_direct_stream_get_what_is_meant_for_them_and_every_edge_is_accounted_for() -> None:
+def test_two_readers_of_a_direct_stream_get_their_rows_and_every_edge_counts() -> None:
     task = Solo(_direct(readers=2), "b")
     targets = [*task.plan.tasks_of("c"), *task.plan.tasks_of("d")]
     ids = task.feed(*targets)
@@ -312,13 +313,13 @@ def test_each_grouping_reaches_as_many_tasks_as_it_should(grouping: str, readers
     assert len(task.values()) == (36 if grouping == "all" else 12)
 
 
-def test_a_row_that_a_custom_grouping_drops_is_acked_with_the_edge_of_its_input_alone() -> None:
-    class Nobody(CustomGrouping):
+def test_a_row_that_a_custom_grouping_drops_adds_no_edge_to_its_input() -> None:
+    class NoTask(CustomGrouping):
         def choose(self, values: tuple[Any, ...]) -> Sequence[int]:
             return []
 
-    task = Solo(_custom(Nobody()), "b")
-    ids: Ids = task.feed(1, 2)
+    task = Solo(_custom(NoTask()), "b")
+    ids: RowIds = task.feed(1, 2)
     task.run()
     assert task.values() == []
     assert task.acks() == dict(zip(ids.roots, ids.edges, strict=True))

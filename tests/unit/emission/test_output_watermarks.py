@@ -1,4 +1,4 @@
-"""Event time of what a task emits: timestamps, watermarks, idleness, and what of them is told."""
+"""Event time of what a task emits: timestamps, watermarks, idleness, and their reports."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _raise(error: Exception) -> None:
 
 
 def stamps(time: OutputWatermarks, rows: list[Any], given: list[int | None] | None = None) -> list[int | None]:
-    """What the strategy reads of rows that are all well, after it was shown to the generator."""
+    """The strategy's timestamps of rows that are all well, after the generator has seen them."""
     read, refused = time.read(rows, given)
     assert not refused
     time.show(rows, read)
@@ -128,7 +128,7 @@ def test_activity_is_told_before_the_watermark_that_ends_the_idleness() -> None:
     time.mark_idle()
     assert time.drain_updates() == [InputStatus.IDLE]
     time.watermark(5)
-    assert time.drain_updates() == [InputStatus.ACTIVE, 5], "an idle input's watermark would not be heard"
+    assert time.drain_updates() == [InputStatus.ACTIVE, 5], "an idle input's watermark would not count"
 
 
 def test_the_last_watermark_is_told_before_the_idleness_that_follows_it() -> None:
@@ -170,7 +170,7 @@ def test_a_bolt_forgets_with_its_epoch_what_its_strategy_has_seen() -> None:
 
 
 @pytest.mark.parametrize("bad", ["2026-11-21", 1.5, b"7", 1 << 63, -(1 << 63) - 1])
-def test_a_row_whose_field_is_no_timestamp_is_refused_by_name_and_the_others_are_read(bad: object) -> None:
+def test_a_row_whose_field_is_no_timestamp_is_refused_and_the_others_are_read(bad: object) -> None:
     read, refused = made(BOUNDED).read([(1, "a"), (bad, "b"), (3, "c"), (None, "d")], None)
     assert read == [1, None, 3, None]
     assert list(refused) == [1]
@@ -194,7 +194,7 @@ def test_an_integer_of_another_library_is_a_timestamp() -> None:
 
 
 class Broken:
-    """A generator of a user, without what the engine's own have: raises, or says what is no watermark."""
+    """A generator of a user, without the guards of the engine's own: raises, or emits a value that is no watermark."""
 
     def on_event(self, value: Any, timestamp: int, output: Any) -> None:
         if value[1] == "bad":
@@ -208,7 +208,7 @@ class Broken:
 @pytest.mark.parametrize("idleness", [False, True])
 def test_what_a_generator_of_the_user_raises_is_reported_and_the_next_row_is_shown(idleness: bool) -> None:
     errors: list[Exception] = []
-    strategy = WatermarkStrategy.own(Broken, timestamp="at")
+    strategy = WatermarkStrategy.from_generator(Broken, timestamp="at")
     time = made(strategy.with_idleness("1s") if idleness else strategy, errors=errors)
     stamps(time, [(1, "a"), (2, "bad"), (3, "float"), (4, "b")])
     assert time.drain_updates() == [4]
@@ -229,7 +229,7 @@ def test_event_time_goes_on_with_the_clock_while_the_source_is_silent() -> None:
     assert time.drain_updates() == []
     clock.ms = 1001
     time.probe(4.0)
-    assert time.drain_updates() == [94 + 1001, InputStatus.IDLE], "nobody waits for it, and what is open closes"
+    assert time.drain_updates() == [94 + 1001, InputStatus.IDLE], "no watermark waits for it, and open windows close"
     clock.ms = 1500
     time.probe(5.0)
     assert time.drain_updates() == [InputStatus.ACTIVE, 94 + 1500, InputStatus.IDLE]

@@ -10,7 +10,10 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.unit.task.harness import CODEC, Ids, Manual, Plain, Scripted, Sink, Solo
+from tests.rows import rows_of
+from tests.tasks.components import Manual, Plain, Scripted, Sink
+from tests.tasks.environment import CODEC
+from tests.tasks.solo import RowIds, Solo
 from topo.api.groupings import CustomGrouping
 from topo.api.streams import direct
 from topo.api.topology import Topology
@@ -63,7 +66,7 @@ def emitted_edges(frames: list[Frame]) -> dict[int, int]:
     return found
 
 
-def input_edges(ids: list[Ids]) -> dict[int, int]:
+def input_edges(ids: list[RowIds]) -> dict[int, int]:
     found: dict[int, int] = defaultdict(int)
     for one in ids:
         for roots, edges in zip(one.roots, one.edges, strict=True):
@@ -74,14 +77,14 @@ def input_edges(ids: list[Ids]) -> dict[int, int]:
 
 
 def check_routes(task: Solo, subscribed: list[tuple[str, str, int]], emitted: dict[str, list[tuple[Any, ...]]]) -> None:
-    """Every row went to as many tasks as its grouping says, and keys to their owners."""
+    """Every row went to the number of tasks of its grouping, and keys to their owners."""
     for number, (stream, grouping, parallelism) in enumerate(subscribed):
         targets = task.plan.tasks_of(f"c{number}")
         index = task.plan.stream_index("b", stream)
         got: dict[int, list[tuple[Any, ...]]] = {target: [] for target in targets}
         for frame in task.frames(FrameKind.DATA):
             if frame.target in got and frame.stream == index:
-                got[frame.target] += frame.decode_rows(CODEC)
+                got[frame.target] += rows_of(frame, CODEC)
         everything = Counter(row for rows in got.values() for row in rows)
         rows = emitted[stream]
         if grouping == "all":
@@ -227,15 +230,15 @@ def test_a_spout_inits_each_message_with_all_it_emitted_for_it(
     check_routes(task, subscribed, emitted)
 
 
-def feed(task: Solo, batches: list[Any]) -> list[Ids]:
+def feed(task: Solo, batches: list[Any]) -> list[RowIds]:
     """Feed frames of inputs; each input carries its own roots as its second value."""
-    fed: list[Ids] = []
+    fed: list[RowIds] = []
     edge = 1 << 32
     for batch in batches:
         if isinstance(batch, int):
             task.feed(*[(number, ()) for number in range(batch)], tracked=False)
             continue
-        ids = Ids([], [])
+        ids = RowIds([], [])
         for roots in batch:
             several = isinstance(roots, tuple)
             edges = [edge * 17 + number for number in range(1, 1 + (len(roots) if several else 1))]
@@ -261,7 +264,7 @@ def test_the_edges_of_a_batch_are_distinct_and_none_is_zero() -> None:
 
 def test_rows_with_one_root_each_travel_without_a_counts_column() -> None:
     task = Solo(topology(Manual(outputs={**OUTPUTS, "default": ("a", "b")}), [("default", "shuffle", 1)], 7, 1), "b")
-    task.feed((1, 1), (2, 2), ids=Ids([(1,), (2,)], [(10,), (20,)]))
+    task.feed((1, 1), (2, 2), ids=RowIds([(1,), (2,)], [(10,), (20,)]))
     task.run()
     assert [frame.anchoring for frame in task.frames(FrameKind.DATA)] == [Anchoring.SINGLE]
 
@@ -275,7 +278,7 @@ def test_a_row_with_two_anchors_of_one_root_carries_the_xor_of_two_ids() -> None
 
     bolt = Manual(run, OUTPUTS)
     task = Solo(topology(bolt, [("default", "shuffle", 1)], 7, 1), "b")
-    task.feed((1, 1), (2, 2), ids=Ids([9, 9], [10, 20]))
+    task.feed((1, 1), (2, 2), ids=RowIds([9, 9], [10, 20]))
     task.run()
     (frame,) = task.frames(FrameKind.DATA)
     assert frame.root_list() == [9]
@@ -291,7 +294,7 @@ def test_a_row_with_anchors_of_two_roots_carries_both() -> None:
 
     bolt = Manual(run, OUTPUTS)
     task = Solo(topology(bolt, [("default", "shuffle", 1)], 7, 1), "b")
-    task.feed((1, 1), (2, 2), ids=Ids([8, 9], [10, 20]))
+    task.feed((1, 1), (2, 2), ids=RowIds([8, 9], [10, 20]))
     task.run()
     (frame,) = task.frames(FrameKind.DATA)
     assert (frame.anchoring, frame.count_list(), frame.root_list()) == (Anchoring.MULTI, [2], [8, 9])

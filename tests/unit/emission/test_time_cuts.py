@@ -1,4 +1,4 @@
-"""Where changes of event time stand among the rows of a batch, and what becomes of them when the call that said them raises."""
+"""Where changes of event time stand among the rows of a batch, also when the call that reported them raises."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ from typing import Any
 
 import pytest
 
-from tests.unit.task.harness import CODEC, Manual, Plain, Replaying, Scripted, Sink, Solo
+from tests.rows import rows_of
+from tests.tasks.components import Manual, Plain, Replaying, Scripted, Sink
+from tests.tasks.environment import CODEC
+from tests.tasks.solo import Solo
 from topo.api import aggregates
 from topo.api.operator_bolts import WindowBolt
 from topo.api.topology import Topology
@@ -46,18 +49,18 @@ def working(bolt: Any, watermarks: WatermarkStrategy) -> Solo:
 
 
 def sent(task: Solo) -> list[Any]:
-    """What the reader gets, in order: values, ("wm", watermark), "idle", "active", "end"."""
+    """The reader's events, in order: values, ("wm", watermark), "idle", "active", "end"."""
     found: list[Any] = []
     for frame in task.frames(FrameKind.DATA, FrameKind.WATERMARK, FrameKind.IDLE, FrameKind.ACTIVE, FrameKind.END):
         if frame.kind is FrameKind.DATA:
-            found += [row[0] for row in frame.decode_rows(CODEC)]
+            found += [row[0] for row in rows_of(frame, CODEC)]
         else:
             found.append(("wm", frame.mark) if frame.kind is FrameKind.WATERMARK else frame.kind.name.lower())
     return found
 
 
 def saying(*script: Any) -> Callable[[Any], None]:
-    """One call: ints are emitted, ("wm", t) is a watermark, "idle" and "end" are said, an exception is raised."""
+    """One call: ints are emitted, ("wm", t) is a watermark, "idle" and "end" are reported, an exception is raised."""
 
     def call(collector: Any) -> None:
         for one in script:
@@ -126,7 +129,7 @@ def test_what_a_generator_says_in_a_call_that_raises_does_not_hold() -> None:
             output.watermark(100)
             raise ValueError("y")
 
-    task = spouting(1, 2, 3, watermarks=WatermarkStrategy.own(Broken, timestamp="value"))
+    task = spouting(1, 2, 3, watermarks=WatermarkStrategy.from_generator(Broken, timestamp="value"))
     task.wait(1)
     assert sent(task) == [1, ("wm", 1), 2, 3, ("wm", 3), "end"]
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from topo.ids import Incarnation, WorkerId
-from topo.launch.spark.agent_pool import PATIENCE_S, AgentPool, CancelJob, PoolCommand, SubmitJob, Tell, WorkerGone
-from topo.launch.spark.messages import End, Heard, Hello, Leave, Run, WorkerOver
+from topo.launch.spark.agent_pool import PATIENCE_S, AgentPool, CancelJob, PoolCommand, SendToAgent, SubmitJob, WorkerGone
+from topo.launch.spark.messages import BeatAnswer, End, Hello, Leave, Run, WorkerOver
 from topo.worker.spec import WorkerSpec
 
 TIMEOUT_S = 5.0
@@ -41,7 +41,7 @@ def spec(worker: int, incarnation: int = 1) -> WorkerSpec:
 
 def runs(commands: list[PoolCommand]) -> dict[int, bytes]:
     """The agent that each worker is given to."""
-    return {c.message.spec.worker: c.identity for c in commands if isinstance(c, Tell) and isinstance(c.message, Run)}
+    return {c.message.spec.worker: c.identity for c in commands if isinstance(c, SendToAgent) and isinstance(c.message, Run)}
 
 
 def begin(crew: AgentPool, now: float = 1.0) -> None:
@@ -55,7 +55,7 @@ def begin(crew: AgentPool, now: float = 1.0) -> None:
 def test_workers_wait_for_agents_and_are_spread_over_their_hosts(crew: AgentPool) -> None:
     assert crew.start(spec(0), 0.0) + crew.start(spec(1), 0.0) == []
     first = crew.hello(b"A", hello(0, host="a"), 1.0)
-    assert first[0] == Tell(b"A", Heard())
+    assert first[0] == SendToAgent(b"A", BeatAnswer())
     assert runs(first) == {0: b"A"}
     assert not crew.is_complete
     assert runs(crew.hello(b"B", hello(1, host="b"), 1.5)) == {1: b"B"}
@@ -81,10 +81,10 @@ def test_of_agents_that_are_equally_busy_the_one_on_the_less_busy_host_is_taken(
     assert runs(crew.start(spec(1), 1.0)) == {1: b"C"}
 
 
-def test_a_worker_that_ends_is_told_with_what_it_had_in_hand_and_starts_again_at_the_same_agent(crew: AgentPool) -> None:
+def test_a_worker_that_ends_is_reported_and_starts_again_at_the_same_agent(crew: AgentPool) -> None:
     begin(crew)
-    over = WorkerOver(WorkerId(0), Incarnation(1), "exit code 3", b"note")
-    assert crew.worker_over(b"A", over) == [WorkerGone(WorkerId(0), Incarnation(1), "exit code 3", b"note")]
+    over = WorkerOver(WorkerId(0), Incarnation(1), "exit code 3", b"marker")
+    assert crew.worker_over(b"A", over) == [WorkerGone(WorkerId(0), Incarnation(1), "exit code 3", b"marker")]
     assert runs(crew.start(spec(0, 2), 2.0)) == {0: b"A"}
 
 
@@ -92,7 +92,7 @@ def test_a_new_attempt_of_a_task_means_that_the_agent_and_its_worker_are_gone(cr
     begin(crew)
     commands = crew.hello(b"A2", hello(0, attempt=1), 2.0)
     assert commands[0] == WorkerGone(WorkerId(0), Incarnation(1), "its agent has ended")
-    assert crew.beat(b"A", 2.1) == [Tell(b"A", Leave("it was given up"))]
+    assert crew.beat(b"A", 2.1) == [SendToAgent(b"A", Leave("it was given up"))]
     assert runs(crew.start(spec(0, 2), 2.2)) == {0: b"A2"}
 
 
@@ -100,24 +100,24 @@ def test_an_agent_of_an_older_attempt_or_submission_is_told_to_leave(crew: Agent
     begin(crew)
     crew.hello(b"A2", hello(0, attempt=1), 2.0)
     for late in (hello(0, attempt=0), hello(0, attempt=1), hello(0, submission=0, attempt=7), hello(9)):
-        assert crew.hello(b"late", late, 2.5) == [Tell(b"late", Leave("another agent has its slot"))]
+        assert crew.hello(b"late", late, 2.5) == [SendToAgent(b"late", Leave("another agent has its slot"))]
 
 
 def test_a_silent_agent_is_given_up_and_its_job_replaced(crew: AgentPool) -> None:
     begin(crew)
     crew.beat(b"B", 5.9)
     commands = crew.tick(6.0)
-    assert [type(command) for command in commands] == [Tell, CancelJob, WorkerGone, SubmitJob]
+    assert [type(command) for command in commands] == [SendToAgent, CancelJob, WorkerGone, SubmitJob]
     assert commands[1:] == [
         CancelJob(0, 1),
         WorkerGone(WorkerId(0), Incarnation(1), "its agent on a was silent for 5.0 s"),
         SubmitJob(0, 2),
     ]
     # It comes back, and a retry of its cancelled job with it.
-    assert crew.beat(b"A", 7.0) == [Tell(b"A", Leave("it was given up"))]
-    assert crew.hello(b"A1", hello(0, submission=1, attempt=1), 7.0) == [Tell(b"A1", Leave("another agent has its slot"))]
+    assert crew.beat(b"A", 7.0) == [SendToAgent(b"A", Leave("it was given up"))]
+    assert crew.hello(b"A1", hello(0, submission=1, attempt=1), 7.0) == [SendToAgent(b"A1", Leave("another agent has its slot"))]
     assert crew.worker_over(b"A", WorkerOver(WorkerId(0), Incarnation(1), "killed")) == []
-    assert crew.hello(b"A2", hello(0, submission=2), 7.5)[0] == Tell(b"A2", Heard())
+    assert crew.hello(b"A2", hello(0, submission=2), 7.5)[0] == SendToAgent(b"A2", BeatAnswer())
 
 
 def test_a_worker_is_not_given_to_an_agent_that_may_be_dead(crew: AgentPool) -> None:
@@ -139,7 +139,7 @@ def test_a_worker_that_has_waited_for_long_joins_another(crew: AgentPool) -> Non
     assert runs(crew.tick(6.5 + PATIENCE_S)) == {0: b"B"}
 
 
-def test_a_job_that_ends_is_submitted_again_and_one_that_always_ends_ever_more_slowly(crew: AgentPool) -> None:
+def test_a_job_that_ends_is_submitted_again_ever_more_slowly(crew: AgentPool) -> None:
     begin(crew)
     gone = WorkerGone(WorkerId(1), Incarnation(1), "its agent has ended: the executor is lost")
     assert crew.job_ended(1, 1, "the executor is lost", 60.0)[:1] == [gone]
@@ -167,7 +167,7 @@ def test_a_worker_is_stopped_where_it_runs_or_not_started_at_all(crew: AgentPool
         WorkerGone(WorkerId(0), Incarnation(1), "it was not started yet")
     ]
     begin(crew)
-    assert crew.stop(WorkerId(1), Incarnation(1), kill=False) == [Tell(b"B", End(WorkerId(1), Incarnation(1), kill=False))]
+    assert crew.stop(WorkerId(1), Incarnation(1), kill=False) == [SendToAgent(b"B", End(WorkerId(1), Incarnation(1), kill=False))]
 
 
 def test_the_replacement_of_a_worker_that_is_being_killed_waits_for_its_end(crew: AgentPool) -> None:

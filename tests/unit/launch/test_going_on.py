@@ -29,8 +29,7 @@ def plan(*spouts: tuple[str, int], delivery: str = "at_least_once") -> PhysicalP
     bolt = builder.set_bolt("pass", Pass())
     for name, _ in spouts:
         bolt.shuffle_grouping(name)
-    topology = builder.build()
-    return physical_plan(topology, topology.config)
+    return physical_plan(builder.build())
 
 
 @pytest.fixture
@@ -66,7 +65,7 @@ def test_positions_of_tasks_that_are_no_more_are_not_given_to_others(
     before = plan(("b", 2))
     store(folder, before, dict.fromkeys(before.tasks_of("b"), b"1"))
 
-    with pytest.raises(UserError, match=f"spout 'b' had 2 tasks with a position each, and now has {tasks}: .*begins anew"):
+    with pytest.raises(UserError, match=f"spout 'b' had 2 tasks with a position each, and now has {tasks}: .*the beginning"):
         go_on_from_positions(folder, before, plan(*spouts))
     assert positions(folder) == dict.fromkeys(before.tasks_of("b"), b"1")
 
@@ -74,14 +73,14 @@ def test_positions_of_tasks_that_are_no_more_are_not_given_to_others(
 def test_another_mode_of_delivery_does_not_go_on(folder: TopologyFolder) -> None:
     store(folder, plan(("a", 1)), {1: b"1"})
 
-    with pytest.raises(UserError, match="ran with delivery=at_least_once and cannot go on with delivery=exactly_once"):
+    with pytest.raises(UserError, match="ran with delivery=at_least_once and cannot continue with delivery=exactly_once"):
         go_on_from_positions(folder, plan(("a", 1)), plan(("a", 1), delivery="exactly_once"))
 
 
 def test_text_of_a_first_run_and_of_runs_after_it(folder: TopologyFolder) -> None:
     assert text_of_beginning(folder, "") == "starts from the beginning"
     store(folder, plan(("a", 1)), {1: b""})
-    assert text_of_beginning(folder, "") == "begins anew; the last run has left nothing to go on from"
+    assert text_of_beginning(folder, "") == "starts from the beginning; the last run has stored nothing to continue from"
     store(folder, plan(("a", 1)), {1: b"1"})
     os.utime(folder.positions, (0, 0))
     assert "the last run's positions of 1970-01-01 " in text_of_beginning(folder, "")

@@ -1,4 +1,4 @@
-"""What is said of hosts that cannot run workers."""
+"""The messages about hosts that cannot run workers."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def test_good_hosts_pass() -> None:
 
 def test_missing_packages_are_named_with_their_host_once() -> None:
     bare = {**GOOD, "packages": {}, "missing": {"zmq": "no", "msgspec": "no"}}
-    told = complaint(GOOD, bare, bare)
-    assert told.count("h1 (/py) lacks zmq, msgspec: on that host: pip install 'msgpack>=") == 1
+    shown = complaint(GOOD, bare, bare)
+    assert shown.count("h1 (/py) lacks zmq, msgspec: on that host: pip install 'msgpack>=") == 1
 
 
 def test_another_major_version_is_told() -> None:
@@ -46,12 +46,12 @@ def test_another_major_version_is_told() -> None:
 
 
 def test_a_host_that_cannot_reach_the_driver_is_told_with_the_way_out() -> None:
-    told = complaint({**GOOD, "reaches": False})
-    assert "h1 (/py) cannot reach this machine at tcp://10.0.0.9:4000" in told and "spark.driver.host=ADDRESS" in told
+    shown = complaint({**GOOD, "reaches": False})
+    assert "h1 (/py) cannot reach this machine at tcp://10.0.0.9:4000" in shown and "spark.driver.host=ADDRESS" in shown
 
 
 @pytest.mark.parametrize(
-    ("failure", "told"),
+    ("failure", "shown"),
     [
         (
             'Job aborted: java.io.IOException: Cannot run program "/opt/py": error=2, No such file or directory\n\tat x',
@@ -71,8 +71,8 @@ def test_a_host_that_cannot_reach_the_driver_is_told_with_the_way_out() -> None:
         ),
     ],
 )
-def test_what_spark_says_is_told_in_one_line(failure: str, told: str) -> None:
-    assert told in explain(failure)
+def test_what_spark_says_is_told_in_one_line(failure: str, shown: str) -> None:
+    assert shown in explain(failure)
     assert "\n" not in explain(failure)
 
 
@@ -119,5 +119,5 @@ def test_the_probe_notices_another_projects_package_without_executing_it(tmp_pat
 
     found = json.loads(done.stdout)
     assert found["foreign"] == str(package / "__init__.py")
-    told = foreign_package(found)
-    assert f"has another project's package topo at {package}/__init__.py" in told and "pip uninstall topo" in told
+    shown = foreign_package(found)
+    assert f"has another project's package topo at {package}/__init__.py" in shown and "pip uninstall topo" in shown

@@ -1,11 +1,12 @@
-"""What Spark is told, and how long slots are waited for."""
+"""The settings for Spark, and the wait for slots."""
 
 from __future__ import annotations
 
 import pytest
 
 from topo.errors import UserError
-from topo.launch.spark.cluster import SlotWatch, SparkCluster, spark_settings
+from topo.launch.spark.cluster import SlotWatch, spark_settings
+from topo.storage.submitted import SparkCluster
 
 
 def settings(master: str = "spark://m:7077", **conf: str) -> dict[str, str]:

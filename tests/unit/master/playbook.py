@@ -10,10 +10,11 @@ from topo.builder import TopologyBuilder
 from topo.checkpoint.manifest import Manifest
 from topo.ids import Epoch, Incarnation, TaskId, WorkerId
 from topo.master.commands import MasterCommand, MasterRecord, Persist, SendTo, StartWorker
-from topo.master.events import InFlightTuples, MasterEvent, Started, Tick, WorkerExited, WorkerMessage
+from topo.master.events import MasterEvent, Started, Tick, WorkerExited, WorkerMessage
 from topo.master.master import TopologyMaster
 from topo.master.positions import SpoutProgress
 from topo.plan.physical import PhysicalPlan, physical_plan
+from topo.tracking.suspects import InFlightTuples
 from topo.wire import control
 from topo.wire.control import Endpoints, Heartbeat, Quiet, Register, Routes, TaskReady, TaskRoute
 
@@ -24,7 +25,7 @@ LINES, SINK, ACKER = TaskId(1), TaskId(2), TaskId(3)
 
 
 def small_plan(**settings: object) -> PhysicalPlan:
-    """Return a spout, a bolt and an acker, each in a worker of its own unless `workers` packs them."""
+    """Return a spout, a bolt and an acker, each in a separate worker unless `workers` packs them."""
     builder = TopologyBuilder("small").config(**settings)
     builder.set_spout("lines", Lines())
     builder.set_bolt("sink", Sink()).shuffle_grouping("lines")
@@ -32,7 +33,7 @@ def small_plan(**settings: object) -> PhysicalPlan:
 
 
 def register_message(plan: PhysicalPlan, worker: int, incarnation: Incarnation, digest: str = DIGEST) -> Register:
-    """Return what the worker says when its inboxes are bound."""
+    """Return the message of a worker whose inboxes are bound."""
     endpoints = [Endpoints(task, f"data-{task}-{incarnation}", f"control-{task}-{incarnation}") for task in plan.workers[worker]]
     return Register(WorkerId(worker), incarnation, 1000 + worker, "here", "3.11", digest, endpoints)
 
@@ -91,22 +92,22 @@ class Play:
         assert incarnation is not None
         return incarnation
 
-    def says(self, worker: int, message: control.FromWorker) -> list[MasterCommand]:
+    def receives(self, worker: int, message: control.FromWorker) -> list[MasterCommand]:
         """Let the worker's present life say something."""
         return self.do(WorkerMessage(WorkerId(worker), self.life(worker), message))
 
     def beat(self, worker: int, **counters: float) -> list[MasterCommand]:
         """Send a heartbeat, with counters for the worker's first task."""
         tasks = {self.plan.workers[worker][0]: {"counters": counters}} if counters else {}
-        return self.says(worker, Heartbeat(WorkerId(worker), self.life(worker), 1, self.epoch, "", tasks))
+        return self.receives(worker, Heartbeat(WorkerId(worker), self.life(worker), 1, self.epoch, "", tasks))
 
     def register(self, worker: int) -> list[MasterCommand]:
         """Let the worker's present life register."""
-        return self.says(worker, register_message(self.plan, worker, self.life(worker)))
+        return self.receives(worker, register_message(self.plan, worker, self.life(worker)))
 
     def ready(self, task: int) -> list[MasterCommand]:
         """Let a task report ready in the present epoch."""
-        return self.says(self.plan.worker_of(task), TaskReady(TaskId(task), self.epoch))
+        return self.receives(self.plan.worker_of(task), TaskReady(TaskId(task), self.epoch))
 
     def all_ready(self) -> list[MasterCommand]:
         """Let all tasks report ready; return the last answer."""
@@ -126,9 +127,9 @@ class Play:
         received: int = 0,
         pending: int = 0,
     ) -> list[MasterCommand]:
-        """Let a task tell its Quiet facts in the present epoch."""
+        """Let a task report its Quiet facts in the present epoch."""
         facts = Quiet(TaskId(task), self.epoch, probe, ended, quiet, sent, received, pending, "" if quiet else "busy")
-        return self.says(self.plan.worker_of(task), facts)
+        return self.receives(self.plan.worker_of(task), facts)
 
     def answer_probe(self, probe: int, **facts: int) -> list[MasterCommand]:
         """Let all tasks answer a round in the same way; return the last answer."""
@@ -137,18 +138,18 @@ class Play:
             commands = self.quiet(task.id, probe, **facts)
         return commands
 
-    def exits(self, worker: int, why: str = "killed by SIGKILL", in_hand: InFlightTuples | None = None) -> list[MasterCommand]:
+    def exits(self, worker: int, why: str = "killed by SIGKILL", in_flight: InFlightTuples | None = None) -> list[MasterCommand]:
         """Let the worker's present process end."""
-        return self.do(WorkerExited(WorkerId(worker), self.life(worker), why, in_hand))
+        return self.do(WorkerExited(WorkerId(worker), self.life(worker), why, in_flight))
 
     @property
     def epoch(self) -> Epoch:
         """The master's present epoch."""
         return self.master.recovery.epochs.epoch
 
-    def replace(self, worker: int, in_hand: InFlightTuples | None = None) -> list[MasterCommand]:
-        """Let a worker die and its replacement register; return what the registration brings about."""
-        self.exits(worker, in_hand=in_hand)
+    def replace(self, worker: int, in_flight: InFlightTuples | None = None) -> list[MasterCommand]:
+        """Let a worker die and its replacement register; return the commands that follow the registration."""
+        self.exits(worker, in_flight=in_flight)
         self.until(self.master.membership.slots[WorkerId(worker)].start_at)
         return self.register(worker)
 
@@ -174,7 +175,7 @@ def routes_in(commands: list[MasterCommand]) -> dict[int, Routes]:
 
 
 def messages_in(commands: list[MasterCommand]) -> list[tuple[int, control.FromMaster]]:
-    """Return what is sent, and to which worker."""
+    """Return the messages sent, and to which worker."""
     return [(command.worker, command.message) for command in commands if isinstance(command, SendTo)]
 
 

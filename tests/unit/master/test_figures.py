@@ -39,13 +39,13 @@ def counted(acked: int, latency_s: float = 0.1) -> TaskStatistics:
 
 def test_counts_go_on_over_the_lives_of_a_task_and_levels_do_not() -> None:
     statistics = TopologyStatistics([TASK])
-    statistics.heard({TASK: sent(counted(5, 0.1))}, 0.0)
-    statistics.heard({TASK: sent(counted(8, 0.1))}, 1.0)
+    statistics.add({TASK: sent(counted(5, 0.1))}, 0.0)
+    statistics.add({TASK: sent(counted(8, 0.1))}, 1.0)
     statistics.lost([TASK])
     assert statistics.of(TASK).counters["acked"] == 8
     assert statistics.of(TASK).levels == {}
     assert statistics.of(TASK).user.metrics.gauges == {"open files": 8.0}
-    statistics.heard({TASK: sent(counted(2, 0.4))}, 5.0)
+    statistics.add({TASK: sent(counted(2, 0.4))}, 5.0)
     figures = statistics.of(TASK)
     assert figures.counters["acked"] == 10
     assert figures.levels == {"queue": 1.0}
@@ -57,8 +57,8 @@ def test_counts_go_on_over_the_lives_of_a_task_and_levels_do_not() -> None:
 
 def test_what_the_wire_carries_and_what_a_simulation_hands_over_count_the_same() -> None:
     through, direct = TopologyStatistics([TASK]), TopologyStatistics([TASK])
-    through.heard({TASK: sent(counted(5))}, 0.0)
-    direct.heard({TASK: counted(5).as_dict()}, 0.0)
+    through.add({TASK: sent(counted(5))}, 0.0)
+    direct.add({TASK: counted(5).as_dict()}, 0.0)
     assert through.of(TASK) == direct.of(TASK)
 
 
@@ -66,7 +66,7 @@ def test_a_rate_is_that_of_the_last_ten_seconds_of_the_present_life() -> None:
     statistics = TopologyStatistics([TASK])
     for second in range(31):
         acked = second if second <= 20 else 20 + (second - 20) * 100
-        statistics.heard({TASK: {"counters": {"acked": acked}}}, float(second))
+        statistics.add({TASK: {"counters": {"acked": acked}}}, float(second))
     assert statistics.rate(TASK, "acked") == pytest.approx(100.0)
     statistics.lost([TASK])
     assert statistics.rate(TASK, "acked") == 0.0
@@ -74,8 +74,8 @@ def test_a_rate_is_that_of_the_last_ten_seconds_of_the_present_life() -> None:
 
 def test_figures_that_are_none_are_counted_and_change_nothing() -> None:
     statistics = TopologyStatistics([TASK])
-    statistics.heard({TASK: sent(counted(5))}, 0.0)
-    statistics.heard({TASK: {"counters": {"acked": "many"}}}, 1.0)
+    statistics.add({TASK: sent(counted(5))}, 0.0)
+    statistics.add({TASK: {"counters": {"acked": "many"}}}, 1.0)
     assert statistics.unreadable == 1
     assert statistics.of(TASK).counters["acked"] == 5
 
@@ -90,8 +90,8 @@ def test_status_is_plain_data_with_totals_shares_and_percentiles() -> None:
         bolt = TaskStatistics(
             Counters(executed=500 * second, busy_s=0.5 * second, blocked_s=0.2 * second), {}, {"execute": execute.snapshot()}
         )
-        play.says(0, Heartbeat(WorkerId(0), play.life(0), 1, play.epoch, "", {LINES: spout}))
-        play.says(1, Heartbeat(WorkerId(1), play.life(1), 1, play.epoch, "sink", {SINK: bolt.as_dict()}))
+        play.receives(0, Heartbeat(WorkerId(0), play.life(0), 1, play.epoch, "", {LINES: spout}))
+        play.receives(1, Heartbeat(WorkerId(1), play.life(1), 1, play.epoch, "sink", {SINK: bolt.as_dict()}))
     status = describe(play.master, play.now)
     assert json.loads(json.dumps(status)) == status
     assert (status["totals"]["emitted"], status["totals"]["acked"], status["totals"]["pending"]) == (1000, 800, 100)
@@ -115,19 +115,19 @@ def test_totals_stay_exact_when_a_worker_is_replaced() -> None:
 def test_figures_of_tasks_that_the_worker_does_not_host_are_not_taken() -> None:
     play = running()
     forged = Heartbeat(WorkerId(1), play.life(1), 1, play.epoch, "", {LINES: {"counters": {"acked": 9}}})
-    play.says(1, forged)
+    play.receives(1, forged)
     assert describe(play.master, play.now)["totals"]["acked"] == 0
-    assert play.master.statistics().misdirected == 1
+    assert play.master.counts.misdirected == 1
 
 
-def test_event_time_of_a_component_is_that_of_the_task_that_is_behind_and_status_names_whom_it_waits_for() -> None:
+def test_event_time_of_a_component_is_that_of_its_last_task_and_names_its_input() -> None:
     play = running()
     ahead = {"watermark_ms": 2000.0, "watermark_lag_s": 1.0, "open_windows": 3.0}
     behind = {"watermark_ms": 1000.0, "watermark_lag_s": 2.0, "held_back_by": float(LINES), "open_windows": 4.0}
     figures = TopologyStatistics([TaskId(1), TaskId(2)])
-    figures.heard({TaskId(1): {"levels": ahead}, TaskId(2): {"levels": behind}}, 1.0)  # type: ignore[dict-item]
+    figures.add({TaskId(1): {"levels": ahead}, TaskId(2): {"levels": behind}}, 1.0)  # type: ignore[dict-item]
     assert figures.together([TaskId(1), TaskId(2)]).levels == {**behind, "open_windows": 7.0}
-    play.says(1, Heartbeat(WorkerId(1), play.life(1), 1, play.epoch, "", {SINK: {"levels": behind}}))
+    play.receives(1, Heartbeat(WorkerId(1), play.life(1), 1, play.epoch, "", {SINK: {"levels": behind}}))
     status = describe(play.master, play.now)
     (shown,) = [task for task in status["tasks"] if task["task"] == SINK]
     assert shown["event_time"] == {"watermark_ms": 1000, "lag_s": 2.0, "held_back_by": "lines[0]"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from topo.ids import Epoch, Incarnation, TaskId, WorkerId
-from topo.master.commands import MasterRecord, Persist, RecordError, StorePositions
+from topo.master.commands import MasterRecord, Persist, RecordError, SendTo, StorePositions
 from topo.master.links import ENDED_WELL, LAST_WORDS_S, LATE_WORDS_S, RETRY_S, HeldCommands, Life, WorkerEnd, WorkerLinks
 from topo.wire import control
 
@@ -56,16 +56,18 @@ def test_messages_wait_for_the_connection_in_order(links: WorkerLinks, wire: Wir
     wire.is_connected = True
     links.send(HERE, b"2", wire)
     links.send(HERE, b"3", wire)
+    links.send_again(wire)
     assert wire.sent == [(HERE, b"1"), (HERE, b"2"), (HERE, b"3")]
     assert links.alive(HERE) == control.Alive(3)
-    assert not links.has_unsent
 
 
-def test_message_to_another_life_is_tried_once(links: WorkerLinks, wire: Wire) -> None:
+def test_message_to_another_life_is_tried_once(links: WorkerLinks, wire: Wire, current: set[Life]) -> None:
     links.send(GONE, b"stop", wire)
     wire.is_connected = False
     links.send(GONE, b"stop", wire)
-    assert not links.has_unsent
+    wire.is_connected = True
+    current.add(GONE)
+    links.send_again(wire)
     assert wire.sent == [(GONE, b"stop")]
 
 
@@ -75,8 +77,9 @@ def test_messages_for_a_life_that_was_replaced_are_dropped(links: WorkerLinks, w
     current.clear()
     wire.is_connected = True
     links.send_again(wire)
+    current.add(HERE)
+    links.send_again(wire)
     assert wire.sent == []
-    assert not links.has_unsent
 
 
 # -- from workers --------------------------------------------------------------------------------------------------------
@@ -154,9 +157,34 @@ def test_command_that_cannot_be_written_holds_up_those_behind_it() -> None:
     assert held.next(20.0) is None
 
 
+def test_replaced_worker_is_stopped_while_a_command_cannot_be_written() -> None:
+    held = HeldCommands()
+    held.add([RECORD, POSITIONS])
+    held.failed(FULL, 10.0, is_serving=True)
+    stop = SendTo(WorkerId(1), Incarnation(2), control.Stop("another worker has taken this one's place"))
+    held.add([stop])
+    assert held.next(10.0) is stop
+    held.done()
+    assert held.problem
+    assert held.next(10.0) is None
+    assert held.next(10.0 + RETRY_S) is RECORD
+
+
 def test_command_that_cannot_be_written_is_dropped_when_the_topology_ends() -> None:
     held = HeldCommands()
     held.add([RECORD, POSITIONS])
     assert held.failed(FULL, 10.0, is_serving=False) == RecordError("StateNotStored", "No space left on device")
     assert held.problem == ""
+    assert held.next(10.0) is POSITIONS
+
+
+def test_stop_that_comes_while_a_command_is_performed_is_next() -> None:
+    held = HeldCommands()
+    held.add([RECORD, POSITIONS])
+    assert held.next(10.0) is RECORD
+    stop = SendTo(WorkerId(1), Incarnation(2), control.Stop("another worker has taken this one's place"))
+    held.add([stop])
+    held.done()
+    assert held.next(10.0) is stop
+    held.done()
     assert held.next(10.0) is POSITIONS

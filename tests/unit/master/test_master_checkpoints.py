@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from tests.unit.checkpoint.test_coordinator import LINES, SINK, manifest
+from tests.unit.checkpoint.coordinator_rig import LINES, SINK, manifest
 from tests.unit.master.playbook import Play, messages_in, record, routes_in, running, small_plan
 from topo.checkpoint.store_messages import (
     CheckpointFound,
@@ -41,10 +41,10 @@ def plan(**settings: Any) -> PhysicalPlan:
 
 
 def taken(play: Play, checkpoint: int) -> list[MasterCommand]:
-    """Let all be said that a checkpoint needs; return the answer to the last of it."""
-    play.says(0, BarrierAcked(LINES, play.epoch, checkpoint))
-    play.says(0, SnapshotTaken(LINES, play.epoch, checkpoint, f"{checkpoint}/1", 100, "c"))
-    return play.says(1, SnapshotTaken(SINK, play.epoch, checkpoint, f"{checkpoint}/2", 100, "c"))
+    """Report everything that a checkpoint needs; return the commands that follow the last report."""
+    play.receives(0, BarrierAcked(LINES, play.epoch, checkpoint))
+    play.receives(0, SnapshotTaken(LINES, play.epoch, checkpoint, f"{checkpoint}/1", 100, "c"))
+    return play.receives(1, SnapshotTaken(SINK, play.epoch, checkpoint, f"{checkpoint}/2", 100, "c"))
 
 
 def stored(play: Play, checkpoint: int) -> list[MasterCommand]:
@@ -52,8 +52,8 @@ def stored(play: Play, checkpoint: int) -> list[MasterCommand]:
 
 
 def published(play: Play, checkpoint: int) -> list[MasterCommand]:
-    play.says(0, CheckpointPublished(LINES, play.epoch, checkpoint))
-    return play.says(1, CheckpointPublished(SINK, play.epoch, checkpoint))
+    play.receives(0, CheckpointPublished(LINES, play.epoch, checkpoint))
+    return play.receives(1, CheckpointPublished(SINK, play.epoch, checkpoint))
 
 
 def with_one_complete() -> Play:
@@ -77,21 +77,21 @@ def test_a_number_is_persisted_before_its_barrier_is_out() -> None:
     )
 
 
-def test_only_workers_with_spouts_are_told_to_begin_and_all_are_told_that_it_is_complete() -> None:
+def test_only_workers_with_spouts_begin_a_checkpoint_and_all_learn_its_completion() -> None:
     play = running(plan())
     begun = [(worker, message) for worker, message in messages_in(play.until(11.0)) if isinstance(message, BeginCheckpoint)]
     assert begun == [(0, BeginCheckpoint(Epoch(1), 1))]
     (commit,) = taken(play, 1)
     assert isinstance(commit, CommitCheckpoint)
     assert [part.file for part in commit.manifest.parts] == ["1/1", "1/2"]
-    persist, *told = stored(play, 1)
+    persist, *shown_text = stored(play, 1)
     assert persist == with_checkpoints(record(1, 101, 102, 103), 1, 1)
-    assert messages_in(told) == [(worker, CheckpointComplete(1)) for worker in range(3)]
+    assert messages_in(shown_text) == [(worker, CheckpointComplete(1)) for worker in range(3)]
 
 
 def test_without_checkpoints_nothing_of_them_is_said() -> None:
     play = running()
-    play.says(0, BarrierAcked(LINES, play.epoch, 1))
+    play.receives(0, BarrierAcked(LINES, play.epoch, 1))
     commands = play.until(100.0)
     assert not any(isinstance(message, BeginCheckpoint) for _, message in messages_in(commands))
     assert describe(play.master, play.now)["checkpoints"] is None
@@ -99,17 +99,19 @@ def test_without_checkpoints_nothing_of_them_is_said() -> None:
 
 def test_a_crash_before_the_first_checkpoint_starts_at_the_beginning() -> None:
     play = running(plan())
-    told = routes_in(play.replace(1))
-    assert {(routes.checkpoint, len(routes.restore)) for routes in told.values()} == {(0, 0)}
+    shown_text = routes_in(play.replace(1))
+    assert {(routes.checkpoint, len(routes.restore)) for routes in shown_text.values()} == {(0, 0)}
 
 
 def test_every_task_goes_on_from_the_last_complete_checkpoint() -> None:
     play = with_one_complete()
-    told = routes_in(play.replace(1))
-    assert {worker: (routes.checkpoint, routes.folder) for worker, routes in told.items()} == dict.fromkeys(range(3), (1, ""))
-    assert told[0].restore == {LINES: [PartToRead("1/1", 100, "c", "lines", LINES, 0, (0, 7), True)]}
-    assert told[1].restore == {SINK: [PartToRead("1/2", 100, "c", "sink", SINK, 0, (0, 7), True)]}
-    assert told[2].restore == {}
+    shown_text = routes_in(play.replace(1))
+    assert {worker: (routes.checkpoint, routes.folder) for worker, routes in shown_text.items()} == dict.fromkeys(
+        range(3), (1, "")
+    )
+    assert shown_text[0].restore == {LINES: [PartToRead("1/1", 100, "c", "lines", LINES, 0, (0, 7), True)]}
+    assert shown_text[1].restore == {SINK: [PartToRead("1/2", 100, "c", "sink", SINK, 0, (0, 7), True)]}
+    assert shown_text[2].restore == {}
 
 
 def test_a_second_crash_during_restore_repeats_it() -> None:
@@ -130,7 +132,7 @@ def test_a_lost_worker_ends_the_checkpoint_under_way() -> None:
 
 
 def taken_late(play: Play) -> list[MasterCommand]:
-    return play.says(0, SnapshotTaken(LINES, play.epoch, 1, "1/1", 100, "c"))
+    return play.receives(0, SnapshotTaken(LINES, play.epoch, 1, "1/1", 100, "c"))
 
 
 def test_no_routes_go_out_before_the_commit_is_decided() -> None:
@@ -141,8 +143,8 @@ def test_no_routes_go_out_before_the_commit_is_decided() -> None:
     assert routes_in(play.until(20.0)) == {}
     status = describe(play.master, play.now)
     assert (status["status"], status["reason"]) == ("DEGRADED", "waiting for the store of checkpoints")
-    told = routes_in(stored(play, 1))
-    assert [told[worker].checkpoint for worker in range(3)] == [1, 1, 1]
+    shown_text = routes_in(stored(play, 1))
+    assert [shown_text[worker].checkpoint for worker in range(3)] == [1, 1, 1]
 
 
 def test_a_commit_that_failed_leaves_the_one_before() -> None:
@@ -150,8 +152,8 @@ def test_a_commit_that_failed_leaves_the_one_before() -> None:
     play.until(21.0)
     taken(play, 2)
     play.replace(1)
-    told = routes_in(play.do(CheckpointStored(manifest(2), "No space left on device")))
-    assert [told[worker].checkpoint for worker in range(3)] == [1, 1, 1]
+    shown_text = routes_in(play.do(CheckpointStored(manifest(2), "No space left on device")))
+    assert [shown_text[worker].checkpoint for worker in range(3)] == [1, 1, 1]
 
 
 def test_a_later_master_goes_on_from_what_is_stored_and_never_uses_a_number_again() -> None:
@@ -160,14 +162,14 @@ def test_a_later_master_goes_on_from_what_is_stored_and_never_uses_a_number_agai
     play.do(Started())
     for worker in range(3):
         commands = play.register(worker)
-    told = routes_in(commands)
-    assert {(routes.term, routes.epoch, routes.checkpoint) for routes in told.values()} == {(2, 6, 8)}
+    shown_text = routes_in(commands)
+    assert {(routes.term, routes.epoch, routes.checkpoint) for routes in shown_text.values()} == {(2, 6, 8)}
     play.all_ready()
     begun = [message for _, message in messages_in(play.until(20.0)) if isinstance(message, BeginCheckpoint)]
     assert begun == [BeginCheckpoint(Epoch(6), 10)]
 
 
-def test_a_savepoint_to_start_from_is_named_with_its_folder_until_there_is_a_checkpoint_of_its_own() -> None:
+def test_a_savepoint_to_start_from_is_named_until_the_first_checkpoint_of_the_run() -> None:
     play = Play(plan(), completed=manifest(8), completed_in="/save")
     play.do(Started())
     for worker in range(3):
@@ -189,7 +191,7 @@ def test_damage_found_during_restore_leads_to_an_earlier_checkpoint_loudly() -> 
     taken(play, 2)
     stored(play, 2)
     play.replace(1)
-    assert play.says(1, RestoreFailed(SINK, play.epoch, 2, "2/2 is damaged")) == [FindCheckpoint(upto=2)]
+    assert play.receives(1, RestoreFailed(SINK, play.epoch, 2, "2/2 is damaged")) == [FindCheckpoint(upto=2)]
     commands = play.do(CheckpointFound(manifest(1)))
     assert {routes.checkpoint for routes in routes_in(commands).values()} == {1}
     assert with_checkpoints(record(3, 101, 104, 103), 2, 1) == commands[0]
@@ -203,7 +205,7 @@ def test_a_checkpoint_that_cannot_be_read_now_is_tried_again_by_a_new_worker() -
     stored(play, 2)
     play.replace(1)
     epoch = play.epoch
-    commands = play.says(1, RestoreFailed(SINK, epoch, 2, "the disk is away", is_transient=True))
+    commands = play.receives(1, RestoreFailed(SINK, epoch, 2, "the disk is away", is_transient=True))
     assert StopWorker(WorkerId(1), Incarnation(104), kill=True) in commands
     (row,) = (command for command in commands if isinstance(command, RecordError))
     assert (row.kind, row.worker) == ("WorkerLost", 1) and "cannot read checkpoint 2: the disk is away" in row.message
@@ -221,7 +223,7 @@ def test_a_part_that_one_host_does_not_see_costs_its_worker_and_no_checkpoint() 
     epoch = play.epoch
     for incarnation in (104, 105):
         missing = RestoreFailed(SINK, play.epoch, 2, "2/2 is damaged: it is not there")
-        assert play.says(1, missing) == [FindCheckpoint(upto=2)]
+        assert play.receives(1, missing) == [FindCheckpoint(upto=2)]
         commands = play.do(CheckpointFound(manifest(2)))
         assert StopWorker(WorkerId(1), Incarnation(incarnation), kill=True) in commands
         (row,) = (command for command in commands if isinstance(command, RecordError))
@@ -237,18 +239,18 @@ def test_a_restore_that_failed_in_an_epoch_that_is_over_ends_nobody() -> None:
     play = with_one_complete()
     play.replace(1)
     play.exits(2)
-    assert play.says(1, RestoreFailed(SINK, play.epoch, 1, "the disk is away", is_transient=True)) == []
+    assert play.receives(1, RestoreFailed(SINK, play.epoch, 1, "the disk is away", is_transient=True)) == []
 
 
 def test_a_topology_without_a_checkpoint_that_can_be_restored_ends() -> None:
     play = with_one_complete()
     play.replace(1)
-    play.says(1, RestoreFailed(SINK, play.epoch, 1, "1/2 is damaged"))
-    commands = play.do(CheckpointFound(None, "there is no checkpoint to go on from"))
+    play.receives(1, RestoreFailed(SINK, play.epoch, 1, "1/2 is damaged"))
+    commands = play.do(CheckpointFound(None, "there is no checkpoint to restore"))
     assert sum(isinstance(command, StopWorker) for command in commands) == 3
     assert play.master.ending.outcome is not None
     assert play.master.ending.outcome.kind is OutcomeKind.CRASHED
-    assert play.master.ending.outcome.reason == "there is no checkpoint to go on from"
+    assert play.master.ending.outcome.reason == "there is no checkpoint to restore"
 
 
 # -- the end -----------------------------------------------------------------------------------------------------------------
@@ -275,9 +277,9 @@ def test_a_worker_that_dies_before_it_has_published_is_replaced_and_the_end_wait
     still(play)
     taken(play, 1)
     stored(play, 1)
-    play.says(0, CheckpointPublished(LINES, play.epoch, 1))
-    told = routes_in(play.replace(1))
-    assert told[1].checkpoint == 1
+    play.receives(0, CheckpointPublished(LINES, play.epoch, 1))
+    shown_text = routes_in(play.replace(1))
+    assert shown_text[1].checkpoint == 1
     play.all_ready()
     published(play, 1)
     play.until(play.now + 2.0)
@@ -301,7 +303,7 @@ def test_a_drain_takes_a_last_checkpoint_too() -> None:
     assert (0, Close(Epoch(1), drain=True)) in messages_in(published(play, 1))
 
 
-def test_a_drain_with_a_savepoint_stores_the_last_checkpoint_and_waits_until_it_is_written() -> None:
+def test_a_drain_with_a_savepoint_waits_until_it_is_written() -> None:
     play = running(plan())
     commands = play.do(DrainAsked(30.0, "/save"))
     assert messages_in(commands)[0] == (0, Drain())

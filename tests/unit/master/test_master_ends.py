@@ -26,11 +26,11 @@ from topo.wire.codec import Codec
 from topo.wire.control import Cause, Close, Closed, DeadLetter, DeadLettersStored, Drain, PositionReport, Probe, TuplesFailed
 
 pack = Codec().pack_value
-LETTER = DeadLetter(LINES, 1, pack(17), pack(("x",)), ["boom"], 3)
+DEAD_LETTER = DeadLetter(LINES, 1, pack(17), pack(("x",)), ["boom"], 3)
 
 
 def all_end(play: Play) -> list[MasterCommand]:
-    """Let every task tell that it has ended and is quiet; return the last answer."""
+    """Let every task report that it has ended and is quiet; return the last answer."""
     commands: list[MasterCommand] = []
     for task in play.plan.tasks:
         commands = play.quiet(task.id, sent=5, received=5)
@@ -42,7 +42,7 @@ def close(play: Play) -> list[MasterCommand]:
     commands: list[MasterCommand] = []
     for worker, tasks in enumerate(play.plan.workers):
         for task in tasks:
-            play.says(worker, Closed(task))
+            play.receives(worker, Closed(task))
         commands = play.exits(worker, "exited with 0")
     return commands
 
@@ -131,10 +131,10 @@ def test_finally_failed_messages_make_the_outcome() -> None:
 
 def test_a_dead_letter_is_confirmed_when_it_is_stored_and_makes_the_outcome() -> None:
     play = running()
-    store = StoreDeadLetters(WorkerId(0), Incarnation(101), (LETTER,))
-    assert play.says(0, LETTER) == [store]
-    assert all_end(play) == []  # not while a letter is being written
-    confirmed = play.do(DeadLettersWritten(WorkerId(0), Incarnation(101), (LETTER,)))
+    store = StoreDeadLetters(WorkerId(0), Incarnation(101), (DEAD_LETTER,))
+    assert play.receives(0, DEAD_LETTER) == [store]
+    assert all_end(play) == []  # not while a dead letter is being written
+    confirmed = play.do(DeadLettersWritten(WorkerId(0), Incarnation(101), (DEAD_LETTER,)))
     assert confirmed == [SendTo(WorkerId(0), Incarnation(101), DeadLettersStored(LINES, [1])), *probe(1)]
     play.answer_probe(1)
     play.answer_probe(2)
@@ -145,64 +145,64 @@ def test_a_dead_letter_is_confirmed_when_it_is_stored_and_makes_the_outcome() ->
 def test_a_letter_says_why_its_last_attempt_failed_if_a_task_has_told() -> None:
     play = running()
     cause = Cause("ValueError", "no", "count", "/home/a.py", 3)
-    play.says(1, TuplesFailed(SINK, [(cause, [7, 8])]))
-    letter = msgspec.structs.replace(LETTER, root=8)
-    explained = msgspec.structs.replace(letter, errors=["boom", "ValueError: no (a.py:3, component 'count')"], cause=cause)
-    assert play.says(0, letter) == [StoreDeadLetters(WorkerId(0), Incarnation(101), (explained,))]
+    play.receives(1, TuplesFailed(SINK, [(cause, [7, 8])]))
+    dead_letter = msgspec.structs.replace(DEAD_LETTER, root=8)
+    explained = msgspec.structs.replace(dead_letter, errors=["boom", "ValueError: no (a.py:3, component 'count')"], cause=cause)
+    assert play.receives(0, dead_letter) == [StoreDeadLetters(WorkerId(0), Incarnation(101), (explained,))]
 
 
 @pytest.mark.parametrize("comes", [True, False])
 def test_a_letter_that_comes_before_its_cause_waits_a_moment_for_it(comes: bool) -> None:
     play = running()
     cause = Cause("ValueError", "no", "count")
-    assert play.says(0, msgspec.structs.replace(LETTER, root=8)) == []
+    assert play.receives(0, msgspec.structs.replace(DEAD_LETTER, root=8)) == []
     if comes:
-        play.says(1, TuplesFailed(SINK, [(cause, [8])]))
+        play.receives(1, TuplesFailed(SINK, [(cause, [8])]))
     stored = [command for command in play.until(play.now + 1.0) if isinstance(command, StoreDeadLetters)]
-    (letters,) = [command.letters for command in stored]
-    assert letters[0].cause == (cause if comes else None)
-    assert play.do(DeadLettersWritten(WorkerId(0), Incarnation(101), letters))[0] == SendTo(
+    (dead_letters,) = [command.dead_letters for command in stored]
+    assert dead_letters[0].cause == (cause if comes else None)
+    assert play.do(DeadLettersWritten(WorkerId(0), Incarnation(101), dead_letters))[0] == SendTo(
         WorkerId(0), Incarnation(101), DeadLettersStored(LINES, [1])
     )
 
 
 def test_of_the_causes_the_latest_are_remembered() -> None:
-    letters = DeadLetters()
+    dead_letters = DeadLetters()
     cause = Cause("ValueError", "no", "count")
-    letters.failed([(cause, list(range(1, CAUSES + 2)))])
-    assert letters.explained(msgspec.structs.replace(LETTER, root=1)).cause is None
-    assert letters.explained(msgspec.structs.replace(LETTER, root=2)).cause == cause
+    dead_letters.failed([(cause, list(range(1, CAUSES + 2)))])
+    assert dead_letters.explained(msgspec.structs.replace(DEAD_LETTER, root=1)).cause is None
+    assert dead_letters.explained(msgspec.structs.replace(DEAD_LETTER, root=2)).cause == cause
 
 
 def test_a_letter_that_is_told_again_is_stored_once() -> None:
     play = running()
-    play.says(0, LETTER)
-    assert play.says(0, LETTER) == []
-    written = DeadLettersWritten(WorkerId(0), Incarnation(101), (LETTER,))
+    play.receives(0, DEAD_LETTER)
+    assert play.receives(0, DEAD_LETTER) == []
+    written = DeadLettersWritten(WorkerId(0), Incarnation(101), (DEAD_LETTER,))
     assert messages_in(play.do(written)) == [(0, DeadLettersStored(LINES, [1]))]
-    assert messages_in(play.says(0, LETTER)) == [(0, DeadLettersStored(LINES, [1]))]
+    assert messages_in(play.receives(0, DEAD_LETTER)) == [(0, DeadLettersStored(LINES, [1]))]
     play.replace(0)
-    again = DeadLetter(LINES, 5, LETTER.position, LETTER.values, ["boom"], 3)
-    assert play.says(0, again) == [SendTo(WorkerId(0), Incarnation(104), DeadLettersStored(LINES, [5]))]
-    assert play.master.statistics().dead_letters == 1
+    again = DeadLetter(LINES, 5, DEAD_LETTER.position, DEAD_LETTER.values, ["boom"], 3)
+    assert play.receives(0, again) == [SendTo(WorkerId(0), Incarnation(104), DeadLettersStored(LINES, [5]))]
+    assert play.master.dead_letters.count == 1
 
 
 def test_a_letter_is_not_confirmed_to_a_later_life_by_an_earlier_lifes_number() -> None:
     play = running()
-    play.says(0, LETTER)
+    play.receives(0, DEAD_LETTER)
     play.replace(0)
-    assert play.do(DeadLettersWritten(WorkerId(0), Incarnation(101), (LETTER,))) == []
+    assert play.do(DeadLettersWritten(WorkerId(0), Incarnation(101), (DEAD_LETTER,))) == []
 
 
 def test_a_letter_that_could_not_be_written_is_written_again() -> None:
     play = running()
-    store = StoreDeadLetters(WorkerId(0), Incarnation(101), (LETTER,))
-    play.says(0, LETTER)
+    store = StoreDeadLetters(WorkerId(0), Incarnation(101), (DEAD_LETTER,))
+    play.receives(0, DEAD_LETTER)
     assert play.until(5.9) == []
     assert play.until(6.0) == [store]
 
 
-def test_a_drain_pauses_the_spouts_and_closes_when_nothing_moves_without_an_end_of_input() -> None:
+def test_a_drain_pauses_the_spouts_and_closes_when_nothing_moves() -> None:
     play = running()
     commands = play.do(DrainAsked(10.0))
     assert commands == [SendTo(WorkerId(0), Incarnation(101), Drain()), *probe(1)]
@@ -287,13 +287,13 @@ def test_a_kill_ends_though_a_process_is_never_reported_gone() -> None:
     assert play.until(6.0) == [Finished(Outcome(OutcomeKind.KILLED, "killed by the operator"))]
 
 
-def test_components_that_do_not_close_in_time_are_killed_and_their_results_may_be_missing() -> None:
+def test_components_that_do_not_close_in_time_are_killed() -> None:
     play = running(small_plan(drain_timeout="3s"))
     all_end(play)
     play.answer_probe(1)
     play.answer_probe(2)
     for worker, task in ((0, LINES), (2, ACKER)):
-        play.says(worker, Closed(task))
+        play.receives(worker, Closed(task))
         play.exits(worker)
     assert play.until(3.9) == []
     assert play.until(4.0) == [
@@ -313,7 +313,7 @@ def test_a_worker_that_dies_while_closing_is_reported_and_not_replaced() -> None
     assert play.exits(1) == [RecordError("WorkerLost", why, "sink", None, WorkerId(1))]
     assert not [command for command in play.until(3.0) if isinstance(command, StartWorker)]
     for worker, task in ((0, LINES), (2, ACKER)):
-        play.says(worker, Closed(task))
+        play.receives(worker, Closed(task))
     play.exits(0)
     (finished,) = play.exits(2)
     assert finished.outcome.kind is OutcomeKind.RESULTS_LOST
@@ -325,18 +325,18 @@ def test_an_acker_that_dies_while_closing_loses_nothing() -> None:
     play.answer_probe(1)
     play.answer_probe(2)
     for worker, task in ((0, LINES), (1, SINK)):
-        play.says(worker, Closed(task))
+        play.receives(worker, Closed(task))
         play.exits(worker)
     assert play.exits(2)[-1] == Finished(Outcome(OutcomeKind.DONE, "every message was processed"))
 
 
 def test_what_was_committed_last_is_stored_before_the_end() -> None:
     play = running()
-    play.says(0, PositionReport(LINES, Epoch(1), pack(1), b""))
+    play.receives(0, PositionReport(LINES, Epoch(1), pack(1), b""))
     all_end(play)
     play.answer_probe(1)
     play.answer_probe(2)
-    play.says(0, PositionReport(LINES, Epoch(1), pack(2), b""))
+    play.receives(0, PositionReport(LINES, Epoch(1), pack(2), b""))
     finished = close(play)
     assert finished[0] == StorePositions({LINES: SpoutProgress(pack(2))})
     assert [type(command) for command in finished] == [StorePositions, Finished]
@@ -370,14 +370,14 @@ def test_what_a_lost_worker_had_not_emitted_again_is_not_final() -> None:
 def test_attempts_before_the_last_say_why_they_failed() -> None:
     play = running()
     cause = Cause("ValueError", "no", "count", "a.py", 3)
-    play.says(1, TuplesFailed(SINK, [(cause, [7])]))
+    play.receives(1, TuplesFailed(SINK, [(cause, [7])]))
     earlier = [("a task failed it", 7), ("a task failed it", 8)]
-    letter = msgspec.structs.replace(LETTER, errors=["no verdict within 10 s"], earlier=earlier)
+    dead_letter = msgspec.structs.replace(DEAD_LETTER, errors=["no verdict within 10 s"], earlier=earlier)
 
-    (store,) = play.says(0, letter)
+    (store,) = play.receives(0, dead_letter)
 
     assert isinstance(store, StoreDeadLetters)
-    assert store.letters[0].errors == [
+    assert store.dead_letters[0].errors == [
         "attempt 1: ValueError: no (a.py:3, component 'count')",
         "attempt 2: a task failed it",
         "no verdict within 10 s",

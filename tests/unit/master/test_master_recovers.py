@@ -19,18 +19,11 @@ from tests.unit.master.playbook import (
 )
 from topo.ids import Epoch, Incarnation, TaskId, WorkerId
 from topo.master.commands import RecordError, SendTo, StartWorker, StopWorker, StorePositions
-from topo.master.events import (
-    ActivateAsked,
-    DeactivateAsked,
-    InFlightTuples,
-    RestartAsked,
-    Tick,
-    WorkerExited,
-    WorkerMessage,
-)
+from topo.master.events import ActivateAsked, DeactivateAsked, RestartAsked, Tick, WorkerExited, WorkerMessage
 from topo.master.positions import SpoutProgress
 from topo.master.recovery import STOP_S
 from topo.observability.status import describe
+from topo.tracking.suspects import InFlightTuples
 from topo.wire import control
 from topo.wire.codec import Codec
 from topo.wire.control import Activate, Deactivate, EdgeLost, Go, PositionReport, Stuck
@@ -43,7 +36,7 @@ def status(play: Play) -> tuple[str, str]:
     return found["status"], found["reason"]
 
 
-def test_a_dead_worker_is_replaced_at_once_and_the_epoch_rises_when_it_has_registered() -> None:
+def test_the_epoch_rises_when_the_replacement_of_a_dead_worker_has_registered() -> None:
     play = running()
     assert play.exits(1) == [
         record(1, 101, 104, 103),
@@ -62,12 +55,12 @@ def test_a_dead_worker_is_replaced_at_once_and_the_epoch_rises_when_it_has_regis
     assert status(play) == ("RUNNING", "")
 
 
-def test_only_processes_that_were_lost_after_they_registered_leave_counts_behind_unreported() -> None:
+def test_only_processes_lost_after_registration_leave_counts_unreported() -> None:
     play = running()
     play.exits(1)
     assert describe(play.master, play.now)["unreported"] == 1
     play.exits(1)
-    assert play.master.statistics().losses == 2
+    assert play.master.counts.losses == 2
     assert describe(play.master, play.now)["unreported"] == 1
 
 
@@ -86,7 +79,7 @@ def test_a_loss_during_the_handshake_restarts_it_under_a_further_epoch() -> None
     assert play.epoch == 2
     play.replace(2)
     assert play.epoch == 3
-    assert play.says(1, control.TaskReady(SINK, Epoch(2))) == []
+    assert play.receives(1, control.TaskReady(SINK, Epoch(2))) == []
     assert play.ready(SINK) == play.ready(ACKER) == []
     assert [message for _, message in messages_in(play.ready(LINES))] == [Go(Epoch(3))]
 
@@ -104,12 +97,12 @@ def test_a_silent_worker_is_killed_and_replaced_and_fenced_when_it_wakes() -> No
 
 
 @pytest.mark.parametrize(("timeout", "stop_s"), [("5s", 20.0), ("500ms", 0.8)])
-def test_a_master_that_stood_still_does_not_take_its_own_silence_for_that_of_its_workers(timeout: str, stop_s: float) -> None:
+def test_a_master_that_stalled_does_not_take_its_silence_for_its_workers(timeout: str, stop_s: float) -> None:
     play = running(worker_timeout=timeout, heartbeat="100ms")
     play.now += stop_s
     for worker in range(3):
         assert play.beat(worker) == []
-    assert play.master.statistics().losses == 0
+    assert play.master.counts.losses == 0
 
 
 def test_a_short_silence_has_no_consequence() -> None:
@@ -128,19 +121,19 @@ def test_the_masters_own_pause_is_not_held_against_workers() -> None:
     assert StopWorker(WorkerId(1), Incarnation(102), kill=True) in play.until(106.0, silent=(1,))
 
 
-def test_user_code_that_does_not_return_is_reported_and_beyond_the_limit_its_worker_is_replaced() -> None:
+def test_stuck_user_code_is_reported_and_beyond_the_limit_its_worker_replaced() -> None:
     play = running()
     early = Stuck(WorkerId(1), SINK, "sink", 10.0, "File sink.py, line 3")
     row = RecordError("TaskStuck", "stuck in sink for 10 s", "sink", SINK, WorkerId(1), "File sink.py, line 3")
-    assert play.says(1, early) == [row]
+    assert play.receives(1, early) == [row]
     late = Stuck(WorkerId(1), SINK, "sink", 30.0, "File sink.py, line 3")
-    assert StopWorker(WorkerId(1), Incarnation(102), kill=True) in play.says(1, late)
+    assert StopWorker(WorkerId(1), Incarnation(102), kill=True) in play.receives(1, late)
     assert status(play) == ("DEGRADED", "worker 1 (sink) is being replaced: stuck in sink for 30 s")
 
 
 def stuck(play: Play) -> str:
     """Have the sink's worker be stuck once and come back; return how its row explains it."""
-    rows = [one for one in play.says(1, Stuck(WorkerId(1), SINK, "sink", 30.0, "")) if isinstance(one, RecordError)]
+    rows = [one for one in play.receives(1, Stuck(WorkerId(1), SINK, "sink", 30.0, "")) if isinstance(one, RecordError)]
     play.do(WorkerExited(WorkerId(1), play.master.recovery.lives[WorkerId(1)], "killed by SIGKILL"))
     play.until(play.now + 30.0, silent=())
     play.register(1)
@@ -148,7 +141,7 @@ def stuck(play: Play) -> str:
     return next(row.message for row in rows if row.kind == "TaskStuck")
 
 
-def test_code_that_is_stuck_again_and_again_at_the_same_place_is_told_with_what_helps() -> None:
+def test_code_that_is_stuck_again_at_the_same_place_is_reported_with_what_helps() -> None:
     play = running()
     assert [stuck(play) for _ in range(2)] == ["stuck in sink for 30 s"] * 2
 
@@ -162,7 +155,7 @@ def test_code_that_is_stuck_again_and_again_at_the_same_place_is_told_with_what_
 
 def test_without_a_progress_timeout_stuck_code_is_only_reported() -> None:
     play = running(progress_timeout=None)
-    commands = play.says(1, Stuck(WorkerId(1), SINK, "sink", 3600.0, ""))
+    commands = play.receives(1, Stuck(WorkerId(1), SINK, "sink", 3600.0, ""))
     assert [type(command) for command in commands] == [RecordError]
 
 
@@ -195,7 +188,7 @@ def test_an_operators_restart_waits_for_nothing_and_accuses_nobody() -> None:
     ]
     play.do(WorkerExited(WorkerId(1), Incarnation(102), "exited with 0", InFlightTuples((7,))))
     assert routes_in(play.register(1))[0].suspects == []
-    assert play.master.statistics().losses == 0
+    assert play.master.counts.losses == 0
 
 
 @pytest.mark.parametrize("ends", [False, True])
@@ -211,7 +204,7 @@ def test_a_worker_that_does_not_end_when_it_is_asked_to_for_a_restart_is_killed(
         play.do(WorkerExited(WorkerId(1), Incarnation(102), "exited with 0", None))
     assert play.until(begun + STOP_S + 1.0).count(old) == (0 if ends else 1)
     play.do(WorkerExited(WorkerId(1), Incarnation(102), "killed by SIGKILL", InFlightTuples((7,))))
-    assert play.master.statistics().losses == 0
+    assert play.master.counts.losses == 0
     assert old not in play.until(begun + 3 * STOP_S)
 
 
@@ -219,8 +212,8 @@ def test_a_dead_edge_between_two_living_workers_raises_the_epoch_and_restarts_no
     play = running()
     lost = EdgeLost(SINK, Epoch(1), LINES, "expected 3, got 5")
     row = RecordError("EdgeLost", "from task 1: expected 3, got 5", "sink", SINK, WorkerId(1))
-    assert play.says(1, lost) == [row]
-    assert play.says(1, lost) == []
+    assert play.receives(1, lost) == [row]
+    assert play.receives(1, lost) == []
     commands = play.until(1.2)
     assert commands[0] == record(2, 101, 102, 103)
     assert routes_in(commands).keys() == {0, 1, 2}
@@ -229,7 +222,7 @@ def test_a_dead_edge_between_two_living_workers_raises_the_epoch_and_restarts_no
 
 def test_a_dead_edge_that_a_dead_worker_explains_raises_no_epoch_of_its_own() -> None:
     play = running()
-    play.says(1, EdgeLost(SINK, Epoch(1), LINES, "a gap"))
+    play.receives(1, EdgeLost(SINK, Epoch(1), LINES, "a gap"))
     assert started_in(play.exits(0)) == [0]
     play.register(0)
     assert play.epoch == 2
@@ -237,10 +230,10 @@ def test_a_dead_edge_that_a_dead_worker_explains_raises_no_epoch_of_its_own() ->
 
 def test_reports_of_a_dead_edge_of_an_older_epoch_are_too_late() -> None:
     play = running()
-    play.says(1, EdgeLost(SINK, Epoch(1), LINES, "a gap"))
+    play.receives(1, EdgeLost(SINK, Epoch(1), LINES, "a gap"))
     play.until(1.2)
     play.all_ready()
-    assert play.says(1, EdgeLost(SINK, Epoch(1), LINES, "a gap")) == []
+    assert play.receives(1, EdgeLost(SINK, Epoch(1), LINES, "a gap")) == []
     assert play.until(3.0) == []
     assert play.epoch == 2
 
@@ -248,14 +241,14 @@ def test_reports_of_a_dead_edge_of_an_older_epoch_are_too_late() -> None:
 def test_an_edge_that_dies_in_epoch_after_epoch_costs_its_sender_the_worker() -> None:
     play = running()
     for epoch in (1, 2):
-        play.says(1, EdgeLost(SINK, Epoch(epoch), LINES, "a gap"))
+        play.receives(1, EdgeLost(SINK, Epoch(epoch), LINES, "a gap"))
         assert not started_in(play.until(play.now + 0.15))
         play.all_ready()
-    play.says(1, EdgeLost(SINK, Epoch(3), LINES, "a gap"))
+    play.receives(1, EdgeLost(SINK, Epoch(3), LINES, "a gap"))
     assert StopWorker(WorkerId(0), Incarnation(101), kill=True) in play.until(play.now + 0.15)
 
 
-def test_what_a_dead_worker_had_in_hand_goes_out_with_the_next_routes_once() -> None:
+def test_what_a_dead_worker_had_in_flight_goes_out_with_the_next_routes_once() -> None:
     play = running()
     sent = routes_in(play.replace(1, InFlightTuples((7, 8))))
     assert [(found.suspects, found.alone) for found in sent.values()] == [([7, 8], False)] * 3
@@ -266,19 +259,19 @@ def test_what_a_dead_worker_had_in_hand_goes_out_with_the_next_routes_once() -> 
 
 def test_the_note_of_a_stuck_worker_counts_when_its_process_is_gone() -> None:
     play = running()
-    play.says(1, Stuck(WorkerId(1), SINK, "sink", 30.0, ""))
+    play.receives(1, Stuck(WorkerId(1), SINK, "sink", 30.0, ""))
     play.do(WorkerExited(WorkerId(1), Incarnation(102), "killed by SIGKILL", InFlightTuples((7,))))
     play.until(1.2)
     sent = routes_in(play.register(1))
     assert (sent[0].suspects, sent[0].alone) == ([7], True)
-    assert play.master.statistics().losses == 1
+    assert play.master.counts.losses == 1
 
 
-def test_a_message_whose_spout_died_with_it_is_put_on_record_before_anything_else_and_given_to_the_next_life() -> None:
+def test_a_suspect_whose_spout_died_is_stored_first_and_given_to_the_next_life() -> None:
     play = running(small_plan(workers=1))
-    play.says(0, PositionReport(LINES, Epoch(1), pack(41), b""))
+    play.receives(0, PositionReport(LINES, Epoch(1), pack(41), b""))
     play.until(1.5)
-    commands = play.exits(0, in_hand=InFlightTuples((7,), ((LINES, pack(42)),)))
+    commands = play.exits(0, in_flight=InFlightTuples((7,), ((LINES, pack(42)),)))
     kept = SpoutProgress(pack(41), pack([(42, 1)]))
     assert commands[-1] == StorePositions({LINES: kept})
     play.until(1.8)
@@ -288,9 +281,9 @@ def test_a_message_whose_spout_died_with_it_is_put_on_record_before_anything_els
 
 def test_positions_are_stored_at_most_once_a_second_and_given_to_replacements() -> None:
     play = running()
-    assert play.says(0, PositionReport(LINES, Epoch(1), pack(1), b"")) == [StorePositions({LINES: SpoutProgress(pack(1))})]
+    assert play.receives(0, PositionReport(LINES, Epoch(1), pack(1), b"")) == [StorePositions({LINES: SpoutProgress(pack(1))})]
     for position in (2, 3, 4):
-        assert play.says(0, PositionReport(LINES, Epoch(1), pack(position), b"")) == []
+        assert play.receives(0, PositionReport(LINES, Epoch(1), pack(position), b"")) == []
     assert play.until(1.9) == []
     assert play.until(2.0) == [StorePositions({LINES: SpoutProgress(pack(4))})]
     assert routes_in(play.replace(0))[0].positions == {LINES: pack(4)}
@@ -330,14 +323,14 @@ def test_the_exit_of_a_life_that_nobody_knows_changes_nothing() -> None:
 def test_user_errors_are_recorded_as_they_come() -> None:
     play = running()
     error = control.ComponentError(SINK, "sink", "ValueError", "no number", "Traceback ...", "sink.py", 12, 3, 1_000)
-    assert play.says(1, error) == [
+    assert play.receives(1, error) == [
         RecordError("ValueError", "no number", "sink", SINK, WorkerId(1), "Traceback ...", "sink.py", 12, 3, 1_000)
     ]
 
 
 def test_a_dead_edge_from_a_task_that_does_not_exist_is_ignored() -> None:
     play = running()
-    assert play.says(1, EdgeLost(SINK, Epoch(1), TaskId(99), "forged")) == []
+    assert play.receives(1, EdgeLost(SINK, Epoch(1), TaskId(99), "forged")) == []
 
 
 @pytest.mark.parametrize("stall_s", [4.0, 4.5, 5.0, 5.3, 5.9, 8.0])
@@ -348,4 +341,4 @@ def test_however_long_the_master_stood_still_nobody_is_lost_whose_beats_wait_for
     for worker in range(3):
         play.beat(worker)
     assert play.do(Tick()) == []
-    assert play.master.statistics().losses == 0
+    assert play.master.counts.losses == 0

@@ -73,7 +73,7 @@ def test_ready_in_another_epoch_does_not_count() -> None:
         play.register(worker)
     play.ready(LINES)
     play.ready(ACKER)
-    assert play.says(1, TaskReady(SINK, Epoch(7))) == []
+    assert play.receives(1, TaskReady(SINK, Epoch(7))) == []
 
 
 def test_a_task_can_only_be_reported_ready_by_its_own_worker() -> None:
@@ -83,8 +83,8 @@ def test_a_task_can_only_be_reported_ready_by_its_own_worker() -> None:
         play.register(worker)
     play.ready(LINES)
     play.ready(ACKER)
-    assert play.says(0, TaskReady(SINK, Epoch(1))) == []
-    assert play.master.statistics().misdirected == 1
+    assert play.receives(0, TaskReady(SINK, Epoch(1))) == []
+    assert play.master.counts.misdirected == 1
 
 
 def test_a_worker_that_does_not_register_in_time_is_killed_and_started_again() -> None:
@@ -121,7 +121,7 @@ def test_a_topology_that_cannot_be_started_has_crashed() -> None:
     assert play.do(Tick()) == []
 
 
-def test_a_topology_that_has_run_under_an_earlier_master_is_mended_for_as_long_as_it_takes() -> None:
+def test_a_topology_that_has_run_under_an_earlier_master_is_restarted_endlessly() -> None:
     play = Play(previous=MasterRecord(3, Epoch(7), {}, has_run=True))
     play.do(Started())
     play.register(0)
@@ -137,12 +137,12 @@ def test_a_topology_that_has_run_under_an_earlier_master_is_mended_for_as_long_a
 def test_a_worker_that_has_built_another_plan_is_not_taken() -> None:
     play = Play()
     play.do(Started())
-    commands = play.says(0, register_message(play.plan, 0, play.life(0), digest="of other code"))
+    commands = play.receives(0, register_message(play.plan, 0, play.life(0), digest="of other code"))
     assert commands[0] == StopWorker(WorkerId(0), Incarnation(101), kill=True)
     assert "another plan" in next(command.message for command in commands if isinstance(command, RecordError))
 
 
-def test_a_handshake_that_hangs_is_begun_again_under_the_next_epoch_and_says_who_was_not_ready() -> None:
+def test_a_handshake_that_hangs_is_repeated_and_names_the_missing_tasks() -> None:
     play = Play(small_plan(start_timeout="3s"))
     play.do(Started())
     for worker in (0, 1, 2):
@@ -167,7 +167,7 @@ def test_a_new_master_takes_the_next_term_and_epoch_and_adopts_no_worker() -> No
     assert play.do(zombie) == [
         SendTo(WorkerId(1), Incarnation(2), Stop("another worker has taken this one's place")),
     ]
-    assert play.master.statistics().fenced == 1
+    assert play.master.counts.fenced == 1
     for worker in (0, 1):
         play.register(worker)
     assert messages_in(play.register(2)) == [
@@ -182,7 +182,7 @@ def test_what_a_stranger_says_is_fenced() -> None:
     play = running()
     stranger = WorkerMessage(WorkerId(9), Incarnation(5), TaskReady(TaskId(1), Epoch(1)))
     assert [type(message) for _, message in messages_in(play.do(stranger))] == [Stop]
-    assert play.master.statistics().fenced == 1
+    assert play.master.counts.fenced == 1
 
 
 def test_packed_tasks_are_started_and_routed_together() -> None:

@@ -1,4 +1,4 @@
-"""Random walks of a whole topology under a real master; `world.py` says what is checked at every step."""
+"""Random walks of a whole topology under a real master; `world.py` has the checks of every step."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def plan_of(seed: int, **settings: object) -> PhysicalPlan:
 
 
 def walk(world: World, steps: int, faults: float) -> None:
-    """Let things happen until the topology is over, at most so many."""
+    """Let events happen until the topology is over, up to a limit."""
     for _ in range(steps):
         if world.outcome is not None:
             return
@@ -80,7 +80,7 @@ def test_an_operator_may_interfere_at_any_moment(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_with_checkpoints_the_last_complete_one_is_gone_on_from_and_the_end_has_a_final_one(seed: int) -> None:
+def test_with_checkpoints_recoveries_use_the_last_and_the_end_has_a_final_one(seed: int) -> None:
     world = World(checkpointed(seed), seed, messages=15)
     walk(world, world.random.choice((100, 400, 1000)), faults=world.random.choice((0.0, 0.005, 0.03)))
     heal_and_finish(world)
@@ -115,7 +115,7 @@ def test_a_seed_replays_exactly() -> None:
     for _ in range(2):
         world = World(plan_of(3), 3, messages=15)
         walk(world, 500, faults=0.03)
-        ends.append((world.now, world.last_epoch, world.master.statistics(), world.lives))
+        ends.append((world.now, world.last_epoch, world.master.counts, world.lives))
     assert ends[0] == ends[1]
 
 
@@ -127,7 +127,7 @@ def test_the_walks_come_across_everything_they_are_for() -> None:
         walk(world, 1000, faults=0.05)
         heal_and_finish(world)
         seen |= world.seen
-        counts = world.master.statistics()
+        counts = world.master.counts
         losses, epochs = losses + counts.losses, epochs + counts.epochs
         fenced, edges = fenced + counts.fenced, edges + counts.edges_lost
     assert seen >= {"kill", "kill two", "pause", "edge", "failed launch", "zombie stopped", "closed"}

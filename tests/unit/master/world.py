@@ -1,7 +1,7 @@
 """Naive workers around a real master: processes that are born, talk, stop, die; tasks that pass tokens along edges.
 
-Nothing is clever here, so that what is checked is plain to see. A spout emits numbered messages and untracked tokens; a bolt
-passes an ack to an acker for each message; the acker tells the spout. Tasks know nothing of what is under way on edges, so only
+The model is simple, so that the checks are easy to see. A spout emits numbered messages and untracked tokens; a bolt passes an
+ack to an acker for each message; the acker sends a verdict to the spout. Tasks do not see frames under way on edges, so only
 the master's counting can keep a topology open for an untracked token. Every call of the master is checked by `_check`.
 """
 
@@ -15,19 +15,11 @@ from tests.unit.master.playbook import DIGEST
 from topo.checkpoint.store_messages import CheckpointStored, CommitCheckpoint, DiscardCheckpoint
 from topo.ids import Epoch, Incarnation, TaskId, WorkerId
 from topo.master.commands import Finished, MasterCommand, MasterRecord, Persist, SendTo, StartWorker, StopWorker
-from topo.master.events import (
-    InFlightTuples,
-    LaunchFailed,
-    MasterEvent,
-    Started,
-    Tick,
-    WorkerExited,
-    WorkerLaunched,
-    WorkerMessage,
-)
+from topo.master.events import LaunchFailed, MasterEvent, Started, Tick, WorkerExited, WorkerLaunched, WorkerMessage
 from topo.master.master import TopologyMaster
 from topo.master.outcome import Outcome
 from topo.plan.physical import PhysicalPlan
+from topo.tracking.suspects import InFlightTuples
 from topo.wire import control
 
 Token = tuple[str, int]
@@ -47,7 +39,7 @@ class FakeTask:
     is_ready: bool = False
     is_going: bool = False
     has_ended: bool = False
-    told: tuple[bool, bool] = (False, False)
+    reported: tuple[bool, bool] = (False, False)
 
 
 @dataclass
@@ -132,7 +124,7 @@ class World:
             assert (message.term, message.epoch) == (durable.term, durable.epoch), "routes before they were persisted"
             assert {route.worker: route.incarnation for route in message.routes} == durable.incarnations
             assert [route.task for route in message.routes] == [task.id for task in self.plan.tasks]
-            assert not self.commits, "an epoch began while it was open which checkpoint it goes on from"
+            assert not self.commits, "an epoch began while the checkpoint to restore was undecided"
             assert message.checkpoint == self.complete
         elif isinstance(message, control.BeginCheckpoint):
             assert durable.checkpoint == message.checkpoint, "a checkpoint began before its number was persisted"
@@ -144,7 +136,7 @@ class World:
             assert current == durable.incarnations
             for life in current.values():
                 process = self.processes.get(life)
-                # One that has died since it reported is replaced later; one that is there must be ready.
+                # A task that has died since its report is replaced later; any other must be ready.
                 assert process is None or all(task.is_ready and task.epoch == message.epoch for task in process.tasks.values())
 
     def _check_close(self) -> None:
@@ -172,7 +164,7 @@ class World:
             self.births = [birth for birth in self.births if birth.incarnation != command.incarnation]
             process = self.processes.get(command.incarnation)
             if process is not None:
-                # Nobody reaches a machine that is cut off: what runs there is a zombie until it comes back.
+                # A machine that is cut off cannot be reached: its processes are zombies until it comes back.
                 if process.paused_until <= self.now or self.random.random() < 0.5:
                     self.kill(process)
             elif self.outcome is None:
@@ -239,7 +231,7 @@ class World:
             self.feed(CheckpointStored(manifest, "no room"))
 
     def _checkpoint(self, begin: control.BeginCheckpoint) -> None:
-        """Let the barriers pass, all at once, through what is there."""
+        """Let the barriers pass, all at once, through the present tasks."""
         for process in self.processes.values():
             for task in process.tasks.values():
                 if task.epoch != begin.epoch or task.id in self.plan.ackers:
@@ -277,7 +269,7 @@ class World:
         elif isinstance(message, control.Deactivate | control.Drain):
             process.is_active = False
         elif isinstance(message, control.BeginCheckpoint):
-            # Every worker with spouts is told; the first that reads it stands for all.
+            # Every worker with spouts gets it; the first that reads it stands for all.
             if message.checkpoint not in self.passed:
                 self.passed.add(message.checkpoint)
                 self._checkpoint(message)
@@ -321,15 +313,15 @@ class World:
                 self.kill(self.random.choice(list(self.processes.values())))
 
     def kill(self, process: Process) -> None:
-        """End a process: part of what it has said may still arrive, what is on its way to it may not."""
+        """End a process: a part of its sent messages may still arrive; messages on their way to it are lost."""
         del self.processes[process.life]
         for edge, queue in self.edges.items():
             if edge[1] in process.tasks and self._host(edge[1]) is None:
                 queue.clear()
-        heard = self.random.randint(0, len(process.outbox))
-        self.late += [WorkerMessage(process.worker, process.life, message) for message in list(process.outbox)[:heard]]
-        in_hand = InFlightTuples((self.random.getrandbits(64),)) if self.random.random() < 0.5 else None
-        self.exits.append(WorkerExited(process.worker, process.life, "killed", in_hand))
+        arriving = self.random.randint(0, len(process.outbox))
+        self.late += [WorkerMessage(process.worker, process.life, message) for message in list(process.outbox)[:arriving]]
+        in_flight = InFlightTuples((self.random.getrandbits(64),)) if self.random.random() < 0.5 else None
+        self.exits.append(WorkerExited(process.worker, process.life, "killed", in_flight))
 
     # -- tasks -----------------------------------------------------------------------------------------------------------
 
@@ -432,11 +424,11 @@ class World:
 
     def _watch(self, process: Process, task: FakeTask) -> None:
         facts = (task.has_ended, not task.pending)
-        if facts != task.told and (facts == (True, True) or task.told[1]):
+        if facts != task.reported and (facts == (True, True) or task.reported[1]):
             self._report_quiet(process, task, 0)
 
     def _report_quiet(self, process: Process, task: FakeTask, probe: int) -> None:
-        task.told = (task.has_ended, not task.pending)
+        task.reported = (task.has_ended, not task.pending)
         quiet = control.Quiet(
             task.id, Epoch(task.epoch), probe, task.has_ended, not task.pending, task.sent, task.received, len(task.pending)
         )

@@ -20,7 +20,7 @@ from topo.checkpoint.store_messages import (
     SavepointStored,
     StoreAnswer,
 )
-from topo.errors import EnvironmentFault
+from topo.errors import TopoEnvironmentError
 from topo.master_process.checkpoint_thread import CheckpointWriterThread
 from topo.storage.checkpoint_store import CheckpointStore, open_store
 from topo.storage.files import LocalFiles
@@ -29,7 +29,7 @@ CREATED_MS = 1_700_000_000_000
 
 
 class FailingFiles(LocalFiles):
-    """A folder whose storage fails: writes so often, and removals so often; a write that fails is there all the same."""
+    """A folder whose storage fails: these numbers of writes and removals; a write that fails is stored all the same."""
 
     def __init__(self, root: Path, writes: int = 0, removals: int = 0) -> None:
         super().__init__(root)
@@ -39,12 +39,12 @@ class FailingFiles(LocalFiles):
         super().write(name, chunks)
         if name.endswith("manifest.json") and self.writes:
             self.writes -= 1
-            raise EnvironmentFault("cannot sync the folder")
+            raise TopoEnvironmentError("cannot sync the folder")
 
     def remove(self, name: str) -> None:
         if self.removals:
             self.removals -= 1
-            raise EnvironmentFault("cannot remove it")
+            raise TopoEnvironmentError("cannot remove it")
         super().remove(name)
 
 
@@ -81,7 +81,7 @@ def test_a_commit_is_answered_with_the_moment_and_old_ones_go(store: CheckpointS
 
 def test_a_commit_has_gone_well_also_when_old_ones_cannot_be_looked_for(tmp_path: Path) -> None:
     class Odd(LocalFiles):
-        """A file system with errors of its own."""
+        """A file system with its own errors."""
 
         def names(self, folder: str = "") -> list[str]:
             raise ValueError("the session is closed")
@@ -180,7 +180,7 @@ def test_a_savepoint_that_is_damaged_has_no_earlier_one(
     assert isinstance(answer, CheckpointFound) and answer.manifest is None and "it is not there" in answer.problem
 
 
-def test_a_checkpoint_whose_place_an_earlier_one_has_taken_is_not_gone_on_from_when_it_can_be_read_again(
+def test_a_checkpoint_that_an_earlier_one_has_replaced_is_not_used_when_readable(
     store: CheckpointStore, keeper: CheckpointWriterThread, tmp_path: Path
 ) -> None:
     first = complete(store, 1)

@@ -8,16 +8,17 @@ from itertools import count
 import pytest
 
 from tests.unit.master.playbook import small_plan
-from topo.errors import EnvironmentFault
+from topo.errors import TopoEnvironmentError
 from topo.ids import Epoch, Incarnation, TaskId, WorkerId
 from topo.master.commands import MasterRecord, RecordError, SendTo
-from topo.master.events import DrainAsked, InFlightTuples, LaunchFailed, Started, WorkerLaunched
+from topo.master.events import DrainAsked, LaunchFailed, Started, WorkerLaunched
 from topo.master.links import LAST_WORDS_S, RETRY_S, WorkerEnd
 from topo.master.master import TopologyMaster
 from topo.master.outcome import OutcomeKind
 from topo.master.positions import SpoutProgress
 from topo.master_process.loop import MasterLoop
 from topo.testing.clock import ManualClock
+from topo.tracking.suspects import InFlightTuples
 from topo.wire import control
 
 
@@ -55,18 +56,18 @@ class Surroundings:
         ended, self.ended = self.ended, []
         return ended
 
-    def take_note(self, worker: WorkerId, incarnation: Incarnation) -> InFlightTuples | None:
+    def take_marker(self, worker: WorkerId, incarnation: Incarnation) -> InFlightTuples | None:
         return None
 
     def persist(self, record: MasterRecord) -> None:
         if self.is_full:
-            raise EnvironmentFault("No space left on device")
+            raise TopoEnvironmentError("No space left on device")
         self.records.append(record)
 
     def store_positions(self, progress: Mapping[TaskId, SpoutProgress]) -> None:
         pass
 
-    def store_letters(self, letters: Iterable[control.DeadLetter]) -> bool:
+    def store_dead_letters(self, dead_letters: Iterable[control.DeadLetter]) -> bool:
         return True
 
     def record(self, error: RecordError) -> None:
@@ -112,6 +113,17 @@ def test_worker_whose_messages_were_lost_is_killed(loop: MasterLoop, around: Sur
     loop.turn()
     assert (worker, life) not in around.alive
     assert "it has sent 4, and 0 have arrived" in around.errors[0].message
+
+
+def test_worker_whose_message_was_damaged_is_killed(loop: MasterLoop, around: Surroundings) -> None:
+    loop.handle(Started())
+    (worker, life), *_ = loop.master.membership.incarnations().items()
+    beat = control.Heartbeat(worker, life, 1, Epoch(1), "", {}, 1)
+    identity = f"{worker}:{life}".encode()
+    around.arrived = [(identity, b"\xc1"), (identity, control.encode(beat))]
+    loop.turn()
+    assert (worker, life) not in around.alive
+    assert "it has sent 1, and 0 have arrived" in around.errors[0].message
 
 
 def test_message_waits_for_the_connection_of_its_worker(loop: MasterLoop, around: Surroundings) -> None:

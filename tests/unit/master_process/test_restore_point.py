@@ -1,4 +1,4 @@
-"""Which checkpoint a run goes on from."""
+"""Which checkpoint a run continues from."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.unit.master.playbook import small_plan
 from topo.checkpoint.assignment import shapes_of
 from topo.checkpoint.encoding import TaskSnapshot, encode_snapshot
 from topo.checkpoint.manifest import Manifest, Part
-from topo.errors import CheckpointDamaged, CheckpointMissing, CheckpointRefused
+from topo.errors import CheckpointDamagedError, CheckpointMissingError, CheckpointRefusedError
 from topo.ids import TaskId
 from topo.master_process.restore_point import Restored, checkpoint_to_restore
 from topo.storage.checkpoint_store import CheckpointStore, open_store
@@ -53,8 +53,8 @@ def test_a_run_goes_on_from_its_own_last_checkpoint(store: CheckpointStore) -> N
     assert checkpoint_to_restore(store, PLAN, expected=1) == Restored(manifest)
 
 
-def test_a_run_that_has_lost_its_checkpoints_does_not_begin_anew(store: CheckpointStore) -> None:
-    with pytest.raises(CheckpointMissing):
+def test_a_run_whose_checkpoints_are_gone_is_not_restarted_from_the_beginning(store: CheckpointStore) -> None:
+    with pytest.raises(CheckpointMissingError, match="once its files can be read, `topo resume "):
         checkpoint_to_restore(store, PLAN, expected=4)
 
 
@@ -80,7 +80,7 @@ def test_one_of_several_checkpoints_can_be_named(store: CheckpointStore, saved: 
 
 def test_a_folder_without_a_checkpoint_is_refused(store: CheckpointStore, tmp_path: Path) -> None:
     for folder in (tmp_path / "nowhere", tmp_path):
-        with pytest.raises(CheckpointMissing, match="no checkpoint to restore"):
+        with pytest.raises(CheckpointMissingError, match=r"no checkpoint to restore in .*; name the folder of another one"):
             checkpoint_to_restore(store, PLAN, start_from=str(folder))
 
 
@@ -88,7 +88,7 @@ def test_a_savepoint_that_is_named_and_damaged_is_not_replaced_by_another(store:
     complete(saved, 6)
     complete(saved, 7)
     (Path(saved.url) / "0000000007" / "task-00002.part").unlink()
-    with pytest.raises(CheckpointDamaged):
+    with pytest.raises(CheckpointDamagedError):
         checkpoint_to_restore(store, PLAN, start_from=f"{saved.url}/0000000007")
 
 
@@ -101,9 +101,7 @@ def test_the_last_but_one_is_used_with_a_problem_to_be_said(store: CheckpointSto
     assert "checkpoint 2 cannot be used" in restored.problems[0]
 
 
-def test_state_that_is_dropped_is_not_gone_on_from_until_the_run_has_a_checkpoint_of_its_own(
-    store: CheckpointStore, saved: CheckpointStore
-) -> None:
+def test_dropped_state_stays_dropped_until_the_run_has_a_checkpoint(store: CheckpointStore, saved: CheckpointStore) -> None:
     complete(saved, 7)
     manifest = checkpoint_to_restore(store, PLAN, start_from=saved.url, drop=["sink"]).manifest
     assert manifest is not None
@@ -116,14 +114,14 @@ def test_what_does_not_fit_the_plan_is_refused_in_full(store: CheckpointStore) -
     manifest = complete(store, 1)
     sink = msgspec.structs.replace(manifest.components["sink"], max_parallelism=4)
     store.commit(msgspec.structs.replace(manifest, components={"sink": sink, "gone": sink}))
-    with pytest.raises(CheckpointRefused, match=r"set max_parallelism=4 for it; nobody takes the state of 'gone'"):
+    with pytest.raises(CheckpointRefusedError, match=r"set max_parallelism=4 for it; no task takes the state of 'gone'"):
         checkpoint_to_restore(store, PLAN)
 
 
 def test_state_that_nobody_takes_is_dropped_when_told(store: CheckpointStore, saved: CheckpointStore) -> None:
     manifest = complete(saved, 1)
     saved.commit(msgspec.structs.replace(manifest, components={**manifest.components, "gone": manifest.components["sink"]}))
-    with pytest.raises(CheckpointRefused):
+    with pytest.raises(CheckpointRefusedError):
         checkpoint_to_restore(store, PLAN, start_from=saved.url)
     assert checkpoint_to_restore(store, PLAN, start_from=saved.url, drop=["gone"]).manifest == manifest
 
@@ -131,5 +129,5 @@ def test_state_that_nobody_takes_is_dropped_when_told(store: CheckpointStore, sa
 def test_a_savepoint_of_another_topology_is_refused(store: CheckpointStore, tmp_path: Path) -> None:
     other = open_store(str(tmp_path / "other"), "large")
     complete(other, 1, topology="large")
-    with pytest.raises(CheckpointRefused, match="of topology 'large', not of 'small'"):
+    with pytest.raises(CheckpointRefusedError, match="of topology 'large', not of 'small'"):
         checkpoint_to_restore(store, PLAN, start_from=other.url)

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.submissions import submission
 from tests.unit.master.playbook import LINES, SINK, small_plan
-from topo.errors import EnvironmentFault
+from topo.errors import TopoEnvironmentError
 from topo.ids import Epoch, Incarnation, WorkerId
 from topo.master.commands import SendTo
 from topo.master.events import Started
@@ -44,10 +45,17 @@ class NoLauncher:
         pass
 
 
+def shell_of(folder: TopologyFolder) -> MasterShell:
+    submitted = submission(folder, small_plan(), reference=str(folder.path / "small.py"), foreground=True)
+    return MasterShell(Job(folder, submitted), NoLauncher())
+
+
 @pytest.fixture
 def shell(tmp_path: Path) -> Iterator[MasterShell]:
     folder = StateFolder(tmp_path / "home").create("small")
-    shell = MasterShell(Job(folder, small_plan(), str(tmp_path / "small.py"), "hash"), NoLauncher())
+    shell = MasterShell(
+        Job(folder, submission(folder, small_plan(), reference=str(tmp_path / "small.py"), foreground=True)), NoLauncher()
+    )
     yield shell
     shell.link.close()
 
@@ -72,9 +80,9 @@ def test_counters_whose_sum_cannot_be_sent_end_no_topology(shell: MasterShell) -
     # Each can be carried; the two together cannot.
     metrics = {"counters": {"bytes": 2**63}, "gauges": {}, "histograms": {}}
     figures = {"counters": {}, "levels": {}, "latencies": {}, "user": {"metrics": metrics}}
-    shell.master.figures.heard({LINES: figures}, 0.0)
+    shell.master.figures.add({LINES: figures}, 0.0)
     shell.master.figures.lost([LINES])
-    shell.master.figures.heard({LINES: figures, SINK: figures}, 0.0)
+    shell.master.figures.add({LINES: figures, SINK: figures}, 0.0)
     reply = ask(shell, "status")
     assert not reply.ok and "OverflowError" in reply.error
     assert ask(shell, "ping").ok
@@ -92,14 +100,14 @@ class Hosting:
         self._transport = ZmqTransport(IpcPlace(folder))
         self._outlet = self._transport.link("link", shell.link.worker_endpoint, f"{self.worker}:{self.life}".encode())
 
-    def beat(self, said: int) -> None:
-        """Say how many messages went before, and have the master hear it."""
-        beat = control.Heartbeat(self.worker, self.life, 1, Epoch(1), said=said)
+    def beat(self, sent_count: int) -> None:
+        """Send a heartbeat with the count of messages before it."""
+        beat = control.Heartbeat(self.worker, self.life, 1, Epoch(1), sent_count=sent_count)
         self._transport.send(self._outlet, control.encode(beat))
         self._shell.link.wait(5.0)
         self._shell.turn()
 
-    def hears(self) -> control.FromMaster:
+    def receives(self) -> control.FromMaster:
         """Return the next message of the master."""
         assert self._transport.wait(5.0)
         return control.decode_from_master(self._transport.receive("link", 1)[0])
@@ -110,8 +118,8 @@ class Hosting:
 
 def test_a_worker_whose_words_were_lost_on_the_way_is_replaced(shell: MasterShell, tmp_path: Path) -> None:
     hosting = Hosting(shell, tmp_path / "sockets")
-    for said in (0, 1, -1, 2):
-        hosting.beat(said)
+    for reported in (0, 1, -1, 2):
+        hosting.beat(reported)
         assert shell.master.membership.is_current(hosting.worker, hosting.life)
     hosting.beat(6)
     hosting.close()
@@ -128,7 +136,7 @@ def test_a_worker_is_told_how_many_messages_it_was_sent(shell: MasterShell, tmp_
     shell.master.membership.slots[hosting.worker].state = SlotState.LIVE
     shell.loop._alive_at = 0.0
     shell.turn()
-    assert [hosting.hears() for _ in range(3)] == [control.Go(Epoch(1)), control.Probe(1, Epoch(1)), control.Alive(2)]
+    assert [hosting.receives() for _ in range(3)] == [control.Go(Epoch(1)), control.Probe(1, Epoch(1)), control.Alive(2)]
     hosting.close()
 
 
@@ -137,7 +145,9 @@ def locked(tmp_path: Path) -> Iterator[tuple[MasterShell, TopologyFolder]]:
     """A shell whose caller holds the lock."""
     folder = StateFolder(tmp_path / "home").create("small")
     with folder.lock():
-        shell = MasterShell(Job(folder, small_plan(), str(tmp_path / "small.py"), "hash"), NoLauncher())
+        shell = MasterShell(
+            Job(folder, submission(folder, small_plan(), reference=str(tmp_path / "small.py"), foreground=True)), NoLauncher()
+        )
         shell.loop.handle(Started())
         shell.turn()
         yield shell, folder
@@ -187,6 +197,6 @@ def test_sockets_that_cannot_be_made_anew_end_the_run(locked: tuple[MasterShell,
     shell, _ = locked
     shutil.rmtree(shell._sockets)
     shell._sockets.write_text("in the way")
-    with pytest.raises(EnvironmentFault, match="cannot be made again"):
+    with pytest.raises(TopoEnvironmentError, match="cannot be made again"):
         look(shell)
     shell._sockets.unlink()

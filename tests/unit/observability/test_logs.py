@@ -99,8 +99,8 @@ def test_threads_have_lines_and_tasks_of_their_own(start: Start, rows: Rows) -> 
     thread = threading.Thread(target=other)
     thread.start()
     thread.join()
-    print("goes on")
-    assert [(row["component"], row["message"]) for row in rows()] == [("split", "other"), ("count", "main goes on")]
+    print("continues")
+    assert [(row["component"], row["message"]) for row in rows()] == [("split", "other"), ("count", "main continues")]
 
 
 def test_exceptions_and_warnings_are_logged(start: Start, rows: Rows) -> None:
@@ -127,7 +127,7 @@ log.close()
 
 
 def test_odd_characters_stay_on_one_line(path: Path, rows: Rows) -> None:
-    # In a process of its own: pytest captures logs too, and cannot carry these from one process to another.
+    # In a separate process: pytest captures logs too, and cannot carry these from one process to another.
     subprocess.run([sys.executable, "-c", ODD, str(path)], check=True, capture_output=True)
     assert [row["message"] for row in rows()] == ["two\nlines é \udcff \u2028"]
 

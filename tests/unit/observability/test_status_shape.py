@@ -1,4 +1,4 @@
-"""The status has one shape from the first moment on: what has not been counted yet is 0, not absent."""
+"""The status has one shape from the first moment on: a count that has not begun is 0, not absent."""
 
 from __future__ import annotations
 

@@ -38,9 +38,14 @@ class Recorder:
     def mark_active(self) -> None:
         self.out.append(("active",))
 
+    def taken(self) -> list[tuple[Any, ...]]:
+        """Return the output since the last call."""
+        out, self.out = self.out, []
+        return out
+
 
 class Rig:
-    """One operator with a recorder, a manual clock and a mailbox of its own.
+    """One operator with a recorder, a manual clock and a mailbox.
 
     `while_waiting` is what happens elsewhere while the operator yields and there is no mail.
     """
@@ -89,9 +94,8 @@ class Rig:
         return ran
 
     def taken(self) -> list[tuple[Any, ...]]:
-        """Return what came out since the last look."""
-        out, self.recorder.out = self.recorder.out, []
-        return out
+        """Return the output since the last call."""
+        return self.recorder.taken()
 
     def snapshot(self) -> OperatorSnapshot:
         """Snapshot the operator and send it through its encoding, which makes windows plain tuples."""
@@ -108,5 +112,5 @@ def encoded(snapshot: OperatorSnapshot) -> OperatorSnapshot:
 
 
 def restored(build: Callable[[], Operator], snapshot: OperatorSnapshot, **options: Any) -> Rig:
-    """Return a rig around a new operator that goes on from a snapshot."""
+    """Return a rig around a new operator that continues from a snapshot."""
     return Rig(build(), restore=snapshot, **options)

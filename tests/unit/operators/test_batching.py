@@ -48,7 +48,7 @@ class Rig:
             self.operator.process_element(key, value, None)
 
     def run(self) -> list[list[Any]]:
-        """Run what is ready; return all calls so far."""
+        """Run ready calls; return all calls so far."""
         while self.operator.has_ready:
             self.operator.run_one()
         return self.calls.made

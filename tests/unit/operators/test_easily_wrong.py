@@ -1,4 +1,4 @@
-"""What is easiest to get wrong in an operator core: one test for each sentence, by the public harnesses and the pure classes.
+"""The rules of an operator core that are easiest to break: one test each, by the public harnesses and the pure classes.
 
 The sentence that a test holds is its docstring.
 """
@@ -81,7 +81,7 @@ def test_01_priority() -> None:
         mailbox.put(Mail(lambda name=name: ran.append(name), name, priority))
     mailbox.create_batch()
     taken = [mailbox.take(1).description, mailbox.take(MIN_PRIORITY).description]
-    assert taken == ["mid", "low"], "the oldest that may be seen; what was hidden is where it was"
+    assert taken == ["mid", "low"], "the oldest that may be seen; hidden mail keeps its place"
     assert [mail.description for mail in mailbox.drain()] == ["high", "top"] and ran == []
 
 
@@ -210,7 +210,7 @@ def test_10_after_a_merge() -> None:
     harness.watermark(999)
     assert fired(harness) == [], "the first fire time, 1000, has not come"
     harness.watermark(3499)
-    assert {row[1:3] for row in fired(harness)} == {(500, 5500)}, "the old end, 3499, asks nobody"
+    assert {row[1:3] for row in fired(harness)} == {(500, 5500)}, "the old end, 3499, asks no trigger"
     harness.watermark(5499)
     assert fired(harness)[-1] == ("k", 500, 5500, [1, 2])
     assert harness.open_windows == 0 and harness.state_entries == 0
@@ -275,13 +275,13 @@ def test_15_count_after_a_merge() -> None:
 
 
 def test_16_evictors() -> None:
-    """The buffer is what the evictor left; the delta evictor drops at its threshold, where the delta trigger still waits."""
+    """The buffer holds what an evictor left; the delta evictor drops at its threshold, where the delta trigger still waits."""
     distance = lambda first, second: abs(second[1] - first[1])  # noqa: E731
     harness = global_windows(trigger=CountTrigger(2), evictor=DeltaEvictor(5, distance))
     feed(harness, (0, 0), (5, 0))
     assert fired(harness) == [([5],)]
     feed(harness, (9, 0), (9, 0))
-    assert fired(harness) == [([5, 9, 9],)], "the first is gone for good"
+    assert fired(harness) == [([5, 9, 9],)], "the first does not return"
     trigger = global_windows(trigger=DeltaTrigger(5, distance))
     feed(trigger, (0, 0), (5, 0))
     assert fired(trigger) == []
@@ -328,7 +328,7 @@ class Asks(AsyncBolt):
 
 
 def test_19_async() -> None:
-    """Capacity counts watermarks; nothing crosses one; an answer leaves in a mail of its own; a retry keeps its place."""
+    """Capacity counts watermarks; nothing crosses one; each answer leaves in one mail; a retry keeps its place."""
     bolt = Asks(AsyncMode.UNORDERED, 4)
     harness = OperatorHarness(bolt, ("name",), runs_mails=False)
     harness.process(("a",), 1)
@@ -338,7 +338,7 @@ def test_19_async() -> None:
     assert harness.in_flight == 4 and harness.operator.is_full  # type: ignore[attr-defined]
     for name in "cba":
         bolt.open_calls[name].set_result((name,))  # type: ignore[attr-defined]
-    harness._loop.turn()  # type: ignore[union-attr]
+    harness._time.turn()
     left = []
     while harness.run_mails(1):
         left.append(len(harness.events))

@@ -6,13 +6,18 @@ from typing import Any
 
 import pytest
 
+from tests.unit.operators.rig import END
+from tests.unit.operators.window_rig import TEN, Scripted, Together, rig
+from topo.api import aggregates
 from topo.api.evictors import CountEvictor, DeltaEvictor, Evictor, EvictorLike, TimeEvictor, TimestampedValue
+from topo.api.triggers import CountTrigger, TriggerResult
+from topo.api.windows import GlobalWindows, TimeWindow
 from topo.errors import UserError
 from topo.operators.windows.evictors import build_evictor
 
 
 def evict(declared: EvictorLike, elements: list[tuple[object, int | None]]) -> tuple[list[object], list[object]]:
-    """Return what is left after the hook before, and after the hook after."""
+    """Return the elements that remain after each of the two hooks."""
     evictor = build_evictor(declared)
     before = [TimestampedValue(*element) for element in elements]
     after = list(before)
@@ -39,7 +44,7 @@ def test_the_after_flag_chooses_one_of_the_two_hooks(declared: EvictorLike) -> N
     assert len(after) < 3
 
 
-def test_the_time_evictor_drops_up_to_the_greatest_timestamp_less_the_span_wherever_it_stands() -> None:
+def test_the_time_evictor_counts_from_the_greatest_timestamp_wherever_it_is() -> None:
     elements: list[tuple[object, int | None]] = [("late", 100), ("old", 4), ("new", 106), ("edge", 96), ("in", 97)]
     assert evict(TimeEvictor.of("10ms"), elements)[0] == ["late", "new", "in"]
 
@@ -69,3 +74,50 @@ def test_a_users_own_evictor_changes_the_list_and_anything_else_is_refused() -> 
     assert [element.value for element in elements] == [2]
     with pytest.raises(UserError, match="no evictor"):
         build_evictor(3)  # type: ignore[arg-type]
+
+
+# In the window operator
+
+
+def test_eviction_after_lets_the_function_see_everything_first() -> None:
+    r = rig(GlobalWindows(), trigger=CountTrigger(2), evictor=CountEvictor(1, after=True), process=Together())
+    fired = [r.element("k", value, None) for value in "abcd"]
+    assert fired[1] == [(("k", (), ["a", "b"]), END)]
+    assert fired[3] == [(("k", (), ["b", "c", "d"]), END)]
+
+
+def test_the_function_is_called_when_all_was_evicted_and_not_for_an_empty_buffer() -> None:
+    trigger = Scripted(on_element=TriggerResult.FIRE, on_time=TriggerResult.FIRE)
+    r = rig(TEN, trigger=trigger, evictor=CountEvictor(0), process=Together())
+    assert r.element("k", "x", 1) == [(("k", (0, 10), []), 9)]
+    assert r.watermark(9) == []
+
+
+def test_reduce_and_aggregate_run_over_what_is_left() -> None:
+    summed = rig(GlobalWindows(), trigger=CountTrigger(3), evictor=CountEvictor(2), aggregate=aggregates.Sum())
+    reduced = rig(
+        GlobalWindows(), trigger=CountTrigger(3), evictor=CountEvictor(2), reduce=lambda a, b: a + b, process=Together()
+    )
+    empty = rig(GlobalWindows(), trigger=CountTrigger(3), evictor=CountEvictor(0), reduce=lambda a, b: a + b)
+    for r in (summed, reduced, empty):
+        r.element("k", 1, None)
+        r.element("k", 2, None)
+    assert summed.element("k", 4, None) == [(6, END)]
+    assert reduced.element("k", 4, None) == [(("k", (), [6]), END)]
+    assert empty.element("k", 4, None) == []
+
+
+def test_a_users_own_evictor_sees_window_watermark_and_clock() -> None:
+    class Noting(Evictor):
+        def __init__(self) -> None:
+            self.seen: list[Any] = []
+
+        def evict_before(self, elements: Any, window: Any, watermark: int, clock: int) -> None:
+            self.seen.append((list(elements), window, watermark, clock))
+
+    evictor = Noting()
+    r = rig(TEN, evictor=evictor, process=Together())
+    r.clock.advance_to(4)
+    r.element("k", "x", 1)
+    r.watermark(9)
+    assert evictor.seen == [([("x", 1)], TimeWindow(0, 10), 9, 4)]

@@ -95,7 +95,7 @@ class Rearming(ProcessBolt):
             context.register_event_time_timer(timestamp + 1000)
 
 
-def test_a_timer_that_registers_the_next_one_for_ever_is_an_error_at_the_end_of_the_input() -> None:
+def test_a_timer_that_always_registers_the_next_is_an_error_at_the_end() -> None:
     harness = OperatorHarness(Rearming(), ("k",))
     harness.process(("a",), 0)
     harness.watermark(5000)

@@ -70,7 +70,7 @@ def test_a_higher_priority_is_never_served_first() -> None:
     assert taken(box) == ["low", "high", "middle"]
 
 
-def test_a_read_with_priority_takes_the_first_mail_that_has_it_and_leaves_the_others_where_they_are() -> None:
+def test_a_read_with_priority_takes_the_first_mail_that_has_it() -> None:
     box = TaskMailbox()
     for name, priority in [("a0", 0), ("b2", 2), ("c1", 1), ("d2", 2)]:
         box.put(mail(name, priority))

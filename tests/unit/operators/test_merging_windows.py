@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from topo.api.windows import TimeWindow, merge_time_windows
-from topo.errors import FrameworkBug
+from topo.errors import TopoInternalError
 from topo.operators.state.keyed_state import KeyContext, KeyedState
 from topo.operators.windows.merging import Merge, MergingWindowSet, restored_pairs
 
@@ -159,7 +159,7 @@ def test_a_retired_window_is_forgotten_and_an_unknown_one_is_an_error() -> None:
     windows = in_flight({W(0, 4): W(0, 4)})
     windows.retire(W(0, 4))
     assert windows.state_window(W(0, 4)) is None
-    with pytest.raises(FrameworkBug, match="not in flight"):
+    with pytest.raises(TopoInternalError, match="not in flight"):
         windows.retire(W(0, 4))
 
 
@@ -183,13 +183,13 @@ def test_pairs_come_back_from_plain_sequences_in_order() -> None:
 @given(st.lists(st.tuples(st.integers(0, 60), st.integers(1, 8)), max_size=40))
 def test_the_search_by_start_merges_what_the_rule_over_all_windows_merges(spans: list[tuple[int, int]]) -> None:
     fast, whole = in_flight(), in_flight(merge=merge_time_windows)
-    told, expected = Merges(), Merges()
+    found, expected = Merges(), Merges()
     for start, length in spans:
         added = W(start, start + length)
-        assert fast.add(added, told) == whole.add(added, expected)
+        assert fast.add(added, found) == whole.add(added, expected)
         assert list(fast.in_flight) == list(whole.in_flight)
         fast.validate()
-    assert told.calls == expected.calls
+    assert found.calls == expected.calls
 
 
 def test_the_invariants_are_checked() -> None:

@@ -190,7 +190,7 @@ def test_a_time_to_live_is_above_zero_and_forbids_rows(store: Store) -> None:
 
 
 @pytest.mark.parametrize("refresh", [False, True])
-def test_a_value_expires_when_it_was_not_written_or_if_wanted_read_for_its_time_to_live(store: Store, refresh: bool) -> None:
+def test_a_value_expires_when_it_was_not_written_for_its_time_to_live(store: Store, refresh: bool) -> None:
     value = store.state.value("v", default="none", ttl="10ms", refresh_on_read=refresh)
     value.set(1)
     store.now_ms = 9

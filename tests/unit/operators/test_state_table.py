@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 
 from topo.operators.state.deep_copy import independent_rows
 from topo.operators.state.keyed_state import KeyContext, KeyedState
-from topo.operators.state.table import MemoryTable
+from topo.operators.state.table import StateTable
 
 KEYS = ("a", "b", "c")
 
 
-def table_of(**cells: Any) -> MemoryTable:
-    table = MemoryTable()
+def table_of(**cells: Any) -> StateTable:
+    table = StateTable()
     for key, cell in cells.items():
         table.put(None, key, cell)
     return table
@@ -62,7 +62,7 @@ def test_rows_are_changed_past_the_table_so_nothing_of_it_is_shared() -> None:
     assert frozen.cells == {None: {"one": [1]}}
 
 
-def test_rows_that_are_given_away_while_a_snapshot_is_under_way_are_no_longer_shared_with_it() -> None:
+def test_rows_given_away_during_a_snapshot_are_not_shared_with_it() -> None:
     table = table_of(one=[1])
     frozen = table.frozen()
     table.rows(None)["one"].append(2)

@@ -10,7 +10,8 @@ import pytest
 from topo.keys import KeyGroupRange, key_group
 from topo.operators.state.keyed_state import KeyContext
 from topo.operators.time.clock import MAX_TIMESTAMP, MIN_TIMESTAMP, ManualProcessingTime
-from topo.operators.time.timers import TimerQueue, TimerServices
+from topo.operators.time.timer_queue import TimerQueue
+from topo.operators.time.timers import TimerServices
 
 
 class Handler:
@@ -123,7 +124,7 @@ def test_the_first_watermark_is_the_least_and_it_is_set_before_the_timers_fire(t
     assert seen == [8]
 
 
-def test_a_callback_may_register_timers_that_fire_in_the_same_advance_also_at_its_own_timestamp(timers: Timers) -> None:
+def test_timers_that_a_callback_registers_fire_in_the_same_advance(timers: Timers) -> None:
     def then(timestamp: int) -> None:
         if timers.handler.fired[-1][2] is None and timestamp < 7:
             timers.service.register_event_timer(None, timestamp + 1)
@@ -167,7 +168,7 @@ def test_a_callback_may_delete_a_timer_of_its_own_timestamp(timers: Timers) -> N
     assert len(timers.handler.fired) == 1
 
 
-def test_a_timer_at_or_behind_the_watermark_fires_at_the_next_advance_and_not_at_once(timers: Timers) -> None:
+def test_a_timer_at_or_behind_the_watermark_fires_at_the_next_advance(timers: Timers) -> None:
     timers.service.advance_watermark(10)
     timers.event("a", 10)
     timers.event("a", 3)
@@ -205,7 +206,7 @@ def test_only_an_earlier_head_moves_the_clock_timer(timers: Timers) -> None:
     assert moments == [20, 10, 15]
 
 
-def test_deleting_the_head_leaves_the_clock_timer_which_fires_empty_and_arms_the_next(timers: Timers) -> None:
+def test_deleting_the_head_leaves_the_clock_timer_which_arms_the_next(timers: Timers) -> None:
     timers.processing("a", 10)
     timers.processing("a", 20)
     timers.service.delete_processing_timer(None, 10)
@@ -285,7 +286,7 @@ def test_a_restored_service_fires_by_the_clock_and_starts_without_a_watermark(ti
     assert restored.fired() == [("A", 5)]
 
 
-def test_restoring_adds_to_a_service_that_was_asked_for_before_without_doubling_timers(timers: Timers) -> None:
+def test_restoring_into_a_service_in_use_doubles_no_timer(timers: Timers) -> None:
     timers.event("a", 5)
     timers.processing("a", 9)
     restored = Timers().claim()
@@ -375,7 +376,7 @@ def test_timers_that_are_moved_again_and_again_do_not_fill_the_heap() -> None:
     assert [queue.take(MAX_TIMESTAMP) for _ in range(3)] == [(0, "first", None), (9_999, "session", None), None]
 
 
-def test_timers_of_one_timestamp_fire_first_come_first_served_unless_they_change_meanwhile(timers: Timers) -> None:
+def test_timers_of_one_timestamp_fire_in_the_order_of_registration(timers: Timers) -> None:
     for key in range(1_000):
         timers.event(key, 5)
     timers.service.advance_watermark(5)

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from tests.unit.operators.driver import RecordingOutput
+from tests.unit.operators.rig import Recorder
 from topo.errors import UserError
 from topo.operators.time.clock import MAX_TIMESTAMP, MIN_TIMESTAMP
 from topo.operators.time.watermarks import (
     BoundedOutOfOrderness,
     InputStatus,
-    MonotonousTimestamps,
     NoWatermarks,
     PunctuatedWatermarks,
     WatermarkCombiner,
-    WatermarkGenerator,
     WatermarkMultiplexer,
+    WatermarkSource,
     WatermarksWithIdleness,
 )
 
@@ -23,49 +22,49 @@ IDLE, ACTIVE = InputStatus.IDLE, InputStatus.ACTIVE
 
 
 @pytest.fixture
-def out() -> RecordingOutput:
-    return RecordingOutput()
+def out() -> Recorder:
+    return Recorder()
 
 
 # Generators
 
 
-def test_ascending_timestamps_give_a_watermark_one_millisecond_behind(out: RecordingOutput) -> None:
-    generator = MonotonousTimestamps()
+def test_ascending_timestamps_give_a_watermark_one_millisecond_behind(out: Recorder) -> None:
+    generator = BoundedOutOfOrderness(0)
     generator.on_event("x", 1337, out)
-    assert out.take() == []
+    assert out.taken() == []
     generator.on_periodic_emit(out)
-    assert out.take() == [("watermark", 1336)]
+    assert out.taken() == [("watermark", 1336)]
 
 
-def test_bounded_out_of_orderness_subtracts_the_bound_and_one_more_millisecond(out: RecordingOutput) -> None:
+def test_bounded_out_of_orderness_subtracts_the_bound_and_one_more_millisecond(out: Recorder) -> None:
     generator = BoundedOutOfOrderness(10)
     for timestamp in (100, 250, 240):
         generator.on_event("x", timestamp, out)
     generator.on_periodic_emit(out)
-    assert out.take() == [("watermark", 239)]
+    assert out.taken() == [("watermark", 239)]
 
 
 @pytest.mark.parametrize("bound", [0, 10, 10**12])
-def test_before_the_first_element_the_watermark_is_the_least_and_does_not_wrap_around(out: RecordingOutput, bound: int) -> None:
+def test_before_the_first_element_the_watermark_is_the_least(out: Recorder, bound: int) -> None:
     BoundedOutOfOrderness(bound).on_periodic_emit(out)
-    assert out.take() == [("watermark", MIN_TIMESTAMP)]
+    assert out.taken() == [("watermark", MIN_TIMESTAMP)]
 
 
-def test_a_batch_of_elements_is_seen_like_one_after_the_other(out: RecordingOutput) -> None:
+def test_a_batch_of_elements_is_seen_like_one_after_the_other(out: Recorder) -> None:
     generator = BoundedOutOfOrderness(5)
     generator.on_events("abc", [10, 30, 20], out)
     generator.on_events("", [], out)
     generator.on_events("d", [15], out)
     generator.on_periodic_emit(out)
-    assert out.take() == [("watermark", 24)]
+    assert out.taken() == [("watermark", 24)]
 
 
-def test_negative_timestamps_are_timestamps(out: RecordingOutput) -> None:
-    generator = MonotonousTimestamps()
+def test_negative_timestamps_are_timestamps(out: Recorder) -> None:
+    generator = BoundedOutOfOrderness(0)
     generator.on_events("abc", [MIN_TIMESTAMP + 1, -5, -1], out)
     generator.on_periodic_emit(out)
-    assert out.take() == [("watermark", -2)]
+    assert out.taken() == [("watermark", -2)]
 
 
 def test_a_negative_bound_is_an_error() -> None:
@@ -73,18 +72,18 @@ def test_a_negative_bound_is_an_error() -> None:
         BoundedOutOfOrderness(-1)
 
 
-def test_a_punctuated_generator_emits_with_the_element_that_carries_a_watermark(out: RecordingOutput) -> None:
+def test_a_punctuated_generator_emits_with_the_element_that_carries_a_watermark(out: Recorder) -> None:
     generator = PunctuatedWatermarks(lambda value, timestamp: timestamp if value == "mark" else None)
     generator.on_events(["x", "mark", "y"], [1, 2, 3], out)
     generator.on_periodic_emit(out)
-    assert out.take() == [("watermark", 2)]
+    assert out.taken() == [("watermark", 2)]
 
 
-def test_no_watermarks_says_nothing(out: RecordingOutput) -> None:
+def test_no_watermarks_says_nothing(out: Recorder) -> None:
     generator = NoWatermarks()
     generator.on_event("x", 1, out)
     generator.on_periodic_emit(out)
-    assert out.take() == []
+    assert out.taken() == []
 
 
 class Idleness:
@@ -92,16 +91,16 @@ class Idleness:
 
     def __init__(self) -> None:
         self.now_ms = 0
-        self.out = RecordingOutput()
+        self.out = Recorder()
         self.generator = WatermarksWithIdleness(BoundedOutOfOrderness(0), 10, lambda: self.now_ms)
 
     def check_at(self, now_ms: int) -> list[tuple[object, ...]]:
         self.now_ms = now_ms
         self.generator.on_periodic_emit(self.out)
-        return self.out.take()
+        return self.out.taken()
 
 
-def test_the_idle_countdown_starts_at_the_first_check_without_activity_and_the_timeout_has_to_be_exceeded() -> None:
+def test_the_idle_countdown_starts_at_the_first_check_without_activity() -> None:
     idleness = Idleness()
     idleness.generator.on_event("x", 6, idleness.out)
     assert idleness.check_at(100) == [("watermark", 5)], "saw activity"
@@ -122,7 +121,7 @@ def test_the_next_event_ends_the_idleness_with_the_next_watermark() -> None:
     idleness.check_at(0)
     idleness.check_at(11)
     idleness.generator.on_events(["x"], [8], idleness.out)
-    assert idleness.out.take() == []
+    assert idleness.out.taken() == []
     assert idleness.check_at(12) == [("watermark", 7)]
     idleness.check_at(20)
     assert idleness.check_at(31) == [("idle",)]
@@ -148,7 +147,7 @@ def test_an_empty_batch_is_no_activity() -> None:
 @pytest.mark.parametrize("timeout", [0, -1])
 def test_an_idle_timeout_that_is_not_above_zero_is_an_error(timeout: int) -> None:
     with pytest.raises(UserError):
-        WatermarksWithIdleness(WatermarkGenerator(), timeout, lambda: 0)
+        WatermarksWithIdleness(WatermarkSource(), timeout, lambda: 0)
 
 
 # The valve over input channels
@@ -197,7 +196,7 @@ def test_a_channel_that_goes_idle_no_longer_holds_the_others_back() -> None:
         combiner.watermark(channel, timestamp)
     assert combiner.last_watermark == 10
     assert combiner.idle("a") == [12]
-    assert combiner.idle("b") == [], "b was not what the others waited for"
+    assert combiner.idle("b") == [], "the others did not wait for b"
 
 
 def test_a_channel_that_returns_from_idleness_has_to_catch_up_before_it_counts() -> None:
@@ -216,7 +215,7 @@ def test_a_channel_that_returns_from_idleness_has_to_catch_up_before_it_counts()
 
 
 @pytest.mark.parametrize("order", ["ab", "ba"])
-def test_when_all_become_idle_the_maximum_over_all_channels_is_flushed_before_the_idle_status(order: str) -> None:
+def test_when_all_become_idle_the_greatest_watermark_leaves_before_the_status(order: str) -> None:
     combiner = WatermarkCombiner("ab")
     combiner.watermark("a", 3)
     combiner.watermark("b", 9)
@@ -226,7 +225,7 @@ def test_when_all_become_idle_the_maximum_over_all_channels_is_flushed_before_th
 def test_when_all_become_idle_and_nothing_is_new_only_the_status_is_put_out() -> None:
     combiner = WatermarkCombiner("ab")
     assert combiner.idle("a") == []
-    assert combiner.idle("b") == [IDLE], "nothing was ever said, so no watermark, and never the greatest"
+    assert combiner.idle("b") == [IDLE], "no channel had a watermark, so none leaves, and never the greatest"
 
 
 def test_the_first_channel_that_returns_makes_the_whole_active_again() -> None:
@@ -265,13 +264,13 @@ def test_without_an_aligned_channel_there_is_no_output() -> None:
     combiner.idle("b")
     combiner.watermark("a", 20)
     assert combiner.active("b") == []
-    assert combiner.idle("a") == [], "b is active and behind, a is idle: nobody counts"
+    assert combiner.idle("a") == [], "b is active and behind, a is idle: no channel counts"
     assert combiner.held_back_by is None
     assert combiner.watermark("b", 19) == []
     assert combiner.watermark("b", 21) == [21]
 
 
-def test_channels_that_have_finished_hold_nothing_back_and_the_last_one_ends_everything() -> None:
+def test_finished_channels_hold_nothing_back_and_the_last_ends_everything() -> None:
     combiner = WatermarkCombiner("ab")
     combiner.watermark("a", 5)
     combiner.watermark("b", 6)
@@ -298,97 +297,97 @@ def test_no_channels_put_nothing_out() -> None:
 # The multiplexer of the splits of a source
 
 
-def test_immediate_outputs_are_combined_at_every_raise(out: RecordingOutput) -> None:
+def test_immediate_outputs_are_combined_at_every_raise(out: Recorder) -> None:
     multiplexer = WatermarkMultiplexer(out)
     multiplexer.register("a")
     multiplexer.register("b")
     a, b = multiplexer.immediate("a"), multiplexer.immediate("b")
     a.watermark(5)
-    assert out.take() == []
+    assert out.taken() == []
     b.watermark(2)
     b.watermark(7)
     b.watermark(6)
-    assert out.take() == [("watermark", 2), ("watermark", 5)]
+    assert out.taken() == [("watermark", 2), ("watermark", 5)]
 
 
-def test_deferred_outputs_are_combined_at_the_tick_only(out: RecordingOutput) -> None:
+def test_deferred_outputs_are_combined_at_the_tick_only(out: Recorder) -> None:
     multiplexer = WatermarkMultiplexer(out)
     multiplexer.register("a")
     multiplexer.register("b")
     multiplexer.deferred("a").watermark(5)
     multiplexer.deferred("b").watermark(3)
-    assert out.take() == []
+    assert out.taken() == []
     multiplexer.on_periodic_emit()
     multiplexer.on_periodic_emit()
-    assert out.take() == [("watermark", 3)]
+    assert out.taken() == [("watermark", 3)]
 
 
-def test_an_idle_split_does_not_hold_the_others_back_and_all_idle_is_idle(out: RecordingOutput) -> None:
+def test_an_idle_split_does_not_hold_the_others_back_and_all_idle_is_idle(out: Recorder) -> None:
     multiplexer = WatermarkMultiplexer(out)
     multiplexer.register("a")
     multiplexer.register("b")
     multiplexer.immediate("a").watermark(5)
     multiplexer.immediate("b").mark_idle()
-    assert out.take() == [("watermark", 5)]
+    assert out.taken() == [("watermark", 5)]
     multiplexer.immediate("a").mark_idle()
-    assert out.take() == [("idle",)]
+    assert out.taken() == [("idle",)]
 
 
-def test_emitting_on_an_idle_output_makes_it_active(out: RecordingOutput) -> None:
+def test_emitting_on_an_idle_output_makes_it_active(out: Recorder) -> None:
     multiplexer = WatermarkMultiplexer(out)
     multiplexer.register("a")
     multiplexer.register("b")
     multiplexer.immediate("b").mark_idle()
     multiplexer.immediate("b").watermark(1)
-    out.take()
+    out.taken()
     multiplexer.immediate("a").watermark(9)
-    assert out.take() == [("watermark", 1)]
+    assert out.taken() == [("watermark", 1)]
     multiplexer.immediate("b").mark_idle()
-    assert out.take() == [("watermark", 9)]
+    assert out.taken() == [("watermark", 9)]
     multiplexer.immediate("b").mark_active()
     multiplexer.immediate("a").watermark(20)
-    assert out.take() == [], "b counts again, at 1"
+    assert out.taken() == [], "b counts again, at 1"
 
 
-def test_a_deferred_change_of_idleness_waits_for_the_tick(out: RecordingOutput) -> None:
+def test_a_deferred_change_of_idleness_waits_for_the_tick(out: Recorder) -> None:
     multiplexer = WatermarkMultiplexer(out)
     multiplexer.register("a")
     multiplexer.deferred("a").mark_idle()
-    assert out.take() == []
+    assert out.taken() == []
     multiplexer.on_periodic_emit()
-    assert out.take() == [("idle",)]
+    assert out.taken() == [("idle",)]
 
 
-def test_zero_outputs_put_nothing_out(out: RecordingOutput) -> None:
+def test_zero_outputs_put_nothing_out(out: Recorder) -> None:
     multiplexer = WatermarkMultiplexer(out)
     multiplexer.on_periodic_emit()
     multiplexer.register("a")
     multiplexer.immediate("a").watermark(3)
     assert multiplexer.unregister("a") and not multiplexer.unregister("a")
     multiplexer.on_periodic_emit()
-    assert out.take() == [("watermark", 3)]
+    assert out.taken() == [("watermark", 3)]
 
 
-def test_unregistering_does_not_itself_put_anything_out(out: RecordingOutput) -> None:
+def test_unregistering_does_not_itself_put_anything_out(out: Recorder) -> None:
     multiplexer = WatermarkMultiplexer(out)
     multiplexer.register("a")
     multiplexer.register("b")
     multiplexer.immediate("a").watermark(5)
     multiplexer.unregister("b")
-    assert out.take() == []
+    assert out.taken() == []
     multiplexer.on_periodic_emit()
-    assert out.take() == [("watermark", 5)]
+    assert out.taken() == [("watermark", 5)]
 
 
-def test_a_split_that_joins_late_does_not_take_the_watermark_back(out: RecordingOutput) -> None:
+def test_a_split_that_joins_late_does_not_take_the_watermark_back(out: Recorder) -> None:
     multiplexer = WatermarkMultiplexer(out)
     multiplexer.register("a")
     multiplexer.immediate("a").watermark(5)
     multiplexer.register("b")
     multiplexer.immediate("b").watermark(2)
     multiplexer.immediate("a").watermark(9)
-    assert out.take() == [("watermark", 5)]
+    assert out.taken() == [("watermark", 5)]
     multiplexer.immediate("b").watermark(7)
-    assert out.take() == [("watermark", 7)]
+    assert out.taken() == [("watermark", 7)]
     with pytest.raises(UserError):
         multiplexer.register("b")

@@ -9,7 +9,7 @@ ROOT = Path(__file__).parents[3]
 PROGRAM = """
 from tests.unit.plan.parts import diamond
 from topo.plan.physical import physical_plan
-print(physical_plan(diamond(workers=3, back_off=("1s", "2s"))).digest("code"))
+print(physical_plan(diamond(workers=3, backoff=("1s", "2s"))).digest("code"))
 """
 
 

@@ -23,6 +23,7 @@ from topo.api.windows import (
 )
 from topo.builder import BoltDeclarer, TopologyBuilder
 from topo.errors import TopologyError
+from topo.plan.parallelism import with_overrides
 from topo.plan.physical import physical_plan
 from topo.plan.validation import problems_of
 
@@ -177,7 +178,7 @@ def test_parts_that_do_not_go_together_are_refused(bolt: WindowBolt, expected: s
 def test_windows_that_message_timeout_cannot_cover_are_refused_with_the_remedy(window: Any, held: str) -> None:
     (problem,) = problems(builder(sums(window=window)))
     assert f"hold their inputs for {held}, but message_timeout of 'events' is 30s" in problem
-    assert f"set message_timeout to more than {held}" in problem and "held_for=" in problem
+    assert f"set message_timeout to more than {held}" in problem and "max_wait=" in problem
 
 
 def test_lateness_counts_for_event_time_alone() -> None:
@@ -208,15 +209,15 @@ def test_long_windows_are_built_where_the_settings_cover_them(settings: dict[str
 
 
 def test_long_windows_of_history_say_how_long_they_take_in_fact() -> None:
-    assert builder(sums(window=TumblingEventTimeWindows.of("1h"), held_for="10s")).build()
-    (problem,) = problems(builder(sums(held_for="31s")))
+    assert builder(sums(window=TumblingEventTimeWindows.of("1h"), max_wait="10s")).build()
+    (problem,) = problems(builder(sums(max_wait="31s")))
     assert "for 31s" in problem
 
 
 def test_settings_from_outside_are_checked_with_the_windows() -> None:
     topology = builder(sums()).build()
     assert problems_of(topology) == []
-    (problem,) = problems_of(topology, topology.config.with_settings({"message_timeout": "5s"}))
+    (problem,) = problems_of(with_overrides(topology, {"message_timeout": "5s"}, {}))
     assert "message_timeout of 'events' is 5s" in problem
 
 

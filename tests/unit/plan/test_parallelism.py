@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from topo import BasicBolt, IterableSpout, StatefulBolt, Topology, TopologyBuilder
-from topo.errors import NotFound
+from topo.errors import NotFoundError
 from topo.plan.parallelism import Move, moves, unsplittable, with_parallelism
 from topo.plan.physical import PhysicalPlan, physical_plan
 from topo.plan.validation import problems_of
@@ -67,7 +67,7 @@ def test_more_tasks_than_key_groups_are_a_problem() -> None:
 
 
 def test_an_unknown_component_is_refused_with_the_nearest_name() -> None:
-    with pytest.raises(NotFound, match=r"flow has no component 'keyd'; there are numbers, .*Did you mean 'keyed'\?"):
+    with pytest.raises(NotFoundError, match=r"flow has no component 'keyd'; there are numbers, .*Did you mean 'keyed'\?"):
         plan({"keyd": 2})
 
 

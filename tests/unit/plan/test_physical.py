@@ -7,6 +7,7 @@ from tests.unit.plan.parts import Lines, Sink, diamond, word_count
 from topo.api.groupings import GroupingKind
 from topo.api.streams import ACKER_COMPONENT
 from topo.builder import TopologyBuilder
+from topo.plan.parallelism import with_overrides
 from topo.plan.physical import PhysicalPlan, physical_plan
 
 
@@ -117,7 +118,7 @@ def test_a_component_has_its_own_settings_over_those_of_the_topology() -> None:
 
 def test_settings_from_outside_replace_those_of_the_topology() -> None:
     topology = diamond(workers=3)
-    made = physical_plan(topology, topology.config.with_settings({"workers": 2, "ackers": 3}))
+    made = physical_plan(with_overrides(topology, {"workers": 2, "ackers": 3}, {}))
     assert len(made.workers) == 2
     assert len(made.ackers) == 3
 
@@ -132,15 +133,15 @@ def test_the_ackers_outlive_the_longest_timeout_of_any_spout() -> None:
 
 
 def test_a_plan_travels_as_json() -> None:
-    made = plan(workers=2, back_off=("1s", "2s"))
-    again = PhysicalPlan.from_json(made.to_json())
+    made = plan(workers=2, backoff=("1s", "2s"))
+    again = msgspec.json.decode(made.to_json(), type=PhysicalPlan)
     assert again == made
     assert again.to_json() == made.to_json()
     assert again.edges == made.edges
     assert again.config_of("lines") == made.config_of("lines")
     assert again.config_of("count") == made.config_of("count")
     with pytest.raises(msgspec.ValidationError):
-        PhysicalPlan.from_json(b'{"name": 3}')
+        msgspec.json.decode(b'{"name": 3}', type=PhysicalPlan)
 
 
 def test_the_digest_tells_apart_plans_settings_and_code() -> None:

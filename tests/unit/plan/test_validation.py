@@ -7,11 +7,10 @@ import pytest
 
 from tests.unit.plan.parts import ByLength, Lines, Sink, Split, diamond, word_count
 from topo.api.bolt import Bolt
-from topo.api.component import Component
 from topo.api.spout import BlockingSpout, RetryingSpout, Spout
 from topo.builder import TopologyBuilder
-from topo.config import TopologyConfig
 from topo.errors import TopologyError
+from topo.plan.parallelism import with_overrides
 from topo.plan.validation import problems_of, validate
 
 
@@ -147,11 +146,6 @@ RULES: list[tuple[str, Change, str]] = [
     ("a spout as bolt", lambda b: b.set_bolt("x", Lines).all_grouping("lines"), "component 'x': Lines is a spout; add it with"),
     ("neither", lambda b: b.set_spout("x", 3), "component 'x': 3 was given; set_spout takes a Spout"),
     ("a function", lambda b: b.set_spout("x", problems), "problems, which is no class, was given; set_spout takes a Spout"),
-    (
-        "base class alone",
-        lambda b: b.set_bolt("x", Component()).all_grouping("lines"),
-        "Component must derive from Bolt or BasicBolt",
-    ),
     ("abstract", lambda b: b.set_spout("x", Unfinished), "Unfinished does not define next_tuple; add the missing methods"),
     ("missing argument", lambda b: b.set_spout("x", WithPath), "cannot be made: missing a required argument: 'path'; give args="),
     (
@@ -231,13 +225,13 @@ def test_everything_that_is_wrong_is_reported_at_once() -> None:
 
 def test_settings_from_outside_are_checked_with_the_topology() -> None:
     topology = word_count().build()
-    config, _ = topology.config.changed({"max_parallelism": 2})
-    assert problems_of(topology, config) == [
+    varied = with_overrides(topology, {"max_parallelism": 2}, {})
+    assert problems_of(varied) == [
         "component 'count': parallelism 3 is more than max_parallelism 2; raise max_parallelism or lower the parallelism"
     ]
     with pytest.raises(TopologyError):
-        validate(topology, config)
-    validate(topology, TopologyConfig())
+        validate(varied)
+    validate(topology)
 
 
 def test_a_chain_longer_than_the_recursion_limit_is_checked() -> None:

@@ -18,17 +18,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.children import run_child
-from topo.checkpoint.encoding import SCHEMA_VERSION, TaskSnapshot, encode_snapshot, pack, unpack
-from topo.checkpoint.manifest import ComponentShape, Manifest, Part, encode_manifest, name_of, shares_for
-from topo.errors import CheckpointDamaged, CheckpointMissing, CheckpointRefused, EnvironmentFault
-from topo.ids import TaskId
+from tests.unit.storage.checkpoint_files import GROUPS, complete, counts, numbers, read, write
+from topo.checkpoint.encoding import SCHEMA_VERSION
+from topo.checkpoint.manifest import encode_manifest
+from topo.errors import CheckpointDamagedError, CheckpointMissingError, CheckpointRefusedError
 from topo.keys import key_group, range_of, route_of
 from topo.storage.checkpoint_store import CheckpointStore, Found, locate, open_store, topology_of
-from topo.storage.files import LocalFiles, RemoteFiles, open_files
-from topo.wire.serializers import SerializerRegistry
-
-TYPES = SerializerRegistry()
-GROUPS = 128
+from topo.storage.files import LocalFiles
 
 
 @pytest.fixture(params=["local", "remote"])
@@ -39,64 +35,6 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Checkpoint
     url = f"memory://{tmp_path.name}/checkpoints"
     yield open_store(url, "words")
     fsspec.filesystem("memory").store.clear()
-
-
-def counts(checkpoint: int, keys: int = 50) -> dict[str, int]:
-    return {f"key {number}": checkpoint * 1000 + number for number in range(keys)}
-
-
-def write(
-    store: CheckpointStore, checkpoint: int, state: dict[str, int] | None = None, parallelism: int = 2, topology: str = "words"
-) -> Manifest:
-    """Store the parts of a checkpoint, and return the manifest that is to be committed."""
-    state = counts(checkpoint) if state is None else state
-    parts = []
-    for index in range(parallelism):
-        mine: dict[int, dict[str, int]] = {}
-        for key, value in state.items():
-            if route_of(key, GROUPS, parallelism) == index:
-                mine.setdefault(key_group(key, GROUPS), {})[key] = value
-        snapshot = TaskSnapshot(
-            component="count",
-            task=TaskId(index + 1),
-            index=index,
-            parallelism=parallelism,
-            key_groups={group: pack(rows, TYPES) for group, rows in mine.items()},
-            values={"staged": [f"{checkpoint}/{index}"]},
-        )
-        encoded = encode_snapshot(snapshot, topology, checkpoint, TYPES)
-        file = store.write_part(checkpoint, snapshot.task, encoded)
-        part = Part(
-            file=file, length=encoded.length, checksum=encoded.checksum, component="count", task=snapshot.task, index=index
-        )
-        parts.append(part)
-    shape = ComponentShape(kind="bolt", parallelism=parallelism, max_parallelism=GROUPS)
-    return Manifest(topology=topology, checkpoint=checkpoint, components={"count": shape}, parts=tuple(parts))
-
-
-def complete(store: CheckpointStore, checkpoint: int, **fields: Any) -> Manifest:
-    manifest = write(store, checkpoint, **fields)
-    store.commit(manifest)
-    return manifest
-
-
-def read(store: CheckpointStore, manifest: Manifest, parallelism: int = 2) -> list[dict[str, int]]:
-    """Return the state that each task of a parallelism restores."""
-    found = []
-    for index in range(parallelism):
-        mine: dict[str, int] = {}
-        for share in shares_for(manifest, "count", index, parallelism):
-            snapshot = store.read_part(name_of(share.part, manifest), TYPES, share.groups, values=share.takes_values)
-            for packed in snapshot.key_groups.values():
-                rows = unpack(packed, TYPES)
-                assert not mine.keys() & rows.keys()
-                mine.update(rows)
-        found.append(mine)
-    return found
-
-
-def numbers(store: CheckpointStore) -> list[int]:
-    return [stored.checkpoint for stored in store.checkpoints()]
 
 
 # -- complete or not ---------------------------------------------------------------------------------------------------------
@@ -170,7 +108,7 @@ def test_a_checkpoint_that_has_lost_a_part_is_not_used(tmp_path: Path, lost: str
     second = complete(store, 2)
     files_of(tmp_path, 2)[lost].unlink()
     assert store.latest().manifest == first
-    with pytest.raises(CheckpointDamaged, match="it is not there"):
+    with pytest.raises(CheckpointDamagedError, match="it is not there"):
         read(store, second)
 
 
@@ -186,11 +124,11 @@ def test_a_checkpoint_that_was_complete_and_is_gone_is_missed_loudly(tmp_path: P
 
 def test_nothing_is_never_restored_where_something_was_expected(tmp_path: Path) -> None:
     store = open_store(str(tmp_path), "words")
-    with pytest.raises(CheckpointMissing, match="checkpoint 3 was complete and is gone"):
+    with pytest.raises(CheckpointMissingError, match="checkpoint 3 was complete and is gone"):
         store.latest(expected=3)
     complete(store, 3)
     files_of(tmp_path, 3)["task-00001.part"].unlink()
-    with pytest.raises(CheckpointMissing, match=r"task-00001\.part is damaged: it is not there"):
+    with pytest.raises(CheckpointMissingError, match=r"task-00001\.part is damaged: it is not there"):
         store.latest()
 
 
@@ -198,7 +136,7 @@ def test_an_earlier_one_is_found_below_one_that_cannot_be_restored(store: Checkp
     first = complete(store, 1)
     complete(store, 2)
     assert store.latest(expected=2, below=2).manifest == first
-    with pytest.raises(CheckpointMissing):
+    with pytest.raises(CheckpointMissingError):
         store.latest(expected=1, below=1)
 
 
@@ -207,20 +145,20 @@ def test_the_manifest_of_another_checkpoint_is_damage(tmp_path: Path) -> None:
     manifest = complete(store, 1)
     complete(store, 2)
     files_of(tmp_path, 2)["manifest.json"].write_bytes(encode_manifest(manifest))
-    with pytest.raises(CheckpointDamaged, match="it is that of checkpoint 1"):
+    with pytest.raises(CheckpointDamagedError, match="it is that of checkpoint 1"):
         store.load(2)
 
 
 def test_checkpoints_of_another_topology_are_refused_by_name(store: CheckpointStore) -> None:
     complete(store, 1, topology="verses")
-    with pytest.raises(CheckpointRefused, match="of topology 'verses', not of 'words'"):
+    with pytest.raises(CheckpointRefusedError, match="of topology 'verses', not of 'words'"):
         store.latest()
 
 
 def test_a_checkpoint_of_a_newer_version_is_refused_and_no_older_one_taken(store: CheckpointStore) -> None:
     complete(store, 1)
     store.commit(msgspec.structs.replace(write(store, 2), schema=SCHEMA_VERSION + 1, topo="9.0"))
-    with pytest.raises(CheckpointRefused, match=r"topo 9\.0"):
+    with pytest.raises(CheckpointRefusedError, match=r"topo 9\.0"):
         store.latest()
 
 
@@ -289,7 +227,7 @@ def test_a_savepoint_replaces_nothing(tmp_path: Path) -> None:
     store, target = open_store(str(tmp_path / "a"), "words"), open_store(str(tmp_path / "b"), "words")
     complete(store, 5)
     kept = complete(target, 5, state={"other": 1})
-    with pytest.raises(CheckpointRefused, match="has a checkpoint 5 already"):
+    with pytest.raises(CheckpointRefusedError, match="has a checkpoint 5 already"):
         store.copy(5, target)
     assert read(target, kept)[route_of("other", GROUPS, 2)] == {"other": 1}
 
@@ -298,7 +236,7 @@ def test_no_savepoint_is_made_among_checkpoints_of_another_topology(tmp_path: Pa
     store = open_store(str(tmp_path / "a"), "words")
     complete(store, 5)
     complete(open_store(str(tmp_path / "b"), "verses"), 1, topology="verses")
-    with pytest.raises(CheckpointRefused, match="'verses'"):
+    with pytest.raises(CheckpointRefusedError, match="'verses'"):
         store.copy(5, open_store(str(tmp_path / "b"), "words"))
 
 
@@ -306,7 +244,7 @@ def test_no_savepoint_is_made_of_a_damaged_checkpoint(tmp_path: Path) -> None:
     store, target = open_store(str(tmp_path / "a"), "words"), open_store(str(tmp_path / "b"), "words")
     complete(store, 5)
     files_of(tmp_path / "a", 5)["task-00002.part"].write_bytes(b"nothing of the sort")
-    with pytest.raises(CheckpointDamaged):
+    with pytest.raises(CheckpointDamagedError):
         store.copy(5, target)
     assert target.checkpoints() == []
 
@@ -317,7 +255,7 @@ def test_a_path_names_a_store_or_one_checkpoint_in_it(tmp_path: Path) -> None:
     assert locate(str(tmp_path)) == (str(tmp_path), None)
     assert locate(f"{tmp_path}/0000000005/") == (str(tmp_path), 5)
     assert topology_of(str(tmp_path)) == "words"
-    with pytest.raises(CheckpointMissing, match="no complete checkpoint in"):
+    with pytest.raises(CheckpointMissingError, match="no complete checkpoint in"):
         topology_of(str(tmp_path / "nowhere"))
 
 
@@ -367,7 +305,7 @@ def _die(work: Callable[[], None], after: int) -> None:
     sys.settrace(None)
 
 
-def test_killed_at_any_step_of_a_checkpoint_either_the_old_or_the_new_one_is_complete(tmp_path: Path) -> None:
+def test_killed_at_any_step_either_the_old_or_the_new_checkpoint_is_complete(tmp_path: Path) -> None:
     seen = set()
     step, is_through = 0, False
     while not is_through:
@@ -416,44 +354,3 @@ def test_killed_at_random_again_and_again_the_latest_is_always_whole(tmp_path_fa
             store.discard(number + 50)
             store.prune(under_way=number + 1)
             assert store.latest(expected=committed).manifest == found.manifest
-
-
-# -- storage that fails ------------------------------------------------------------------------------------------------------
-
-
-def test_a_folder_that_cannot_be_written_is_said_by_name(tmp_path: Path) -> None:
-    (tmp_path / "file").write_bytes(b"")
-    store = open_store(str(tmp_path / "file" / "checkpoints"), "words")
-    with pytest.raises(EnvironmentFault, match=r"cannot write .*task-00001\.part"):
-        write(store, 1)
-
-
-def test_a_full_disk_leaves_no_torn_file(tmp_path: Path) -> None:
-    files = LocalFiles(tmp_path)
-    files.write("a/whole", [b"before"])
-
-    def chunks() -> Iterator[bytes]:
-        yield bytes(100)
-        raise OSError(28, "No space left on device")
-
-    with pytest.raises(EnvironmentFault, match="No space left on device"):
-        files.write("a/whole", chunks())
-    assert files.read("a/whole") == b"before"
-    assert files.names("a") == ["whole"]
-
-
-def test_what_is_written_is_private(tmp_path: Path) -> None:
-    complete(open_store(str(tmp_path / "checkpoints"), "words"), 1)
-    modes = {path.stat().st_mode & 0o077 for path in (tmp_path / "checkpoints").rglob("*")}
-    assert modes == {0}
-
-
-def test_a_url_of_an_unknown_kind_is_refused_when_the_store_is_opened() -> None:
-    with pytest.raises(EnvironmentFault, match="cannot use nosuch://bucket/a"):
-        open_files("nosuch://bucket/a/")
-
-
-def test_a_local_path_needs_no_fsspec(tmp_path: Path) -> None:
-    assert isinstance(open_files(str(tmp_path)), LocalFiles)
-    assert isinstance(open_files(f"file://{tmp_path}"), LocalFiles)
-    assert isinstance(open_files("memory://somewhere"), RemoteFiles)

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.submissions import submission
 from tests.unit.master.playbook import small_plan
 from tests.unit.master_process.test_shell import NoLauncher
-from topo.errors import EnvironmentFault
+from topo.errors import TopoEnvironmentError
 from topo.ids import Epoch
 from topo.master.commands import MasterRecord
 from topo.master.events import Started
@@ -56,7 +57,7 @@ def test_a_run_that_begins_anew_keeps_the_numbers_and_where_the_sockets_are(tmp_
 def test_a_master_with_positions_goes_on_over_a_damaged_record(tmp_path: Path) -> None:
     folder = StateFolder(tmp_path / "home").create("small")
     folder.master.write_text("{")
-    shell = MasterShell(Job(folder, small_plan(), "small.py", "hash"), NoLauncher())
+    shell = MasterShell(Job(folder, submission(folder, small_plan(), reference="small.py", foreground=True)), NoLauncher())
     shell.loop.handle(Started())
     shell.link.close()
     assert shell.master.term > 1_000_000_000
@@ -70,5 +71,5 @@ def test_a_damaged_record_without_a_whole_checkpoint_is_refused_with_the_way_out
     plan = small_plan(delivery="exactly_once")
     checkpoints = str(folder.checkpoints / "1")
     open_store(checkpoints, plan.name)
-    with pytest.raises(EnvironmentFault, match=r"master\.json is damaged.*no whole checkpoint.*resume \S+ --from-beginning"):
-        MasterShell(Job(folder, plan, "small.py", "hash", checkpoints=checkpoints), NoLauncher())
+    with pytest.raises(TopoEnvironmentError, match=r"master\.json is damaged.*no whole checkpoint.*resume \S+ --from-beginning"):
+        MasterShell(Job(folder, submission(folder, plan, run_ms=1)), NoLauncher())

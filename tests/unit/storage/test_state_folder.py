@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from topo.errors import ConfigError, EnvironmentFault, NotFound
+from topo.errors import ConfigError, NotFoundError, TopoEnvironmentError
 from topo.storage.state_folder import (
     StateFolder,
     TopologyIsRunning,
@@ -64,7 +64,7 @@ def test_a_home_that_others_can_look_into_is_refused(tmp_path: Path) -> None:
 
 def test_a_home_that_cannot_be_made_is_the_environments_fault(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(EnvironmentFault, match="TOPO_HOME"):
+    with pytest.raises(TopoEnvironmentError, match="TOPO_HOME"):
         StateFolder(tmp_path / "file" / "home")
 
 
@@ -72,7 +72,7 @@ def test_a_home_that_cannot_be_made_is_the_environments_fault(tmp_path: Path) ->
 def test_names_are_checked(tmp_path: Path, name: str) -> None:
     with pytest.raises(ConfigError, match="is not allowed; use 1 to 63 of a-z, 0-9"):
         StateFolder(tmp_path).create(name)
-    with pytest.raises(NotFound):
+    with pytest.raises(NotFoundError):
         StateFolder(tmp_path).find(name)
 
 
@@ -81,7 +81,7 @@ def test_an_unknown_name_brings_near_misses(tmp_path: Path) -> None:
     state.create("word-count")
     state.create("top-words")
     assert state.names() == ["top-words", "word-count"]
-    with pytest.raises(NotFound, match="Did you mean 'word-count'") as caught:
+    with pytest.raises(NotFoundError, match="Did you mean 'word-count'") as caught:
         state.find("wordcount")
     assert caught.value.suggestions[0] == "word-count"
     state.find("word-count").remove()
@@ -91,7 +91,7 @@ def test_an_unknown_name_brings_near_misses(tmp_path: Path) -> None:
 def test_a_full_disk_leaves_the_old_file_and_no_litter(tmp_path: Path) -> None:
     path = tmp_path / "master.json"
     write_atomically(path, b"old")
-    with full_disk(), pytest.raises(EnvironmentFault, match="as it was before"):
+    with full_disk(), pytest.raises(TopoEnvironmentError, match="the file is unchanged"):
         write_atomically(path, bytes(10_000))
     assert path.read_bytes() == b"old"
     assert os.listdir(tmp_path) == ["master.json"]
@@ -100,7 +100,7 @@ def test_a_full_disk_leaves_the_old_file_and_no_litter(tmp_path: Path) -> None:
 def test_a_full_disk_appends_all_lines_or_none(tmp_path: Path) -> None:
     path = tmp_path / "dead_letters.jsonl"
     append_lines(path, [b'{"n":1}'])
-    with full_disk(), pytest.raises(EnvironmentFault, match="cannot append"):
+    with full_disk(), pytest.raises(TopoEnvironmentError, match="cannot append"):
         append_lines(path, [b'{"n":2}', b'{"x":"' + b"x" * 5000 + b'"}'])
     append_lines(path, [b'{"n":3}'])
     assert read_json_lines(path) == [{"n": 1}, {"n": 3}]
@@ -194,7 +194,7 @@ def test_a_socket_folder_is_private_short_and_goes_away(tmp_path: Path) -> None:
     remove_socket_folder(elsewhere)
 
 
-def test_remains_of_a_removed_topology_are_removed_and_another_topology_is_left_alone(tmp_path: Path) -> None:
+def test_remains_of_a_removed_topology_are_removed_and_no_other_topology(tmp_path: Path) -> None:
     folder = StateFolder(tmp_path).create("counts")
     with folder.lock():
         folder.remove_remains()

@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.unit.task.harness import INCARNATION, Scripted, Sink, Solo, chain
+from tests.tasks.components import Scripted, Sink, chain
+from tests.tasks.environment import INCARNATION
+from tests.tasks.solo import Solo
 from topo.builder import TopologyBuilder
 from topo.ids import Epoch, Incarnation, TaskId
 from topo.wire.control import Probe, Quiet, TaskReady
@@ -17,7 +19,7 @@ def acker(**settings: object) -> Solo:
     return Solo(chain(Scripted(), Sink(), **settings))
 
 
-def test_a_done_tree_is_told_to_its_spouts_control_inbox() -> None:
+def test_a_verdict_goes_to_the_control_inbox_of_its_spout() -> None:
     task = acker()
     task.feed_ids(INIT, [7], [5], SPOUT)
     task.feed_ids(ACK, [7], [5], BOLT)
@@ -26,35 +28,7 @@ def test_a_done_tree_is_told_to_its_spouts_control_inbox() -> None:
     assert (frame.kind, frame.target, frame.number, frame.root_list()) == (ACKED, SPOUT, 1, [7])
 
 
-def test_an_ack_may_come_before_the_init() -> None:
-    task = acker()
-    task.feed_ids(ACK, [7], [5], BOLT)
-    task.run()
-    assert task.frames() == []
-    task.feed_ids(INIT, [7], [5], SPOUT)
-    task.run()
-    assert task.roots(ACKED) == [7]
-
-
-@pytest.mark.parametrize("order", [(INIT, FAIL), (FAIL, INIT)])
-def test_a_failed_tree_is_told_whatever_comes_first(order: tuple[FrameKind, FrameKind]) -> None:
-    task = acker()
-    for kind in order:
-        task.feed_ids(kind, [7], [5] if kind is INIT else [], SPOUT if kind is INIT else BOLT)
-    task.feed_ids(ACK, [7], [5], BOLT)
-    task.run()
-    assert (task.roots(FAILED), task.roots(ACKED)) == ([7], [])
-
-
-def test_a_touched_tree_is_told() -> None:
-    task = acker()
-    task.feed_ids(INIT, [7], [5], SPOUT)
-    task.feed_ids(RESET, [7], [], BOLT)
-    task.run()
-    assert task.roots(TOUCHED) == [7]
-
-
-def test_fails_are_told_before_acks() -> None:
+def test_fails_are_sent_before_acks() -> None:
     task = acker()
     task.feed_ids(INIT, [1, 2], [5, 6], SPOUT)
     task.feed_ids(ACK, [1], [5], BOLT)
@@ -84,7 +58,7 @@ def test_verdicts_do_not_wait_for_an_idle_moment_longer_than_flush_interval() ->
     assert task.roots(ACKED) == [7]
 
 
-def test_a_batch_of_ids_is_enough_to_tell_at_once() -> None:
+def test_a_full_batch_of_verdicts_leaves_at_once() -> None:
     task = acker(batch_size=4)
     task.feed_ids(INIT, [1, 2], [5, 6], SPOUT)
     task.feed_ids(ACK, [1, 2], [5, 6], BOLT)
@@ -92,7 +66,7 @@ def test_a_batch_of_ids_is_enough_to_tell_at_once() -> None:
     assert task.roots(ACKED) == [1, 2]
 
 
-def test_each_spout_hears_of_its_own_messages_only() -> None:
+def test_each_spout_gets_the_verdicts_on_its_own_messages_alone() -> None:
     builder = TopologyBuilder("two")
     builder.set_spout("a1", Scripted())
     builder.set_spout("a2", Scripted())
@@ -137,7 +111,27 @@ def test_trees_that_expire_are_counted() -> None:
     assert task.task.statistics().levels["trees"] == 0
 
 
-def test_what_comes_with_a_late_rotation_is_not_aged_by_it() -> None:
+def test_the_level_of_expired_trees_is_that_of_the_last_rotation() -> None:
+    task = acker(message_timeout="10s")
+    task.confirm_all()
+    task.feed_ids(INIT, [7, 8], [5, 6], SPOUT)
+    task.wait(10.0)
+    task.feed_ids(INIT, [9], [5], SPOUT)
+    task.wait(20.0)
+    assert task.task.statistics().levels["expired_last"] == 2
+    task.wait(10.0)
+    assert task.task.statistics().levels["expired_last"] == 1
+
+
+def test_without_a_message_timeout_no_tree_expires() -> None:
+    task = acker(delivery="exactly_once")
+    task.confirm_all()
+    task.feed_ids(INIT, [7], [5], SPOUT)
+    task.wait(1e6)
+    assert task.task.statistics().levels["trees"] == 1
+
+
+def test_ids_that_arrive_with_a_late_rotation_are_not_aged_by_it() -> None:
     task = acker(message_timeout="10s")
     task.clock.now += 100.0
     task.feed_ids(INIT, [7], [5], SPOUT)
@@ -161,7 +155,7 @@ def test_a_new_epoch_forgets_trees_and_verdicts() -> None:
     assert task.frames() == []
 
 
-def test_an_acker_opens_edges_to_all_spouts_and_is_ready_when_all_tasks_have_opened_theirs() -> None:
+def test_an_acker_opens_edges_to_all_spouts_and_is_ready_when_its_inputs_are_open() -> None:
     task = Solo(chain(Scripted(), Sink()), is_open=False)
     task.adopt(1)
     assert [(frame.kind, frame.target) for frame in task.frames()] == [(FrameKind.OPEN, SPOUT)]
@@ -197,7 +191,7 @@ def test_a_repeated_frame_of_the_acker_is_dropped_before_it_can_cancel_anything(
 
 
 @pytest.mark.parametrize("kind", [ACKED, FAILED, TOUCHED])
-def test_a_frame_that_nobody_sends_to_an_acker_is_malformed(kind: FrameKind) -> None:
+def test_a_frame_of_verdicts_to_an_acker_is_malformed(kind: FrameKind) -> None:
     task = acker()
     task.feed_ids(kind, [7], [], SPOUT)
     task.run()
@@ -208,6 +202,6 @@ def test_a_confirmation_of_a_zombie_confirms_nothing() -> None:
     task = acker()
     frame: Frame = confirm_frame(task.stamp(SPOUT, incarnation=Incarnation(INCARNATION + 1)), task.id, 0)
     task.deliver(frame)
-    assert not task.task.outbox.is_quiet
+    assert not task.task.outbound.outbox.is_quiet
     task.deliver(open_frame(task.stamp(SPOUT, incarnation=Incarnation(INCARNATION + 1)), task.id, 0))  # type: ignore[arg-type]
     assert task.task.counters.fenced_frames == 2

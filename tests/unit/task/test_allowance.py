@@ -55,7 +55,7 @@ def test_a_first_call_of_a_minute_leaves_a_tuple_waiting_and_no_trace() -> None:
     assert queue.allowance.size == MOST
 
 
-def test_after_a_jump_the_wait_is_bounded_again_when_what_was_queued_is_done_and_the_way_back_is_short() -> None:
+def test_after_a_jump_of_the_service_time_the_wait_is_bounded_again_soon() -> None:
     queue = Queue(lambda now: 1.0 if 1.0 <= now < 40_000.0 else 0.000_02)
     queue.run(until=3.5)
     assert queue.allowance.size == 1, "the next evaluation is after half a second of work, not after a full allowance"
@@ -66,7 +66,7 @@ def test_after_a_jump_the_wait_is_bounded_again_when_what_was_queued_is_done_and
 
 
 @given(st.lists(st.tuples(st.integers(0, 2000), st.floats(0.0, 100.0)), max_size=200))
-def test_whatever_is_measured_the_size_stays_in_its_bounds_and_grows_by_a_factor_at_most(steps: list[tuple[int, float]]) -> None:
+def test_the_size_stays_in_its_bounds_and_grows_by_a_factor_at_most(steps: list[tuple[int, float]]) -> None:
     allowance = Allowance(TARGET_S, MOST)
     for done, seconds in steps:
         before = allowance.size

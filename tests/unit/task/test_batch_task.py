@@ -1,4 +1,4 @@
-"""A batching bolt as a task: what is acked, failed and noted, what a barrier and the end do; the test plays the neighbours."""
+"""A batching bolt as a task: acks, fails, the end and epochs; the test plays the neighbours."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.unit.task.harness import Scripted, Sink, Solo, chain
+from tests.tasks.components import Scripted, Sink, chain
+from tests.tasks.solo import Solo
 from topo import BatchBolt
 from topo.builder import TopologyBuilder
 from topo.wire.control import TuplesFailed
@@ -52,38 +53,6 @@ def alone(bolt: Batches, **settings: Any) -> Solo:
     return Solo(chain(Scripted(), bolt, Sink(), **{"delivery": "at_least_once", **settings}), "b")
 
 
-def fails_on(*bad: Any) -> Callable[[Any, Any], None]:
-    def run(tuples: Any, collector: Any) -> None:
-        for tup in tuples:
-            collector.emit(tup.values, tup)
-        if any(tup[0] in bad for tup in tuples):
-            raise ValueError("no such value")
-
-    return run
-
-
-def test_a_full_batch_is_one_call_and_its_inputs_are_acked_with_what_they_emit() -> None:
-    bolt = Batches()
-    task = alone(bolt)
-    ids = task.feed("x", "y", "z", "rest")
-    task.run()
-    assert bolt.seen == [["x", "y", "z"]]
-    (frame,) = task.frames(FrameKind.DATA)
-    edges = frame.edge_list()
-    assert task.acks() == {root: into ^ out for root, into, out in zip(ids.roots[:3], ids.edges, edges, strict=False)}
-
-
-def test_an_open_batch_is_called_for_when_it_has_waited() -> None:
-    bolt = Batches(100, wait="50ms")
-    task = alone(bolt)
-    ids = task.feed("x")
-    task.wait(0.04)
-    assert bolt.seen == []
-    task.wait(0.02)
-    assert bolt.seen == [["x"]]
-    assert list(task.acks()) == ids.roots
-
-
 def test_while_a_batch_is_open_the_task_is_not_quiet() -> None:
     task = alone(Batches(3, lambda tuples, collector: None))
     task.feed("x")
@@ -118,48 +87,8 @@ def test_a_tuple_that_the_call_fails_does_not_fail_the_others() -> None:
     task.run()
     assert sorted(task.acks()) == [ids.roots[0], ids.roots[2]]
     assert task.roots(FrameKind.FAIL) == [ids.roots[1]]
-    (told,) = task.messages(TuplesFailed)
-    assert ["KeyError" in str(cause) and "unknown y" in str(cause) for cause, _ in told.causes] == [True]
-
-
-def test_only_the_tuple_that_raises_by_itself_fails() -> None:
-    bolt = Batches(4, fails_on("bad"))
-    task = alone(bolt)
-    ids = task.feed("a", "bad", "c", "d")
-    task.run()
-    assert bolt.seen == [["a", "bad", "c", "d"], ["a", "bad"], ["a"], ["bad"], ["c", "d"]]
-    assert task.values() == ["a", "c", "d"]
-    assert sorted(task.acks()) == [ids.roots[0], *ids.roots[2:]]
-    assert task.roots(FrameKind.FAIL) == [ids.roots[1]]
-    assert {error.split(":")[0] for error in task.errors()} == {"ValueError"}
-
-
-def test_with_on_error_crash_the_first_error_ends_the_process() -> None:
-    task = alone(Batches(2, fails_on("bad")), on_error="crash")
-    task.feed("a", "bad")
-    with pytest.raises(ValueError, match="no such value"):
-        task.run()
-    assert task.hand.holds
-
-
-def test_the_roots_of_the_whole_batch_are_in_hand_during_its_call() -> None:
-    task = alone(Batches(3))
-    first = task.feed("x", "y")
-    task.run()
-    second = task.feed("z")
-    task.run()
-    assert task.hand.noted[-1] == [*first.roots, *second.roots]
-    assert not task.hand.holds
-
-
-def test_suspects_are_called_for_one_by_one() -> None:
-    bolt = Batches(3)
-    task = alone(bolt)
-    task.adopt(2, suspects=[1])
-    task.open_inputs()
-    task.feed("x", "y")
-    task.run()
-    assert bolt.seen == [["x"], ["y"]]
+    (report,) = task.messages(TuplesFailed)
+    assert ["KeyError" in str(cause) and "unknown y" in str(cause) for cause, _ in report.causes] == [True]
 
 
 def test_at_the_end_the_open_batch_goes_first() -> None:
@@ -181,30 +110,19 @@ def test_a_replay_after_the_end_waits_no_longer_than_any_other_tuple() -> None:
     assert list(task.acks()) == ids.roots
 
 
-def test_a_new_epoch_drops_the_open_batch_whose_tuples_come_again() -> None:
+def test_a_new_epoch_drops_the_open_batch_since_its_tuples_are_replayed() -> None:
     bolt = Batches(2)
     task = alone(bolt)
     task.feed("x")
     task.run()
-    task.adopt(2)
-    task.open_inputs()
+    task.begin_epoch(2)
     task.feed("x", "y")
     task.run()
     task.wait(1)
     assert bolt.seen == [["x", "y"]] and bolt.calls == ["prepare", "on_reset"]
 
 
-def test_a_full_outbox_calls_for_no_batch() -> None:
-    bolt = Batches(1)
-    task = alone(bolt, edge_window=1, outbox_limit=1, batch_size=1)
-    for value in range(8):
-        task.feed(value)
-    task.run()
-    assert len(bolt.seen) < 8
-    assert not task.task.has_work
-
-
-def test_what_a_user_writes_wrong_is_said_when_the_topology_is_built() -> None:
+def test_wrong_settings_are_refused_when_the_topology_is_built() -> None:
     def problems(bolt: Any, grouping: str = "shuffle", parallelism: int = 1, **settings: Any) -> str:
         builder = TopologyBuilder("t").config(message_timeout="10s")
         builder.set_spout("a", Scripted())

@@ -7,12 +7,17 @@ from typing import Any
 
 import pytest
 
-from tests.unit.task.harness import CODEC, Replaying, Scripted, Sink, Solo, Storing, chain
+from tests.tasks.components import Replaying, Scripted, Sink, chain
+from tests.tasks.environment import Store
+from tests.tasks.solo import Solo
 from topo.builder import TopologyBuilder
 from topo.checkpoint.alignment import Snapshot
+from topo.checkpoint.source_progress import UncommittedMessages
 from topo.ids import Epoch
 from topo.task.events import Turn
-from topo.wire.control import BeginCheckpoint, CheckpointComplete, Close, DeadLetter, Go, PartToRead
+from topo.task.guarantees.checkpointed_source import CheckpointedSource
+from topo.task.task import Task
+from topo.wire.control import BeginCheckpoint, Close
 from topo.wire.frames import FrameKind
 
 MESSAGES = 5_000
@@ -42,18 +47,10 @@ class Unwilling(Scripted):
         raise ValueError("no")
 
 
-def part(solo: Solo) -> dict[Any, list[PartToRead]]:
-    return {solo.id: [PartToRead("file", 1, "checksum", "a", solo.id, 0, (1, 0), True)]}
-
-
-def spout_of(source: Any, store: Storing | None = None, *, checkpoint: int = 0, **settings: Any) -> Solo:
+def spout_of(source: Any, store: Store | None = None, *, checkpoint: int = 0, **settings: Any) -> Solo:
     """A spout at the beginning, or at a checkpoint."""
-    solo = Solo(chain(source, Sink(), delivery="exactly_once", **settings), "a", is_open=False)
-    ports: Any = store or Storing()
-    solo.task.ports.snapshots = ports
-    solo.adopt(1, checkpoint=checkpoint, restore=part(solo) if checkpoint else {})
-    solo.open_inputs()
-    solo.handle(Go(Epoch(1)))
+    solo = Solo(chain(source, Sink(), delivery="exactly_once", **settings), "a", is_open=False, store=store)
+    solo.begin_epoch(1, checkpoint=checkpoint)
     return solo
 
 
@@ -62,14 +59,14 @@ def step(solo: Solo) -> None:
     solo.confirm_all()
 
 
-def covered(solo: Solo, checkpoint: int) -> None:
+def cover(solo: Solo, checkpoint: int) -> None:
     solo.handle(BeginCheckpoint(solo.epoch, checkpoint))
-    solo.handle(CheckpointComplete(checkpoint))
+    solo.complete(checkpoint)
 
 
-def spout_with_messages(covered: int, more: int) -> tuple[Solo, Scripted]:
-    """A spout that has emitted so many messages before a checkpoint that is complete now, and has more to emit."""
-    source = Scripted(range(covered + more), ends=False)
+def spout_with_messages(covered: int, more: int, kind: type[Scripted] = Scripted) -> tuple[Solo, Scripted]:
+    """A spout that has emitted a number of messages before a checkpoint that is complete now, and has more to emit."""
+    source = kind(range(covered + more), ends=False)
     solo = spout_of(source)
     while len(source.steps) > more:
         step(solo)
@@ -77,61 +74,64 @@ def spout_with_messages(covered: int, more: int) -> tuple[Solo, Scripted]:
     return solo, source
 
 
-def test_of_many_covered_messages_a_part_is_told_and_the_spout_emits_in_between() -> None:
+def test_many_covered_messages_are_acked_in_parts_and_the_spout_emits_in_between() -> None:
     solo, spout = spout_with_messages(MESSAGES, 10_000)
     emitted = solo.task.counters.emitted
-    solo.handle(CheckpointComplete(1))
+    solo.complete(1)
     seen = []
-    while len(spout.told("ack")) < emitted:
+    while len(spout.acked) < emitted:
         assert solo.task.has_work
-        before = len(spout.told("ack"))
+        before = len(spout.acked)
         step(solo)
-        seen.append(len(spout.told("ack")) - before)
-    assert spout.told("ack") == list(range(emitted))
+        seen.append(len(spout.acked) - before)
+    assert spout.acked == list(range(emitted))
     assert len(seen) > 2 and max(seen) < emitted / 2
     assert solo.task.counters.emitted > emitted
 
 
-def test_a_spout_that_is_closed_is_told_the_rest_before() -> None:
+def test_a_spout_gets_the_remaining_acks_before_it_is_closed() -> None:
     solo, spout = spout_with_messages(MESSAGES, 0)
-    solo.handle(CheckpointComplete(1))
+    solo.complete(1)
     solo.handle(Close(Epoch(1)))
-    assert spout.told("ack") == list(range(MESSAGES))
+    assert spout.acked == list(range(MESSAGES))
     assert spout.calls[-1] == ("close",)
 
 
-def test_an_ack_that_raises_at_the_end_keeps_neither_the_others_nor_the_close_away() -> None:
+def test_an_ack_that_raises_at_the_end_prevents_neither_the_others_nor_close() -> None:
     source = Unwilling(range(10), ends=False)
     solo = spout_of(source, on_error="crash")
     while source.steps:
         step(solo)
-    covered(solo, 1)
+    cover(solo, 1)
     solo.handle(Close(Epoch(1)))
-    assert source.told("ack") == list(range(10))
+    assert source.acked == list(range(10))
     assert source.calls[-1] == ("close",)
     assert solo.task.counters.errors == 10
 
 
-def test_what_was_covered_and_not_told_is_told_after_a_recovery_and_does_not_fail() -> None:
-    solo, spout = spout_with_messages(MESSAGES, 0)
-    solo.handle(CheckpointComplete(1))
+@pytest.mark.parametrize("kind", [Scripted, Replaying])
+def test_covered_messages_without_an_ack_are_acked_once_after_a_recovery(kind: type[Scripted]) -> None:
+    """A source with positions is opened again behind the last of them."""
+    solo, spout = spout_with_messages(MESSAGES, 0, kind)
+    solo.complete(1)
     solo.turn()
-    solo.adopt(2, checkpoint=1, restore=part(solo))
+    assert len(spout.acked) < MESSAGES / 2
+    solo.adopt(2, checkpoint=1)
     solo.open_inputs()
     solo.run()
-    assert spout.told("fail") == []
-    assert spout.told("ack") == list(range(MESSAGES))
+    assert spout.failed == []
+    assert spout.acked == list(range(MESSAGES))
+    if kind is Replaying:
+        assert spout.calls[-2:] == [("close",), ("open", MESSAGES - 1)]
 
 
-def test_what_a_recovery_has_lost_is_finally_failed_until_it_is_emitted_again() -> None:
+def test_messages_lost_in_a_recovery_are_finally_failed_until_they_are_emitted_again() -> None:
     source = Scripted(range(4), ends=False)
     solo = spout_of(source)
     while source.steps:
         step(solo)
-    solo.adopt(2)
-    solo.open_inputs()
-    solo.handle(Go(solo.epoch))
-    assert source.told("fail") == [0, 1, 2, 3]
+    solo.begin_epoch(2)
+    assert source.failed == [0, 1, 2, 3]
     assert solo.task.statistics().counters.finally_failed == 4
     source.steps += [1, 3]
     solo.clock.now += 1.0
@@ -140,55 +140,56 @@ def test_what_a_recovery_has_lost_is_finally_failed_until_it_is_emitted_again() 
 
 
 @pytest.mark.parametrize("dies", [True, False])
-def test_what_was_covered_and_not_told_at_the_next_checkpoint_is_told_once_and_not_sent_again(dies: bool) -> None:
-    store = Storing()
+def test_covered_messages_without_an_ack_are_acked_once_by_a_later_process(dies: bool) -> None:
+    store = Store()
     source = Scripted(range(MESSAGES), ends=False)
     solo = spout_of(source, store)
     while source.steps:
         step(solo)
-    covered(solo, 1)
+    cover(solo, 1)
     solo.turn()
-    told = source.told("ack")
-    assert 0 < len(told) < MESSAGES
+    acked = source.acked
+    assert 0 < len(acked) < MESSAGES
     solo.handle(BeginCheckpoint(solo.epoch, 2))
     if dies:
-        source = Scripted([number for number in range(MESSAGES) if number not in told], ends=False)
+        source = Scripted([number for number in range(MESSAGES) if number not in acked], ends=False)
         solo = spout_of(source, store, checkpoint=2)
     else:
-        solo.adopt(2, checkpoint=2, restore=part(solo))
-        solo.open_inputs()
-        solo.handle(Go(solo.epoch))
-    solo.out.clear()
+        solo.begin_epoch(2, checkpoint=2)
     for _ in range(30):
         step(solo)
-    assert source.steps == [] and solo.rows() == [], "nothing is sent again"
-    assert source.told("fail") == []
-    assert source.told("ack") == [number for number in range(MESSAGES) if dies is False or number not in told]
+    assert source.steps == [] and solo.rows() == [], "none is sent a second time"
+    assert source.failed == []
+    assert source.acked == [number for number in range(MESSAGES) if dies is False or number not in acked]
 
 
-def test_what_came_again_and_was_not_told_at_the_next_checkpoint_is_recognised_a_second_time() -> None:
-    store = Storing()
+def test_a_redelivered_message_without_an_ack_is_recognised_again() -> None:
+    store = Store()
     store.kept[1] = Snapshot(values={"source": {"ids": tuple(range(MESSAGES))}, "watermark": -(2**63)})
     first = Scripted(range(MESSAGES), ends=False)
     solo = spout_of(first, store, checkpoint=1)
     while first.steps:
         solo.task.handle(Turn(), solo.clock.now)
-    assert len(first.told("ack")) < MESSAGES
+    assert len(first.acked) < MESSAGES
     solo.handle(BeginCheckpoint(solo.epoch, 2))
-    again = Scripted(set(range(MESSAGES)).difference(first.told("ack")), ends=False)
+    again = Scripted(set(range(MESSAGES)).difference(first.acked), ends=False)
     solo = spout_of(again, store, checkpoint=2)
-    solo.out.clear()
     for _ in range(30):
         step(solo)
     assert solo.rows() == []
-    assert sorted(first.told("ack") + again.told("ack")) == list(range(MESSAGES))
+    assert sorted(first.acked + again.acked) == list(range(MESSAGES))
+
+
+def uncommitted_of(solo: Solo) -> UncommittedMessages:
+    assert isinstance(solo.task, Task) and isinstance(solo.task.guarantee, CheckpointedSource)
+    return solo.task.guarantee.uncommitted
 
 
 def turns(solo: Solo, count: int) -> Iterable[int]:
-    """Let the task work as fast as it may, without a look at what it sends."""
+    """Let the task work as fast as it may, without a look at its rows."""
     for number in range(1, count + 1):
         solo.task.handle(Turn(), solo.clock.now)
-        for target, edge in solo.task.outbox.edges.items():
+        for target, edge in solo.task.outbound.outbox.edges.items():
             while not edge.is_confirmed:
                 solo.confirm(target)
         solo.out.clear()
@@ -196,51 +197,26 @@ def turns(solo: Solo, count: int) -> Iterable[int]:
 
 
 @pytest.mark.parametrize("source", [Endless, EndlessPositions])
-def test_what_waits_to_be_told_becomes_less_however_fast_the_spout_emits(source: Any) -> None:
+def test_messages_that_wait_for_their_ack_become_fewer_however_fast_the_spout_emits(source: Any) -> None:
     solo = spout_of(source(), max_spout_pending=200_000)
-    task: Any = solo.task
+    uncommitted = uncommitted_of(solo)
     kept = []
     for number in turns(solo, 300):
         if number % 50 == 0:
-            assert task.uncommitted.untold == 0, "all are told before the next checkpoint covers as many"
-            covered(solo, number)
-            kept.append(task.uncommitted.untold)
-    assert task.counters.emitted > 100_000
+            assert uncommitted.unreported == 0, "all are acked before the next checkpoint covers as many"
+            cover(solo, number)
+            kept.append(uncommitted.unreported)
+    assert solo.task.counters.emitted > 100_000
     assert max(kept) < 60_000
 
 
-def test_a_queue_gives_no_more_while_as_many_as_may_be_pending_wait_to_be_told_or_covered() -> None:
+def test_the_pending_limit_counts_messages_that_wait_for_a_checkpoint_or_their_ack() -> None:
     solo = spout_of(Endless(), max_spout_pending=4_000)
-    task: Any = solo.task
+    uncommitted = uncommitted_of(solo)
     for number in turns(solo, 100):
         if number % 10 == 0:
-            covered(solo, number)
-        assert task.uncommitted.uncovered + task.uncommitted.untold < 4_000 + task.config.batch_size
-
-
-def test_a_source_with_positions_is_told_of_what_is_done_before_it_is_opened_again() -> None:
-    source = Replaying(range(MESSAGES), ends=False)
-    solo = spout_of(source)
-    while source.steps:
-        step(solo)
-    covered(solo, 1)
-    solo.adopt(2, checkpoint=1, restore=part(solo))
-    assert source.calls[-3:] == [("deactivate",), ("close",), ("open", MESSAGES - 1)]
-    assert source.told("ack") == list(range(MESSAGES))
-    solo.open_inputs()
-    solo.run()
-    assert source.calls[-1] == ("open", MESSAGES - 1), "no message is told twice"
-
-
-def test_a_checkpoint_that_is_complete_in_the_words_of_the_routes_alone_is_told_before_the_spout_is_opened_again() -> None:
-    source = Replaying(range(10), ends=False)
-    solo = spout_of(source)
-    while source.steps:
-        step(solo)
-    solo.handle(BeginCheckpoint(solo.epoch, 1))
-    solo.adopt(2, checkpoint=1, restore=part(solo))
-    assert source.calls[-1] == ("open", 9)
-    assert source.told("ack") == list(range(10)) and solo.task.counters.acked == 10
+            cover(solo, number)
+        assert uncommitted.uncovered + uncommitted.unreported < 4_000 + solo.task.config.batch_size
 
 
 class Forking(Replaying):
@@ -256,103 +232,109 @@ class Forking(Replaying):
                 raise ValueError("not this one")
 
 
-def forking_spout(source: Forking, **settings: Any) -> tuple[Solo, Storing]:
-    builder = TopologyBuilder("forks").config(**settings)
-    builder.set_spout("a", source)
-    builder.set_bolt("b", Sink()).shuffle_grouping("a", stream="odd").shuffle_grouping("a", stream="even")
-    solo, store = Solo(builder.build(), "a"), Storing()
-    ports: Any = store
-    solo.task.ports.snapshots = ports
-    return solo, store
-
-
 @pytest.mark.parametrize(("numbers", "last"), [([1, 2, 3], 3), ([1, 2], 2), ([2, 3, 4], 3)])
-def test_the_position_in_a_checkpoint_is_that_of_the_last_message_over_all_streams(numbers: list[int], last: int) -> None:
-    solo, store = forking_spout(Forking(numbers, ends=False), delivery="exactly_once")
+def test_a_checkpoint_has_the_position_of_the_last_message_over_all_streams(numbers: list[int], last: int) -> None:
+    builder = TopologyBuilder("forks").config(delivery="exactly_once")
+    builder.set_spout("a", Forking(numbers, ends=False))
+    builder.set_bolt("b", Sink()).shuffle_grouping("a", stream="odd").shuffle_grouping("a", stream="even")
+    solo = Solo(builder.build(), "a")
     for _ in range(3):
         step(solo)
     solo.handle(BeginCheckpoint(solo.epoch, 1))
     assert sorted(solo.values()) == [number for number in numbers if number != 4]
-    assert store.kept[1].values["source"] == {"position": last}
-
-
-@pytest.mark.parametrize("source", [Scripted, Replaying])
-def test_an_id_that_is_not_hashable_is_reported_and_its_message_is_not_sent(source: Any) -> None:
-    def emit(collector: Any) -> None:
-        collector.emit((1,), message_id="a")
-        collector.emit((2,), message_id=["b"])
-
-    store = Storing()
-    solo = spout_of(source([emit], ends=False), store)
-    for _ in range(3):
-        step(solo)
-    solo.handle(BeginCheckpoint(solo.epoch, 1))
-    assert solo.values() == [1]
-    found = store.kept[1].values["source"]
-    assert found.get("ids") == ["a"] or found == {"position": "a"}
-    (error,) = solo.errors()
-    assert error == (
-        "EmitError: component 'a' emitted with message id ['b'] (list), which is not hashable; "
-        "use an int, a string or a tuple of these"
-    )
-    solo.adopt(2, checkpoint=1, restore=part(solo))
+    assert solo.store.kept[1].values["source"] == {"position": last}
 
 
 def behind_the_end(source: Any, ids: tuple[Any, ...]) -> Solo:
-    """A new process of a spout whose checkpoint is behind the end of its input; of these ids it was not told."""
-    store = Storing()
-    told: dict[str, Any] = {"position": 3} if isinstance(source, Replaying) else {"ids": ids}
-    store.kept[1] = Snapshot(values={"source": told, "watermark": -(2**63)})
+    """A new process of a spout whose checkpoint is behind the end of its input, and has these ids without an ack."""
+    state: dict[str, Any] = {"position": 3} if isinstance(source, Replaying) else {"ids": ids}
     solo = Solo(chain(source, Sink(), delivery="exactly_once"), "a", is_open=False)
-    ports: Any = store
-    solo.task.ports.snapshots = ports
-    solo.adopt(1, checkpoint=1, restore=part(solo), ended=[solo.id])
-    solo.open_inputs()
-    solo.handle(Go(Epoch(1)))
+    solo.store.kept[1] = Snapshot(values={"source": state, "watermark": -(2**63)})
+    solo.begin_epoch(1, checkpoint=1, ended=[solo.id])
     solo.run()
     return solo
 
 
+def ends_of(solo: Solo) -> int:
+    """The number of ends that the spout has sent; each is the last frame."""
+    ends = solo.frames(FrameKind.END)
+    assert not ends or solo.frames()[-1].kind is FrameKind.END
+    return len(ends)
+
+
+def wait_in_turns(solo: Solo) -> None:
+    """Let six seconds pass."""
+    for _ in range(300):
+        solo.clock.now += 0.02
+        solo.turn()
+
+
 @pytest.mark.parametrize("source", [Replaying, Scripted])
-def test_a_spout_whose_end_is_in_the_checkpoint_passes_it_on_and_its_user_is_not_called(source: Any) -> None:
+def test_a_spout_whose_end_is_in_the_checkpoint_sends_it_without_a_user_call(source: Any) -> None:
     made = source([4, 5])
     solo = behind_the_end(made, ())
-    assert [frame.kind for frame in solo.frames() if frame.kind is FrameKind.END] == [FrameKind.END]
+    assert ends_of(solo) == 1
     assert solo.rows() == []
     solo.handle(Close(Epoch(1)))
     assert made.calls == []
 
 
-def test_a_queue_whose_end_is_in_the_checkpoint_is_told_of_covered_messages_that_it_delivers_again() -> None:
+def test_a_queue_behind_its_end_gets_acks_of_redelivered_covered_messages() -> None:
     source = Scripted([1, 2], ends=False)
     solo = behind_the_end(source, (1, 2))
-    assert source.told("ack") == [1, 2] and solo.rows() == []
-    assert solo.frames()[-1].kind is FrameKind.END
+    assert source.acked == [1, 2] and solo.rows() == []
+    assert ends_of(solo) == 1
 
 
-def test_a_queue_whose_end_is_in_the_checkpoint_is_not_waited_for_without_end() -> None:
+def test_a_queue_behind_its_end_that_redelivers_nothing_ends_after_a_while() -> None:
     source = Scripted([], ends=False)
     solo = behind_the_end(source, (1, 2))
-    for _ in range(300):
-        solo.clock.now += 0.02
-        solo.turn()
-    assert solo.frames()[-1].kind is FrameKind.END
+    wait_in_turns(solo)
+    assert ends_of(solo) == 1
 
 
-def test_a_new_message_behind_the_end_in_the_checkpoint_is_a_dead_letter() -> None:
-    source = Scripted([3], ends=False)
+@pytest.mark.parametrize("source", [Scripted, Replaying])
+def test_a_spout_behind_its_end_is_opened_at_a_checkpoint_ahead_of_the_end(source: Any) -> None:
+    """The checkpoint behind the end was damaged, and an earlier one took its place."""
+    spout = source([1])
+    solo = behind_the_end(spout, ())
+    assert spout.calls == [] and solo.values() == []
+    solo.begin_epoch(2)
+    solo.run()
+    assert spout.calls == [("open", None), ("activate",)] and solo.values() == [1]
+
+
+@pytest.mark.parametrize("redelivered", [[], [1, 2]])
+def test_a_queue_is_read_again_when_an_epoch_begins_ahead_of_its_restored_end(redelivered: list[int]) -> None:
+    """The checkpoint behind the end was damaged after it had been restored, and an earlier one took its place."""
+    source = Scripted(redelivered, ends=False)
     solo = behind_the_end(source, (1, 2))
-    assert solo.rows() == []
-    assert solo.frames()[-1].kind is FrameKind.END
-    (error,) = solo.errors()
-    assert error.startswith("EmitError: component 'a' emitted a new message, and checkpoint 1 is behind the end of its input")
-    solo.handle(BeginCheckpoint(solo.epoch, 2))
-    solo.handle(CheckpointComplete(2))
-    assert [letter.errors for letter in solo.messages(DeadLetter)] == [[f"{error} (component 'a')"]]
+    wait_in_turns(solo)
+    assert ends_of(solo) == 1
+    solo.begin_epoch(2)
+    source.steps += [2, 3]
+    solo.clock.now += 1.0
+    solo.run()
+    assert solo.values() == [2, 3] and solo.frames(FrameKind.END) == []
+    source.ends = True
+    solo.clock.now += 1.0
+    solo.run()
+    assert len(solo.frames(FrameKind.END)) == 1
+
+
+def test_a_queue_that_has_ended_stays_so_in_an_epoch_ahead_of_its_restored_end() -> None:
+    source = Scripted([])
+    solo = behind_the_end(source, (1, 2))
+    assert ends_of(solo) == 1
+    solo.begin_epoch(2)
+    source.steps.append(3)
+    solo.clock.now += 1.0
+    solo.run()
+    assert solo.values() == [] and len(solo.frames(FrameKind.END)) == 1
 
 
 class Counting(Scripted):
-    """Numbers its messages itself, anew in each process."""
+    """Numbers its messages itself, from 1 in each process."""
 
     def open(self, context: Any, collector: Any) -> None:
         super().open(context, collector)
@@ -364,8 +346,8 @@ class Counting(Scripted):
             self.collector.emit((self.steps.pop(0),), message_id=self.count)
 
 
-def test_new_messages_under_ids_that_a_counter_gives_anew_are_dead_letters_and_not_taken_for_covered_ones() -> None:
-    store = Storing()
+def test_new_messages_under_covered_ids_of_a_counter_are_dead_letters() -> None:
+    store = Store()
     first = spout_of(Counting(["a", "b"], ends=False), store)
     for _ in range(3):
         step(first)
@@ -375,8 +357,7 @@ def test_new_messages_under_ids_that_a_counter_gives_anew_are_dead_letters_and_n
     for _ in range(4):
         step(solo)
     solo.handle(BeginCheckpoint(solo.epoch, 2))
-    solo.handle(CheckpointComplete(2))
+    solo.complete(2)
     assert solo.values() == ["d"]
-    letters = [CODEC.unpack_value(letter.values) for letter in solo.messages(DeadLetter)]
-    assert letters == [("b",), ("c",)]
-    assert all("use the source's own ids, not a counter" in letter.errors[0] for letter in solo.messages(DeadLetter))
+    assert [values for values, _ in solo.dead_letters()] == [("b",), ("c",)]
+    assert all("use the source's own ids, not a counter" in why for why in solo.dead_letter_errors())

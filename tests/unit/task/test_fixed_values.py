@@ -2,145 +2,31 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import Any
 
-import pytest
-
-from tests.unit.task.harness import Manual, Plain, Replaying, Scripted, Sink, Solo, chain
-from tests.unit.worker.test_core import Hosted
-from topo.api.streams import declared_streams
+from tests.tasks.bolts import KINDS, done, emit, relay
+from tests.tasks.components import Plain, Replaying, Scripted, Sink, chain
+from tests.tasks.solo import Solo
+from tests.unit.worker.hosted import Hosted
 from topo.builder import TopologyBuilder
-from topo.emission.collectors import BoltCollector, OneFieldCollector, anchoring_collector
-from topo.emission.message_collectors import message_collector
-from topo.errors import EmitError
 from topo.wire.control import ComponentError
 from topo.wire.frames import FrameKind
 
-COLLECTORS = [anchoring_collector, BoltCollector, message_collector]
-OUTPUTS: Any = {"default": ("a",), "side": ("x",), "two": ("x", "y")}
 
+@KINDS
+def test_a_task_sends_each_state_of_a_list_that_its_bolt_fills_further(kind: Any) -> None:
+    kept: list[Any] = []
 
-def made(kind: Any) -> Any:
-    return kind("part", declared_streams(OUTPUTS), lambda error: None)
+    def run(tup: Any, collector: Any) -> None:
+        kept.append(tup[0])
+        emit(tup, collector, kept)
+        done(tup, collector)
 
-
-def rows(collector: Any, stream: int = 0) -> list[Any]:
-    found: list[Any] = collector.streams[stream].rows
-    return found
-
-
-@pytest.mark.parametrize("kind", COLLECTORS)
-@pytest.mark.parametrize("stream", ["default", "side"])
-def test_a_list_that_grows_is_emitted_as_it_was_each_time(kind: Any, stream: str) -> None:
-    collector, seen = made(kind), []
-    for number in (1, 2, 3):
-        seen.append(number)
-        collector.emit((seen,), stream=stream)
-    assert rows(collector, 0 if stream == "default" else 1) == [((1,),), ((1, 2),), ((1, 2, 3),)]
-    assert collector.changeable == {0 if stream == "default" else 1}
-
-
-@pytest.mark.parametrize("kind", COLLECTORS)
-def test_the_values_of_a_dict_and_of_a_list_in_a_tuple_are_fixed_too(kind: Any) -> None:
-    collector = made(kind)
-    counts, inner = {"a": [1]}, [1]
-    collector.emit((1, counts), stream="two")
-    collector.emit(("x", (1, inner)), stream="two")
-    counts["a"].append(2)
-    counts["b"] = [3]
-    inner.append(2)
-    assert rows(collector, 2) == [(1, {"a": (1,)}), ("x", (1, (1,)))]
-
-
-@pytest.mark.parametrize("kind", COLLECTORS)
-def test_values_that_never_change_are_kept_as_they_are(kind: Any) -> None:
-    collector = made(kind)
-    for value in ("text", 7, 1.5, b"bytes", None, True, datetime(2024, 1, 1, tzinfo=UTC), ("a", (1, 2.0))):
-        row = (value,)
-        collector.emit(row)
-        assert rows(collector)[-1] is row
-    assert collector.changeable == set()
-
-
-@pytest.mark.parametrize("kind", COLLECTORS)
-def test_a_list_behind_and_inside_tuples_is_found(kind: Any) -> None:
-    collector, inner = made(kind), [1]
-    collector.emit((("a", ("b", 2)), inner), stream="two")
-    collector.emit((("a", ("b", inner)), "x"), stream="two")
-    collector.emit((("a", ("b", 2)), ("c", (inner, 3))), stream="two")
-    inner.append(2)
-    assert rows(collector, 2) == [(("a", ("b", 2)), (1,)), (("a", ("b", (1,))), "x"), (("a", ("b", 2)), ("c", ((1,), 3)))]
-
-
-NESTED: Any = ("x", 1)
-WIDTHS = [1, 2, 3, 4, 5]
-
-
-@pytest.mark.parametrize("kind", COLLECTORS)
-@pytest.mark.parametrize("width", WIDTHS)
-def test_at_every_width_each_field_is_looked_at(kind: Any, width: int) -> None:
-    streams = declared_streams(tuple("abcde"[:width]))
-    for field in range(width):
-        for timestamp in (None, 7):
-            collector, seen = kind("part", streams, lambda error: None), [1]
-            plain: list[Any] = ["w", 1, 2.5, None, b"b"][:width]
-            collector.emit(tuple(plain), timestamp=timestamp)
-            assert not collector.nested
-            for value in (NESTED, seen):
-                row = (*plain[:field], value, *plain[field + 1 :])
-                collector.emit(row, timestamp=timestamp)
-                assert collector.nested == {0}
-            seen.append(2)
-            assert rows(collector)[2][field] == (1,) and collector.changeable == {0}
-            assert collector.streams[0].stamps == ({} if timestamp is None else {0: 7, 1: 7, 2: 7})
-
-
-@pytest.mark.parametrize("kind", COLLECTORS)
-@pytest.mark.parametrize("width", WIDTHS)
-@pytest.mark.parametrize("wrong", [-1, 1])
-def test_at_every_width_a_row_of_another_is_refused(kind: Any, width: int, wrong: int) -> None:
-    collector = kind("part", declared_streams(tuple("abcde"[:width])), lambda error: None)
-    for row in (("x",) * (width + wrong), "x" * width, {"x"}):
-        with pytest.raises(EmitError):
-            collector.emit(row)
-    assert rows(collector) == []
-
-
-def test_a_row_given_as_a_list_may_be_filled_anew() -> None:
-    collector, row = made(anchoring_collector), ["first"]
-    assert isinstance(collector, OneFieldCollector)
-    collector.emit(row)
-    row[0] = "second"
-    collector.emit(row)
-    assert rows(collector) == [("first",), ("second",)]
-
-
-def test_a_windows_result_that_its_function_goes_on_changing_is_fixed() -> None:
-    collector, result = made(BoltCollector), [1]
-    collector.emit_stamped((result,), (), 5)
-    result.append(2)
-    assert rows(collector) == [((1,),)] and collector.streams[0].stamps == {0: 5}
-
-
-class Growing(Plain):
-    """Emits all that it has seen so far, in one list."""
-
-    def __init__(self) -> None:
-        all_seen: list[Any] = []
-
-        def run(tup: Any, collector: Any) -> None:
-            all_seen.append(tup.values[0])
-            collector.emit((all_seen,))
-
-        super().__init__(run)
-
-
-def test_a_task_sends_what_was_emitted_and_not_what_it_has_become() -> None:
-    task = Solo(chain(Scripted(), Growing(), Sink()), "b")
+    _, task = relay(kind, run)
     task.feed(1, 2, 3)
     task.run()
     assert task.values() == [(1,), (1, 2), (1, 2, 3)]
+    assert len(task.frames(FrameKind.ACK)) == 1
 
 
 def packed(*bolts: Any, spout: Any, **settings: Any) -> Hosted:
@@ -180,12 +66,12 @@ def test_a_replay_has_the_values_of_the_first_time() -> None:
         tup["value"]["n"] = "spoiled"
         raise ValueError("not this time")
 
-    host = packed(Plain(spoil_and_fail, ()), spout=Replaying([lambda c: c.emit(({"n": 1},), 1)]), back_off="10ms")
+    host = packed(Plain(spoil_and_fail, ()), spout=Replaying([lambda c: c.emit(({"n": 1},), 1)]), backoff="10ms")
     host.run(2.0)
     assert seen == [{"n": 1}] * 3
 
 
-def test_a_value_that_cannot_be_carried_is_refused_in_a_packed_worker_as_between_processes() -> None:
+def test_a_value_that_cannot_be_carried_is_refused_within_a_worker_too() -> None:
     seen: list[Any] = []
     host = packed(Plain(lambda tup, collector: seen.append(tup[0]), ()), spout=Scripted([lambda c: c.emit((object(),), 1)]))
     host.run(1.0)
@@ -194,23 +80,8 @@ def test_a_value_that_cannot_be_carried_is_refused_in_a_packed_worker_as_between
     assert any("field 'value': a value of type object" in text for text in errors)
 
 
-def test_a_tracking_bolt_sends_each_state_of_a_list_that_it_anchors() -> None:
-    kept: list[Any] = []
-
-    def run(tup: Any, collector: Any) -> None:
-        kept.append(tup.values[0])
-        collector.emit((kept,), anchors=tup)
-        collector.ack(tup)
-
-    task = Solo(chain(Scripted(), Manual(run), Sink()), "b")
-    task.feed(1, 2)
-    task.run()
-    assert task.values() == [(1,), (1, 2)]
-    assert len(task.frames(FrameKind.ACK)) == 1
-
-
-def test_a_value_that_cannot_be_carried_stays_refused_although_it_is_changed_after_its_emit() -> None:
-    """A list with a file in it, cleared behind the emit: an empty list that nobody has emitted must not be sent."""
+def test_a_value_that_cannot_be_carried_stays_refused_when_it_is_changed() -> None:
+    """A list with a file in it, cleared behind the emit: an empty list, which was never emitted, must not be sent."""
     found: list[Any] = [object()]
 
     def work(tup: Any, collector: Any) -> None:

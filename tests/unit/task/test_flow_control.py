@@ -50,7 +50,7 @@ def test_an_old_or_repeated_confirmation_releases_nothing() -> None:
     edge.validate()
 
 
-def test_a_confirmation_beyond_what_was_sent_counts_as_far_as_that() -> None:
+def test_a_confirmation_beyond_the_last_frame_counts_up_to_that() -> None:
     edge = out_edge(window=1)
     offer(edge, 3)
     assert edge.confirm(99, 1.0) == [b"1"]
@@ -58,7 +58,7 @@ def test_a_confirmation_beyond_what_was_sent_counts_as_far_as_that() -> None:
     edge.validate()
 
 
-def test_the_silence_of_a_receiver_begins_with_the_first_frame_that_it_has_not_confirmed() -> None:
+def test_the_silence_of_a_receiver_begins_with_its_first_unconfirmed_frame() -> None:
     edge = out_edge(window=2)
     assert edge.unconfirmed_since is None
     offer(edge, 1, now=5.0)
@@ -151,7 +151,7 @@ def test_a_keep_alive_with_a_larger_allowance_releases_frames() -> None:
     edge.validate()
 
 
-def test_a_frame_is_a_quarter_of_what_is_granted_and_at_least_a_tuple() -> None:
+def test_a_frame_is_a_quarter_of_the_allowance_and_at_least_a_tuple() -> None:
     edge = out_edge()
     sizes = []
     for allowance in (0, 1, 3, 8, 1000, 1 << 20):
@@ -160,7 +160,7 @@ def test_a_frame_is_a_quarter_of_what_is_granted_and_at_least_a_tuple() -> None:
     assert sizes == [1024, 1, 1, 2, 250, 1024]
 
 
-def test_an_edge_knows_the_roots_of_what_waits_for_long() -> None:
+def test_an_edge_lists_the_roots_of_rows_that_wait_for_long() -> None:
     edge = out_edge(window=2)
     for number in range(4):
         edge.offer(b"", float(number), 1, b"root%d" % number)

@@ -1,4 +1,4 @@
-"""Collectors in the hands of other threads: what a `Bolt` says there is done by its task, and other components are refused."""
+"""Collectors in the hands of other threads: calls on that of a `Bolt` are done by its task, and other components are refused."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from tests.unit.task.harness import Manual, Plain, Replaying, Scripted, Sink, Solo, chain
+from tests.tasks.components import Manual, Plain, Replaying, Scripted, Sink, chain
+from tests.tasks.solo import Solo
 from topo.api.operator_bolts import ProcessBolt
-from topo.errors import EmitError, ValueNotCarried
+from topo.errors import EmitError, UnsupportedValueError
 from topo.ids import Epoch
 from topo.operators.mailbox.mailbox import RejectedExecution
 from topo.wire.control import Close
@@ -18,7 +19,7 @@ from topo.wire.frames import FrameKind
 
 
 def elsewhere(call: Callable[[], object]) -> BaseException | None:
-    """Make a call on another thread; return what it raised there."""
+    """Make a call on another thread; return its exception."""
     raised: list[BaseException] = []
 
     def run() -> None:
@@ -121,7 +122,7 @@ def test_a_second_ack_by_another_thread_is_an_error_of_the_component() -> None:
 def test_an_error_that_another_thread_reports_is_shown() -> None:
     for bolt in (Manual(lambda tup, collector: None), Plain()):
         solo = Solo(chain(Replaying(), bolt, Sink()), "b")
-        collector = solo.task._emitter()  # type: ignore[attr-defined]
+        collector = solo.task.runner.kind._collector
         assert elsewhere(lambda c=collector: c.report_error(ValueError("seen elsewhere"))) is None  # type: ignore[misc]
         solo.run()
         assert solo.errors() == ["ValueError: seen elsewhere"]
@@ -168,4 +169,4 @@ def test_a_value_that_cannot_be_carried_is_refused_where_it_is_packed() -> None:
     assert elsewhere(lambda: bolt.collector.emit((object(),), anchors=bolt.tuples[0])) is None
     solo.run()
     assert solo.roots(FrameKind.FAIL) == ids.roots
-    assert ValueNotCarried.__name__ in solo.errors()[0]
+    assert UnsupportedValueError.__name__ in solo.errors()[0]

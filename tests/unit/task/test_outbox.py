@@ -2,13 +2,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.unit.task.harness import CODEC
+from tests.rows import rows_of
+from tests.tasks.environment import CODEC
+from topo.hot import pack_words
 from topo.ids import TaskId
 from topo.task.commands import SendFrame, TaskCommand
 from topo.task.events import Inbox
 from topo.task.flow_control import UNLIMITED_WINDOW, OutEdge
 from topo.task.outbox import Outbox
-from topo.wire.frames import Anchoring, Columns, Frame, FrameKind, SenderStamp, open_frame, pack_words, parse, signal_frame
+from topo.wire.frames import Anchoring, Columns, Frame, FrameKind, SenderStamp, open_frame, parse, signal_frame
 
 STAMP = SenderStamp(1, 9, 77)
 
@@ -41,12 +43,12 @@ class Box:
         self.outbox.put(TaskId(target), stream, columns)
 
     def take(self) -> list[str]:
-        """What has left since the last time, readable."""
+        """The frames sent since the last call, readable."""
         lines = []
         for command in self.commands:
             assert isinstance(command, SendFrame)
             frame = parse(command.frame) if isinstance(command.frame, bytes) else command.frame
-            rows = [row[0] for row in frame.decode_rows(CODEC)] if frame.kind is FrameKind.DATA else frame.root_list()
+            rows = [row[0] for row in rows_of(frame, CODEC)] if frame.kind is FrameKind.DATA else frame.root_list()
             lines.append(f"{frame.kind.name} {frame.target}#{frame.number} {rows}")
         self.commands.clear()
         for edge in self.outbox.edges.values():
@@ -112,7 +114,7 @@ def test_full_batches_wait_in_order_for_room() -> None:
     assert (box.take(), box.outbox.waiting) == (["DATA 2#2 [3]"], 0)
 
 
-def test_a_burst_beyond_what_is_granted_is_cut_into_frames_that_grow() -> None:
+def test_a_burst_beyond_the_allowance_is_cut_into_frames_that_grow() -> None:
     box = Box(window=16, limit=1000, batch_size=256)
     box.outbox.confirm(TaskId(2), -1, 1)
     box.put(*range(2000))
@@ -122,7 +124,7 @@ def test_a_burst_beyond_what_is_granted_is_cut_into_frames_that_grow() -> None:
         for line in frames:
             number += 1
             rows = 0 if "END" in line else line.count(",") + 1
-            assert rows <= max(1, (offered - 1) // 4), "a quarter of what the receiver has processed by then"
+            assert rows <= max(1, (offered - 1) // 4), "a quarter of the rows that the receiver has processed by then"
             leaving.append(rows)
             offered += rows
         # A receiver whose tuples take a second each never grants more than one.
@@ -132,7 +134,7 @@ def test_a_burst_beyond_what_is_granted_is_cut_into_frames_that_grow() -> None:
     assert len(leaving) <= 45
 
 
-def test_what_is_put_within_twice_the_allowance_leaves_in_quarters_of_it() -> None:
+def test_rows_within_twice_the_allowance_leave_in_quarters_of_it() -> None:
     box = Box(window=16, batch_size=256)
     box.outbox.confirm(TaskId(2), -1, 40)
     box.put(*range(80))
@@ -182,9 +184,11 @@ def test_frames_to_an_ackers_spout_go_to_its_control_inbox_and_have_no_window() 
 
 
 def test_ids_that_do_not_fit_a_frame_leave_in_several() -> None:
-    box = Box(window=9, max_frame=57 + 3 * 16)
+    box = Box(window=9, max_frame=57 + 3 * 16, max_control_frame=57 + 2 * 16)
     box.outbox.put_ids(FrameKind.ACK, TaskId(2), pack_words([1, 2, 3, 4, 5]), pack_words([6, 7, 8, 9, 10]))
     assert box.take() == ["ACK 2#0 [1, 2, 3]", "ACK 2#1 [4, 5]"]
+    box.outbox.put_ids(FrameKind.ACKED, TaskId(4), pack_words([1, 2, 3]))
+    assert box.take() == ["ACKED 4#0 [1, 2]", "ACKED 4#1 [3]"]
 
 
 def test_a_new_epoch_forgets_rows_frames_and_numbers() -> None:
@@ -218,7 +222,7 @@ def test_an_outbox_is_quiet_when_all_has_left_and_is_processed() -> None:
     assert box.outbox.is_quiet
 
 
-def test_rows_that_cannot_be_packed_are_refused_with_their_roots_and_the_others_leave() -> None:
+def test_rows_that_cannot_be_packed_are_refused_alone_with_their_roots() -> None:
     box, unknown = Box(batch_size=3), object()
     box.put("a", unknown, "b", roots=[7, 8, 9])
     assert box.take() == ["DATA 2#0 ['a', 'b']"]
@@ -269,7 +273,7 @@ def test_frames_are_as_small_as_a_slow_receiver_wants_them() -> None:
     assert box.take() == lines
 
 
-def test_an_outbox_is_full_when_an_edge_holds_twice_what_is_granted() -> None:
+def test_an_outbox_is_full_when_an_edge_holds_twice_its_allowance() -> None:
     box = Box(window=16, limit=64)
     box.outbox.confirm(TaskId(2), -1, 4)
     assert box.outbox.room == 8

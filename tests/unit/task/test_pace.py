@@ -24,13 +24,13 @@ def test_a_long_slice_halves_the_next_one_down_to_a_single_tuple() -> None:
     assert sizes == [8, 4, 2, 1, 1]
 
 
-def test_a_long_slice_of_few_tuples_says_how_few_are_enough() -> None:
+def test_a_long_slice_of_few_tuples_lowers_the_size_below_its_own() -> None:
     pace = AdaptiveSliceSize(0.005, 100)
     pace.note(2, 0.1)
     assert pace.size == 1
 
 
-def test_a_slice_that_was_not_full_says_nothing_about_larger_ones() -> None:
+def test_a_slice_that_was_not_full_leaves_the_size_unchanged() -> None:
     pace = AdaptiveSliceSize(0.005, 100)
     pace.note(3, 0.0001)
     assert pace.size == 8

@@ -9,7 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.unit.task.harness import Manual, Plain, Replaying, Ring, Scripted, Sink, chain, routes
+from tests.tasks.components import Manual, Plain, Replaying, Scripted, Sink, chain
+from tests.tasks.environment import routes
+from tests.tasks.ring import Ring
 from topo.builder import TopologyBuilder
 from topo.ids import Epoch, TaskId
 from topo.task.events import Inbox, RoutesChanged
@@ -39,7 +41,7 @@ def test_a_chain_of_any_window_gets_through_and_ends(window: int, batch: int, lo
     ring.run()
     assert ring.is_over
     assert sorted(sink.seen) == sorted(WORDS)
-    assert sorted(spout.told("ack")) == sorted(WORDS)
+    assert sorted(spout.called("ack")) == sorted(WORDS)
     assert ring.messages(EdgeLost) == []
 
 
@@ -68,41 +70,33 @@ def test_no_choice_of_limits_locks_up_a_fan_out_through_full_edges(
     ring.run()
     assert ring.is_over
     assert Counter(sink.seen) == Counter({word: 3 * fanout for word in WORDS[:24] if fanout})
-    assert sorted(spout.told("ack")) == sorted(WORDS[:24])
+    assert sorted(spout.called("ack")) == sorted(WORDS[:24])
 
 
-def test_what_is_under_way_is_bounded_by_the_windows_however_slow_the_sink() -> None:
-    limits = {"edge_window": 4, "batch_size": 1, "outbox_limit": 3, "max_spout_pending": 1000, "queue_time": "off"}
-    builder = TopologyBuilder("slow").config(**limits)
-    builder.set_spout("a", Scripted(range(400)))
-    builder.set_bolt("b", Plain()).shuffle_grouping("a")
-    builder.set_bolt("c", Sink()).shuffle_grouping("b")
-    ring = Ring(builder.build()).start()
+def before_a_stalled_sink(**limits: Any) -> tuple[Ring, TaskId]:
+    """A spout, a bolt and a sink that reads nothing, after many steps of all others."""
+    ring = Ring(chain(Scripted(range(400)), Plain(), Sink(), max_spout_pending=1000, **limits)).start()
     slow = ring.plan.tasks_of("c")[0]
     for _ in range(300):
         for task in ring.tasks:
             if task != slow:
                 ring.step(task)
+    return ring, slow
+
+
+def test_the_windows_bound_the_frames_under_way_however_slow_the_sink() -> None:
+    ring, slow = before_a_stalled_sink(edge_window=4, batch_size=1, outbox_limit=3, queue_time="off")
     assert len(ring.inboxes[slow, Inbox.DATA]) == 4
     # A slice of eight may begin with the outbox just below its limit.
-    assert all(task.outbox.waiting <= 3 + 8 for task in ring.tasks.values())
+    assert all(task.outbound.outbox.waiting <= 3 + 8 for task in ring.tasks.values())
     assert sum(task.counters.emitted for task in ring.tasks.values()) < 100
     ring.run()
     assert ring.is_over
 
 
-def test_what_is_under_way_to_a_bolt_that_has_processed_nothing_is_a_tuple_and_one_that_waits() -> None:
-    builder = TopologyBuilder("slow").config(max_spout_pending=1000)
-    builder.set_spout("a", Scripted(range(400)))
-    builder.set_bolt("b", Plain()).shuffle_grouping("a")
-    builder.set_bolt("c", Sink()).shuffle_grouping("b")
-    ring = Ring(builder.build()).start()
-    slow = ring.plan.tasks_of("c")[0]
-    for _ in range(300):
-        for task in ring.tasks:
-            if task != slow:
-                ring.step(task)
-    held = ring.tasks[ring.plan.tasks_of("b")[0]].outbox.edges[slow].held
+def test_a_bolt_that_has_processed_nothing_has_a_tuple_under_way_and_one_that_waits() -> None:
+    ring, slow = before_a_stalled_sink()
+    held = ring.tasks[ring.plan.tasks_of("b")[0]].outbound.outbox.edges[slow].held
     assert 2 <= held <= 4, "a slice of four was the largest that came before the first confirmation"
     ring.run()
     assert ring.is_over
@@ -114,7 +108,7 @@ def test_a_diamond_acks_everything_once_and_ends() -> None:
     ring.run()
     assert ring.is_over
     assert Counter(sink.seen) == Counter(WORDS + WORDS)
-    assert sorted(spout.told("ack")) == sorted(WORDS)
+    assert sorted(spout.called("ack")) == sorted(WORDS)
     assert ring.messages(PositionReport)[-1].position
 
 
@@ -131,7 +125,7 @@ def test_a_message_that_fails_once_is_replayed_and_the_others_are_not() -> None:
     ring.run()
     assert ring.is_over
     assert Counter(sink.seen) == Counter([*WORDS, "word07"])
-    assert sorted(spout.told("ack")) == sorted(WORDS)
+    assert sorted(spout.called("ack")) == sorted(WORDS)
     assert len(ring.messages(ComponentError)) == 1
 
 
@@ -144,27 +138,13 @@ def test_a_poison_message_goes_to_the_dead_letters_and_the_topology_ends() -> No
     ring = Ring(chain(spout, Plain(), sink, attempts=3)).start()
     ring.run(until=lambda: bool(ring.messages(DeadLetter)))
     assert not ring.is_over
-    (letter,) = ring.messages(DeadLetter)
-    assert letter.attempts == 3
-    ring.handle(letter.task, DeadLettersStored(letter.task, [letter.id]))
+    (dead,) = ring.messages(DeadLetter)
+    assert dead.attempts == 3
+    ring.handle(dead.task, DeadLettersStored(dead.task, [dead.id]))
     ring.run()
     assert ring.is_over
-    assert spout.told("fail") == ["word07"]
-    assert sorted([*spout.told("ack"), "word07"]) == sorted(WORDS)
-
-
-def test_an_input_that_is_never_acked_fails_by_its_timeout() -> None:
-    def forget(tup: Any, collector: Any) -> None:
-        if tup.values[0] != "word07":
-            collector.ack(tup)
-
-    spout = Scripted(WORDS)
-    ring = Ring(chain(spout, Manual(forget, ()), message_timeout="10s")).start()
-    began = ring.clock.now
-    ring.run()
-    assert ring.is_over
-    assert spout.told("fail") == ["word07"]
-    assert 10.0 <= ring.clock.now - began <= 12.0
+    assert spout.called("fail") == ["word07"]
+    assert sorted([*spout.called("ack"), "word07"]) == sorted(WORDS)
 
 
 @pytest.mark.parametrize("kind", [FrameKind.DATA, FrameKind.INIT, FrameKind.ACK, FrameKind.ACKED, FrameKind.END])
@@ -183,12 +163,12 @@ def test_a_lost_frame_is_found_and_a_new_epoch_mends_it(kind: FrameKind) -> None
     ring.start()
     ring.run(until=lambda: bool(ring.messages(EdgeLost)))
     assert lost and ring.messages(EdgeLost)
-    ring.told.clear()
+    ring.reports.clear()
     ring.start(2)
     ring.run()
     assert ring.is_over
     assert set(sink.seen) == set(WORDS)
-    assert sorted(spout.told("ack")) == sorted(WORDS)
+    assert sorted(spout.called("ack")) == sorted(WORDS)
 
 
 @settings(max_examples=25)
@@ -200,13 +180,13 @@ def test_recoveries_at_any_moment_lose_nothing(moments: list[int], window: int, 
     for number, steps in enumerate(moments):
         for step in range(steps):
             ring.step(order[(step * 7 + seed) % len(order)])
-        ring.told.clear()
+        ring.reports.clear()
         ring.start(2 + number)
     ring.run()
     assert ring.is_over
     assert set(sink.seen) == set(WORDS)
-    assert sorted(spout.told("ack")) == sorted(WORDS)
-    assert spout.told("fail") == []
+    assert sorted(spout.called("ack")) == sorted(WORDS)
+    assert spout.called("fail") == []
 
 
 def test_tasks_may_adopt_an_epoch_one_by_one_with_frames_under_way() -> None:
@@ -226,7 +206,7 @@ def test_tasks_may_adopt_an_epoch_one_by_one_with_frames_under_way() -> None:
     assert ring.messages(EdgeLost) == []
 
 
-def test_the_end_passes_through_and_every_bolt_flushes_before_it_goes_on() -> None:
+def test_the_end_passes_through_and_every_bolt_flushes_before_it() -> None:
     class Summing(Plain):
         def __init__(self) -> None:
             super().__init__(self.add)
@@ -252,4 +232,4 @@ def test_without_ackers_a_topology_gets_through_and_ends() -> None:
     ring.run()
     assert ring.is_over
     assert sink.seen == WORDS
-    assert spout.told("ack") == WORDS
+    assert spout.called("ack") == WORDS

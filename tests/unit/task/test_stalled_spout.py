@@ -1,10 +1,11 @@
-"""A spout without room while windows wait for its watermark: detected, and said with the remedy."""
+"""A spout without room while windows wait for its watermark: detected, and reported with the remedy."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from tests.unit.task.harness import Scripted, Sink, Solo
+from tests.tasks.components import Scripted, Sink
+from tests.tasks.solo import Solo
 from topo import aggregates
 from topo.api.operator_bolts import WindowBolt
 from topo.api.windows import TumblingEventTimeWindows
@@ -24,17 +25,17 @@ def spout(*, windows: bool = True, count: int = 10) -> Solo:
 
 
 def stalls(solo: Solo) -> list[Any]:
-    return [error for error in solo.errors() if error.startswith("SpoutStalled")]
+    return [error for error in solo.errors() if error.startswith("SpoutStalledError")]
 
 
-def test_a_spout_that_windows_keep_from_emitting_says_so_once_with_the_remedy() -> None:
+def test_a_spout_that_windows_keep_from_emitting_is_reported_once_with_the_remedy() -> None:
     solo = spout()
     solo.wait(4.9)
     assert stalls(solo) == []
     solo.wait(15.0)
-    (said,) = stalls(solo)
-    assert "4 messages in flight (max_spout_pending) and no verdict for 5 s" in said
-    assert "set max_spout_pending to more than the messages of all open windows" in said
+    (error,) = stalls(solo)
+    assert "4 messages in flight (max_spout_pending) and no verdict for 5 s" in error
+    assert "set max_spout_pending to more than the messages of all open windows" in error
 
 
 def test_verdicts_are_no_stall() -> None:

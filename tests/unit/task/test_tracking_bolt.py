@@ -1,14 +1,16 @@
-"""What only a bolt that anchors and acks by itself can do: hold inputs, ack later, join, ask for time."""
+"""Calls that only a `Bolt` can make, which anchors and acks its inputs: hold inputs, ack later, join, ask for time."""
 
 from __future__ import annotations
 
+import gc
 from typing import Any
 
-from tests.unit.task.harness import Ids, Manual, Scripted, Sink, Solo, chain
-from topo.errors import EnvironmentFault, StagedRowsLost
-from topo.ids import Epoch
-from topo.wire.control import Probe, Quiet, TuplesFailed
-from topo.wire.frames import Anchoring, FrameKind
+import pytest
+
+from tests.tasks.components import Manual, Scripted, Sink, chain, fan
+from tests.tasks.solo import Solo
+from topo.errors import StagedRowsLostError, TopoEnvironmentError
+from topo.wire.frames import FrameKind
 
 
 def held(**settings: Any) -> tuple[Manual, Solo]:
@@ -26,14 +28,7 @@ def then(task: Solo, bolt: Manual, call: Any) -> None:
     bolt.run = before
 
 
-def test_an_input_that_is_held_is_acked_by_nobody() -> None:
-    _, task = held()
-    task.feed("x")
-    task.wait(100)
-    assert task.frames(FrameKind.ACK, FrameKind.FAIL) == []
-
-
-def test_an_input_that_user_code_lets_go_undecided_is_reported_once_and_for_what_it_is() -> None:
+def test_an_undecided_input_that_user_code_lets_go_is_reported_once() -> None:
     bolt, task = held()
     task.feed("kept")
     task.run()
@@ -65,24 +60,52 @@ def test_an_input_that_is_acked_by_the_next_call_of_its_batch_was_not_forgotten(
     assert task.errors() == []
 
 
-def test_an_input_can_be_acked_in_a_later_call() -> None:
-    bolt, task = held()
-    ids = task.feed("x")
-    task.run()
-    then(task, bolt, lambda collector: collector.ack(bolt.tuples[0]))
-    assert task.acks() == dict(zip(ids.roots, ids.edges, strict=True))
+def test_forgotten_input_is_not_held_when_attempts_before_the_last_raised() -> None:
+    def run(tup: Any, collector: Any) -> None:
+        bolt.tuples.clear()
+        if len(bolt.seen) < 3:
+            raise ValueError("not yet")
+
+    bolt = Manual(run)
+    solo = Solo(chain(Scripted(), bolt, Sink(), delivery="exactly_once", attempts=3), "b")
+    gc.disable()
+    try:
+        solo.feed("x", tracked=False)
+        solo.run()
+        assert bolt.seen == ["x"] * 3 and solo.errors() == []
+        assert solo.task.guarantee.held.snapshot()["inputs"] == []
+        solo.end_inputs()
+        assert len(solo.frames(FrameKind.END)) == 1
+    finally:
+        gc.enable()
 
 
-def test_what_was_anchored_over_many_calls_is_acked_as_one_value() -> None:
-    bolt, task = held()
-    ids = task.feed("x")
-    task.run()
-    for value in "abc":
-        then(task, bolt, lambda collector, value=value: collector.emit((value,), anchors=bolt.tuples[0]))
-    then(task, bolt, lambda collector: collector.ack(bolt.tuples[0]))
-    edges = [edge for frame in task.frames(FrameKind.DATA) for edge in frame.edge_list()]
-    assert len(edges) == 3
-    assert task.acks() == {ids.roots[0]: ids.edges[0] ^ edges[0] ^ edges[1] ^ edges[2]}
+@pytest.mark.parametrize("by_a_tick", [False, True])
+def test_forgotten_input_is_not_held_when_all_attempts_raised(by_a_tick: bool) -> None:
+    def run(tup: Any, collector: Any) -> None:
+        if bolt.seen[-1] in ("last", "tick"):
+            _let_go = list(bolt.tuples)
+            bolt.tuples.clear()
+            raise ValueError("never")
+
+    bolt = Manual(run)
+    topology = chain(Scripted(), bolt, Sink(), delivery="exactly_once", attempts=3, tick_interval="1s")
+    solo = Solo(topology, "b")
+    gc.disable()
+    try:
+        solo.feed("forgotten", tracked=False)
+        solo.run()
+        if by_a_tick:
+            solo.clock.now += 1.0
+        else:
+            solo.feed("last", tracked=False)
+        solo.run()
+        assert len(bolt.seen) == 4 and solo.errors() != []
+        assert solo.task.guarantee.held.snapshot()["inputs"] == []
+        solo.end_inputs()
+        assert len(solo.frames(FrameKind.END)) == 1
+    finally:
+        gc.enable()
 
 
 def test_an_input_can_be_acked_by_a_tick_and_at_the_end_of_input() -> None:
@@ -113,82 +136,6 @@ def test_an_input_can_be_acked_by_a_tick_and_at_the_end_of_input() -> None:
     assert task.values() == ["x", "y", "z"]
 
 
-def test_an_input_that_fails_fails_its_roots_only() -> None:
-    bolt, task = held()
-    ids = task.feed("x", "y")
-    task.run()
-    then(task, bolt, lambda collector: collector.fail(bolt.tuples[1]))
-    assert task.roots(FrameKind.FAIL) == [ids.roots[1]]
-    assert task.acks() == {}
-    (told,) = task.messages(TuplesFailed)
-    assert [str(cause) for cause, _ in told.causes] == ["the bolt called fail (component 'b')"]
-    assert task.task.counters.failed == 1
-
-
-def test_a_row_without_anchors_is_not_tracked() -> None:
-    def run(tup: Any, collector: Any) -> None:
-        collector.emit(("free",))
-        collector.ack(tup)
-
-    task = Solo(chain(Scripted(), Manual(run), Sink()), "b")
-    ids = task.feed("x")
-    task.run()
-    assert [frame.anchoring for frame in task.frames(FrameKind.DATA)] == [Anchoring.NONE]
-    assert task.acks() == dict(zip(ids.roots, ids.edges, strict=True))
-
-
-def test_more_time_is_asked_of_the_acker_of_each_root() -> None:
-    bolt, task = held()
-    task.feed("x", ids=Ids([(5, 6)], [(1, 2)]))
-    task.run()
-    then(task, bolt, lambda collector: collector.reset_timeout(bolt.tuples[0]))
-    assert task.roots(FrameKind.RESET) == [5, 6]
-
-
-def test_acks_in_a_call_that_raises_become_fails() -> None:
-    bolt, task = held()
-    ids = task.feed("x", "y")
-    task.run()
-
-    def call(collector: Any) -> None:
-        collector.ack(bolt.tuples[0])
-        raise ValueError("after an ack")
-
-    then(task, bolt, call)
-    assert task.roots(FrameKind.FAIL) == [ids.roots[0]]
-    assert task.acks() == {}
-
-
-def test_a_double_ack_is_the_callers_error_and_the_tree_is_unharmed() -> None:
-    bolt, task = held()
-    ids = task.feed("x")
-    task.run()
-    then(task, bolt, lambda collector: collector.ack(bolt.tuples[0]))
-    then(task, bolt, lambda collector: collector.ack(bolt.tuples[0]))
-    assert task.acks() == dict(zip(ids.roots, ids.edges, strict=True))
-    assert task.errors()[0].startswith("TupleStateError: component 'b' acked Tuple(a#1:default value='x')")
-
-
-def test_an_input_of_an_older_epoch_acks_fails_and_touches_nothing_and_is_counted() -> None:
-    bolt, task = held()
-    task.feed("x", "y", "z")
-    task.run()
-    task.adopt(2)
-    task.open_inputs()
-    task.out.clear()
-
-    def call(collector: Any) -> None:
-        first, second, third = bolt.tuples[:3]
-        collector.ack(first)
-        collector.fail(second)
-        collector.reset_timeout(third)
-
-    then(task, bolt, call)
-    assert task.frames(FrameKind.ACK, FrameKind.FAIL, FrameKind.RESET) == []
-    assert task.task.counters.stale_tuples == 2
-    assert task.errors() == []
-
-
 def test_an_input_of_an_older_epoch_anchors_nothing() -> None:
     bolt, task = held()
     task.feed("old")
@@ -211,22 +158,7 @@ def test_an_input_of_an_older_epoch_anchors_nothing() -> None:
     assert task.acks() == {ids.roots[0]: ids.edges[0] ^ frame.edge_list()[0]}
 
 
-def test_a_row_of_an_older_epoch_that_cannot_be_routed_fails_nothing_of_this_one() -> None:
-    from tests.unit.task.harness import fan
-
-    bolt = Manual(lambda tup, collector: None)
-    task = Solo(fan(Sink, 3, bolt, grouping="fields", by=("value",)), "b")
-    task.feed("old")
-    task.run()
-    task.adopt(2)
-    task.open_inputs()
-    task.out.clear()
-    then(task, bolt, lambda collector: collector.emit(({},), anchors=bolt.tuples[0]))
-    assert task.roots(FrameKind.FAIL) == []
-    assert len(task.errors()) == 1
-
-
-def test_what_is_emitted_in_on_reset_and_prepare_leaves_behind_the_opening_frame() -> None:
+def test_rows_of_prepare_and_on_reset_follow_the_opening_frame() -> None:
     class Eager(Manual):
         def prepare(self, context: Any, collector: Any) -> None:
             super().prepare(context, collector)
@@ -245,36 +177,22 @@ def test_what_is_emitted_in_on_reset_and_prepare_leaves_behind_the_opening_frame
         assert task.values() == [value]
 
 
-def test_a_bolt_that_owes_values_is_not_quiet() -> None:
-    def run(tup: Any, collector: Any) -> None:
-        collector.ack(tup)
-
-    task = Solo(chain(Scripted(), Manual(run), Sink()), "b")
-    task.confirm_all()
-    task.feed("x")
-    task.turn()
-    task.handle(Probe(1, Epoch(1)))
-    assert [quiet.quiet for quiet in task.messages(Quiet)] == [False]
-    task.run()
-    task.confirm_all()
-    task.handle(Probe(2, Epoch(1)))
-    assert [quiet.quiet for quiet in task.messages(Quiet)] == [False, True]
-
-
-def test_a_row_that_cannot_be_routed_fails_the_roots_of_all_its_anchors() -> None:
-    from tests.unit.task.harness import fan
-
+@pytest.mark.parametrize("is_stale", [False, True])
+def test_a_row_without_a_route_fails_the_roots_of_its_anchors_in_this_epoch(is_stale: bool) -> None:
     bolt = Manual(lambda tup, collector: None)
     task = Solo(fan(Sink, 3, bolt, grouping="fields", by=("value",)), "b")
     ids = task.feed("x", "y", "z")
     task.run()
+    if is_stale:
+        task.begin_epoch(2)
     then(task, bolt, lambda collector: collector.emit(({},), anchors=bolt.tuples[:2]))
-    assert task.roots(FrameKind.FAIL) == ids.roots[:2]
+    assert task.roots(FrameKind.FAIL) == ([] if is_stale else ids.roots[:2])
+    assert len(task.errors()) == 1
 
 
 def test_a_sink_that_reports_that_staged_rows_are_gone_fails_the_run() -> None:
     bolt, solo = held()
-    bolt.collector.report_error(EnvironmentFault("the disk is slow"))
+    bolt.collector.report_error(TopoEnvironmentError("the disk is slow"))
     assert solo.task.statistics().counters.lost_results == 0
-    bolt.collector.report_error(StagedRowsLost("8 rows are gone"))
+    bolt.collector.report_error(StagedRowsLostError("8 rows are gone"))
     assert solo.task.statistics().counters.lost_results == 1

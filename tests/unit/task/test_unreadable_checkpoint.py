@@ -1,4 +1,4 @@
-"""A task whose part of a checkpoint cannot be read says why, and waits for other Routes."""
+"""A task whose part of a checkpoint cannot be read reports why, and waits for other Routes."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from tests.unit.task.harness import Solo
+from tests.tasks.components import Replaying, Scripted, Sink, chain
+from tests.tasks.solo import Solo
 from topo.api.bolt import StatefulBolt
 from topo.api.two_phase import TwoPhaseSink
 from topo.builder import TopologyBuilder
-from topo.checkpoint.alignment import Snapshot, StoredPart
+from topo.checkpoint.alignment import Snapshot
 from topo.connectors.iterable_spout import IterableSpout
-from topo.errors import CheckpointDamaged, CheckpointRefused, EnvironmentFault, UserError
+from topo.errors import CheckpointDamagedError, CheckpointRefusedError, TopoEnvironmentError, UserError
 from topo.ids import Epoch
-from topo.task.commands import TellMaster
-from topo.wire.control import Close, PartToRead, RestoreFailed, TaskReady
+from topo.wire.control import Activate, Close, Deactivate, RestoreFailed, TaskReady
 
 
 class Sums(StatefulBolt):
@@ -35,51 +35,33 @@ class Sums(StatefulBolt):
         self.sum = state or 0
 
 
-class Unreadable:
-    """A store that fails to read."""
-
-    def __init__(self, error: Exception) -> None:
-        self.error = error
-
-    def read(self, folder: str, checkpoint: int, parts: Sequence[PartToRead]) -> list[Snapshot]:
-        raise self.error
+def restoring(bolt: Any, **settings: Any) -> Solo:
+    """The task of a bolt before its first epoch."""
+    builder = TopologyBuilder("sums").config(delivery="exactly_once")
+    builder.set_spout("numbers", IterableSpout([1]))
+    builder.set_bolt("bolt", bolt, **settings).fields_grouping("numbers", "value")
+    return Solo(builder.build(), "bolt", is_open=False)
 
 
 @pytest.mark.parametrize(
     ("error", "is_transient"),
     [
-        (EnvironmentFault("the master has not answered"), True),
-        (CheckpointDamaged("7/2", "it is cut short"), False),
-        (CheckpointRefused("a newer topo has written it"), False),
+        (TopoEnvironmentError("the master has not answered"), True),
+        (CheckpointDamagedError("7/2", "it is cut short"), False),
+        (CheckpointRefusedError("a newer topo has written it"), False),
     ],
 )
-def test_storage_that_fails_is_told_from_a_part_that_is_damaged(error: Exception, is_transient: bool) -> None:
-    builder = TopologyBuilder("sums")
-    builder.set_spout("numbers", IterableSpout([1]))
-    builder.set_bolt("sums", Sums()).global_grouping("numbers")
-    solo = Solo(builder.build(), "sums", is_open=False)
-    store: Any = Unreadable(error)
-    solo.task.ports.snapshots = store
-    part = PartToRead("7/2", 100, "c", "sums", solo.id, 0, (0, 127), True)
-    solo.adopt(3, checkpoint=7, restore={solo.id: [part]})
+def test_storage_that_fails_is_reported_as_transient_and_a_damaged_part_is_not(error: Exception, is_transient: bool) -> None:
+    solo = restoring(Sums())
+    solo.store.unreadable = error
+    solo.adopt(3, checkpoint=7)
     solo.open_inputs()
-    told = [command.message for command in solo.out if isinstance(command, TellMaster)]
-    assert RestoreFailed(solo.id, solo.epoch, 7, str(error), is_transient) in told
-    assert not any(isinstance(message, TaskReady) for message in told)
+    assert RestoreFailed(solo.id, solo.epoch, 7, str(error), is_transient) in solo.messages(RestoreFailed)
+    assert solo.messages(TaskReady) == []
 
 
 class KeyedSums(Sums):
     key = "value"
-
-
-class Kept(Unreadable):
-    """A store that has one snapshot."""
-
-    def __init__(self, snapshot: Snapshot) -> None:
-        self.snapshot = snapshot
-
-    def read(self, folder: str, checkpoint: int, parts: Sequence[PartToRead]) -> list[Snapshot]:
-        return [self.snapshot]
 
 
 @pytest.mark.parametrize(
@@ -89,32 +71,11 @@ class Kept(Unreadable):
         (KeyedSums(), Snapshot(values={"user": b"x"}), "goes by no key"),
     ],
 )
-def test_state_in_another_form_than_the_bolts_is_refused_where_the_manifest_does_not_say_so(
-    bolt: Sums, snapshot: Snapshot, words: str
-) -> None:
-    builder = TopologyBuilder("sums")
-    builder.set_spout("numbers", IterableSpout([1]))
-    builder.set_bolt("sums", bolt).fields_grouping("numbers", "value")
-    solo = Solo(builder.build(), "sums", is_open=False)
-    store: Any = Kept(snapshot)
-    solo.task.ports.snapshots = store
+def test_state_in_another_form_than_the_bolts_is_refused(bolt: Sums, snapshot: Snapshot, words: str) -> None:
+    solo = restoring(bolt)
+    solo.store.kept[7] = snapshot
     with pytest.raises(UserError, match=words):
-        solo.adopt(3, checkpoint=7, restore={solo.id: [PartToRead("7/2", 100, "c", "sums", solo.id, 0, (0, 127), True)]})
-
-
-class Once(Kept):
-    """A store that has one snapshot, of which reads fail while `error` is set."""
-
-    def __init__(self, snapshot: Snapshot, error: Exception | None) -> None:
-        self.snapshot, self.error = snapshot, error
-
-    def read(self, folder: str, checkpoint: int, parts: Sequence[PartToRead]) -> list[Snapshot]:
-        if self.error is not None:
-            raise self.error
-        return [self.snapshot]
-
-    def write(self, checkpoint: int, snapshot: Snapshot, stored: Any) -> None:
-        stored(StoredPart("file", 1, "checksum"), None)
+        solo.adopt(3, checkpoint=7)
 
 
 class Noting(TwoPhaseSink):
@@ -148,44 +109,58 @@ class Noting(TwoPhaseSink):
         self.calls.append("close")
 
 
-def noting(store: Any) -> tuple[Solo, Noting, dict[Any, list[PartToRead]]]:
-    sink = Noting()
-    builder = TopologyBuilder("sums")
-    builder.set_spout("numbers", IterableSpout([1]))
-    builder.set_bolt("sink", sink, tick_interval="1s").global_grouping("numbers")
-    solo = Solo(builder.config(delivery="exactly_once").build(), "sink", is_open=False)
-    solo.task.ports.snapshots = store
-    return solo, sink, {solo.id: [PartToRead("7/2", 100, "c", "sink", solo.id, 0, (1, 0), True)]}
+AWAY = TopoEnvironmentError("the disk is away")
 
 
-AWAY = EnvironmentFault("the disk is away")
+def wait(solo: Solo) -> None:
+    """Open the edges, and let five ticks come due."""
+    solo.open_inputs()
+    solo.clock.now += 5.0
+    solo.run()
 
 
 def test_a_sink_whose_part_cannot_be_read_is_not_called_until_it_can_be() -> None:
-    store = Once(Snapshot(values={"staged": [[7, "staged before"]]}), AWAY)
-    solo, sink, parts = noting(store)
+    sink = Noting()
+    solo = restoring(sink, tick_interval="1s")
+    solo.store.kept[7] = Snapshot(values={"staged": [[7, "staged before"]]})
+    solo.store.unreadable = AWAY
     for epoch in (3, 4):
-        solo.adopt(epoch, checkpoint=7, restore=parts)
-        solo.open_inputs()
-        solo.clock.now += 5.0
-        solo.run()
+        solo.adopt(epoch, checkpoint=7)
+        wait(solo)
     assert sink.calls == []
-    store.error = None
-    solo.adopt(5, checkpoint=7, restore=parts)
+    solo.store.unreadable = None
+    solo.adopt(5, checkpoint=7)
     assert sink.calls == ["open", ("abort", None), ("recover", "staged before")]
 
 
 def test_a_sink_that_runs_is_left_alone_while_its_part_cannot_be_read() -> None:
-    store = Once(Snapshot(values={"staged": []}), None)
-    solo, sink, parts = noting(store)
+    sink = Noting()
+    solo = restoring(sink, tick_interval="1s")
     solo.adopt(3)
     solo.open_inputs()
     sink.calls.clear()
-    store.error = AWAY
-    solo.adopt(4, checkpoint=7, restore=parts)
-    solo.open_inputs()
-    solo.clock.now += 5.0
-    solo.run()
+    solo.store.unreadable = AWAY
+    solo.adopt(4, checkpoint=7)
+    wait(solo)
     assert sink.calls == []
     solo.handle(Close(Epoch(1)))
     assert sink.calls == [("abort", None), "close"]
+
+
+@pytest.mark.parametrize("kind", [Scripted, Replaying])
+def test_a_spout_is_activated_only_after_its_part_has_been_read(kind: type[Scripted]) -> None:
+    spout = kind(ends=False)
+    solo = Solo(chain(spout, Sink(), delivery="exactly_once"), "a")
+    solo.handle(Deactivate())
+    spout.calls.clear()
+    solo.store.kept[7] = Snapshot(values={"source": {}})
+    solo.store.unreadable = AWAY
+    solo.adopt(2, checkpoint=7)
+    solo.handle(Activate())
+    assert spout.calls == []
+    solo.store.unreadable = None
+    solo.adopt(3, checkpoint=7)
+    solo.open_inputs()
+    assert spout.called("activate") == []
+    solo.go()
+    assert spout.called("activate") == ["activate"]

@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 
-from tests.unit.task.harness import Manual, Plain, Replaying, Scripted, Sink, Solo, chain
+from tests.tasks.components import Manual, Plain, Replaying, Scripted, Sink, chain
+from tests.tasks.solo import Solo
 from topo.api.spout import BlockingSpout
 from topo.ids import Epoch
+from topo.operators.mailbox.executor import MailboxExecutor
 from topo.operators.mailbox.mailbox import MailFailed, RejectedExecution
 from topo.wire.control import Close
 from topo.wire.frames import FrameKind
@@ -53,7 +55,7 @@ def test_an_action_that_raises_is_an_error_of_the_component_and_ends_nothing() -
     assert solo.values() == [5]
 
 
-def test_a_call_may_wait_for_another_thread_by_yielding_and_what_it_is_told_belongs_to_its_input() -> None:
+def test_a_call_may_wait_for_another_thread_by_yielding() -> None:
     def ask(tup: Any, collector: Any) -> None:
         answers: list[str] = []
         answering = lambda: bolt.context.executor.execute(lambda: answers.append(f"answer to {tup['value']}"))  # noqa: E731
@@ -88,7 +90,7 @@ def test_a_failing_action_reaches_the_spout_that_yields_to_it_in_next_tuple() ->
     assert solo.values() == [1] and solo.errors() == []
 
 
-def test_a_failing_action_reaches_the_tick_that_yields_to_it_and_what_that_has_emitted_stays() -> None:
+def test_a_failing_action_reaches_the_tick_that_yields_and_leaves_its_rows() -> None:
     def on_tick(tup: Any, collector: Any) -> None:
         if tup.is_tick:
             collector.emit(("before",))
@@ -102,7 +104,7 @@ def test_a_failing_action_reaches_the_tick_that_yields_to_it_and_what_that_has_e
     assert solo.values() == ["before"] and solo.errors() == []
 
 
-def test_an_action_in_prepare_waits_for_the_edges_with_what_it_emits() -> None:
+def test_rows_of_an_action_in_prepare_wait_for_the_edges() -> None:
     class Asking(Manual):
         def prepare(self, context: Any, collector: Any) -> None:
             super().prepare(context, collector)
@@ -119,7 +121,7 @@ def test_an_action_in_prepare_waits_for_the_edges_with_what_it_emits() -> None:
     assert solo.values() == ["early"]
 
 
-def test_try_yield_runs_what_is_there_and_waits_for_nothing() -> None:
+def test_try_yield_runs_waiting_actions_and_does_not_wait() -> None:
     seen: list[Any] = []
 
     def look(tup: Any, collector: Any) -> None:
@@ -135,13 +137,13 @@ def test_try_yield_runs_what_is_there_and_waits_for_nothing() -> None:
     assert seen == [False, "ran", True]
 
 
-def test_what_is_for_the_main_loop_is_not_run_by_a_call_that_yields() -> None:
+def test_a_call_that_yields_runs_no_actions_of_the_main_loop() -> None:
     seen: list[str] = []
 
     def ask(tup: Any, collector: Any) -> None:
         executor = bolt.context.executor
         executor.execute(lambda: seen.append("deferred"), deferrable=True)
-        solo.task.executor.execute(lambda: seen.append("the task's own"))
+        MailboxExecutor(solo.task.mailbox).execute(lambda: seen.append("the task's own"))
         executor.execute(lambda: seen.append("now"))
         executor.yield_()
         assert not executor.try_yield()
@@ -194,7 +196,7 @@ def test_a_spout_that_has_raised_is_not_asked_sooner_for_an_action() -> None:
     assert solo.values() == [] and len(solo.errors()) == 1
 
 
-def test_at_the_end_the_actions_that_wait_run_before_the_component_is_closed_and_no_more_are_taken() -> None:
+def test_actions_that_wait_run_before_the_close_and_later_ones_are_refused() -> None:
     bolt = Plain()
     solo = Solo(chain(Replaying(), bolt, Sink()), "b")
     executor = bolt.context.executor

@@ -1,8 +1,9 @@
-"""A message that waits on an edge is not lost; one that is on no edge and has no verdict is."""
+"""A message that waits on an edge is not lost; without an edge and a verdict it is."""
 
 from __future__ import annotations
 
-from tests.unit.task.harness import Manual, Plain, Scripted, Sink, Solo, chain
+from tests.tasks.components import Manual, Plain, Scripted, Sink, chain
+from tests.tasks.solo import Solo
 from topo.wire.frames import FrameKind
 
 
@@ -17,7 +18,7 @@ def test_a_message_in_a_frame_that_is_not_confirmed_does_not_time_out() -> None:
     spout, task = spouting()
     task.confirm(3)
     task.wait(300.0)
-    assert spout.told("fail") == []
+    assert spout.called("fail") == []
     assert task.task.counters.timed_out == 0
 
 
@@ -33,12 +34,12 @@ def test_a_message_whose_frame_is_confirmed_and_that_nobody_acks_times_out() -> 
     task.wait(60.0)
     task.confirm_all()
     task.wait(8.0)
-    assert spout.told("fail") == []
+    assert spout.called("fail") == []
     task.wait(6.0)
-    assert spout.told("fail") == ["x"], "a forgotten ack is noticed"
+    assert spout.called("fail") == ["x"], "a forgotten ack is noticed"
 
 
-def test_a_bolt_asks_for_more_time_for_what_waits_behind_it() -> None:
+def test_a_bolt_asks_for_more_time_for_rows_that_wait_behind_it() -> None:
     task = Solo(chain(Scripted(), Plain(), Sink(), message_timeout="10s", progress_timeout="10m"), "b")
     ids = task.feed("x", "y")
     task.run()
@@ -52,7 +53,7 @@ def test_a_bolt_asks_for_more_time_for_what_waits_behind_it() -> None:
     assert task.frames(FrameKind.RESET) == []
 
 
-def test_what_a_bolt_holds_does_not_wait() -> None:
+def test_inputs_that_a_bolt_holds_do_not_wait() -> None:
     task = Solo(chain(Scripted(), Manual(lambda _tup, _collector: None), Sink(), message_timeout="10s"), "b")
     task.feed("x")
     task.run()
@@ -64,10 +65,10 @@ def test_what_a_bolt_holds_does_not_wait() -> None:
 def test_nothing_is_asked_for_where_nothing_times_out() -> None:
     for settings in ({"delivery": "exactly_once"}, {"delivery": "at_most_once"}):
         task = Solo(chain(Scripted(), Plain(), Sink(), progress_timeout="10m", **settings), "b")
-        assert task.task._touch_interval_s is None
+        assert task.task.guarantee.timed is None
 
 
-def test_the_first_confirmation_grants_one_tuple_and_later_ones_as_many_as_the_bolt_is_fast() -> None:
+def test_confirmations_grant_more_tuples_to_a_fast_bolt() -> None:
     task = Solo(chain(Scripted(), Plain(), Sink()), "b")
     assert task.task.inbound.edges[1].confirmed == 0, "the frame that opens the edge is confirmed at once"
     granted = []

@@ -30,7 +30,7 @@ def test_groupings_of_the_users_own_are_found_by_reader_and_input() -> None:
     assert custom_groupings(built, "sink") == {}
 
 
-def test_a_task_is_told_its_place_among_the_tasks_of_its_component() -> None:
+def test_a_context_has_the_index_of_the_task_within_its_component() -> None:
     builder = TopologyBuilder("t")
     builder.set_spout("numbers", IterableSpout(range(3)))
     builder.set_bolt("sink", Sink, 2, tick_interval="3s").shuffle_grouping("numbers")

@@ -11,7 +11,7 @@ from topo.testing import ADVANCE, CRASH, END, TICK, TopologyTest, run_bolt, tupl
 
 
 class Insert(BatchBolt):
-    """Writes batches to a table that outlives it, and tells of each row."""
+    """Writes batches to a table that outlives it, and acks each row."""
 
     outputs = ("id",)
 
@@ -107,8 +107,8 @@ def test_one_bad_row_is_a_dead_letter_and_its_batch_is_written(delivery: str) ->
     built = topology(Insert(table, 4, bad=(6,)), delivery=delivery)
     test = TopologyTest(built, sources={"ids": [*range(8), END]})
     test.run()
-    (letter,) = test.dead_letters()
-    assert letter.values == (6,) and "the database refuses a row" in letter.why
+    (dead_letter,) = test.dead_letters()
+    assert dead_letter.values == (6,) and "the database refuses a row" in dead_letter.why
     assert sorted(id for batch in table for id in batch) == [0, 1, 2, 3, 4, 5, 7]
     test.assert_emitted("insert", [0, 1, 2, 3, 4, 5, 7])
 
@@ -125,8 +125,8 @@ def test_a_row_that_the_call_fails_is_a_dead_letter_that_says_why(delivery: str)
 
     test = TopologyTest(topology(Refuse([], 4), delivery=delivery), sources={"ids": [*range(4), END]})
     test.run()
-    (letter,) = test.dead_letters()
-    assert letter.values == (2,) and "KeyError" in letter.why and "a duplicate" in letter.why
+    (dead_letter,) = test.dead_letters()
+    assert dead_letter.values == (2,) and "KeyError" in dead_letter.why and "a duplicate" in dead_letter.why
     test.assert_emitted("insert", [0, 1, 3])
 
 

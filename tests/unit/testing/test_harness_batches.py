@@ -12,7 +12,7 @@ from topo.testing import OperatorHarness
 
 
 class Upper(BatchBolt):
-    """Emits each word in capitals, fails what is empty, and cannot take "bad"."""
+    """Emits each word in capitals, fails the empty one, and cannot take "bad"."""
 
     outputs = ("word", "batch")
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from topo import AsyncBolt, AsyncMode, AsyncTimeout, ExponentialBackoffRetry, FixedDelayRetry, UserError
+from topo import AsyncBolt, AsyncMode, AsyncTimeoutError, FixedDelayRetry, UserError
 from topo.api.async_io import AsyncSettings
 from topo.errors import EmitError
 from topo.operators.async_wait import AsyncFunction, AsyncWaitOperator, ResultHandle
@@ -85,12 +85,6 @@ def test_unordered_results_leave_as_they_come_but_never_across_a_watermark() -> 
         ]
 
 
-def test_a_watermark_with_nothing_before_it_leaves_at_once() -> None:
-    with sleeps() as harness:
-        harness.watermark(7)
-        assert harness.events == [Watermark(7)]
-
-
 def test_a_full_queue_waits_for_room_and_watermarks_count() -> None:
     with sleeps(capacity=2) as harness:
         harness.process((50,))
@@ -103,7 +97,7 @@ def test_a_full_queue_waits_for_room_and_watermarks_count() -> None:
 
 
 def test_a_bolt_that_is_full_and_waits_for_nobody_is_an_error_and_does_not_hang(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("topo.testing.operator_harness.PATIENCE_S", 0.0)
+    monkeypatch.setattr("topo.testing.operator_time.PATIENCE_S", 0.0)
     harness, _ = asks(capacity=1)
     with harness:
         harness.process(("a",))
@@ -182,62 +176,6 @@ def test_the_user_may_answer_a_timeout() -> None:
         assert harness.failed == []
 
 
-def test_max_attempts_is_the_number_of_repetitions_and_the_place_stays_taken() -> None:
-    harness, bolt = asks(retry=FixedDelayRetry(2, "10ms", if_error=lambda error: True))
-    with harness:
-        harness.process(("a",))
-        for attempt in (1, 2, 3):
-            bolt.answers[f"a{attempt}"].set_exception(OSError(attempt))
-            harness.run()
-            assert harness.in_flight == (0 if attempt == 3 else 1)
-            harness.advance_clock(10)
-        assert bolt.calls == ["a", "a", "a"]
-        assert str(harness.failed[0][1]) == "3"
-
-
-def test_a_result_may_ask_for_another_attempt() -> None:
-    harness, bolt = asks(retry=FixedDelayRetry(5, "10ms", if_result=lambda rows: not rows))
-    with harness:
-        harness.process(("a",))
-        bolt.answers["a1"].set_result(None)
-        harness.advance_clock(9)
-        assert bolt.calls == ["a"]
-        harness.advance_clock(1)
-        bolt.answers["a2"].set_result(("yes",))
-        harness.run()
-        assert harness.values == [("yes",)]
-
-
-def test_the_pauses_of_an_exponential_retry_grow_up_to_their_limit() -> None:
-    began: list[int] = []
-
-    class Fails(AsyncBolt):
-        outputs = ("x",)
-
-        async def call(self, tup: Any) -> None:
-            began.append(round(asyncio.get_running_loop().time() * 1000))
-            raise OSError
-
-    retry = ExponentialBackoffRetry(4, "10ms", "50ms", 3.0, if_error=lambda error: True)
-    with OperatorHarness(Fails(retry=retry), ("x",)) as harness:
-        harness.process((1,))
-        harness.advance_clock("1s")
-        assert began == [0, 10, 40, 90, 140]
-
-
-def test_one_timeout_covers_all_attempts_and_cancels_the_one_that_waits() -> None:
-    harness, bolt = asks(timeout="25ms", retry=FixedDelayRetry(9, "10ms", if_error=lambda error: True))
-    with harness:
-        harness.process(("a",))
-        for attempt in (1, 2):
-            bolt.answers[f"a{attempt}"].set_exception(OSError())
-            harness.advance_clock(10)
-        bolt.answers["a3"].set_exception(OSError())
-        harness.advance_clock(100)
-        assert len(bolt.calls) == 3
-        assert isinstance(harness.failed[0][1], TimeoutError)
-
-
 def test_the_end_of_the_input_waits_for_attempts_and_their_pauses() -> None:
     class Flaky(AsyncBolt):
         outputs = ("attempts",)
@@ -286,7 +224,7 @@ def test_a_snapshot_is_the_inputs_in_order_and_a_restored_bolt_calls_again() -> 
         assert restored.events == [Emitted(("A",), 1), Emitted(("B",), 2), Watermark(5)]
 
 
-def test_what_is_in_flight_goes_to_one_part_of_a_split_as_it_does_when_a_topology_has_more_tasks() -> None:
+def test_calls_in_flight_go_to_one_part_of_a_split() -> None:
     with sleeps() as harness:
         for ms in (30, 10, 20):
             harness.process((ms,))
@@ -374,56 +312,8 @@ def bare(mode: AsyncMode = AsyncMode.ORDERED, capacity: int = 10, **options: Any
     return OperatorHarness(lambda: AsyncWaitOperator(function, AsyncSettings(mode, capacity)), **options), function
 
 
-def test_one_mail_puts_out_one_entry_and_another_follows() -> None:
-    harness, function = bare(runs_mails=False)
-    for value in "abc":
-        harness.process(value)
-    for value in "cba":
-        function.of[value].complete([value])
-    assert harness.run_mails(2) == 2
-    assert harness.values == []
-    for expected in (["a"], ["a", "b"], ["a", "b", "c"]):
-        assert harness.run_mails(1) == 1
-        assert harness.values == expected
-    assert harness.run_mails() == 0
-
-
-def test_only_the_first_completion_counts() -> None:
-    harness, function = bare()
-    harness.process("a", 4)
-    function.of["a"].complete(["first"])
-    function.of["a"].complete(["second"])
-    function.of["a"].complete_exceptionally(ValueError())
-    harness.run_mails()
-    assert harness.events == [Emitted("first", 4)]
-
-
-def test_a_result_that_is_no_list_is_an_error_at_both_ends() -> None:
-    harness, function = bare(runs_mails=False)
-    harness.process("a")
-    with pytest.raises(UserError, match="list of results"):
-        function.of["a"].complete("abc")
-    with pytest.raises(UserError, match="list of results"):
-        harness.run_mails()
-    assert harness.in_flight == 0
-
-
-def test_a_watermark_behind_completed_elements_leaves_after_them() -> None:
-    harness, function = bare(AsyncMode.UNORDERED)
-    harness.process("a")
-    harness.watermark(1)
-    harness.watermark(2)
-    harness.process("b")
-    function.of["b"].complete(["b"])
-    harness.run_mails()
-    assert harness.events == []
-    function.of["a"].complete([])
-    harness.run_mails()
-    assert harness.events == [Watermark(1), Watermark(2), Emitted("b", None)]
-
-
 class OnThreads(AsyncFunction):
-    """Doubles the value on a thread of its own, after a moment."""
+    """Doubles the value on another thread, after a moment."""
 
     def invoke(self, value: Any, handle: ResultHandle) -> None:
         threading.Timer(0.02, lambda: handle.complete([value * 2])).start()
@@ -466,10 +356,10 @@ def test_settling_has_a_limit_for_a_bare_operator_too() -> None:
         harness.settle("10ms")
 
 
-def test_a_bare_operator_that_nobody_completes_is_an_error_and_its_timeouts_come_by_the_clock(
+def test_a_bare_operator_without_completions_is_an_error_or_times_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("topo.testing.operator_harness.PATIENCE_S", 0.05)
+    monkeypatch.setattr("topo.testing.operator_time.PATIENCE_S", 0.05)
     harness, _ = bare(capacity=1)
     harness.process("a")
     with pytest.raises(UserError, match="nothing is due"):
@@ -478,14 +368,28 @@ def test_a_bare_operator_that_nobody_completes_is_an_error_and_its_timeouts_come
     harness.process("a")
     with pytest.raises(MailFailed) as failed:
         harness.end_of_input()
-    assert isinstance(failed.value.__cause__, AsyncTimeout)
+    assert isinstance(failed.value.__cause__, AsyncTimeoutError)
     assert harness.now_ms == 1000
 
 
-def test_what_completes_after_the_close_is_dropped() -> None:
+def test_a_completion_after_the_close_is_dropped() -> None:
     harness, function = bare()
     harness.process("a")
     harness.close()
     function.of["a"].complete(["a"])
     harness.run_mails()
     assert harness.events == []
+
+
+def test_mails_run_in_the_numbers_that_a_test_asks_for() -> None:
+    harness, function = bare(runs_mails=False)
+    for value in "abc":
+        harness.process(value)
+    for value in "cba":
+        function.of[value].complete([value])
+    assert harness.run_mails(2) == 2
+    assert harness.values == []
+    for expected in (["a"], ["a", "b"], ["a", "b", "c"]):
+        assert harness.run_mails(1) == 1
+        assert harness.values == expected
+    assert harness.run_mails() == 0

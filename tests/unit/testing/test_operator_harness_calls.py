@@ -139,9 +139,9 @@ def test_an_element_says_which_component_it_comes_from() -> None:
     assert OperatorHarness(Join(), INPUTS).restore(harness.snapshot()).values == []
 
 
-@pytest.mark.parametrize(("component", "says"), [(None, "say which input"), ("order", "there is no input 'order'")])
-def test_an_element_of_no_input_is_refused(component: Any, says: str) -> None:
-    with pytest.raises(UserError, match=f"{says}.*component= is one of 'orders', 'users'"):
+@pytest.mark.parametrize(("component", "message"), [(None, "say which input"), ("order", "there is no input 'order'")])
+def test_an_element_of_no_input_is_refused(component: Any, message: str) -> None:
+    with pytest.raises(UserError, match=f"{message}.*component= is one of 'orders', 'users'"):
         OperatorHarness(Join(), INPUTS).process(("k", 5), component=component)
 
 
@@ -169,7 +169,7 @@ def test_calls_of_an_async_bolt_keep_the_component_over_a_snapshot() -> None:
 
 
 class Watches(ProcessBolt):
-    """Says what the clock says when its timer is called, and registers the next."""
+    """Emits the clock when its timer is called, and registers the next."""
 
     outputs = ("due", "now")
 

@@ -7,7 +7,18 @@ from typing import Any
 
 import pytest
 
-from topo import BasicBolt, BasicCollector, Bolt, Collector, ConfigError, TaskContext, Tuple, UserError, ValueNotCarried, direct
+from topo import (
+    BasicBolt,
+    BasicCollector,
+    Bolt,
+    Collector,
+    ConfigError,
+    TaskContext,
+    Tuple,
+    UnsupportedValueError,
+    UserError,
+    direct,
+)
 from topo.api.topology import CarriedType
 from topo.testing import TICK, EmittedTuple, run_bolt, tuple_of
 
@@ -27,7 +38,7 @@ class Split(BasicBolt):
 
 
 class Pairs(Bolt):
-    """Joins two inputs each; what is left over at the end fails."""
+    """Joins two inputs each; an odd one fails at the end."""
 
     outputs = {"pairs": ("first", "second"), "single": ("value",)}
 
@@ -57,7 +68,7 @@ class Pairs(Bolt):
 
 
 class Calls(BasicBolt):
-    """Does what it is told to, with its input and collector."""
+    """Calls a function of the test with its input and collector."""
 
     outputs = {"default": ("value",), "replies": direct("value")}
 
@@ -165,7 +176,7 @@ def test_a_value_that_cannot_be_carried_raises_in_the_emit_that_has_it(value: An
     run = run_bolt(Calls(lambda tup, collector: collector.emit((value,))), [tuple_of(x=1)])
 
     (error,) = run.errors
-    assert isinstance(error.exception, ValueNotCarried)
+    assert isinstance(error.exception, UnsupportedValueError)
     assert "component 'bolt', stream 'default', field 'value': a value of type" in str(error.exception)
     assert error.file == __file__
     assert run.failed == [0]
@@ -298,5 +309,5 @@ def test_an_input_that_cannot_be_one_is_refused_with_the_fix(item: Any, fields: 
 
 
 def test_an_input_that_nobody_could_emit_is_refused() -> None:
-    with pytest.raises(ValueNotCarried, match="component 'source'"):
+    with pytest.raises(UnsupportedValueError, match="component 'source'"):
         run_bolt(Split(), [tuple_of(line=object())])

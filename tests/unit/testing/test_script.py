@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from topo import UserError, ValueNotCarried
+from topo import UnsupportedValueError, UserError
 from topo.api.streams import StreamDeclaration
 from topo.testing import ADVANCE, CRASH, END, FAIL_NEXT, PAUSE, message
 from topo.testing.script import Message, Script, scripts_of
@@ -56,8 +56,8 @@ def test_several_tasks_take_messages_in_turn_and_markers_go_with_what_follows() 
     [
         ([END, "a"], "source 'lines', item 1: 'a' comes after END"),
         ([("a", "b")], "has 2 values for 1 fields"),
-        ([(1, ("a",)), (1, ("b",))], "message id 1 is there twice"),
-        ([("x", ("a",)), "b", message("c", message_id="x")], "item 2: message id 'x' is there twice"),
+        ([(1, ("a",)), (1, ("b",))], "message id 1 occurs twice"),
+        ([("x", ("a",)), "b", message("c", message_id="x")], "item 2: message id 'x' occurs twice"),
     ],
 )
 def test_an_item_that_cannot_be_one_is_refused_with_its_place(items: list[Any], problem: str) -> None:
@@ -66,7 +66,7 @@ def test_an_item_that_cannot_be_one_is_refused_with_its_place(items: list[Any], 
 
 
 def test_a_value_that_no_spout_could_emit_is_refused() -> None:
-    with pytest.raises(ValueNotCarried, match="component 'lines', stream 'odd', field 'number'"):
+    with pytest.raises(UnsupportedValueError, match="component 'lines', stream 'odd', field 'number'"):
         read([message(object(), stream="odd")], "line")
 
 

@@ -16,7 +16,7 @@ MODES = pytest.mark.parametrize("delivery", ["at_least_once", "exactly_once", "a
 
 
 class Sleeps(AsyncBolt):
-    """Sleeps as many seconds as its input says."""
+    """Sleeps for the seconds in its input."""
 
     outputs = ("seconds",)
 
@@ -83,8 +83,8 @@ def test_a_call_that_fails_for_good_fails_its_message() -> None:
 
     test = TopologyTest(topology(Fails(retry=FixedDelayRetry(2, "1s")), attempts=2), sources={"source": [1, END]})
     test.run()
-    (letter,) = test.dead_letters()
-    assert "ConnectionError: no" in letter.why
+    (dead_letter,) = test.dead_letters()
+    assert "ConnectionError: no" in dead_letter.why
 
 
 def test_threads_of_calls_are_waited_for() -> None:

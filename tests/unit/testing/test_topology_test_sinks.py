@@ -93,7 +93,7 @@ def test_a_line_is_published_with_its_checkpoint(tmp_path: Path) -> None:
 def test_each_window_is_one_line_without_any_setting(tmp_path: Path, crashes: list[Any]) -> None:
     path = tmp_path / "out"
     builder = TopologyBuilder("counted")
-    strategy = WatermarkStrategy.monotonous_timestamps(timestamp="at")
+    strategy = WatermarkStrategy.monotonic_timestamps(timestamp="at")
     builder.set_spout("words", IterableSpout((), fields=("word", "at")), watermarks=strategy)
     count = WindowBolt(key="word", window=windows.TumblingEventTimeWindows.of("10s"), aggregate=aggregates.Count())
     builder.set_bolt("count", count).fields_grouping("words", "word")

@@ -210,7 +210,7 @@ def test_continuous_processing_time_goes_by_the_clock() -> None:
 
 
 class Answers(Trigger):
-    """Says whatever it is told to."""
+    """Gives the answer that the test sets."""
 
     answer = CONTINUE
 

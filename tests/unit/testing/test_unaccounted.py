@@ -1,4 +1,4 @@
-"""The exit code rests on the sum of fates: a message that the engine forgets fails the run, whoever is to blame."""
+"""A message that the engine forgets fails the run: the exit code counts the messages of every outcome."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ class FailsOnce(BasicBolt):
 
 
 class Sink(BasicBolt):
-    """Keeps what it gets; raises the first time that it sees a result of a window that begins at 0."""
+    """Keeps its inputs; raises the first time that it gets a result of a window that begins at 0."""
 
     outputs = ()
 
@@ -57,7 +57,7 @@ def topology(*, culprits: Sequence[int] = (), sink_fails: bool = False, **window
 
     def build() -> Topology:
         builder = TopologyBuilder("w").config(delivery="at_least_once", message_timeout="2h")
-        strategy = WatermarkStrategy.monotonous_timestamps(timestamp="at")
+        strategy = WatermarkStrategy.monotonic_timestamps(timestamp="at")
         builder.set_spout("events", IterableSpout(ROWS, ("key", "at")), watermarks=strategy)
         builder.set_bolt("parse", FailsOnce(*culprits)).global_grouping("events")
         bolt = WindowBolt(key="key", window=windows.TumblingEventTimeWindows.of("10ms"), **what)
@@ -74,40 +74,40 @@ def run(build: Callable[[], Topology]) -> tuple[TopologyTest, list[Any], list[tu
     """Run to the end; return the test, the results that have arrived and the rows given up."""
     test = TopologyTest(build)
     test.run()
-    return test, test.bolt("sink").results, sorted(letter.values for letter in test.dead_letters())
+    return test, test.bolt("sink").results, sorted(dead_letter.values for dead_letter in test.dead_letters())
 
 
-def test_a_topology_in_which_nothing_fails_has_no_letters() -> None:
-    test, results, letters = run(topology())
+def test_a_topology_without_failures_has_no_dead_letters() -> None:
+    test, results, given_up = run(topology())
     assert test.outcome is not None and test.outcome.kind is OutcomeKind.DONE
-    assert (results, letters) == ([("k", 0, 10, 2), ("k", 20, 30, 1), ("k", 5000, 5010, 1)], [])
+    assert (results, given_up) == ([("k", 0, 10, 2), ("k", 20, 30, 1), ("k", 5000, 5010, 1)], [])
 
 
 @pytest.mark.parametrize("lateness", ["0s", "1h"])
-def test_messages_whose_result_fails_behind_the_window_end_as_letters(lateness: str) -> None:
-    test, results, letters = run(topology(sink_fails=True, allowed_lateness=lateness))
+def test_messages_whose_result_fails_behind_the_window_are_dead_letters(lateness: str) -> None:
+    test, results, given_up = run(topology(sink_fails=True, allowed_lateness=lateness))
     assert test.outcome is not None and test.outcome.kind is OutcomeKind.DEAD_LETTERS and test.outcome.exit_code == 1
-    assert (results, letters) == ([("k", 20, 30, 1), ("k", 5000, 5010, 1)], ROWS[:2])
-    for letter in test.dead_letters():
-        assert letter.attempts == 3 and "came again too late for its window" in letter.why
+    assert (results, given_up) == ([("k", 20, 30, 1), ("k", 5000, 5010, 1)], ROWS[:2])
+    for dead_letter in test.dead_letters():
+        assert dead_letter.attempts == 3 and "came too late for its window" in dead_letter.why
 
 
-def test_messages_whose_window_function_raises_end_as_letters() -> None:
-    test, results, letters = run(topology(aggregate=None, process=Broken(), outputs=("key", "start", "end", "count")))
+def test_messages_whose_window_function_raises_are_dead_letters() -> None:
+    test, results, given_up = run(topology(aggregate=None, process=Broken(), outputs=("key", "start", "end", "count")))
     assert test.outcome is not None and test.outcome.kind is OutcomeKind.DEAD_LETTERS
-    assert (results, letters) == ([("k", 20, 30, 1), ("k", 5000, 5010, 1)], ROWS[:2])
+    assert (results, given_up) == ([("k", 20, 30, 1), ("k", 5000, 5010, 1)], ROWS[:2])
 
 
 @pytest.mark.parametrize("lateness", ["0s", "1h"])
-def test_a_message_that_fails_before_its_window_and_comes_again_behind_it_ends_as_a_letter(lateness: str) -> None:
-    test, results, letters = run(topology(culprits=[1], allowed_lateness=lateness))
+def test_a_message_that_is_replayed_behind_its_window_ends_as_a_dead_letter(lateness: str) -> None:
+    test, results, given_up = run(topology(culprits=[1], allowed_lateness=lateness))
     assert test.outcome is not None and test.outcome.kind is OutcomeKind.DEAD_LETTERS
-    assert (results, letters) == ([("k", 0, 10, 1), ("k", 20, 30, 1), ("k", 5000, 5010, 1)], ROWS[:1])
+    assert (results, given_up) == ([("k", 0, 10, 1), ("k", 20, 30, 1), ("k", 5000, 5010, 1)], ROWS[:1])
 
 
-def test_a_message_that_comes_again_too_late_goes_to_the_late_stream_and_is_done() -> None:
-    test, results, letters = run(topology(culprits=[1], late_stream="late"))
+def test_a_message_replayed_too_late_goes_to_the_late_stream_and_is_done() -> None:
+    test, results, given_up = run(topology(culprits=[1], late_stream="late"))
     assert test.outcome is not None and test.outcome.kind is OutcomeKind.DONE
-    assert results[0] == ("k", 0, 10, 1) and letters == []
+    assert results[0] == ("k", 0, 10, 1) and given_up == []
     assert test.bolt("late").results == ROWS[:1]
     test.assert_all_acked()

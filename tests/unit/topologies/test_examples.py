@@ -196,7 +196,7 @@ def test_enrichment_retries_what_times_out_and_gives_up_the_unknown(seed: int) -
     test.run()
 
     assert sorted(visitor for visitor, _ in test.emitted("enrich")) == list(range(38))
-    assert sorted((letter.values, letter.attempts) for letter in test.dead_letters()) == [((38,), 3), ((39,), 3)]
+    assert sorted((dead_letter.values, dead_letter.attempts) for dead_letter in test.dead_letters()) == [((38,), 3), ((39,), 3)]
     assert Counter(test.failed()) == Counter([0, 10, 20, 30, *[38] * 3, *[39] * 3])
     assert {error.kind for error in test.errors()} == {"TimeoutError", "LookupError"}
     assert test.outcome is not None and test.outcome.kind is OutcomeKind.DEAD_LETTERS
@@ -229,7 +229,7 @@ def test_bulk_insert_writes_each_order_once_and_only_bad_ones_fail(seed: int, tm
 
     with sqlite3.connect(path) as database:
         assert database.execute("SELECT count(*), min(number), max(number) FROM orders").fetchone() == (58, 0, 57)
-    assert sorted((letter.values, letter.attempts) for letter in test.dead_letters()) == [
+    assert sorted((dead_letter.values, dead_letter.attempts) for dead_letter in test.dead_letters()) == [
         ((58, "oil", None), 2),
         ((59, "rice", None), 2),
     ]

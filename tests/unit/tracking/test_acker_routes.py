@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from topo.hot import Column, pack_words, unpack_words
 from topo.ids import TaskId
 from topo.tracking.acker_routes import AckerRoutes
-from topo.wire.frames import Column, FrameKind, pack_words, unpack_words
+from topo.wire.frames import FrameKind
 
 
 def sent(ackers: list[int], roots: list[int], values: list[int]) -> list[tuple[int, list[int], list[int]]]:

@@ -7,7 +7,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from topo.errors import EmitError, FrameworkBug
+from topo.errors import EmitError, TopoInternalError
 from topo.tracking.retries import Backoff, GivenUpMessage, Retry, RetryBook
 
 Book = RetryBook[int, str]
@@ -163,9 +163,9 @@ def test_a_suspect_that_kills_alone_as_often_as_attempts_allow_is_dead(book: Boo
         assert book.suspect([1], alone=True) == []
         assert book.attempts_record() == {1: kills}
     assert ids(book.due(0.0, in_flight=0)) == [1]
-    [letter] = book.suspect([1], alone=True)
-    assert (letter.message_id, letter.message, letter.attempts) == (1, "message 1", 3)
-    assert "3 times" in letter.why
+    [dead_letter] = book.suspect([1], alone=True)
+    assert (dead_letter.message_id, dead_letter.message, dead_letter.attempts) == (1, "message 1", 3)
+    assert "3 times" in dead_letter.why
     book.lost([1])
     assert not book.holds_back
     assert ids(book.due(0.0, in_flight=0)) == [2]
@@ -202,7 +202,7 @@ def test_the_order_of_lost_and_suspect_does_not_matter() -> None:
     assert outcomes == [([2], [1, 3]), ([2], [1, 3])]
 
 
-def test_a_suspect_on_trial_that_another_fault_takes_down_is_tried_again_without_a_count(book: Book) -> None:
+def test_a_suspect_on_trial_that_another_fault_ends_is_tried_again_uncounted(book: Book) -> None:
     emit(book, 1)
     book.suspect([1], alone=False)
     for _ in range(5):
@@ -221,7 +221,7 @@ def test_a_trial_that_fails_is_an_ordinary_failure(book: Book) -> None:
     assert ids(book.due(1.0, in_flight=0)) == [1]
 
 
-def test_a_delayed_message_in_hand_no_longer_waits_out_its_back_off(book: Book) -> None:
+def test_a_delayed_message_in_flight_no_longer_waits_out_its_back_off(book: Book) -> None:
     emit(book, 1)
     book.failed(1, "boom", now=0.0)
     book.suspect([1], alone=False)
@@ -233,11 +233,11 @@ def test_a_delayed_message_in_hand_no_longer_waits_out_its_back_off(book: Book) 
 
 def test_several_messages_cannot_each_have_been_alone(book: Book) -> None:
     emit(book, 1, 2)
-    with pytest.raises(FrameworkBug):
+    with pytest.raises(TopoInternalError):
         book.suspect([1, 2], alone=True)
 
 
-def test_one_message_with_several_roots_in_hand_is_one_kill(book: Book) -> None:
+def test_one_message_with_several_roots_in_flight_is_one_kill(book: Book) -> None:
     emit(book, 1)
     book.suspect([1, 1], alone=True)
     assert book.attempts_record() == {1: 1}
@@ -262,23 +262,23 @@ def test_suspects_of_an_earlier_life_are_held_when_they_are_emitted() -> None:
     assert ids(second.due(0.0, in_flight=0)) == [2]
     assert second.suspect([2], alone=True) == []
     second.due(0.0, in_flight=0)
-    [letter] = second.suspect([2], alone=True)
-    assert letter.attempts == 3
+    [dead_letter] = second.suspect([2], alone=True)
+    assert dead_letter.attempts == 3
     second.validate()
 
 
-def test_a_message_whose_kills_were_all_counted_before_a_restart_is_given_up_when_it_is_emitted() -> None:
+def test_a_message_whose_kills_a_restart_has_counted_is_given_up_when_emitted() -> None:
     book = Book()
     book.restore({1: 3, 2: 2})
     held = emit(book, 1, 2, 3)
     assert held == [1, 2]
-    [letter] = book.condemned(held)
-    assert (letter.message_id, letter.attempts) == (1, 3)
+    [dead_letter] = book.condemned(held)
+    assert (dead_letter.message_id, dead_letter.attempts) == (1, 3)
     assert ids(book.due(0.0, in_flight=0)) == [2]
     book.validate()
 
 
-def test_a_source_that_returns_to_a_checkpoint_starts_over_but_its_suspects_stay_known(book: Book) -> None:
+def test_a_source_that_returns_to_a_checkpoint_keeps_its_suspects(book: Book) -> None:
     emit(book, 1, 2, 3)
     book.failed(1, "boom", now=0.0)
     book.suspect([2], alone=True)
@@ -302,7 +302,7 @@ def test_a_failure_of_a_message_that_is_not_in_flight_is_a_bug(book: Book) -> No
     emit(book, 1)
     book.failed(1, "boom", now=0.0)
     for message_id in (1, 2):
-        with pytest.raises(FrameworkBug):
+        with pytest.raises(TopoInternalError):
             book.failed(message_id, "boom", now=0.0)
 
 
@@ -323,7 +323,7 @@ def test_the_counts_name_every_state(book: Book) -> None:
 
 
 class AnySpout(RuleBasedStateMachine):
-    """A spout whose messages meet any fate: none is forgotten, none is given up before it failed or killed often enough."""
+    """A spout whose messages end in any way: none is forgotten, none is given up before it failed or killed often enough."""
 
     @initialize()
     def start(self) -> None:
@@ -372,19 +372,19 @@ class AnySpout(RuleBasedStateMachine):
 
     @rule(data=st.data())
     def crash(self, data: st.DataObject) -> None:
-        in_hand = data.draw(st.lists(st.sampled_from(self.in_flight), unique=True)) if self.in_flight else []
-        alone = len(in_hand) == 1
+        in_flight = data.draw(st.lists(st.sampled_from(self.in_flight), unique=True)) if self.in_flight else []
+        alone = len(in_flight) == 1
         self.book.lost(self.in_flight)
         self.in_flight = []
-        for message_id in in_hand if alone else []:
+        for message_id in in_flight if alone else []:
             self.deserved[message_id] = self.deserved.get(message_id, 0) + 1
-        for letter in self.book.suspect(in_hand, alone):
-            self.bury(letter)
+        for dead_letter in self.book.suspect(in_flight, alone):
+            self.bury(dead_letter)
 
-    def bury(self, letter: GivenUpMessage[int, str]) -> None:
-        assert self.deserved[letter.message_id] >= 2
-        self.book.done([letter.message_id])
-        self.unfinished.remove(letter.message_id)
+    def bury(self, dead_letter: GivenUpMessage[int, str]) -> None:
+        assert self.deserved[dead_letter.message_id] >= 2
+        self.book.done([dead_letter.message_id])
+        self.unfinished.remove(dead_letter.message_id)
 
     @invariant()
     def nothing_is_forgotten(self) -> None:

@@ -5,15 +5,15 @@ from __future__ import annotations
 import tracemalloc
 from typing import Any
 
-from topo.ids import IdSource
+from topo.hot import Ids, unpack_words
 from topo.tracking.window_tracking import WindowTracker
 
 
 class Book:
-    """A ledger, what it has acked so far by root, and the inputs it was given."""
+    """A ledger, its acks so far by root, and its inputs."""
 
     def __init__(self) -> None:
-        self.ledger = WindowTracker(IdSource(b"panes"))
+        self.ledger = WindowTracker(Ids(b"panes"))
         self.ledger.reset(1)
         self.acked: dict[int, int] = {}
         self.failed: set[int] = set()
@@ -42,10 +42,9 @@ class Book:
         return started[0][0] if started else None
 
     def take(self) -> None:
-        for root, value in self.ledger.acks.items():
+        for root, value in zip(*map(unpack_words, self.ledger.acks.take()), strict=True):
             self.acked[root] = self.acked.get(root, 0) ^ value
         self.failed.update(self.ledger.fails)
-        self.ledger.acks.clear()
         self.ledger.fails.clear()
         self.ledger.validate()
 
@@ -195,7 +194,7 @@ def test_an_evicted_input_waits_for_earlier_firings_too() -> None:
     assert book.failed == {1}
 
 
-def test_evicted_places_are_those_of_inputs_even_when_these_have_several_roots_or_none() -> None:
+def test_evicted_places_are_those_of_inputs_with_several_roots_or_none() -> None:
     book = Book()
     ledger = book.ledger
     ledger.begin([(1, 2), (), (3,)], [(100, 200), (), (300,)], is_single=False)
@@ -224,7 +223,7 @@ def test_places_stay_right_after_a_pane_has_failed() -> None:
 
 
 def test_a_pane_without_tracked_inputs_is_anchored_on_nothing() -> None:
-    ledger = WindowTracker(IdSource(b"x"))
+    ledger = WindowTracker(Ids(b"x"))
     ledger.begin([()], [()], is_single=False)
     ledger.held(0, "k", "w")
     ledger.firing("k", "w")
@@ -232,7 +231,7 @@ def test_a_pane_without_tracked_inputs_is_anchored_on_nothing() -> None:
 
 
 def test_inputs_without_roots_that_were_put_together_are_lost_with_their_pane() -> None:
-    ledger = WindowTracker(IdSource(b"x"))
+    ledger = WindowTracker(Ids(b"x"))
     ledger.begin([()] * 4, [()] * 4, is_single=False)
     ledger.held_run([0, 1, 3], ["k", "k", "j", "k"], "w")
     assert ledger.unheld() == [2]
@@ -245,7 +244,7 @@ def test_inputs_without_roots_that_were_put_together_are_lost_with_their_pane() 
 
 
 def test_what_no_pane_has_taken_is_named() -> None:
-    ledger = WindowTracker(IdSource(b"x"))
+    ledger = WindowTracker(Ids(b"x"))
     ledger.begin([1, 2, 3], [10, 20, 30], is_single=True)
     ledger.held(1, "k", "w")
     assert ledger.unheld() == [0, 2]
@@ -303,7 +302,7 @@ def test_what_will_never_fire_is_released_at_the_end() -> None:
 
 def sliding(firings: int) -> tuple[WindowTracker, int]:
     """A window of ten inputs that fires and moves on with each; return its ledger, and the bytes that that takes."""
-    ledger = WindowTracker(IdSource(b"x"))
+    ledger = WindowTracker(Ids(b"x"))
     ledger.reset(1)
     tracemalloc.start()
     for root in range(1, firings + 1):
@@ -325,14 +324,15 @@ def test_the_memory_of_a_sliding_window_grows_no_faster_than_its_open_firings() 
     assert sliding(1000)[1] < 6 * sliding(250)[1]
 
 
-def test_parts_that_have_left_a_pane_fail_with_the_firings_in_which_they_were_and_no_others() -> None:
+def test_parts_that_have_left_a_pane_fail_with_their_own_firings_alone() -> None:
     ledger, _ = sliding(30)
     firings = list(ledger._open)
     ledger.failed([firings[15]])
     assert sorted(ledger.fails) == list(range(6, 31)), "inputs 1 to 5 had left before"
-    assert ledger.acks == {}
+    assert not ledger.acks
     ledger.completed(firings[:15])
-    assert sorted(ledger.acks) == list(range(1, 6)) and ledger.acked == 5
+    roots, _ = ledger.acks.take()
+    assert sorted(unpack_words(roots)) == list(range(1, 6)) and ledger.acked == 5
     ledger.completed(firings[:-16:-1])
-    assert sorted(ledger.acks) == list(range(1, 6)) and ledger.open_firings == 0
+    assert not ledger.acks and ledger.open_firings == 0
     ledger.validate()

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from topo import IterableSpout, Topology, TopologyBuilder
-from topo.errors import NotFound, UserError
+from topo.errors import NotFoundError, UserError
 from topo.user_code import load as code
 from topo.user_code.copy import (
     CodeCopy,
@@ -145,7 +146,7 @@ def test_a_module_is_named_with_dots(state: Path) -> None:
 
 
 def test_an_installed_package_is_loaded_by_name_and_not_copied(state: Path) -> None:
-    with pytest.raises(NotFound, match="has no 'topology'"):
+    with pytest.raises(NotFoundError, match="has no 'topology'"):
         load_topology(copied("topo.ids", state).reference)
     assert list(state.iterdir()) == []
 
@@ -154,7 +155,8 @@ def forget(*names: str) -> None:
     """Let this process import modules again, as a restarted worker does, and not from the originals."""
     for name in [name for name in sys.modules if name.split(".")[0] in names]:
         del sys.modules[name]
-    sys.path[:] = [folder for folder in sys.path if folder not in ("", os.getcwd())]
+    # Another test may have left the folder of a file of the same name.
+    sys.path[:] = [folder for folder in sys.path if folder not in ("", os.getcwd()) and not Path(folder, "words.py").exists()]
     code._roots.clear()
 
 
@@ -253,7 +255,7 @@ def test_a_folder_is_answered_with_the_files_in_it(state: Path, monkeypatch: pyt
     (state / "shelf" / "words.py").write_text("")
     monkeypatch.chdir(state)
     for reference in ("shelf", "./shelf", str(state / "shelf")):
-        with pytest.raises(NotFound, match=r"is a folder; name a file in it. Did you mean 'shelf/words\.py'\?"):
+        with pytest.raises(NotFoundError, match=r"is a folder; name a file in it. Did you mean 'shelf/words\.py'\?"):
             load_topology(reference)
 
 
@@ -261,28 +263,29 @@ def test_what_is_not_there_brings_near_misses(state: Path) -> None:
     write("words.py")
     write("shop/__init__.py", source="")
     write("shop/words.py")
-    with pytest.raises(NotFound, match=r"no file word\.py.* Did you mean 'words\.py'"):
+    with pytest.raises(NotFoundError, match=r"no file word\.py.* Did you mean 'words\.py'"):
         copied("word.py", state)
-    with pytest.raises(NotFound, match=r"no module shop\.wrods.* Did you mean 'words'"):
+    with pytest.raises(NotFoundError, match=r"no module shop\.wrods.* Did you mean 'words'"):
         copied("shop.wrods", state)
-    with pytest.raises(NotFound, match=r"has no 'topolgy'. Did you mean 'topology'"):
+    with pytest.raises(NotFoundError, match=r"has no 'topolgy'. Did you mean 'topology'"):
         load_topology(copied("words.py:topolgy", state).reference)
     write("shop/more.py", source="from topo import TopologyBuilder\n\ndef make():\n    pass")
-    with pytest.raises(NotFound, match=r"has no 'topology'. Did you mean 'make'\?"):
+    with pytest.raises(NotFoundError, match=r"has no 'topology'. Did you mean 'make'\?"):
         load_topology("shop/more.py")
 
 
-def test_a_file_that_is_no_python_is_refused_by_its_name(state: Path) -> None:
-    write("shop/words.txt", source="a")
-    with pytest.raises(NotFound, match=r"shop/words\.txt is not a Python file: its name has to end in \.py"):
-        load_topology("shop/words.txt")
+@pytest.mark.parametrize("file", ["shop/words.txt", "words.txt"])
+def test_a_file_that_is_no_python_is_refused_by_its_name(file: str, state: Path) -> None:
+    write(file, source="a")
+    with pytest.raises(NotFoundError, match=rf"{re.escape(file)} is not a Python file: its name has to end in \.py"):
+        load_topology(file)
 
 
 def test_parameters_are_checked_against_the_function(state: Path) -> None:
     write("words.py")
     reference = copied("words.py", state).reference
     with pytest.raises(
-        NotFound, match=r"topology\(\) of words.py has no parameter 'cuont': it takes count, name. Did you mean 'count'"
+        NotFoundError, match=r"topology\(\) of words.py has no parameter 'cuont': it takes count, name. Did you mean 'count'"
     ):
         load_topology(reference, {"cuont": "1"})
     with pytest.raises(UserError, match="parameter count is int, not 'many'"):
@@ -379,7 +382,7 @@ def test_a_topology_of_a_notebook_goes_by_a_private_pickle(state: Path) -> None:
     path.write_bytes(path.read_bytes()[:-20])
     with pytest.raises(UserError, match="cannot load"):
         load_topology(copy.reference)
-    with pytest.raises(NotFound):
+    with pytest.raises(NotFoundError):
         load_topology(str(state / "missing.pickle"))
 
 

@@ -2,8 +2,9 @@ from __future__ import annotations
 
 import pytest
 
+from topo.hot import pack_counts, pack_timestamps, pack_words, unpack_words
 from topo.wire.batcher import EdgeBuffer
-from topo.wire.frames import Anchoring, Columns, pack_counts, pack_timestamps, pack_words, unpack_words
+from topo.wire.frames import Anchoring, Columns
 
 
 def rows(first, last):

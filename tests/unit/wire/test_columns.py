@@ -2,25 +2,15 @@ from __future__ import annotations
 
 import pytest
 
+from tests.rows import rows_of
+from topo.hot import pack_counts, pack_timestamps, pack_words, unpack_words
 from topo.wire.codec import Codec
 from topo.wire.columns import MAX_SHARED, pack_columns, select, split
-from topo.wire.frames import (
-    MAX_ROOTS_PER_TUPLE,
-    Anchoring,
-    Columns,
-    SenderStamp,
-    data_frame,
-    encode,
-    pack_counts,
-    pack_timestamps,
-    pack_words,
-    parse,
-    unpack_words,
-)
+from topo.wire.frames import MAX_ROOTS_PER_TUPLE, Anchoring, Columns, SenderStamp, data_frame, encode, parse
 
 
 def columns(anchoring, rows):
-    """Return rows whose ids tell the row: roots 10 r, 10 r + 1, ...; edges a hundred thousand above; timestamp r."""
+    """Return rows whose ids name the row: roots 10 r, 10 r + 1, ...; edges a hundred thousand above; timestamp r."""
     per_row = {
         Anchoring.NONE: [0] * len(rows),
         Anchoring.SINGLE: [1] * len(rows),
@@ -45,7 +35,7 @@ def by_row(piece):
     roots, edges = iter(frame.root_list()), iter(frame.edge_list())
     return [
         (row, [next(roots) for _ in range(count)], [next(edges) for _ in range(count)], timestamp)
-        for row, count, timestamp in zip(frame.decode_rows(Codec()), counts, frame.timestamp_list(), strict=True)
+        for row, count, timestamp in zip(rows_of(frame, Codec()), counts, frame.timestamp_list(), strict=True)
     ]
 
 

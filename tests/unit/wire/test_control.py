@@ -57,7 +57,7 @@ FROM_WORKER = [
         0, 99, 4711, "host", "3.11.7", "d1gest", [Endpoints(1, "ipc://a", "ipc://b"), Endpoints(2, "tcp://a", "tcp://b", "key")]
     ),
     Heartbeat(0, 99, 1, 2, "count", {3: {"acked": 4, "by_stream": {"default": 5}}}),
-    Heartbeat(0, 99, 1, 2, said=17),
+    Heartbeat(0, 99, 1, 2, sent_count=17),
     Stuck(0, 3, "count", 31.5, 'File "a.py", line 3'),
     Closed(3),
     TaskReady(3, 2),
@@ -161,9 +161,9 @@ def test_a_message_over_the_limit_is_refused_before_it_is_read(decode):
 
 def test_what_is_too_long_for_the_master_goes_without_its_figures_or_values():
     assert shortened(Heartbeat(1, 2, 3, 4, "count", {5: {"counters": {}}})) == Heartbeat(1, 2, 3, 4, "count")
-    letter = DeadLetter(1, 2, b"\x07", b"x" * 1000, ["it failed"], 3)
-    short = shortened(letter)
-    assert (short.position, short.errors) == (letter.position, letter.errors)
+    dead_letter = DeadLetter(1, 2, b"\x07", b"x" * 1000, ["it failed"], 3)
+    short = shortened(dead_letter)
+    assert (short.position, short.errors) == (dead_letter.position, dead_letter.errors)
     assert msgpack.unpackb(short.values) == "left out: 1000 bytes are too many to keep"
     assert shortened(Closed(3)) == Closed(3)
 
@@ -189,5 +189,5 @@ def test_a_cause_in_words_names_the_exception_the_place_and_the_component():
 
 
 def test_lone_surrogates_in_what_user_code_says_are_escaped() -> None:
-    told = Reply(False, {"names": ["a\udcff", b"\xff"]}, "no file \udcff")
-    assert control.decode_reply(encode(told)) == Reply(False, {"names": ["a\\udcff", b"\xff"]}, "no file \\udcff")
+    shown = Reply(False, {"names": ["a\udcff", b"\xff"]}, "no file \udcff")
+    assert control.decode_reply(encode(shown)) == Reply(False, {"names": ["a\\udcff", b"\xff"]}, "no file \\udcff")

@@ -4,7 +4,9 @@ import struct
 
 import pytest
 
-from topo.errors import FrameError, FrameworkBug
+from tests.rows import rows_of
+from topo.errors import FrameError, TopoInternalError
+from topo.hot import pack_counts, pack_timestamps, pack_words
 from topo.wire.codec import Codec
 from topo.wire.frames import (
     HEADER_BYTES,
@@ -22,9 +24,6 @@ from topo.wire.frames import (
     data_frame,
     encode,
     open_frame,
-    pack_counts,
-    pack_timestamps,
-    pack_words,
     parse,
     signal_frame,
     watermark_frame,
@@ -87,10 +86,10 @@ def test_tuples_with_one_root_each_arrive_in_columns():
     assert got.root_list() == [1, 2, BIGGEST]
     assert got.edge_list() == [4, 5, 6]
     assert got.timestamp_list() == []
-    assert got.decode_rows(Codec()) == ROWS
+    assert rows_of(got, Codec()) == ROWS
 
 
-def test_tuples_with_several_roots_carry_an_edge_for_each_root_and_a_count_for_each_tuple():
+def test_tuples_with_several_roots_carry_an_edge_for_each_root():
     columns = Columns(
         Anchoring.MULTI,
         ROWS,
@@ -104,7 +103,7 @@ def test_tuples_with_several_roots_carry_an_edge_for_each_root_and_a_count_for_e
     assert got.root_list() == [1, 2, 3]
     assert got.edge_list() == [4, 5, 6]
     assert got.timestamp_list() == [10, None, -3]
-    assert got.decode_rows(Codec()) == ROWS
+    assert rows_of(got, Codec()) == ROWS
 
 
 def test_unanchored_tuples_carry_no_ids():
@@ -123,17 +122,12 @@ def test_a_barrier_that_nothing_tracks_carries_no_ids():
     assert (got.mark, got.count, got.root_list(), got.edge_list()) == (77, 0, [], [])
 
 
-def test_a_frame_handed_over_in_memory_gives_its_rows_without_a_codec_having_packed_them():
+def test_a_frame_handed_over_in_memory_gives_rows_that_no_codec_has_packed():
     frame = data_frame(STAMP, 9, 5, 2, Columns(Anchoring.SINGLE, ROWS, bytearray(pack_words([1, 2, 3])), pack_words([4, 5, 6])))
-    assert frame.decode_rows(Codec()) is ROWS
+    assert frame.rows is ROWS
     assert frame.root_list() == [1, 2, 3]
-    with pytest.raises(FrameworkBug, match="was not packed"):
+    with pytest.raises(TopoInternalError, match="was not packed"):
         encode(frame)
-
-
-def test_a_frame_without_rows_cannot_give_any():
-    with pytest.raises(FrameworkBug, match="carries no rows"):
-        arrived(confirm_frame(STAMP, 9, 1)).decode_rows(Codec())
 
 
 def test_columns_are_slices_of_the_buffer_until_they_are_asked_for():
@@ -141,11 +135,6 @@ def test_columns_are_slices_of_the_buffer_until_they_are_asked_for():
     got = parse(buffer)
     assert all(isinstance(column, memoryview) and column.obj is buffer for column in (got.roots, got.edges, got.payload))
     assert got.rows is None
-
-
-def test_rows_are_unpacked_once():
-    got = arrived(single())
-    assert got.decode_rows(Codec()) is got.decode_rows(Codec())
 
 
 HEADER = struct.Struct("<HBBBBBHIIIQQqIII")
@@ -183,11 +172,11 @@ MULTI = packed_data(Columns(Anchoring.MULTI, ROWS, pack_words([1, 2]), pack_word
         (altered(single(), count=0, ids=0), "DATA without a count"),
         (altered(single(), ids=2), "2 roots for a count of 3"),
         (altered(single(), count=1 << 31, ids=1 << 31), "cannot hold"),
-        (altered(single(), flags=1), "where its header says"),
-        (altered(single(), tail=b"x"), "where its header says"),
-        (altered(MULTI, ids=1 << 31), "where its header says"),
+        (altered(single(), flags=1), "where its header demands"),
+        (altered(single(), tail=b"x"), "where its header demands"),
+        (altered(MULTI, ids=1 << 31), "where its header demands"),
         (encode(MULTI).replace(pack_counts([2, 0, 0]), pack_counts([2, 1, 0])), "does not add up"),
-        (altered(columns_frame(FrameKind.INIT, STAMP, 9, 1, pack_words([1]), b"")), "where its header says"),
+        (altered(columns_frame(FrameKind.INIT, STAMP, 9, 1, pack_words([1]), b"")), "where its header demands"),
         (altered(columns_frame(FrameKind.FAIL, STAMP, 9, 1, pack_words([1])), tail=b"\x90", payload=1), "1 bytes of values"),
     ],
 )

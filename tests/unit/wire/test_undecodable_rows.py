@@ -2,31 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import msgpack
 import pytest
 
+from tests.money import Money, codec_with, refuse_zero
 from topo.errors import FrameError
 from topo.wire.codec import MAX_ELEMENTS, Codec
 from topo.wire.serializers import SerializerRegistry
-
-
-class Money:
-    def __init__(self, cents: int) -> None:
-        self.cents = cents
-
-
-def codec_with(decode: Callable[[bytes], Money]) -> Codec:
-    registry = SerializerRegistry()
-    registry.register(Money, 40, lambda money: str(money.cents).encode(), decode)
-    return Codec(registry)
-
-
-def refuse_zero(data: bytes) -> Money:
-    if data == b"0":
-        raise ValueError("no money")
-    return Money(int(data))
 
 
 def test_only_the_row_with_the_undecodable_value_is_unreadable() -> None:

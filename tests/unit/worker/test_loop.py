@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
-from tests.unit.task.harness import Scripted, routes
-from tests.unit.worker.test_core import EXPECTED, LINES, Hosted, word_count
+from tests.tasks.components import Scripted
+from tests.tasks.environment import routes
+from tests.unit.worker.hosted import EXPECTED, LINES, Hosted, word_count
 from topo.ids import Epoch
 from topo.transport.memory import MemoryNetwork, MemoryRouter, MemoryTransport
 from topo.wire import control
-from topo.worker.core import EXIT_DONE, EXIT_ORPHANED, Exit
+from topo.worker.core import EXIT_DONE, EXIT_ORPHANED, WorkerExit
 from topo.worker.loop import LINK, Connections, Loop
 from topo.worker.session import FINISH_S, WorkerSession
 
@@ -32,19 +33,19 @@ class Turned:
         connections = Connections(self.transport, self.plan, frozenset(worker.tasks))
         self.loop = Loop(worker, session, self.transport, master, {}, connections, lambda: "", self.clock, stint_s=0.0)
 
-    def tell(self, *messages: control.FromMaster) -> None:
+    def send(self, *messages: control.FromMaster) -> None:
         for message in messages:
             assert self.router.send(b"0:1", control.encode(message))
 
     def start(self) -> None:
-        self.tell(routes(self.plan, 1))
+        self.send(routes(self.plan, 1))
         self.turn()
-        self.tell(control.Go(Epoch(1)))
+        self.send(control.Go(Epoch(1)))
 
     def turn(self) -> float | None:
         return self.loop.turn(self.transport.wait(0.0), self.clock.now)
 
-    def run(self, seconds: float) -> Exit | None:
+    def run(self, seconds: float) -> WorkerExit | None:
         """Turn as `Loop.run` does, with time passing only when nothing is to be done; return how the worker ended."""
         end = self.clock.now + seconds
         while (at := self.turn()) is not None and max(at, self.clock.now) <= end:
@@ -52,7 +53,7 @@ class Turned:
         self.clock.now = end
         return self.loop.worker.exit if at is None else None
 
-    def said(self, kind: type) -> list[Any]:
+    def reported(self, kind: type) -> list[Any]:
         found = [control.decode_from_worker(data) for _, data in self.router.receive()]
         return [message for message in found if isinstance(message, kind)]
 
@@ -62,15 +63,15 @@ def test_worker_runs_and_closes_on_turns_alone() -> None:
     turned.start()
     assert turned.run(3.0) is None
     assert turned.counts == EXPECTED
-    assert len(turned.said(control.Heartbeat)) == 4
-    turned.tell(control.Close(Epoch(1)))
+    assert len(turned.reported(control.Heartbeat)) == 4
+    turned.send(control.Close(Epoch(1)))
     exit_ = turned.run(1.0)
     assert exit_ is not None and (exit_.code, exit_.why) == (EXIT_DONE, "closed")
     # The last figures follow the last Closed.
-    assert len(turned.said(control.Closed)) == len(turned.plan.tasks)
+    assert len(turned.reported(control.Closed)) == len(turned.plan.tasks)
 
 
-def test_count_of_a_failure_is_reported_with_the_error_and_not_with_the_next_heartbeat() -> None:
+def test_the_count_of_a_failure_is_reported_with_the_error() -> None:
     turned = Turned(Scripted([lambda collector: collector.emit(("a line",), message_id=["unhashable"])], ends=False))
     turned.start()
     assert turned.run(turned.plan.config.heartbeat_s / 2) is None
@@ -90,10 +91,10 @@ def test_stopped_worker_works_off_what_it_has_and_closes() -> None:
     turned.start()
     turned.turn()
     assert turned.counts != EXPECTED
-    turned.loop.stop(Exit(EXIT_DONE, "asked to end"))
+    turned.loop.stop(WorkerExit(EXIT_DONE, "asked to end"))
     exit_ = turned.run(FINISH_S)
     assert exit_ is not None and exit_.why == "asked to end"
-    assert len(turned.said(control.Closed)) == len(turned.plan.tasks)
+    assert len(turned.reported(control.Closed)) == len(turned.plan.tasks)
     assert sum(turned.counts.values()) in range(1, sum(EXPECTED.values()) + 1)
 
 
@@ -102,7 +103,7 @@ def test_worker_without_a_master_ends_with_the_heartbeat_after_the_timeout() -> 
     began = turned.clock.now
     exit_ = turned.run(2 * turned.plan.config.master_timeout_s)
     assert exit_ is not None and exit_.code == EXIT_ORPHANED
-    beats = turned.said(control.Heartbeat)
+    beats = turned.reported(control.Heartbeat)
     assert len(beats) == turned.plan.config.master_timeout_s / turned.plan.config.heartbeat_s + 3
     assert began < turned.clock.now
 
@@ -112,7 +113,7 @@ def test_worker_that_stood_still_acts_on_old_messages_a_heartbeat_later(stalled_
     turned = Turned(Scripted(LINES))
     turned.turn()
     turned.clock.now += stalled_s
-    turned.tell(routes(turned.plan, 1))
+    turned.send(routes(turned.plan, 1))
     turned.turn()
     assert turned.loop.worker.epoch == (0 if stalled_s > turned.plan.config.worker_timeout_s else 1)
     turned.run(turned.plan.config.heartbeat_s)

@@ -1,4 +1,4 @@
-"""A process that has filled its memory is told from one that was asked for too much."""
+"""A process that has filled its memory is distinguished from a request for too much."""
 
 from __future__ import annotations
 

@@ -47,24 +47,31 @@ def test_heartbeat_carries_the_count_of_messages_before_it(session: WorkerSessio
     session.send_beat(beat(metrics=object()), STARTED + 3)
     messages = sent(session)
     beats = [message for message in messages if isinstance(message, control.Heartbeat)]
-    assert [beat.said for beat in beats] == [messages.index(beat) for beat in beats] == [0, 2, 4, 7]
+    assert [beat.sent_count for beat in beats] == [messages.index(beat) for beat in beats] == [0, 2, 4, 7]
 
 
-@pytest.mark.parametrize(("said", "ends"), [(2, False), (-1, False), (1, False), (3, True)])
-def test_worker_ends_when_the_master_has_sent_more_than_arrived(session: WorkerSession, said: int, ends: bool) -> None:
-    messages = (control.Deactivate(), control.Alive(1), control.Activate(), control.Alive(said))
+@pytest.mark.parametrize(("reported", "ends"), [(2, False), (-1, False), (1, False), (3, True)])
+def test_worker_ends_when_the_master_has_sent_more_than_arrived(session: WorkerSession, reported: int, ends: bool) -> None:
+    messages = (control.Deactivate(), control.Alive(1), control.Activate(), control.Alive(reported))
     receive(session, *messages)
     assert session.due_messages(STARTED) == list(messages)
     exit_ = session.verdict(STARTED)
     assert (exit_ is not None) is ends
     if exit_ is not None:
         assert exit_.code == EXIT_ORPHANED
-        assert exit_.why.endswith(f"the master has sent {said}, and 2 have arrived")
+        assert exit_.why.endswith(f"the master has sent {reported}, and 2 have arrived")
 
 
-def test_undecodable_message_is_left_out_and_counted(session: WorkerSession) -> None:
+def test_damaged_message_counts_as_lost(session: WorkerSession) -> None:
     session.received([b"\xc1", control.encode(control.Alive(1))], STARTED)
     assert session.due_messages(STARTED) == [control.Alive(1)]
+    exit_ = session.verdict(STARTED)
+    assert exit_ is not None and exit_.why.endswith("the master has sent 1, and 0 have arrived")
+
+
+def test_bytes_of_a_stranger_are_in_no_count(session: WorkerSession) -> None:
+    session.received([b"\xc1", control.encode(control.Alive(0))], STARTED)
+    assert session.due_messages(STARTED) == [control.Alive(0)]
     assert session.verdict(STARTED) is None
 
 
@@ -74,7 +81,7 @@ def test_undecodable_message_is_left_out_and_counted(session: WorkerSession) -> 
 def test_worker_ends_after_master_timeout_without_a_message(session: WorkerSession) -> None:
     assert session.verdict(STARTED + 30.0) is None
     exit_ = session.verdict(STARTED + 30.1)
-    assert exit_ is not None and (exit_.code, exit_.why) == (EXIT_ORPHANED, "no master was heard of for 30 s")
+    assert exit_ is not None and (exit_.code, exit_.why) == (EXIT_ORPHANED, "no master has sent a message for 30 s")
     session.received([], STARTED + 30.1)
     assert session.verdict(STARTED + 60.0) is None
 
@@ -128,8 +135,8 @@ def test_any_other_unencodable_message_is_an_error_of_the_engine(session: Worker
 
 def test_message_over_the_limit_is_sent_shortened(session: WorkerSession) -> None:
     session.send(control.DeadLetter(TASK, 1, b"", bytes(MAX_LINK_MESSAGE), ["e"], 1))
-    (letter,) = sent(session)
-    assert isinstance(letter, control.DeadLetter) and b"left out" in letter.values
+    (dead_letter,) = sent(session)
+    assert isinstance(dead_letter, control.DeadLetter) and b"left out" in dead_letter.values
 
 
 # -- an end that was asked for -------------------------------------------------------------------------------------------

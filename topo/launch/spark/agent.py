@@ -1,7 +1,7 @@
-"""The agent: the Python body of a Spark task. It runs workers as child processes and tells the driver what becomes of them.
+"""The agent: the Python body of a Spark task. It runs workers as child processes and reports their ends to the driver.
 
 It lives in a Python worker of Spark's, so it must hold nothing that matters: when Spark kills it, the workers die with it
-(PR_SET_PDEATHSIG and a look at their parent), and Spark or the driver start another one. It ends by itself when the driver tells
+(PR_SET_PDEATHSIG and a look at their parent), and Spark or the driver start another one. It ends when the driver asks
 it to, or has been silent for too long.
 """
 
@@ -22,16 +22,16 @@ from pathlib import Path
 
 import msgspec
 
-from topo.errors import EnvironmentFault
+from topo.errors import TopoEnvironmentError
 from topo.launch.local import LocalLauncher
 from topo.launch.spark.agent_spec import AgentSpec, address_towards, host_and_port
 from topo.launch.spark.log_shipping import LogTails
 from topo.launch.spark.messages import (
     Beat,
+    BeatAnswer,
     End,
     FromAgent,
     FromDriver,
-    Heard,
     Hello,
     Leave,
     LogData,
@@ -41,7 +41,7 @@ from topo.launch.spark.messages import (
     encode,
 )
 from topo.master.links import WorkerEnd
-from topo.master_process.launcher import note_path, spec_path
+from topo.master_process.launcher import marker_path, spec_path
 from topo.storage.state_folder import StateFolder, TopologyFolder, write_atomically
 from topo.transport.security import AllowList, KeyPair
 from topo.transport.zmq import TcpPlace, ZmqTransport
@@ -65,7 +65,7 @@ def run_agent(order: AgentSpec, attempt: int, files: Path) -> str:
     Args:
         order: of this submission.
         attempt: how often Spark has tried the task before.
-        files: the folder into which Spark puts what is shipped.
+        files: the folder of the shipped files.
     """
     place = Path(tempfile.mkdtemp(prefix="topo-agent-", dir=_scratch()))
     try:
@@ -79,7 +79,7 @@ def run_agent(order: AgentSpec, attempt: int, files: Path) -> str:
 
 
 def prepare(order: AgentSpec, place: Path, files: Path) -> TopologyFolder:
-    """Lay out the private folder of an agent, with the user's code in it; make its workers import what it imports itself."""
+    """Lay out the private folder of an agent, with the user's code in it; give its workers its own import path."""
     folder = StateFolder(place).create(order.topology)
     if order.code:
         with zipfile.ZipFile(files / order.code) as archive:
@@ -135,28 +135,28 @@ class Agent:
         """Serve until the end; return why it has come."""
         order = self._order
         self._say(Hello(order.slot, order.submission, self._attempt, os.getpid(), platform.node(), self._address))
-        heard_at = time.monotonic()
-        beat_at = heard_at + order.heartbeat_s
+        last_beat_at = time.monotonic()
+        beat_at = last_beat_at + order.heartbeat_s
         while not self._why:
             self._transport.wait(_TURN_S)
             now = time.monotonic()
             for data in self._transport.receive(_LINK, _READ_AT_ONCE):
-                heard_at = now
+                last_beat_at = now
                 self._told(decode_from_driver(data))
             for end in self._launcher.poll():
                 self._worker_ended(end)
             if now >= beat_at:
                 beat_at = now + order.heartbeat_s
                 self._say(Beat())
-            if now - heard_at >= order.timeout_s:
-                self._why = f"the driver was silent for {now - heard_at:.1f} s"
+            if now - last_beat_at >= order.timeout_s:
+                self._why = f"the driver was silent for {now - last_beat_at:.1f} s"
             if len(self._unsent) < _MOST_UNSENT:
                 self._ship_logs()
             self._send()
         return self._why
 
     def close(self) -> None:
-        """Kill the workers and tell what they have said last."""
+        """Kill the workers and report their ends."""
         self._launcher.close()
         self._ship_logs()
         until = time.monotonic() + _GOODBYE_S
@@ -174,16 +174,16 @@ class Agent:
                 self._launcher.stop(worker, incarnation, kill=kill)
             case Leave(reason):
                 self._why = reason
-            case Heard():
+            case BeatAnswer():
                 pass
 
-    def _start(self, told: WorkerSpec) -> None:
-        worker, incarnation = told.worker, told.incarnation
+    def _start(self, given: WorkerSpec) -> None:
+        worker, incarnation = given.worker, given.incarnation
         spec = msgspec.structs.replace(
-            told,
-            reference=told.reference.replace(self._order.code_folder, str(self._folder.code), 1),
+            given,
+            reference=given.reference.replace(self._order.code_folder, str(self._folder.code), 1),
             host=self._address,
-            note=str(note_path(self._folder, worker, incarnation)),
+            note=str(marker_path(self._folder, worker, incarnation)),
             log=str(self._folder.logs / f"worker-{worker}.log"),
             # Agents of other machines do not see it.
             folder="",
@@ -192,7 +192,7 @@ class Agent:
         try:
             write_atomically(spec_path(self._folder, worker, incarnation), msgspec.json.encode(spec))
             self._launcher.start(worker, incarnation, spec)
-        except EnvironmentFault as error:
+        except TopoEnvironmentError as error:
             self._say(WorkerOver(worker, incarnation, str(error)))
             return
         pid = self._launcher.pids()[worker]
@@ -208,9 +208,9 @@ class Agent:
 
     def _worker_ended(self, end: WorkerEnd) -> None:
         self._ship_logs()
-        note = note_path(self._folder, end.worker, end.incarnation)
-        self._say(WorkerOver(end.worker, end.incarnation, end.description, written_bytes(note)))
-        for path in (note, spec_path(self._folder, end.worker, end.incarnation)):
+        marker = marker_path(self._folder, end.worker, end.incarnation)
+        self._say(WorkerOver(end.worker, end.incarnation, end.description, written_bytes(marker)))
+        for path in (marker, spec_path(self._folder, end.worker, end.incarnation)):
             path.unlink(missing_ok=True)
 
     def _ship_logs(self) -> None:

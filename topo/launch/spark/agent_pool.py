@@ -1,11 +1,11 @@
 """The agents of a topology's slots and the workers they run: decisions alone, no Spark, no sockets.
 
-A slot is kept filled: its job is submitted, the job's task becomes an agent that says Hello, and when agent or job are gone the
+A slot is kept filled: its job is submitted, the job's task becomes an agent that sends Hello, and when agent or job are gone the
 job is submitted again. Spark itself retries a task whose process has died, which brings an agent with a higher attempt.
 
-- At most one agent of a slot counts: the one with the highest (submission, attempt) that ever said Hello. Every other one that
-  speaks is told to leave; so is one that was silent for `timeout_s`, whose workers count as ended from then on. What workers of
-  it do in the meantime is fenced by their incarnation.
+- At most one agent of a slot counts: that of the highest (submission, attempt) that ever sent Hello. Other agents that
+  send get Leave as the answer; so does an agent that was silent for `timeout_s`, whose workers count as ended then. Workers of
+  it that still run are fenced by their incarnation.
 - A worker without a place waits. Workers are spread: no agent takes more than its share while others are expected, and of the
   agents with room the one on the least busy host is taken. A worker that has waited for PATIENCE_S takes any agent there is.
 """
@@ -15,11 +15,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from topo.ids import Incarnation, WorkerId
-from topo.launch.spark.messages import End, FromDriver, Heard, Hello, Leave, Run, WorkerOver
+from topo.launch.spark.messages import BeatAnswer, End, FromDriver, Hello, Leave, Run, WorkerOver
 from topo.worker.spec import WorkerSpec
 
 PATIENCE_S = 5.0
-"""How long a worker waits for an agent of its own before it joins others. An executor that has died is back sooner."""
+"""How long a worker waits for an idle agent before it shares one. An executor that has died is back sooner."""
 QUICK_S = 10.0
 """A job that ends sooner than this after it was submitted is submitted again with a back-off."""
 _LONGEST_BACK_OFF_S = 30.0
@@ -42,8 +42,8 @@ class CancelJob:
 
 
 @dataclass(frozen=True, slots=True)
-class Tell:
-    """Send a message to that agent, or to nobody."""
+class SendToAgent:
+    """Send a message to that agent, if it is still connected."""
 
     identity: bytes
     message: FromDriver
@@ -56,20 +56,20 @@ class WorkerGone:
     worker: WorkerId
     incarnation: Incarnation
     description: str
-    note: bytes = b""
+    marker: bytes = b""
 
 
-PoolCommand = SubmitJob | CancelJob | Tell | WorkerGone
+PoolCommand = SubmitJob | CancelJob | SendToAgent | WorkerGone
 
 
 @dataclass(slots=True)
 class KnownAgent:
-    """An agent that has said Hello."""
+    """An agent that has sent Hello."""
 
     identity: bytes
     life: tuple[int, int]
     host: str
-    heard_at: float
+    last_beat_at: float
     workers: dict[WorkerId, Incarnation] = field(default_factory=dict)
 
 
@@ -99,8 +99,8 @@ class AgentPool:
     Args:
         slots: how many there are.
         workers: how many workers share them.
-        timeout_s: an agent that was silent for so long is given up.
-        fresh_s: an agent that was heard so lately is preferred for a new worker.
+        timeout_s: an agent that was silent for this time is given up.
+        fresh_s: an agent with a heartbeat in this last time is preferred for a new worker.
     """
 
     def __init__(self, slots: int, workers: int, timeout_s: float, fresh_s: float) -> None:
@@ -113,7 +113,6 @@ class AgentPool:
 
     @property
     def is_complete(self) -> bool:
-        """Whether every slot has an agent."""
         return len(self._agents) == len(self._slots)
 
     @property
@@ -128,23 +127,21 @@ class AgentPool:
     # -- what agents and Spark say ---------------------------------------------------------------------------------------
 
     def hello(self, identity: bytes, message: Hello, now: float) -> list[PoolCommand]:
-        """An agent has come up."""
         slot, life = self._slots.get(message.slot), (message.submission, message.attempt)
         if slot is None or life <= slot.latest or message.submission != slot.submission:
-            return [Tell(identity, Leave("another agent has its slot"))]
+            return [SendToAgent(identity, Leave("another agent has its slot"))]
         commands = self._give_up(slot, "its agent has ended")
         slot.latest = life
         slot.agent = KnownAgent(identity, life, message.host, now)
         self._agents[identity] = slot
-        return [*commands, Tell(identity, Heard()), *self._place(now)]
+        return [*commands, SendToAgent(identity, BeatAnswer()), *self._place(now)]
 
     def beat(self, identity: bytes, now: float) -> list[PoolCommand]:
-        """An agent says that it lives."""
         slot = self._agents.get(identity)
         if slot is None or slot.agent is None:
-            return [Tell(identity, Leave("it was given up"))]
-        slot.agent.heard_at = now
-        return [Tell(identity, Heard())]
+            return [SendToAgent(identity, Leave("it was given up"))]
+        slot.agent.last_beat_at = now
+        return [SendToAgent(identity, BeatAnswer())]
 
     def worker_over(self, identity: bytes, message: WorkerOver) -> list[PoolCommand]:
         """A worker of an agent has ended. Of an agent that was given up its workers have been counted already."""
@@ -153,10 +150,10 @@ class AgentPool:
         if agent is None or agent.workers.get(message.worker) != message.incarnation:
             return []
         del agent.workers[message.worker]
-        return [WorkerGone(message.worker, message.incarnation, message.description, message.note)]
+        return [WorkerGone(message.worker, message.incarnation, message.description, message.marker)]
 
     def job_ended(self, slot_number: int, submission: int, why: str, now: float) -> list[PoolCommand]:
-        """Spark says that a job is over: its agent left, or could not be kept alive."""
+        """Handle the end of a job in Spark: its agent left, or could not be kept alive."""
         slot = self._slots[slot_number]
         if submission != slot.submission or slot.submit_at is not None:
             return []
@@ -166,21 +163,19 @@ class AgentPool:
         slot.submit_at = now + back_off_s
         return [*self._give_up(slot, f"its agent has ended: {why}"), *self.tick(now)]
 
-    # -- what the master asks --------------------------------------------------------------------------------------------
+    # -- requests of the master --------------------------------------------------------------------------------------------
 
     def start(self, spec: WorkerSpec, now: float) -> list[PoolCommand]:
-        """Find a place for a worker."""
         self._waiting[spec.worker] = _Waiting(spec, now)
         return self._place(now)
 
     def stop(self, worker: WorkerId, incarnation: Incarnation, kill: bool) -> list[PoolCommand]:
-        """End a worker, if there is one."""
         waiting = self._waiting.get(worker)
         if waiting is not None and waiting.spec.incarnation == incarnation:
             del self._waiting[worker]
             return [WorkerGone(worker, incarnation, "it was not started yet")]
         return [
-            Tell(agent.identity, End(worker, incarnation, kill))
+            SendToAgent(agent.identity, End(worker, incarnation, kill))
             for agent in self.agents
             if agent.workers.get(worker) == incarnation
         ]
@@ -188,13 +183,13 @@ class AgentPool:
     # -- time ------------------------------------------------------------------------------------------------------------
 
     def tick(self, now: float) -> list[PoolCommand]:
-        """Do what is due: give up silent agents, submit jobs, place workers that have waited for long."""
+        """Give up silent agents, submit jobs, and place workers that have waited long enough."""
         commands: list[PoolCommand] = []
         for slot in self._slots.values():
             agent = slot.agent
-            if agent is not None and now - agent.heard_at >= self._timeout_s:
-                why = f"its agent on {agent.host} was silent for {now - agent.heard_at:.1f} s"
-                commands.append(Tell(agent.identity, Leave("it was silent for too long")))
+            if agent is not None and now - agent.last_beat_at >= self._timeout_s:
+                why = f"its agent on {agent.host} was silent for {now - agent.last_beat_at:.1f} s"
+                commands.append(SendToAgent(agent.identity, Leave("it was silent for too long")))
                 commands.append(CancelJob(slot.number, slot.submission))
                 commands += self._give_up(slot, why)
                 slot.submit_at, slot.why = now, why
@@ -205,7 +200,6 @@ class AgentPool:
         return commands + self._place(now)
 
     def validate(self) -> None:
-        """Assert the invariants."""
         assert {slot.agent.identity for slot in self._slots.values() if slot.agent is not None} == set(self._agents)
         placed = [worker for agent in self.agents for worker in agent.workers]
         assert len(placed) == len(set(placed)), "a worker runs at two agents"
@@ -229,7 +223,7 @@ class AgentPool:
             if agent is not None:
                 del self._waiting[worker]
                 agent.workers[worker] = waiting.spec.incarnation
-                commands.append(Tell(agent.identity, Run(waiting.spec)))
+                commands.append(SendToAgent(agent.identity, Run(waiting.spec)))
         return commands
 
     def _choose(self, waiting: _Waiting, now: float) -> KnownAgent | None:
@@ -240,7 +234,7 @@ class AgentPool:
             for agent in self.agents
             # A former life of the worker may still be on its way out there; it has no say, yet one slot is one worker's.
             if worker not in agent.workers
-            and (not is_patient or (len(agent.workers) < self._share and now - agent.heard_at <= self._fresh_s))
+            and (not is_patient or (len(agent.workers) < self._share and now - agent.last_beat_at <= self._fresh_s))
         ]
         busy: dict[str, int] = {}
         for agent in self.agents:

@@ -1,11 +1,11 @@
-"""What an agent is told in the closure of its Spark task, and the addresses by which agents and driver find each other."""
+"""The specification of an agent, sent in the closure of its Spark task, and the addresses of agents and driver."""
 
 from __future__ import annotations
 
 import socket
 from dataclasses import dataclass, field
 
-from topo.errors import EnvironmentFault
+from topo.errors import TopoEnvironmentError
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,8 +17,8 @@ class AgentSpec:
         endpoint: where the driver listens for agents.
         driver_key: its public CURVE key.
         public_key, secret_key: the agent's own pair.
-        heartbeat_s: how often it says that it lives.
-        timeout_s: it ends when it has not heard of the driver for so long.
+        heartbeat_s: interval of its heartbeats.
+        timeout_s: it ends without a message of the driver for this time.
         code: name of the file, shipped by Spark, that holds the user's code; "" when hosts have it installed.
         code_folder: where that code is on the driver, which specs name.
     """
@@ -40,7 +40,7 @@ def address_towards(host: str, port: int = 9) -> str:
     """Return the address by which this machine is seen from `host`. Nothing is sent.
 
     Raises:
-        EnvironmentFault: there is no way to it.
+        TopoEnvironmentError: there is no way to it.
     """
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, socket.AF_INET, socket.SOCK_DGRAM)[0]
@@ -48,7 +48,7 @@ def address_towards(host: str, port: int = 9) -> str:
             probe.connect(address)
             return str(probe.getsockname()[0])
     except OSError as error:
-        raise EnvironmentFault(f"there is no way from here to {host}: {error}") from error
+        raise TopoEnvironmentError(f"there is no way from here to {host}: {error}") from error
 
 
 def host_and_port(endpoint: str) -> tuple[str, int]:

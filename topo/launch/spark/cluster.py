@@ -1,18 +1,17 @@
-"""Which Spark cluster a topology runs on, and how: what a user says of it, and the Spark settings that follow."""
+"""The Spark cluster of a topology: the user's options, and the Spark settings that follow."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-import msgspec
-
 from topo.errors import UserError
+from topo.storage.submitted import SparkCluster
 
 SPARE_CORES = 1
-"""A core that is free for the replacement of an agent that no longer answers and has not let go of its own yet."""
+"""A core for the replacement of an agent that no longer answers and still holds its own core."""
 
 _STEADY_S = 8.0
-"""Slots that have not become more for so long are all there are: executors come up one by one."""
+"""The number of slots is final when it has not grown for this time: executors come up one by one."""
 _SPARE_WAIT_S = 0.5
 
 _FIXED = {
@@ -37,22 +36,6 @@ _DEFAULTS = {
 }
 
 
-class SparkCluster(msgspec.Struct, frozen=True, kw_only=True):
-    """A cluster as a user names it.
-
-    Attributes:
-        master: Spark's URL of it: spark://host:7077, yarn, k8s://..., local-cluster[3,2,512].
-        conf: Spark settings.
-        py_files: modules and packages that workers need besides the topology's own: .py, .zip, .egg or .whl.
-        slots: cores to use; workers share them. By default each worker has one of its own.
-    """
-
-    master: str
-    conf: dict[str, str] = {}
-    py_files: list[str] = []
-    slots: int | None = None
-
-
 def check_conf(conf: Mapping[str, str]) -> None:
     """Refuse settings under which a topology could not run.
 
@@ -68,7 +51,7 @@ def spark_settings(cluster: SparkCluster, topology: str, slots: int, address: st
     """Return all settings of the Spark application that runs a topology.
 
     Args:
-        cluster: what the user said.
+        cluster: the user's options.
         topology: its name.
         slots: cores that agents take.
         address: of this machine, as the cluster sees it.

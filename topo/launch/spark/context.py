@@ -1,4 +1,4 @@
-"""The Spark application of a topology: opened with a log of its own, asked what it offers."""
+"""The Spark application of a topology: opened with its own log, asked for its slots."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from topo.config import parse_duration
-from topo.errors import EnvironmentFault, UserError
+from topo.errors import TopoEnvironmentError, UserError
 from topo.extras import EXTRAS, pip_install
 from topo.launch.spark.agent_spec import address_towards, host_and_port
-from topo.launch.spark.cluster import SlotWatch, SparkCluster, check_conf
+from topo.launch.spark.cluster import SlotWatch, check_conf
+from topo.storage.submitted import SparkCluster
 
 _LOG = logging.getLogger(__name__)
 _CONNECT_S = 3.0
@@ -38,7 +39,7 @@ def check_here(cluster: SparkCluster) -> str:
 
     check_conf(cluster.conf)
     if util.find_spec("pyspark") is None:
-        raise EnvironmentFault(f"PySpark is needed to run on a Spark cluster: {pip_install(EXTRAS['spark'])}")
+        raise TopoEnvironmentError(f"PySpark is needed to run on a Spark cluster: {pip_install(EXTRAS['spark'])}")
     use_java()
     return address_of_driver(cluster)
 
@@ -47,7 +48,7 @@ def address_of_driver(cluster: SparkCluster) -> str:
     """Return the address by which the cluster's hosts reach this machine.
 
     Raises:
-        EnvironmentFault: no Spark master answers, or there is no way to it.
+        TopoEnvironmentError: no Spark master answers, or there is no way to it.
     """
     if "spark.driver.host" in cluster.conf:
         return _address_of(cluster.conf["spark.driver.host"])
@@ -64,7 +65,7 @@ def _address_of(name: str) -> str:
     try:
         return socket.gethostbyname(name)
     except OSError as error:
-        raise EnvironmentFault(f"{name} is no address of this machine: {error}") from error
+        raise TopoEnvironmentError(f"{name} is no address of this machine: {error}") from error
 
 
 def _answering_master(url: str) -> tuple[str, int]:
@@ -80,7 +81,7 @@ def _answering_master(url: str) -> tuple[str, int]:
             return host, port
         except OSError as error:
             refused = str(error)
-    raise EnvironmentFault(f"no Spark master answers at {url}: {refused}; start it, or mend the URL")
+    raise TopoEnvironmentError(f"no Spark master answers at {url}: {refused}; start it, or fix the URL")
 
 
 @contextlib.contextmanager
@@ -88,8 +89,8 @@ def spark_application(settings: Mapping[str, str], master: str, log: Path) -> It
     """Open a SparkContext whose JVM writes to `log`, and stop it in the end.
 
     Raises:
-        UserError: this process has a Spark session of its own.
-        EnvironmentFault: Spark does not start; says why.
+        UserError: this process has a Spark session already.
+        TopoEnvironmentError: Spark does not start; names the reason.
     """
     from py4j.protocol import Py4JError
     from pyspark import SparkConf, SparkContext
@@ -99,7 +100,7 @@ def spark_application(settings: Mapping[str, str], master: str, log: Path) -> It
     if SparkContext._active_spark_context is not None:
         raise UserError("this process has a Spark session already, and Spark allows one: submit the topology to the background")
     os.environ["PYSPARK_PYTHON"] = settings.get("spark.pyspark.python") or os.environ.get("PYSPARK_PYTHON") or sys.executable
-    # It tells of each thread that has ended.
+    # It logs each thread that has ended.
     logging.getLogger("py4j").setLevel(logging.WARNING)
     # The environment's say counts more with Spark than the setting of a context.
     os.environ.setdefault("SPARK_LOCAL_IP", settings["spark.driver.bindAddress"])
@@ -113,7 +114,7 @@ def spark_application(settings: Mapping[str, str], master: str, log: Path) -> It
         else:
             context = SparkContext(conf=conf)
     except (PySparkException, Py4JError, OSError) as error:
-        raise EnvironmentFault(f"Spark does not start: {reason_of(error)}; see {log}") from error
+        raise TopoEnvironmentError(f"Spark does not start: {reason_of(error)}; see {log}") from error
     context.setLogLevel("WARN")
     try:
         yield context
@@ -142,7 +143,7 @@ def wait_for_slots(context: Any, cluster: SparkCluster, topology: str, needed: i
 
 
 def slots_offered(context: Any) -> int | None:
-    """How many tasks can run at the same time, on the executors that have registered; None when this Spark does not tell."""
+    """How many tasks can run at the same time, on the executors that have registered; None when this Spark does not report it."""
     from py4j.protocol import Py4JError
 
     try:
@@ -150,12 +151,12 @@ def slots_offered(context: Any) -> int | None:
         return int(scala.maxNumConcurrentTasks(scala.resourceProfileManager().defaultResourceProfile()))
     except (Py4JError, TypeError):
         # It is no public interface. Too few slots show then when agents do not come up.
-        _LOG.warning("this Spark does not tell how many slots there are")
+        _LOG.warning("this Spark does not report its number of slots")
         return None
 
 
 def is_stopped(context: Any) -> bool:
-    """Whether Spark has ended the application by itself."""
+    """Whether Spark itself has ended the application."""
     from py4j.protocol import Py4JError
 
     try:
@@ -165,6 +166,6 @@ def is_stopped(context: Any) -> bool:
 
 
 def reason_of(error: BaseException) -> str:
-    """The first line of what Spark says of a failure."""
-    told = str(getattr(error, "java_exception", None) or error).strip()
-    return told.splitlines()[0][:500] if told else type(error).__name__
+    """The first line of Spark's message about a failure."""
+    text = str(getattr(error, "java_exception", None) or error).strip()
+    return text.splitlines()[0][:500] if text else type(error).__name__

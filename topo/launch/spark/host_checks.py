@@ -1,4 +1,4 @@
-"""What the look at the hosts has found, and whether workers can run there."""
+"""The findings of the probe of the hosts, and whether workers can run there."""
 
 from __future__ import annotations
 
@@ -20,7 +20,6 @@ def check_findings(findings: Iterable[HostFinding], endpoint: str, here: Mapping
     """Refuse hosts that workers cannot run on.
 
     Args:
-        findings: of all tasks.
         endpoint: which the hosts have to reach.
         here: the versions of PACKAGES in this process.
 
@@ -51,7 +50,7 @@ def check_findings(findings: Iterable[HostFinding], endpoint: str, here: Mapping
 
 
 def foreign_package(found: HostFinding) -> str:
-    """Say that a host has another project's `topo`. Workers there import the one that is shipped, which stands before it."""
+    """Return the warning that a host has another project's `topo`. Its workers import the shipped one, which precedes it."""
     return (
         f"{found['host']} ({found['executable']}) has another project's package topo at {found['foreign']}: this one is shipped "
         "and used instead; remove the other with: pip uninstall topo"
@@ -59,7 +58,7 @@ def foreign_package(found: HostFinding) -> str:
 
 
 def explain(failure: str) -> str:
-    """Say in one line why no Python task could run, from what Spark says of it."""
+    """Return in one line why no Python task could run, from Spark's message."""
     if found := _NO_INTERPRETER.search(failure):
         return (
             f"hosts of the cluster have no Python at {found[1]} ({found[2].strip()}): name theirs with the environment "
@@ -69,12 +68,12 @@ def explain(failure: str) -> str:
         there = found[1].strip("()").replace(", ", ".")
         return f"hosts of the cluster run Python {there} and this machine {found[2]}: name an equal one with PYSPARK_PYTHON"
     if found := _NO_MODULE.search(failure):
-        return f"the Python of the cluster's hosts has no module {found[1]}: set PYSPARK_PYTHON to one that has it"
+        return f"the Python of the cluster's hosts has no module {found[1]}: set PYSPARK_PYTHON to a Python that has it"
     errors = _ERROR.findall(failure)
-    own = [told for told in errors if not told.startswith(("org.", "java.", "py4j."))]
-    told = (own or errors or failure.strip().splitlines() or ["it does not say why"])[-1]
+    own = [text for text in errors if not text.startswith(("org.", "java.", "py4j."))]
+    text = (own or errors or failure.strip().splitlines() or ["Spark gives no reason"])[-1]
     need = f"which need Python {_here()}, named by PYSPARK_PYTHON"
-    return f"Spark cannot run Python tasks on its hosts, {need}: {told.strip()[:400]}"
+    return f"Spark cannot run Python tasks on its hosts, {need}: {text.strip()[:400]}"
 
 
 def _here() -> str:

@@ -1,6 +1,6 @@
 """A look at the hosts of a cluster before anything is started: one short task in each slot, all at the same time.
 
-What a task finds it returns; what keeps a task from running at all the cluster says.
+A task returns its findings; the cluster reports tasks that cannot run at all.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ PACKAGES = ("zmq", "msgpack", "msgspec")
 
 HostFinding = dict[str, Any]
 """host, python, executable; packages: their versions; missing: those that cannot be imported; topo: a digest of
-what is installed, or ""; foreign: the file of another project's `topo`, where that is installed; curve: whether libzmq encrypts;
+the installed files, or ""; foreign: the file of another project's `topo`, where installed; curve: whether libzmq encrypts;
 reaches: whether the driver has answered."""
 
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from importlib import util
 from pathlib import Path
 
-from topo.errors import EnvironmentFault
+from topo.errors import TopoEnvironmentError
 from topo.extras import EXTRAS, pip_install
 
 LEAST_JAVA = 17
@@ -49,7 +49,7 @@ class Java:
     source: str
 
 
-class JavaMissing(EnvironmentFault):
+class JavaMissing(TopoEnvironmentError):
     """There is no Java of 17 or newer. The message names each place, its finding, and how to get one."""
 
 

@@ -1,4 +1,4 @@
-"""Workers on a Spark cluster: the driver's side, which performs what the crew decides.
+"""Workers on a Spark cluster: the driver's side, which performs the commands of the agent pool.
 
 One thread, the topology master's, calls it; besides there is a thread for each job of Spark's, which waits for the job to end.
 """
@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import os
 import queue
 import select
 import tempfile
@@ -18,12 +17,12 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from topo.errors import EnvironmentFault, FrameError, UserError
+from topo.errors import FrameError, TopoEnvironmentError, UserError
 from topo.ids import Incarnation, WorkerId
 from topo.launch.spark.agent_link import AgentLink
-from topo.launch.spark.agent_pool import AgentPool, CancelJob, PoolCommand, SubmitJob, Tell, WorkerGone
+from topo.launch.spark.agent_pool import AgentPool, CancelJob, PoolCommand, SendToAgent, SubmitJob, WorkerGone
 from topo.launch.spark.agent_spec import AgentSpec
-from topo.launch.spark.cluster import SparkCluster, spark_settings
+from topo.launch.spark.cluster import spark_settings
 from topo.launch.spark.context import is_stopped, reason_of, spark_application, wait_for_slots
 from topo.launch.spark.host_checks import check_findings, explain, foreign_package
 from topo.launch.spark.host_probe import PACKAGES, HostFinding, probe_task
@@ -32,7 +31,9 @@ from topo.launch.spark.messages import Beat, Hello, Leave, LogData, WorkerOver, 
 from topo.launch.spark.shipping import importable_file, topo_digest, zip_code, zip_topo
 from topo.master.links import WorkerEnd
 from topo.master_process.job import Job
-from topo.master_process.launcher import note_path
+from topo.master_process.launcher import marker_path
+from topo.storage.submitted import SparkCluster
+from topo.transport.bell import Bell
 from topo.transport.zmq import new_key_pair
 from topo.worker.spec import WorkerSpec
 
@@ -46,7 +47,7 @@ _LEAVE_S = 5.0
 _LOOK_S = 0.1
 _FRESH_BEATS = 2.5
 _PATIENT_TIMEOUTS = 2.0
-"""An agent waits so many timeouts for the driver before it ends; by then it has been replaced."""
+"""Number of timeouts that an agent waits for the driver before it ends; by then it has been replaced."""
 
 
 @contextlib.contextmanager
@@ -54,11 +55,11 @@ def open_spark(job: Job, cluster: SparkCluster, is_asked: Callable[[], bool]) ->
     """Start a Spark application for a job, and check that the cluster can run it.
 
     Args:
-        job: what is to run; its `host` is this machine's address as the cluster sees it.
-        is_asked: whether somebody wants the topology to end; nothing is waited for then.
+        job: the topology to run; its `host` is this machine's address as the cluster sees it.
+        is_asked: whether the end of the topology was requested; waits end then.
 
     Raises:
-        TopoError: it cannot; says why, and nothing runs then.
+        TopoError: it cannot start; names the reason, and nothing runs then.
     """
     workers = len(job.plan.workers)
     slots = min(cluster.slots or workers, workers)
@@ -80,10 +81,10 @@ def open_spark(job: Job, cluster: SparkCluster, is_asked: Callable[[], bool]) ->
         _LOG.info("its hosts can run the topology: %s", ", ".join(sorted({found["host"] for found in findings})))
         if any(found["topo"] != topo_digest() for found in findings):
             _LOG.info("hosts lack this version of topo: it is shipped")
-            for told in sorted({foreign_package(found) for found in findings if "foreign" in found}):
-                _LOG.warning(told)
+            for warning in sorted({foreign_package(found) for found in findings if "foreign" in found}):
+                _LOG.warning(warning)
             context.addPyFile(str(zip_topo(place)))
-        code = zip_code(job.reference, job.folder.code, place)
+        code = zip_code(job.submitted.reference, job.folder.code, place)
         if code is not None:
             context.addFile(str(code))
         launcher = SparkLauncher(job, context, link, slots, code.name if code is not None else "")
@@ -93,13 +94,13 @@ def open_spark(job: Job, cluster: SparkCluster, is_asked: Callable[[], bool]) ->
 
 
 def probe(context: Any, link: AgentLink, slots: int, is_asked: Callable[[], bool]) -> list[HostFinding]:
-    """Run the probe in every slot, and return what it has found; nothing when somebody asks for the end meanwhile.
+    """Run the probe in every slot, and return its findings; nothing when the end is requested meanwhile.
 
     It is a barrier job: the first task that fails ends it, with its reason, whereas an agent's job is tried again for as long as
     the topology lives.
 
     Raises:
-        UserError: workers could not run there; says why, for each host.
+        UserError: workers could not run there; names the reason for each host.
     """
     keys = new_key_pair()
     link.allow_list.replace([keys.public])
@@ -135,7 +136,6 @@ class SparkLauncher:
 
     Args:
         job: what runs.
-        context: the SparkContext.
         link: where agents connect to.
         slots: how many agents there are to be.
         code: name of the shipped file with the user's code.
@@ -156,16 +156,14 @@ class SparkLauncher:
         self._incoming: list[tuple[bytes, bytes]] = []
         self._ended: list[WorkerEnd] = []
         self._is_closed = False
-        self._bell, self._ring = os.pipe()
-        os.set_blocking(self._bell, False)
-        os.set_blocking(self._ring, False)
+        self._bell = Bell()
         self._perform(self._crew.tick(time.monotonic()))
 
     def wait_for_agents(self, timeout_s: float, is_asked: Callable[[], bool]) -> None:
         """Wait until every slot has an agent, or until somebody asks for the end.
 
         Raises:
-            EnvironmentFault: some have none after `timeout_s`.
+            TopoEnvironmentError: some have none after `timeout_s`.
         """
         until = time.monotonic() + timeout_s
         while not self._crew.is_complete and not is_asked():
@@ -173,7 +171,7 @@ class SparkLauncher:
                 missing = self._crew.missing()
                 why = next((why for _, why in missing if why), "Spark has not started their tasks")
                 there = self._slots - len(missing)
-                raise EnvironmentFault(f"only {there} of {self._slots} agents came up within {timeout_s:g} s: {why}")
+                raise TopoEnvironmentError(f"only {there} of {self._slots} agents came up within {timeout_s:g} s: {why}")
             select.select(list(self.descriptors()), [], [], _LOOK_S)
             self.poll()
 
@@ -185,10 +183,9 @@ class SparkLauncher:
         """Return the workers that have ended since the last call.
 
         Raises:
-            EnvironmentFault: Spark has ended the application.
+            TopoEnvironmentError: Spark has ended the application.
         """
-        with contextlib.suppress(BlockingIOError):
-            os.read(self._bell, 4096)
+        self._bell.clear()
         now = time.monotonic()
         while arrived := self._incoming or self._link.receive():
             self._incoming = []
@@ -200,7 +197,7 @@ class SparkLauncher:
             _LOG.info("job %s of slot %s is over: %s", submission, slot, why)
             if not self._is_closed:
                 if is_stopped(self._context):
-                    raise EnvironmentFault(f"Spark has ended the application: {why}")
+                    raise TopoEnvironmentError(f"Spark has ended the application: {why}")
                 self._perform(self._crew.job_ended(slot, submission, why, now))
         if not self._is_closed:
             self._perform(self._crew.tick(now))
@@ -208,7 +205,6 @@ class SparkLauncher:
         return ended
 
     def stop(self, worker: WorkerId, incarnation: Incarnation, *, kill: bool) -> None:
-        """End a worker: by SIGKILL together with its own children, or by SIGTERM. One that is gone is fine."""
         self._perform(self._crew.stop(worker, incarnation, kill))
 
     def descriptors(self) -> Iterable[int]:
@@ -216,8 +212,8 @@ class SparkLauncher:
         # What came in while something was sent is not announced again.
         self._incoming += self._link.receive()
         if self._incoming or self._ended:
-            self._wake()
-        return self._bell, self._link.descriptor
+            self._bell.ring()
+        return self._bell.descriptor, self._link.descriptor
 
     def close(self) -> None:
         """End all agents, and their workers with them. Idempotent."""
@@ -230,9 +226,7 @@ class SparkLauncher:
         while self._running and time.monotonic() < until:
             select.select(list(self.descriptors()), [], [], _LOOK_S)
             self.poll()
-        os.close(self._bell)
-        ring, self._ring = self._ring, -1
-        os.close(ring)
+        self._bell.close()
 
     # -- what arrives ----------------------------------------------------------------------------------------------------
 
@@ -256,17 +250,17 @@ class SparkLauncher:
             case WorkerOver():
                 return self._crew.worker_over(identity, message)
 
-    # -- what is to be done ----------------------------------------------------------------------------------------------
+    # -- commands of the pool ----------------------------------------------------------------------------------------------
 
     def _perform(self, commands: list[PoolCommand]) -> None:
         for command in commands:
             match command:
-                case Tell(identity, message):
+                case SendToAgent(identity, message):
                     self._link.send(identity, encode(message))
-                case WorkerGone(worker, incarnation, description, note):
-                    if note:
+                case WorkerGone(worker, incarnation, description, marker):
+                    if marker:
                         with contextlib.suppress(OSError):
-                            note_path(self._job.folder, worker, incarnation).write_bytes(note)
+                            marker_path(self._job.folder, worker, incarnation).write_bytes(marker)
                     self._ended.append(WorkerEnd(worker, incarnation, description))
                 case SubmitJob(slot, submission):
                     self._submit(slot, submission)
@@ -277,7 +271,7 @@ class SparkLauncher:
     def _submit(self, slot: int, submission: int) -> None:
         config = self._job.plan.config
         keys = new_key_pair()
-        # The former agent may still have something to say, and is to be told to leave.
+        # The former agent may still send messages, and gets Leave as its answer.
         self._keys[slot] = [*self._keys.get(slot, [])[-1:], keys.public]
         self._link.allow_list.replace(key for pair in self._keys.values() for key in pair)
         order = AgentSpec(
@@ -314,10 +308,10 @@ class SparkLauncher:
         def run() -> None:
             try:
                 (why,) = self._context.parallelize([slot], 1).mapPartitions(body).collect()
-            except Exception as error:  # whatever Spark says, the slot is to be filled again
+            except Exception as error:  # the slot is filled again after any failure
                 why = reason_of(error)
             self._over.put((slot, submission, why))
-            self._wake()
+            self._bell.ring()
 
         self._running += 1
         _spark_thread(self._context, f"slot {slot} of {self._job.folder.name}", self._group(slot, submission), run)
@@ -328,10 +322,6 @@ class SparkLauncher:
 
     def _group(self, slot: int, submission: int) -> str:
         return f"topo/{self._job.folder.name}/{slot}/{submission}"
-
-    def _wake(self) -> None:
-        with contextlib.suppress(BlockingIOError, OSError):
-            os.write(self._ring, b"\0")
 
 
 def _told(hello: Hello) -> tuple[object, ...]:

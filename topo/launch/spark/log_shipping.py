@@ -21,9 +21,9 @@ _KEPT_BEHIND = 1024 * 1024
 
 
 class LogTails:
-    """Reads what is new in the files `worker-N.log` and `worker-N.out` of a folder.
+    """Reads new lines of the files `worker-N.log` and `worker-N.out` of a folder.
 
-    A file that grows faster than it can be sent is not sent whole: beyond a limit the older part is left out, and a line says
+    A file that grows faster than it can be sent is not sent whole: beyond a limit the older part is left out, and a line states
     how much.
     """
 
@@ -72,7 +72,7 @@ class _Tail:
         return _left_out(self._path.name, self._file.tell() - begin)
 
     def _lines(self) -> bytes:
-        """Whole lines; one that is longer than what is read at once is cut."""
+        """Return whole lines; a line longer than one read is cut."""
         assert self._file is not None
         begin = self._file.tell()
         data = self._file.read(_AT_ONCE)
@@ -99,7 +99,7 @@ class LogStore:
         self._kept = kept
 
     def append(self, name: str, data: bytes) -> None:
-        """Append to a file. What has no name of a log, or does not fit on the disk, is dropped."""
+        """Append to a file. Data for other names, or without room on the disk, is dropped."""
         if not _NAME.fullmatch(name):
             return
         path = self._folder / name

@@ -1,16 +1,14 @@
-"""What agents and the driver say to each other: one msgpack array each, built typed or not at all."""
+"""The messages between agents and the driver: one msgpack array each, decoded into its type or refused."""
 
 from __future__ import annotations
 
-from typing import TypeVar
-
 import msgspec
 
-from topo.errors import FrameError
 from topo.ids import Incarnation, WorkerId
+from topo.wire.decoding import decode_typed
 from topo.worker.spec import WorkerSpec
 
-T = TypeVar("T")
+_WHAT = "a message between agent and driver"
 
 
 class AgentMessage(msgspec.Struct, frozen=True, array_like=True, tag=True, forbid_unknown_fields=True):
@@ -21,7 +19,7 @@ class AgentMessage(msgspec.Struct, frozen=True, array_like=True, tag=True, forbi
 
 
 class Hello(AgentMessage, frozen=True):
-    """An agent is there, and runs no worker yet. `submission` and `attempt` order the agents of a slot: the latest one counts."""
+    """An agent has started without workers. `submission` and `attempt` order the agents of a slot: the latest one counts."""
 
     slot: int
     submission: int
@@ -32,20 +30,20 @@ class Hello(AgentMessage, frozen=True):
 
 
 class Beat(AgentMessage, frozen=True):
-    """The agent lives. Answered by Heard."""
+    """The agent lives. Answered by BeatAnswer."""
 
 
 class WorkerOver(AgentMessage, frozen=True):
-    """A worker has ended, or could not be started: how, in words, and what it had in hand (`crash_notes`)."""
+    """A worker has ended, or could not be started: how, in words, and the tuples that it was processing (`crash_marker`)."""
 
     worker: WorkerId
     incarnation: Incarnation
     description: str
-    note: bytes = b""
+    marker: bytes = b""
 
 
 class LogData(AgentMessage, frozen=True):
-    """What a worker has logged or written since the last such message: whole lines of the file `name`."""
+    """New output of a worker since the last such message: whole lines of the file `name`."""
 
     name: str
     data: bytes
@@ -55,7 +53,7 @@ class LogData(AgentMessage, frozen=True):
 
 
 class Run(AgentMessage, frozen=True):
-    """Start a worker. Answered, one day, by WorkerOver. What is the host's own in the spec, the agent fills in."""
+    """Start a worker. Its end is reported by WorkerOver. The agent fills in the host's own fields of the spec."""
 
     spec: WorkerSpec
 
@@ -68,7 +66,7 @@ class End(AgentMessage, frozen=True):
     kill: bool
 
 
-class Heard(AgentMessage, frozen=True):
+class BeatAnswer(AgentMessage, frozen=True, tag="Heard"):
     """The driver lives."""
 
 
@@ -79,7 +77,7 @@ class Leave(AgentMessage, frozen=True):
 
 
 FromAgent = Hello | Beat | WorkerOver | LogData
-FromDriver = Run | End | Heard | Leave
+FromDriver = Run | End | BeatAnswer | Leave
 
 encode = msgspec.msgpack.Encoder().encode
 _from_agent: msgspec.msgpack.Decoder[FromAgent] = msgspec.msgpack.Decoder(FromAgent)
@@ -87,17 +85,10 @@ _from_driver: msgspec.msgpack.Decoder[FromDriver] = msgspec.msgpack.Decoder(From
 
 
 def decode_from_agent(data: bytes) -> FromAgent:
-    """Return what an agent says. Raises FrameError on anything else."""
-    return _decode(_from_agent, data)
+    """Return an agent's message. Raises FrameError on anything else."""
+    return decode_typed(_from_agent, data, _WHAT)
 
 
 def decode_from_driver(data: bytes) -> FromDriver:
-    """Return what the driver says. Raises FrameError on anything else."""
-    return _decode(_from_driver, data)
-
-
-def _decode(decoder: msgspec.msgpack.Decoder[T], data: bytes) -> T:
-    try:
-        return decoder.decode(data)
-    except Exception as error:
-        raise FrameError(f"not a message between agent and driver: {type(error).__name__}: {error}") from error
+    """Return the driver's message. Raises FrameError on anything else."""
+    return decode_typed(_from_driver, data, _WHAT)

@@ -1,4 +1,4 @@
-"""What is shipped to the hosts of a cluster: the user's code, modules beside it, and topo itself where hosts lack it."""
+"""The files shipped to the hosts of a cluster: the user's code, modules beside it, and topo itself where hosts lack it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,6 @@ def zip_topo(into: Path) -> Path:
 
 
 def topo_folder() -> Path:
-    """Where topo is imported from."""
     return Path(__file__).parents[2]
 
 

@@ -28,7 +28,6 @@ class MailboxExecutor:
     that call. Other mails run by `run`.
 
     Args:
-        mailbox: the mailbox.
         priority: of the mails that are posted, and the least one of the mails that a yield runs.
         run: runs an action outside of yields, so that its output and its errors cannot end the task; by default plainly.
     """
@@ -98,6 +97,6 @@ class MailboxExecutor:
 
 
 def _run_last(action: Callable[[], object]) -> None:
-    """Run an action at the end of its task; one that posts itself again and again ends by being refused."""
+    """Run an action at the end of its task; an action that posts itself repeatedly is refused in the end."""
     with suppress(RejectedExecution):
         action()

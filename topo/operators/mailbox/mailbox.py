@@ -3,8 +3,8 @@
 `TaskMailbox` holds the mails. `MailboxExecutor` (executor.py) belongs to operators and users: it posts an action, and runs mails
 while its caller waits. The task runs one batch of mails before each step of input.
 
-Many threads post, one thread (the owner) reads. The owner reads in batches: it moves the shared queue, under the lock, to a list
-of its own, and a mail posted while that batch runs waits for the next. A mail that posts itself again cannot starve the input.
+Many threads post, one thread (the owner) reads. The owner reads in batches: it moves the shared queue, under the lock, to its own
+list, and a mail posted while that batch runs waits for the next. A mail that posts itself again cannot starve the input.
 
 A priority hides, it never orders: reading with priority p gives the oldest mail whose priority is at least p and leaves the
 others where they are. An operator that yields does not run the mails of operators before it.
@@ -41,19 +41,17 @@ class MailFailed(TopoError):
 
 
 class IllegalCall(UserError):
-    """A call from another thread than the one that owns the mailbox, or at a moment when it makes no sense."""
+    """A call from another thread than the mailbox's owner, or at a moment when it makes no sense."""
 
 
 class OwnerLock(Protocol):
-    """A lock that one thread holds for good."""
+    """A lock that one thread holds forever."""
 
-    def _is_owned(self) -> bool:
-        """Whether the calling thread is the one."""
-        ...
+    def _is_owned(self) -> bool: ...
 
 
 def owner_lock() -> OwnerLock:
-    """Return a lock that the calling thread holds for good: its `_is_owned()` tells that thread from all others.
+    """Return a lock that the calling thread holds forever: its `_is_owned()` distinguishes that thread from all others.
 
     It takes a third of the time of a comparison of `get_ident()`, which makes an int; so each emit can afford it.
     """
@@ -86,7 +84,7 @@ class Mail:
         self.priority = priority
 
     def run(self) -> None:
-        """Run the action; what it raises reaches the caller."""
+        """Run the action; its exception reaches the caller."""
         self.action()
 
     def __repr__(self) -> str:
@@ -123,7 +121,6 @@ class TaskMailbox:
 
     @property
     def is_owner(self) -> bool:
-        """Whether the calling thread is the owner."""
         return threading.get_ident() == self._owner
 
     def __len__(self) -> int:
@@ -183,7 +180,7 @@ class TaskMailbox:
         return mail
 
     def create_batch(self) -> bool:
-        """Move all queued mails behind what is left of the batch; return whether the batch now has mails."""
+        """Move all queued mails behind the rest of the batch; return whether the batch now has mails."""
         self._check_owner()
         if self._queue:
             with self._lock:

@@ -4,26 +4,10 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
-from datetime import date, datetime, time, timedelta
-from decimal import Decimal
 from itertools import chain
 from typing import Any
-from uuid import UUID
 
-ATOMS = frozenset((int, float, str, bytes, bool, type(None), date, datetime, time, timedelta, Decimal, UUID))
-"""Types whose values never change."""
-
-
-def stays(value: Any) -> bool:
-    """Whether a value can never change: a string, a number, bytes, a moment, or a tuple of such values. Subclasses may."""
-    kind = type(value)
-    if kind is not tuple:
-        return kind in ATOMS
-    for one in value:  # a generator costs more than the test, and a look into a set more than two comparisons
-        kind = type(one)
-        if kind is not str and kind is not int and (kind is tuple or kind not in ATOMS) and not stays(one):
-            return False
-    return True
+from topo.hot import ATOMS, stays
 
 
 def all_stay(values: Sequence[Any]) -> bool:

@@ -1,6 +1,6 @@
 """The handles of keyed state: what operators and users read and write with.
 
-A handle reads and writes the cell of the current key, which whoever drives the operator sets in `KeyContext`, and of its own
+A handle reads and writes the cell of the current key, which the operator's driver sets in `KeyContext`, and of its
 `namespace`. Where the state has a time to live its cells are stamped: a stamped value is (value, first millisecond at which it is
 gone), and each element of a list and each entry of a map has its own stamp.
 """
@@ -49,9 +49,10 @@ class KeyContext:
 
 
 class Kind:
-    """What the cells of a kind of state look like; the cell itself is the value."""
+    """The format of the cells of a kind of state; by default the cell itself is the value."""
 
-    name = "value"
+    def __init__(self, name: str) -> None:
+        self.name = name
 
     def live(self, cell: Any, now_ms: int) -> Any:
         """Return what of a stamped cell has not expired, or None."""
@@ -63,8 +64,6 @@ class Kind:
 
 
 class ListKind(Kind):
-    name = "list"
-
     def live(self, cell: Any, now_ms: int) -> Any:
         if all(expires > now_ms for _, expires in cell):
             return cell
@@ -75,8 +74,6 @@ class ListKind(Kind):
 
 
 class MapKind(Kind):
-    name = "map"
-
     def live(self, cell: Any, now_ms: int) -> Any:
         if all(expires > now_ms for _, expires in cell.values()):
             return cell
@@ -86,15 +83,7 @@ class MapKind(Kind):
         return {entry: independent(value) for entry, value in cell.items()}
 
 
-class ReducingKind(Kind):
-    name = "reducing"
-
-
-class AggregatingKind(Kind):
-    name = "aggregating"
-
-
-VALUE, LIST, MAP, REDUCING, AGGREGATING = Kind(), ListKind(), MapKind(), ReducingKind(), AggregatingKind()
+VALUE, LIST, MAP, REDUCING, AGGREGATING = Kind("value"), ListKind("list"), MapKind("map"), Kind("reducing"), Kind("aggregating")
 
 
 class Ageing:
@@ -112,7 +101,7 @@ class Ageing:
         return value, self.now_ms() + self._lifetime_ms
 
     def sweep(self) -> None:
-        """Look at a few values and drop what has expired; every one gets its turn, also when nobody reads it again."""
+        """Check a few values and drop those that have expired; each value gets its turn, read or not."""
         now_ms = self.now_ms()
         for _ in range(_SWEPT_PER_WRITE):
             address = next(self._to_sweep, None)
@@ -144,10 +133,10 @@ class Ageing:
 
 
 class _Handle:
-    """What all handles share.
+    """Base of all handles.
 
     Attributes:
-        namespace: what the handle reads and writes beside the current key; None where there is no namespace.
+        namespace: read and written beside the current key; None where there is no namespace.
     """
 
     __slots__ = ("_ageing", "_keys", "_table", "namespace")
@@ -159,11 +148,11 @@ class _Handle:
         self._ageing = ageing
 
     def clear(self) -> None:
-        """Forget what is kept for the current key and namespace."""
+        """Drop the values of the current key and namespace."""
         self._table.delete(self.namespace, self._keys.key)
 
     def rows(self, namespace: Hashable) -> MutableMapping[Any, Any]:
-        """Return what is kept in a namespace by key, as stored (for an aggregating state: accumulators), to work on in bulk.
+        """Return the values of a namespace by key, as stored (for an aggregating state: accumulators), to work on in bulk.
 
         It stands for the state until anything of the state is cleared; ask again then.
 
@@ -264,12 +253,12 @@ class ReducingState(_SingleHandle):
         return self._read(self.namespace)
 
     def add(self, value: Any) -> None:
-        """Reduce `value` into what is kept."""
+        """Reduce `value` into the stored value."""
         kept = self._read(self.namespace)
         self._write(self.namespace, value if kept is None else self._reduce(kept, value))
 
     def merge_namespaces(self, target: Hashable, sources: Iterable[Hashable]) -> None:
-        """Move what the current key has in `sources` to `target`, reduced in this order."""
+        """Move the values of the current key in `sources` to `target`, reduced in this order."""
         self._merge(target, sources, self._reduce)
 
 
@@ -295,7 +284,7 @@ class AggregatingState(_SingleHandle):
         self._write(self.namespace, self._aggregate.add(value, accumulator))
 
     def merge_namespaces(self, target: Hashable, sources: Iterable[Hashable]) -> None:
-        """Move what the current key has in `sources` to `target`, merged in this order."""
+        """Move the values of the current key in `sources` to `target`, merged in this order."""
         self._merge(target, sources, self._aggregate.merge)
 
 
@@ -340,7 +329,7 @@ class ListState(_Handle):
             self.extend(values)
 
     def merge_namespaces(self, target: Hashable, sources: Iterable[Hashable]) -> None:
-        """Append what the current key has in `sources` to what it has in `target`, in this order."""
+        """Append the values of the current key in `sources` to those in `target`, in this order."""
         key = self._keys.key
         merged = self._table.get(target, key) or []
         for source in sources:

@@ -1,16 +1,17 @@
 """Keyed state: values, lists and maps that belong to the current key (and a namespace, such as a window).
 
-A state has a name and a kind. Asking twice for a name gives two handles of one state; what they do is in `state_handles.py`.
+A state has a name and a kind. Asking twice for a name gives two handles of one state; what they do is in `handles.py`.
 
-Time to live: with `ttl`, what was not written for that long by the clock is gone: never returned, left out of snapshots, and
-dropped bit by bit as the state is written. Each element of a list and each entry of a map ages by itself.
+Time to live: with `ttl`, a value that was not written for that time is gone: never returned, left out of snapshots, and
+dropped bit by bit as the state is written. Each element of a list and each entry of a map ages separately.
 
-What is put in must not be changed from outside afterwards, and must be something that a tuple could carry.
+Stored values must not be changed from outside afterwards, and must be of types that a tuple could carry.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
@@ -34,18 +35,18 @@ from topo.operators.state.handles import (
     SortedState,
     ValueState,
 )
-from topo.operators.state.table import MemoryTable, StateTable
+from topo.operators.state.table import StateTable
 
 __all__ = ["AggregatingState", "KeyContext", "KeyedState", "ListState", "MapState", "ReducingState", "SortedState", "ValueState"]
 
 
+@dataclass(slots=True)
 class _State:
     """One named state: its kind and its cells."""
 
-    def __init__(self, kind: Kind, table: StateTable, ageing: Ageing | None) -> None:
-        self.kind = kind
-        self.table = table
-        self.ageing = ageing
+    kind: Kind
+    table: StateTable
+    ageing: Ageing | None
 
 
 class KeyedState:
@@ -58,10 +59,7 @@ class KeyedState:
     """
 
     def __init__(
-        self,
-        keys: KeyContext,
-        now_ms: Callable[[], int],
-        new_table: Callable[[str], StateTable] = lambda name: MemoryTable(),
+        self, keys: KeyContext, now_ms: Callable[[], int], new_table: Callable[[str], StateTable] = lambda _name: StateTable()
     ) -> None:
         self._keys = keys
         self._now_ms = now_ms
@@ -95,12 +93,7 @@ class KeyedState:
         return MapState(self._keys, state.table, state.ageing)
 
     def reducing(
-        self,
-        name: str,
-        reduce: Callable[[Any, Any], Any],
-        *,
-        ttl: str | timedelta | None = None,
-        refresh_on_read: bool = False,
+        self, name: str, reduce: Callable[[Any, Any], Any], *, ttl: str | timedelta | None = None, refresh_on_read: bool = False
     ) -> ReducingState:
         """Return a handle of the reducing state `name`."""
         state = self._state(name, REDUCING, ttl, refresh_on_read)
@@ -119,20 +112,20 @@ class KeyedState:
         return sum(len(state.table) for state in self._states.values())
 
     def entries_of(self, name: str) -> int:
-        """How many cells the state `name` has; none when nobody asked for it."""
+        """How many cells the state `name` has; 0 for a state that was never requested."""
         state = self._states.get(name)
         return 0 if state is None else len(state.table)
 
     def snapshot(self) -> dict[int, dict[str, Any]]:
-        """Return all state: by key group, by name. What was restored for a state that nobody asked for stays in it."""
+        """Return all state: by key group, by name. It includes restored state that was never requested."""
         return independent(self.freeze()())  # type: ignore[no-any-return]
 
     def freeze(self) -> Callable[[], dict[int, dict[str, Any]]]:
         """Hold on to all state as it is now, as fast as that can be done.
 
         Returns:
-            What makes the snapshot of it, later and on any thread. It has to be kept until that snapshot is no longer needed:
-            the cells in it may be those of the tables, which are not changed as long as it is there.
+            A function that makes the snapshot, later and on any thread. It has to be kept until the snapshot is no longer needed:
+            the cells in it may be those of the tables, which do not change as long as it exists.
         """
         groups: dict[int, dict[str, Any]] = {group: dict(states) for group, states in self._unclaimed.items() if states}
         group_of, now_ms = self._keys.group_of, self._now_ms()

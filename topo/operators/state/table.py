@@ -1,18 +1,18 @@
-"""Where keyed state lies: cells addressed by namespace and key.
+"""The table of keyed state: cells addressed by namespace and key.
 
-`StateTable` is the whole of what a store has to offer; everything that users see is built on it. `MemoryTable` keeps cells in
-dicts. A store on disk is another implementation, whose cells are encoded in `put` and decoded in `get`.
+The public methods of `StateTable` are the whole of what a store has to offer; everything that users see is built on it. It keeps
+cells in dicts. A store on disk would be another implementation, whose cells are encoded in `put` and decoded in `get`.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Collection, Hashable, Iterator, MutableMapping
 from dataclasses import dataclass
 from typing import Any
 from weakref import ref
 
-from topo.operators.state.deep_copy import ATOMS, independent, independent_rows
+from topo.hot import ATOMS
+from topo.operators.state.deep_copy import independent, independent_rows
 
 
 @dataclass(slots=True, weakref_slot=True, eq=False)
@@ -22,81 +22,13 @@ class Frozen:
     cells: dict[Any, dict[Any, Any]]
 
 
-class StateTable(ABC):
-    """The cells of one state. No cell is None. Owner thread only."""
+class StateTable:
+    """The cells of one state, in one dict for each namespace: where many keys share one, cheaper than a single dict by pairs.
 
-    @abstractmethod
-    def get(self, namespace: Hashable, key: Hashable) -> Any:
-        """Return the cell, or None."""
+    No cell is None. Owner thread only.
 
-    @abstractmethod
-    def put(self, namespace: Hashable, key: Hashable, cell: Any) -> None:
-        """Set the cell. Called after every change, also when a mutable cell from `get` was changed in place."""
-
-    @abstractmethod
-    def delete(self, namespace: Hashable, key: Hashable) -> None:
-        """Drop the cell; nothing happens when there is none."""
-
-    @abstractmethod
-    def load(self, namespace: Hashable, key: Hashable, cell: Any) -> None:
-        """Set a cell that has been restored: no change of the call at hand."""
-
-    @abstractmethod
-    def peek(self, namespace: Hashable, key: Hashable) -> Any:
-        """Return the cell, or None; whoever asks neither changes it in place nor gives it, or what is in it, to others."""
-
-    @abstractmethod
-    def extend(self, namespace: Hashable, key: Hashable, elements: Collection[Any]) -> None:
-        """Append to a cell that is a list, or make one. As `put` but for what it costs: nothing by what is there already."""
-
-    @abstractmethod
-    def splice(self, namespace: Hashable, key: Hashable, start: int, stop: int, elements: Collection[Any]) -> None:
-        """Replace a slice of a cell that is a list (none there counts as empty) of elements that never change; drop an empty one.
-
-        As `put` but for what it costs: finding the slice is the caller's, and what lies behind it moves.
-        """
-
-    @abstractmethod
-    def entry(self, namespace: Hashable, key: Hashable, entry: Hashable, default: Any) -> Any:
-        """Return one value of a cell that is a dict, or the default."""
-
-    @abstractmethod
-    def put_entry(self, namespace: Hashable, key: Hashable, entry: Hashable, value: Any) -> None:
-        """Set one value of a cell that is a dict, or make one; costs nothing by what is there already."""
-
-    @abstractmethod
-    def remove_entry(self, namespace: Hashable, key: Hashable, entry: Hashable) -> None:
-        """Drop one value of a cell that is a dict, and the cell with the last one; nothing happens when there is none."""
-
-    @abstractmethod
-    def forget(self, namespace: Hashable, key: Hashable, entry: Hashable) -> None:
-        """As `remove_entry`, of a value that has expired: no change of the call at hand."""
-
-    @abstractmethod
-    def rows(self, namespace: Hashable) -> MutableMapping[Any, Any]:
-        """Return the cells of one namespace by key, to read and change many at once.
-
-        It stands for the table until the next call of `delete`, after which it has to be asked for again.
-        """
-
-    @abstractmethod
-    def items(self) -> Iterator[tuple[Any, Any, Any]]:
-        """Yield (namespace, key, cell) of every cell; the table must not be changed meanwhile."""
-
-    @abstractmethod
-    def frozen(self) -> Frozen:
-        """Return all cells as they are now; they stay so, whatever is changed in place, as long as it is referred to."""
-
-    @abstractmethod
-    def __len__(self) -> int:
-        """How many cells there are."""
-
-
-class MemoryTable(StateTable):
-    """Cells in one dict for each namespace: where many keys share one, cheaper than a single dict by pairs.
-
-    Freezing copies the dicts and not the cells in them: a cell that is read while somebody still holds on to what was frozen is
-    replaced by a copy of its own first, since whoever reads it may change it in place. Not so cells that are changed through
+    Freezing copies the dicts and not the cells in them: a cell that is read while a frozen copy is still in use is
+    replaced by a copy first, since its reader may change it in place. Not so cells that are changed through
     `rows`, past `get`: of a table that has given any away everything is copied at once.
     """
 
@@ -106,15 +38,18 @@ class MemoryTable(StateTable):
         self._namespaces: dict[Hashable, dict[Any, Any]] = {}
         self._gave_rows = False
         self._frozen: ref[Frozen] | None = None
-        """Who shares cells with the table."""
+        """Snapshots that share cells with the table."""
 
     def get(self, namespace: Hashable, key: Hashable) -> Any:
+        """Return the cell, or None."""
         return self._own(namespace, key)
 
     def put(self, namespace: Hashable, key: Hashable, cell: Any) -> None:
+        """Set the cell. Called after every change, also when a mutable cell from `get` was changed in place."""
         self.load(namespace, key, cell)
 
     def load(self, namespace: Hashable, key: Hashable, cell: Any) -> None:
+        """Set a cell that has been restored: no change of the call at hand."""
         rows = self._namespaces.get(namespace)
         if rows is None:
             self._namespaces[namespace] = {key: cell}
@@ -122,13 +57,16 @@ class MemoryTable(StateTable):
             rows[key] = cell
 
     def delete(self, namespace: Hashable, key: Hashable) -> None:
+        """Drop the cell; nothing happens when there is none."""
         self._drop(namespace, key)
 
     def peek(self, namespace: Hashable, key: Hashable) -> Any:
+        """Return the cell, or None; the caller neither changes it in place nor gives it, or its contents, to others."""
         rows = self._namespaces.get(namespace)
         return None if rows is None else rows.get(key)
 
     def extend(self, namespace: Hashable, key: Hashable, elements: Collection[Any]) -> None:
+        """Append to a cell that is a list, or make one. As `put` but cheaper: its cost does not grow with the cell."""
         cell = self._own(namespace, key)
         if cell is None:
             self.load(namespace, key, list(elements))
@@ -136,6 +74,10 @@ class MemoryTable(StateTable):
             cell.extend(elements)
 
     def splice(self, namespace: Hashable, key: Hashable, start: int, stop: int, elements: Collection[Any]) -> None:
+        """Replace a slice of a cell that is a list (none there counts as empty) of elements that never change; drop an empty one.
+
+        As `put` but cheaper: the caller finds the slice, and only elements behind it move.
+        """
         rows = self._namespaces.get(namespace)
         cell = None if rows is None else rows.get(key)
         if rows is None or cell is None:
@@ -149,14 +91,16 @@ class MemoryTable(StateTable):
             self._drop(namespace, key)
 
     def entry(self, namespace: Hashable, key: Hashable, entry: Hashable, default: Any) -> Any:
+        """Return one value of a cell that is a dict, or the default."""
         cell = self.peek(namespace, key)
         if cell is None or entry not in cell:
             return default
         value = cell[entry]
-        # One that can be changed in place must not be shared.
+        # A value that can be changed in place must not be shared.
         return value if type(value) in ATOMS else self._own(namespace, key)[entry]
 
     def put_entry(self, namespace: Hashable, key: Hashable, entry: Hashable, value: Any) -> None:
+        """Set one value of a cell that is a dict, or make one; its cost does not grow with the cell."""
         cell = self._own(namespace, key)
         if cell is None:
             self.load(namespace, key, {entry: value})
@@ -164,9 +108,11 @@ class MemoryTable(StateTable):
             cell[entry] = value
 
     def remove_entry(self, namespace: Hashable, key: Hashable, entry: Hashable) -> None:
+        """Drop one value of a cell that is a dict, and the cell with the last one; nothing happens when there is none."""
         self.forget(namespace, key, entry)
 
     def forget(self, namespace: Hashable, key: Hashable, entry: Hashable) -> None:
+        """As `remove_entry`, of a value that has expired: no change of the call at hand."""
         cell = self._own(namespace, key)
         if cell is not None:
             cell.pop(entry, None)
@@ -174,6 +120,10 @@ class MemoryTable(StateTable):
                 self._drop(namespace, key)
 
     def rows(self, namespace: Hashable) -> MutableMapping[Any, Any]:
+        """Return the cells of one namespace by key, to read and change many at once.
+
+        It stands for the table until the next call of `delete`, after which it has to be asked for again.
+        """
         self._gave_rows = True
         rows = self._namespaces.setdefault(namespace, {})
         if self._is_shared:
@@ -181,11 +131,13 @@ class MemoryTable(StateTable):
         return rows
 
     def items(self) -> Iterator[tuple[Any, Any, Any]]:
+        """Yield (namespace, key, cell) of every cell; the table must not be changed meanwhile."""
         for namespace, rows in self._namespaces.items():
             for key, cell in rows.items():
                 yield namespace, key, cell
 
     def frozen(self) -> Frozen:
+        """Return all cells as they are now; they stay so, whatever is changed in place, as long as it is referred to."""
         if self._gave_rows or self._is_shared:
             return Frozen({namespace: independent_rows(rows) for namespace, rows in self._namespaces.items()})
         frozen = Frozen({namespace: dict(rows) for namespace, rows in self._namespaces.items()})
@@ -207,7 +159,7 @@ class MemoryTable(StateTable):
         return cell
 
     def _shares(self, namespace: Hashable, key: Hashable, cell: Any) -> bool:
-        """Whether what was frozen holds this very cell."""
+        """Whether the frozen copy holds this very cell."""
         if self._frozen is None:
             return False
         frozen = self._frozen()

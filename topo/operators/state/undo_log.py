@@ -1,33 +1,52 @@
-"""Taking back what a call of user code has changed in keyed state and timers before it raised, so that it can be repeated.
+"""Undoes the changes of a call that has raised to keyed state, timers and output, so that it can be repeated.
 
-A log holds what the call at hand has touched: for each cell what it was before, for each timer its opposite. It costs something
-for each cell touched, so only operators have one whose calls are repeated in place.
+A log holds the changes of the current call: for each cell its former value, for each timer the opposite change. Each changed cell
+costs something, so only operators whose calls are repeated in place have one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable
 from enum import Enum
-from typing import Any
+from typing import Any, Protocol
 
-from topo.operators.state.deep_copy import ATOMS, independent
-from topo.operators.state.table import MemoryTable
+from topo.hot import ATOMS
+from topo.operators.state.deep_copy import independent
+from topo.operators.state.table import StateTable
+
+
+class Rewindable(Protocol):
+    """Output that can be taken back."""
+
+    def mark(self) -> Any:
+        """Return how far the output has come."""
+
+    def rewind(self, mark: Any) -> None:
+        """Take back the output since a mark."""
 
 
 class UndoLog:
-    """What the call at hand has changed."""
+    """The changes of the current call.
 
-    __slots__ = ("_steps", "_touched")
+    Args:
+        output: taken back as well; None: the driver does that.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("_mark", "_output", "_steps", "_touched")
+
+    def __init__(self, output: Rewindable | None = None) -> None:
+        self._output = output
+        self._mark: Any = None if output is None else output.mark()
         self._steps: list[Callable[[], object]] = []
         self._touched: set[Hashable] = set()
 
     def begin(self) -> None:
-        """A call begins: what was changed before stays."""
+        """Begin a call: earlier changes stay."""
         if self._steps:
             self._steps.clear()
             self._touched.clear()
+        if self._output is not None:
+            self._mark = self._output.mark()
 
     def note(self, step: Callable[[], object]) -> None:
         """Remember what takes a change back."""
@@ -41,17 +60,19 @@ class UndoLog:
         return True
 
     def undo(self) -> None:
-        """Take everything back that was changed since `begin`, the last change first."""
+        """Take back all changes since `begin`, the last one first, then the output."""
         while self._steps:
             self._steps.pop()()
         self._touched.clear()
+        if self._output is not None:
+            self._output.rewind(self._mark)
 
 
-class UndoableTable(MemoryTable):
+class UndoableTable(StateTable):
     """A table in memory whose changes are noted in a log; those made through `rows` are not.
 
     What may be changed in place is copied before it is given away, whole. Appending to a list and setting an entry of a map note
-    only what they change, and cost the same however much is there.
+    only what they change, and cost the same whatever the size.
     """
 
     __slots__ = ("_log",)
@@ -62,7 +83,7 @@ class UndoableTable(MemoryTable):
 
     def get(self, namespace: Hashable, key: Hashable) -> Any:
         cell = self._own(namespace, key)
-        # Whoever gets it may change it in place, and put it back then.
+        # The caller may change it in place, and put it back then.
         if type(cell) not in ATOMS and self._log.touches((id(self), namespace, key)):
             self._note(namespace, key, independent(cell))
         return cell
@@ -86,7 +107,7 @@ class UndoableTable(MemoryTable):
 
     def splice(self, namespace: Hashable, key: Hashable, start: int, stop: int, elements: Collection[Any]) -> None:
         before, end = (self.peek(namespace, key) or [])[start:stop], start + len(elements)
-        self._log.note(lambda: MemoryTable.splice(self, namespace, key, start, end, before))
+        self._log.note(lambda: StateTable.splice(self, namespace, key, start, end, before))
         super().splice(namespace, key, start, stop, elements)
 
     def entry(self, namespace: Hashable, key: Hashable, entry: Hashable, default: Any) -> Any:
@@ -111,7 +132,7 @@ class UndoableTable(MemoryTable):
             return
         self._note_entry(namespace, key, entry)
         # The entry goes back to its place; its value, if it was set in this call, is taken back after that. The places that are
-        # told without looking at all entries are those of queues and stacks.
+        # known without a look at all entries are those of queues and stacks.
         value, order = cell[entry], None
         is_first = next(iter(cell)) == entry
         if not is_first and next(reversed(cell)) != entry:
@@ -120,7 +141,7 @@ class UndoableTable(MemoryTable):
         self.forget(namespace, key, entry)
 
     def _note_as_it_is(self, namespace: Hashable, key: Hashable) -> None:
-        """Note a cell that leaves the table, so that nobody changes it, or that there is none."""
+        """Note a cell that leaves the table, so that it is no longer changed, or that there is none."""
         if self._log.touches((id(self), namespace, key)):
             self._note(namespace, key, self.peek(namespace, key))
 
@@ -136,7 +157,7 @@ class UndoableTable(MemoryTable):
             if before is _ABSENT:
                 self._log.note(lambda: self.forget(namespace, key, entry))
             else:
-                self._log.note(lambda: MemoryTable.put_entry(self, namespace, key, entry, before))
+                self._log.note(lambda: StateTable.put_entry(self, namespace, key, entry, before))
 
     def _shorten(self, namespace: Hashable, key: Hashable, length: int) -> None:
         cell = self._own(namespace, key)

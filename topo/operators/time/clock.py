@@ -1,7 +1,7 @@
-"""Processing time: what the clock says, and calls at a moment of it.
+"""Processing time: the clock, and calls at a moment of it.
 
-A timer is one-shot, and its callback gets the timestamp that was *registered*, whatever the clock says by then. The two
-services differ in one rule. On a real clock a timer for `t` runs when the clock has passed `t`, as a watermark `t` says that `t`
+A timer is one-shot, and its callback gets the timestamp that was *registered*, whatever the clock shows by then. The two
+services differ in one rule. On a real clock a timer for `t` runs when the clock has passed `t`, as a watermark `t` means that `t`
 is over; so its deadline is t + 1. On the manual clock of tests it runs when the clock reaches `t`.
 """
 
@@ -15,7 +15,7 @@ from typing import Final
 from topo.errors import UserError
 
 MIN_TIMESTAMP: Final = -(2**63)
-"""Before everything: the watermark of an input that has said nothing, and what a record without timestamp reads as."""
+"""Before everything: the watermark of an input without one, and the timestamp of a record without one."""
 
 MAX_TIMESTAMP: Final = 2**63 - 1
 """After everything: the watermark of an input that has ended."""
@@ -38,7 +38,6 @@ class ClockTimer:
 
     @property
     def is_done(self) -> bool:
-        """Whether it has run or was cancelled."""
         return self._callback is None
 
     def cancel(self) -> None:
@@ -79,7 +78,7 @@ class ProcessingTimeService(ABC):
         """Return the clock: milliseconds since the epoch."""
 
     def register(self, timestamp_ms: int, callback: TimerCallback) -> ClockTimer:
-        """Have `callback(timestamp_ms)` called once the clock is there; at the next opportunity if it already is.
+        """Have `callback(timestamp_ms)` called once the clock has passed it; at the next opportunity if it already has.
 
         Raises:
             UserError: the service was shut down.
@@ -139,7 +138,6 @@ class ManualProcessingTime(ProcessingTimeService):
         self._now_ms = now_ms
 
     def now_ms(self) -> int:
-        """Return what the clock was last set to."""
         return self._now_ms
 
     @property
@@ -154,7 +152,6 @@ class ManualProcessingTime(ProcessingTimeService):
             timer.run()
 
     def advance(self, by_ms: int) -> None:
-        """Set the clock forward by `by_ms`."""
         self.advance_to(self._now_ms + by_ms)
 
 
@@ -172,7 +169,6 @@ class TaskProcessingTime(ProcessingTimeService):
         self._execute = execute
 
     def now_ms(self) -> int:
-        """Return the clock."""
         return self._read()
 
     def next_deadline_ms(self) -> int | None:
@@ -211,7 +207,7 @@ class PausableClock:
             self._paused_at = self._read()
 
     def resume(self) -> None:
-        """Go on from where it stood. Harmless when it goes."""
+        """Start again from where it stood. Harmless when it runs."""
         if self._paused_at is not None:
             self._lost_ms += self._read() - self._paused_at
             self._paused_at = None

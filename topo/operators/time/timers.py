@@ -1,28 +1,21 @@
-"""The timer service: what is to happen for a key and a namespace when event time or processing time reaches a timestamp.
+"""The timer service: calls for a key and a namespace when event time or processing time reaches a timestamp.
 
 A timer is (key, namespace, timestamp) in one of the two time domains; registering it twice is registering it once. Each service
 keeps one queue for each domain and has at most one timer of the clock armed, for the head of its processing-time queue.
-
-The queue is a heap of distinct timestamps over a dict of buckets. Most buckets hold one timer and are that timer's (key,
-namespace) itself; windows put thousands of keys on one timestamp, which then cost one heap entry. Deleting the last timer of a
-bucket leaves its timestamp in the heap, to be skipped; the head of the heap is never such a leftover. A heap that has doubled
-since it was last looked at is rebuilt if half of it is leftovers, so deleting never has to look.
 
 Among timers of equal timestamp no order is promised.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping
-from heapq import heapify, heappop, heappush
+from collections.abc import Callable, Hashable, Mapping
 from typing import Any, Protocol
 
 from topo.errors import UserError
 from topo.operators.state.keyed_state import KeyContext
 from topo.operators.state.undo_log import UndoLog
 from topo.operators.time.clock import MAX_TIMESTAMP, MIN_TIMESTAMP, ClockTimer, ProcessingTimeService
-
-_SLACK = 64
+from topo.operators.time.timer_queue import TimerQueue
 
 
 class Brake:
@@ -43,132 +36,6 @@ MOST_AFTER_END = 10_000
 further, so a timer that registers the next one each time would never end."""
 
 
-class _Draining(dict[tuple[Any, Any], None]):
-    """A bucket from which timers are being taken: in reverse, because a dict gives up its last entry cheaply."""
-
-
-_Bucket = tuple[Any, Any] | dict[tuple[Any, Any], None]
-
-
-class TimerQueue:
-    """A set of (timestamp, key, namespace), ordered by timestamp alone.
-
-    Invariant: heap[0] is a timestamp of `buckets`; no bucket is empty. `more` counts the timers but for the first of each bucket.
-    """
-
-    __slots__ = ("_heap", "_look_at", "buckets", "more")
-
-    def __init__(self) -> None:
-        self._heap: list[int] = []
-        self.buckets: dict[int, _Bucket] = {}
-        self.more = 0
-        self._look_at = _SLACK
-        """The length at which the heap is looked at for leftovers."""
-
-    def __len__(self) -> int:
-        return len(self.buckets) + self.more
-
-    def __iter__(self) -> Iterator[tuple[int, Any, Any]]:
-        """Yield (timestamp, key, namespace) in no order."""
-        for timestamp, bucket in self.buckets.items():
-            if type(bucket) is tuple:
-                yield timestamp, *bucket
-            else:
-                for key, namespace in bucket:
-                    yield timestamp, key, namespace
-
-    def copied(self) -> dict[int, _Bucket]:
-        """Return a copy of the timers: by timestamp, one (key, namespace) or several."""
-        return {timestamp: bucket if type(bucket) is tuple else dict(bucket) for timestamp, bucket in self.buckets.items()}
-
-    @property
-    def head(self) -> int | None:
-        """The earliest timestamp; None when empty."""
-        return self._heap[0] if self._heap else None
-
-    def add(self, timestamp: int, key: Hashable, namespace: Hashable) -> bool:
-        """Put a timer in unless it is there; return whether there is a new earliest timestamp."""
-        entry = (key, namespace)
-        buckets = self.buckets
-        bucket = buckets.get(timestamp)
-        if bucket is None:
-            buckets[timestamp] = entry
-            heap = self._heap
-            # A timestamp that is still in the heap as a leftover gets a second place there; the later one is skipped.
-            is_head = not heap or timestamp < heap[0]
-            heappush(heap, timestamp)
-            if len(heap) > self._look_at:
-                self._tidy()
-            return is_head
-        if type(bucket) is tuple:
-            if bucket != entry:
-                buckets[timestamp] = {bucket: None, entry: None}
-                self.more += 1
-        elif entry not in bucket:
-            bucket[entry] = None  # type: ignore[index]
-            self.more += 1
-        return False
-
-    def _tidy(self) -> None:
-        if len(self._heap) > 2 * len(self.buckets):
-            self._heap[:] = self.buckets
-            heapify(self._heap)
-        self._look_at = 2 * len(self._heap) + _SLACK
-
-    def has(self, timestamp: int, key: Hashable, namespace: Hashable) -> bool:
-        """Whether a timer is there."""
-        bucket = self.buckets.get(timestamp)
-        return bucket is not None and (bucket == (key, namespace) if type(bucket) is tuple else (key, namespace) in bucket)
-
-    def remove(self, timestamp: int, key: Hashable, namespace: Hashable) -> bool:
-        """Take a timer out if it is there; return whether the earliest timestamp went with it."""
-        buckets = self.buckets
-        bucket = buckets.get(timestamp)
-        if bucket is None:
-            return False
-        if type(bucket) is tuple:
-            if bucket != (key, namespace):
-                return False
-        else:
-            try:
-                del bucket[key, namespace]  # type: ignore[union-attr]
-            except KeyError:
-                return False
-            if bucket:
-                self.more -= 1
-                return False
-        del buckets[timestamp]
-        if self._heap[0] == timestamp:
-            self._drop_leftovers()
-            return True
-        return False
-
-    def take(self, last: int) -> tuple[int, Any, Any] | None:
-        """Take out one timer of the earliest timestamp if that is <= `last`."""
-        heap = self._heap
-        if not heap or (timestamp := heap[0]) > last:
-            return None
-        bucket = self.buckets[timestamp]
-        if type(bucket) is tuple:
-            del self.buckets[timestamp]
-            self._drop_leftovers()
-            return timestamp, *bucket
-        if type(bucket) is dict:
-            bucket = self.buckets[timestamp] = _Draining(reversed(bucket.items()))
-        (key, namespace), _ = bucket.popitem()  # type: ignore[union-attr]
-        if bucket:
-            self.more -= 1
-        else:
-            del self.buckets[timestamp]
-            self._drop_leftovers()
-        return timestamp, key, namespace
-
-    def _drop_leftovers(self) -> None:
-        heap, buckets = self._heap, self.buckets
-        while heap and heap[0] not in buckets:
-            heappop(heap)
-
-
 _ABSENT = object()
 
 
@@ -185,7 +52,7 @@ class TimerHandler(Protocol):
 class TimerService:
     """The timers of one operator under one name. Made by `TimerServices.get`.
 
-    Registering and deleting go by the current key; nobody can delete the timer of another key.
+    Registering and deleting go by the current key; the timer of another key cannot be deleted.
 
     Attributes:
         current_watermark: the last one given to `advance_watermark`; MIN_TIMESTAMP before the first.
@@ -215,7 +82,6 @@ class TimerService:
 
     @property
     def current_processing_time(self) -> int:
-        """The clock, in milliseconds."""
         return self._clock.now_ms()
 
     @property
@@ -229,7 +95,7 @@ class TimerService:
         return len(self._processing)
 
     def register_event_timer(self, namespace: Hashable, timestamp: int) -> None:
-        """Have `on_event_time` called when the watermark reaches `timestamp`; at the *next* watermark if it is there already.
+        """Have `on_event_time` called when the watermark reaches `timestamp`; at the *next* watermark if it has been reached.
 
         Raises:
             UserError: the input has ended, and the current key registers without end.
@@ -278,13 +144,13 @@ class TimerService:
         self._processing.remove(timestamp, self._keys.key, namespace)
 
     def _note_added(self, log: UndoLog, queue: TimerQueue, timestamp: int, namespace: Hashable) -> None:
-        """Note the opposite of a registration, before it is made, unless the timer is there."""
+        """Note the opposite of a registration, before it is made, unless the timer is registered."""
         key = self._keys.key
         if not queue.has(timestamp, key, namespace):
             log.note(lambda: queue.remove(timestamp, key, namespace))
 
     def _note_removed(self, log: UndoLog, queue: TimerQueue, timestamp: int, namespace: Hashable) -> None:
-        """Note the opposite of a deletion, before it is made, if the timer is there."""
+        """Note the opposite of a deletion, before it is made, if the timer is registered."""
         key = self._keys.key
         if not queue.has(timestamp, key, namespace):
             return
@@ -315,7 +181,7 @@ class TimerService:
         return head is None or head > timestamp
 
     def end_clock(self) -> bool:
-        """Fire every processing-time timer now, earliest first, since nothing that comes could change what it finds.
+        """Fire every processing-time timer now, earliest first, because no further element could change its result.
 
         What callbacks register from now on is dropped, so that periodic ones end. After an exception call it again.
 
@@ -378,12 +244,26 @@ _GroupTimers = dict[str, tuple[list[tuple[Any, Any, int]], list[tuple[Any, Any, 
 """By service name: event-time and processing-time timers as (key, namespace, timestamp)."""
 
 
+class TimerClocks:
+    """What time it is by both clocks of a timer service: the part that all contexts of user code show."""
+
+    def __init__(self, timers: TimerService) -> None:
+        self._timers = timers
+
+    @property
+    def current_watermark(self) -> int:
+        return self._timers.current_watermark
+
+    @property
+    def current_processing_time(self) -> int:
+        return self._timers.current_processing_time
+
+
 class TimerServices:
     """All timer services of one operator, by name.
 
     Args:
         keys: holds the current key.
-        clock: the processing time.
         undo_log: where changes are noted; None: nowhere.
         brake: has timers fire later; None: nothing does.
     """
@@ -409,12 +289,11 @@ class TimerServices:
         return service
 
     def advance_watermark(self, timestamp: int) -> bool:
-        """Advance every service; return whether all have fired what is due, so that the caller may forward the watermark."""
+        """Advance every service; return whether all due timers have fired, so that the caller may forward the watermark."""
         done = [service.advance_watermark(timestamp) for service in list(self._services.values())]
         return all(done)
 
     def queues(self) -> list[tuple[TimerQueue, TimerQueue]]:
-        """Return the event-time and the processing-time queue of each service."""
         return [service.queues() for service in self._services.values()]
 
     @property
@@ -423,11 +302,11 @@ class TimerServices:
         return sum(service.event_timers + service.processing_timers for service in self._services.values())
 
     def snapshot(self) -> dict[int, _GroupTimers]:
-        """Return all timers by key group. What was restored for a service that nobody asked for goes on being remembered."""
+        """Return all timers by key group. They include restored timers of services that were never requested."""
         return self.freeze()()
 
     def freeze(self) -> Callable[[], dict[int, _GroupTimers]]:
-        """Copy all timers, as fast as that can be done; what is returned makes the snapshot of it, later and on any thread."""
+        """Copy all timers, as fast as that can be done; the returned function makes the snapshot, later and on any thread."""
         groups: dict[int, _GroupTimers] = {group: dict(timers) for group, timers in self._unclaimed.items() if timers}
         group_of = self._keys.group_of
         copied = [(name, [queue.copied() for queue in service.queues()]) for name, service in self._services.items()]

@@ -1,9 +1,9 @@
 """Watermarks: how they come into being and how those of several inputs become one.
 
-A watermark `t` says that no element with a timestamp <= t follows. An input that is *idle* says nothing and is not waited for. An
-input that has ended says MAX_TIMESTAMP.
+A watermark `t` promises that no element with a timestamp <= t follows. An *idle* input sends none and is not waited for. An
+input that has ended has the watermark MAX_TIMESTAMP.
 
-Two ways to combine, for two places. `WatermarkCombiner` stands before a task, over its input channels; one that returns from
+Two ways to combine, for two places. `WatermarkCombiner` stands before a task, over its input channels; a channel back from
 idleness has to catch up before it counts. `WatermarkMultiplexer` is for a source made of several splits, each with a generator.
 """
 
@@ -13,12 +13,12 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from enum import Enum
 from typing import Any, Protocol
 
-from topo.errors import FrameworkBug, UserError
+from topo.errors import TopoInternalError, UserError
 from topo.operators.time.clock import MAX_TIMESTAMP, MIN_TIMESTAMP
 
 
 class WatermarkOutput(Protocol):
-    """Where watermarks go. A watermark put out while idle ends the idleness."""
+    """Takes watermarks. A watermark put out while idle ends the idleness."""
 
     def watermark(self, timestamp: int) -> None:
         """Put out a watermark."""
@@ -30,8 +30,8 @@ class WatermarkOutput(Protocol):
         """Take the idleness back."""
 
 
-class WatermarkGenerator:
-    """Makes watermarks from what it sees of the elements of one source or split."""
+class WatermarkSource:
+    """Makes watermarks from the elements of one source or split."""
 
     def on_event(self, value: Any, timestamp: int, output: WatermarkOutput) -> None:
         """See one element, after it was forwarded; may put out a watermark."""
@@ -45,11 +45,11 @@ class WatermarkGenerator:
         """Called every interval of processing time; may put out a watermark."""
 
 
-class NoWatermarks(WatermarkGenerator):
-    """Never says anything: where only the end of the input counts."""
+class NoWatermarks(WatermarkSource):
+    """Makes no watermarks: only the end of the input counts."""
 
 
-class BoundedOutOfOrderness(WatermarkGenerator):
+class BoundedOutOfOrderness(WatermarkSource):
     """Elements come at most `bound_ms` of event time after one with a greater timestamp.
 
     The watermark is one millisecond less than the bound allows, because another element with the greatest timestamp may follow.
@@ -62,35 +62,24 @@ class BoundedOutOfOrderness(WatermarkGenerator):
         self._greatest = MIN_TIMESTAMP + self._behind_ms
 
     def on_event(self, value: Any, timestamp: int, output: WatermarkOutput) -> None:
-        """Remember the greatest timestamp."""
         if timestamp > self._greatest:
             self._greatest = timestamp
 
     def on_events(self, values: Sequence[Any], timestamps: Sequence[int], output: WatermarkOutput) -> None:
-        """Remember the greatest timestamp."""
         if timestamps:
             self._greatest = max(self._greatest, max(timestamps))
 
     def on_periodic_emit(self, output: WatermarkOutput) -> None:
-        """Put out the greatest timestamp less the bound."""
         output.watermark(self._greatest - self._behind_ms)
 
 
-class MonotonousTimestamps(BoundedOutOfOrderness):
-    """Timestamps never decrease."""
-
-    def __init__(self) -> None:
-        super().__init__(0)
-
-
-class PunctuatedWatermarks(WatermarkGenerator):
+class PunctuatedWatermarks(WatermarkSource):
     """Some elements carry a watermark: `watermark_of(value, timestamp)` returns it, or None."""
 
     def __init__(self, watermark_of: Callable[[Any, int], int | None]) -> None:
         self._watermark_of = watermark_of
 
     def on_event(self, value: Any, timestamp: int, output: WatermarkOutput) -> None:
-        """Put out the element's watermark."""
         watermark = self._watermark_of(value, timestamp)
         if watermark is not None:
             output.watermark(watermark)
@@ -116,11 +105,11 @@ class _LastWatermark:
         self.output.mark_active()
 
 
-class WatermarksWithIdleness(WatermarkGenerator):
+class WatermarksWithIdleness(WatermarkSource):
     """Another generator, and idleness when no element has come for a time.
 
     The countdown begins at the first periodic check without an element since the check before. While idle the inner generator is
-    not asked; idleness is put out once, and ends by itself with the next watermark.
+    not asked; idleness is put out once, and ends with the next watermark.
 
     Args:
         inner: the generator.
@@ -129,7 +118,7 @@ class WatermarksWithIdleness(WatermarkGenerator):
         advances: while idle each check puts out the last watermark plus the time since the countdown began, and idleness again.
     """
 
-    def __init__(self, inner: WatermarkGenerator, timeout_ms: int, now_ms: Callable[[], int], *, advances: bool = False) -> None:
+    def __init__(self, inner: WatermarkSource, timeout_ms: int, now_ms: Callable[[], int], *, advances: bool = False) -> None:
         if timeout_ms <= 0:
             raise UserError(f"an idle timeout must be above zero; got {timeout_ms} ms")
         self._inner = inner
@@ -141,18 +130,15 @@ class WatermarksWithIdleness(WatermarkGenerator):
         self._noted = _LastWatermark() if advances else None
 
     def on_event(self, value: Any, timestamp: int, output: WatermarkOutput) -> None:
-        """Pass the element to the generator and note the activity."""
         self._note_activity()
         self._inner.on_event(value, timestamp, self._through(output))
 
     def on_events(self, values: Sequence[Any], timestamps: Sequence[int], output: WatermarkOutput) -> None:
-        """Pass the elements to the generator and note the activity."""
         if values:
             self._inner.on_events(values, timestamps, self._through(output))
             self._note_activity()
 
     def on_periodic_emit(self, output: WatermarkOutput) -> None:
-        """Ask the generator, unless idle."""
         if not self._has_gone_idle():
             self._inner.on_periodic_emit(self._through(output))
             return
@@ -204,13 +190,13 @@ class _Channel:
 class WatermarkCombiner:
     """The watermark of a task: the least one of its input channels, as far as they count.
 
-    A channel is active or idle, and *aligned* or not. An idle one is not aligned. One that returns from idleness is aligned only
-    when its watermark has caught up with what was put out meanwhile; until then it does not count, so the result never regresses.
+    A channel is active or idle, and *aligned* or not. An idle one is not aligned. Back from idleness it is aligned only
+    when its watermark has caught up with the output of the meantime; until then it does not count, so the result never regresses.
 
-    Invariants: an aligned channel is active and its watermark is at least the last one put out; what is put out only grows; the
+    Invariants: an aligned channel is active and its watermark is at least the last one put out; the output only grows; the
     combiner is idle exactly when all channels are.
 
-    Every method returns what is to be passed on, in order: watermarks as ints, changes of status as `InputStatus`.
+    Every method returns the updates to pass on, in order: watermarks as ints, changes of status as `InputStatus`.
 
     Args:
         channels: ids of the input channels.
@@ -268,13 +254,13 @@ class WatermarkCombiner:
         """Check the invariants.
 
         Raises:
-            FrameworkBug: one does not hold.
+            TopoInternalError: one does not hold.
         """
         channels = self._channels.values()
         if any(source.is_aligned and (source.is_idle or source.watermark < self.last_watermark) for source in channels):
-            raise FrameworkBug("an idle channel, or one that is behind, is aligned")
+            raise TopoInternalError("an idle channel, or a channel that is behind, is aligned")
         if self._channels and self.is_idle != all(source.is_idle for source in channels):
-            raise FrameworkBug("the combiner's idleness is not that of its channels")
+            raise TopoInternalError("the combiner's idleness is not that of its channels")
 
     def _new_minimum(self) -> list[int | InputStatus]:
         aligned = [source.watermark for source in self._channels.values() if source.is_aligned]
@@ -317,7 +303,7 @@ class WatermarkMultiplexer:
         self._watermark = MIN_TIMESTAMP
 
     def register(self, split: Hashable) -> None:
-        """Add a split, which holds the watermark back until it has said something.
+        """Add a split, which holds the watermark back until it has sent one.
 
         Raises:
             UserError: it is registered already.
@@ -339,7 +325,7 @@ class WatermarkMultiplexer:
         return _SplitOutput(self, self._parts[split], deferred=True)
 
     def on_periodic_emit(self) -> None:
-        """Combine and put out what has changed."""
+        """Combine, and put out the changes."""
         self._update()
 
     def _update(self) -> None:

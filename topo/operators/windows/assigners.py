@@ -68,13 +68,11 @@ class TumblingAssigner(WindowAssigner):
         return (self.offset_ms + self.shift_ms) % self.size_ms
 
     def assign(self, value: Any, timestamp: int, clock: Clock) -> Sequence[TimeWindow]:
-        """The window that holds the element's timestamp, or the clock's."""
         time = _element_time(timestamp) if self.is_event_time else clock()
         start = window_start(time, self.effective_offset(clock), self.size_ms)
         return (TimeWindow(start, start + self.size_ms),)
 
     def default_trigger(self) -> TriggerLike:
-        """By the end of the window."""
         return _time_trigger(self.is_event_time)
 
 
@@ -88,13 +86,11 @@ class SlidingAssigner(WindowAssigner):
         self._offset = declared.offset_ms
 
     def assign(self, value: Any, timestamp: int, clock: Clock) -> Sequence[TimeWindow]:
-        """Windows from the latest start downwards."""
         time = _element_time(timestamp) if self.is_event_time else clock()
         latest = window_start(time, self._offset, self._slide)
         return [TimeWindow(start, start + self._size) for start in range(latest, time - self._size, -self._slide)]
 
     def default_trigger(self) -> TriggerLike:
-        """By the end of the window."""
         return _time_trigger(self.is_event_time)
 
 
@@ -120,7 +116,6 @@ class SessionAssigner(WindowAssigner):
         return (TimeWindow(time, time + gap),)
 
     def default_trigger(self) -> TriggerLike:
-        """By the end of the window."""
         return _time_trigger(self.is_event_time)
 
 
@@ -133,11 +128,9 @@ class GlobalAssigner(WindowAssigner):
         self._fires_at_end = declared.fires_at_end
 
     def assign(self, value: Any, timestamp: int, clock: Clock) -> Sequence[Window]:
-        """The global window."""
         return _GLOBAL
 
     def default_trigger(self) -> TriggerLike:
-        """Never, or at the end of the stream."""
         return EndOfStreamTrigger() if self._fires_at_end else NeverTrigger()
 
 
@@ -145,7 +138,7 @@ def build_assigner(declared: AssignerLike, draw: Draw | None = None) -> WindowAs
     """Give a declared assigner its behaviour; a user's own is used as it is.
 
     Args:
-        declared: what the user declared.
+        declared: the user's declaration.
         draw: returns a random integer in [0, n) for n; used by the random stagger.
     """
     match declared:

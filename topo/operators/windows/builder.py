@@ -29,11 +29,10 @@ from topo.operators.windows.rows import WindowRows
 from topo.operators.windows.triggers import build_trigger
 from topo.operators.windows.tumbling_fast_path import TumblingFastPath
 
-Reduce = ReduceFunction | Callable[[Any, Any], Any]
+Reducer = ReduceFunction | Callable[[Any, Any], Any]
 
 
 def result_only(key: Any, window: Any, result: Any) -> Any:
-    """Put out the result as it is."""
     return result
 
 
@@ -42,7 +41,7 @@ def build_window_operator(
     *,
     trigger: TriggerLike | None = None,
     evictor: EvictorLike | None = None,
-    reduce: Reduce | None = None,
+    reduce: Reducer | None = None,
     aggregate: AggregateFunction | None = None,
     process: ProcessWindowFunction | None = None,
     allowed_lateness_ms: int = 0,
@@ -57,16 +56,15 @@ def build_window_operator(
     """Return the operator for declared windows.
 
     Args:
-        window: which windows.
         trigger: when they fire; by default the assigner's own trigger.
         evictor: what leaves the buffer when a window fires; the window then keeps all its elements.
-        reduce: what the elements are reduced with; or
+        reduce: reduces the elements; or
         aggregate: what they are added to; or neither, and the window keeps them for `process`.
-        process: what is called with the contents; without it the reduced or aggregated result is put out.
+        process: called with the contents; without it the reduced or aggregated result is put out.
         allowed_lateness_ms: how long after its end an event-time window takes late elements.
         late_stream: where elements go that are too late; None drops and counts them.
         keyed: False puts all elements under the key None, whatever key they come with (one task must get them all).
-        result_of: shapes what is put out where there is no `process`.
+        result_of: shapes results where there is no `process`.
         rows: reads the elements for `process`.
         shows_key: whether the key is the user's own.
         draw: returns a random integer in [0, n) for n; needed for a random stagger.
@@ -107,25 +105,9 @@ def build_window_operator(
     else:
         contents = Elements()
 
-    if direct and _is_direct(assigner, declared_trigger) and isinstance(contents, Accumulated):
-        assert isinstance(assigner, TumblingAssigner)
-        return TumblingFastPath(
-            assigner,
-            resolved_trigger,
-            contents,
-            function,
-            lateness_ms=allowed_lateness_ms,
-            late_stream=late_stream,
-            keyed=keyed,
-        )
-    operator = WindowOperator(
-        assigner,
-        resolved_trigger,
-        contents,
-        function,
-        lateness_ms=allowed_lateness_ms,
-        late_stream=late_stream,
-        keyed=keyed,
+    is_direct = direct and _is_direct(assigner, declared_trigger) and isinstance(contents, Accumulated)
+    operator = (TumblingFastPath if is_direct else WindowOperator)(
+        assigner, resolved_trigger, contents, function, lateness_ms=allowed_lateness_ms, late_stream=late_stream, keyed=keyed
     )
     return operator
 
@@ -142,7 +124,7 @@ def _counting(window: CountWindows) -> tuple[TriggerLike, EvictorLike | None]:
 
 
 def _check(
-    reduce: Reduce | None, aggregate: AggregateFunction | None, process: ProcessWindowFunction | None, allowed_lateness_ms: int
+    reduce: Reducer | None, aggregate: AggregateFunction | None, process: ProcessWindowFunction | None, allowed_lateness_ms: int
 ) -> None:
     if reduce is not None and aggregate is not None:
         raise UserError("windows take reduce= or aggregate=, not both")
@@ -152,7 +134,7 @@ def _check(
         raise UserError(f"{type(process).__name__} sets keeps_previous, but reduce= or aggregate= keeps no rows; leave that out")
     for function in (reduce, aggregate):
         if hasattr(function, "open") or hasattr(function, "close"):
-            raise UserError(f"{type(function).__name__} has open or close: a reduce or aggregate function has no life of its own")
+            raise UserError(f"{type(function).__name__} has open or close: no reduce or aggregate function is opened")
     if allowed_lateness_ms < 0:
         raise UserError(f"allowed lateness is zero or more; got {allowed_lateness_ms} ms")
 

@@ -1,4 +1,4 @@
-"""What a window keeps of its elements, and what its function sees of that when it fires.
+"""The contents of a window: the elements or aggregates that it keeps, and the view that its function gets.
 
 Three shapes: one accumulator (reduce, aggregate), the elements (process), or the elements with their timestamps (an evictor). All
 live in keyed state, under the current key and the window's namespace.
@@ -31,54 +31,32 @@ class WindowContents(ABC):
     """The contents of all windows of one operator. Goes by the current key; `namespace` is the window that holds the contents.
 
     Attributes:
-        may_change: what the function sees may hold values that can be changed in place, and has to be copied for user code.
+        handle: the state, which merges itself.
+        may_change: the function's argument may hold values that can be changed in place, and has to be copied for user code.
     """
 
+    handle: ReducingState | AggregatingState | ListState
     may_change = False
 
     @abstractmethod
     def open(self, state: KeyedState) -> None:
-        """Take hold of the state."""
+        pass
 
     def look_at(self, values: Sequence[Any]) -> None:
         """Note whether values that are added next can be changed in place."""
         self.may_change = self.may_change or not all_stay(values)
 
     def restored(self) -> None:
-        """The state is that of a snapshot: nobody has looked at it."""
+        """The state is that of a snapshot: no value has been checked."""
         self.may_change = True
-
-    @abstractmethod
-    def add(self, namespace: Any, value: Any, timestamp: int | None) -> None:
-        """Add one element."""
-
-    @abstractmethod
-    def read(self, namespace: Any) -> Sequence[Any] | None:
-        """Return what the function is to see, or None when there is nothing."""
-
-    @abstractmethod
-    def clear(self, namespace: Any) -> None:
-        """Drop everything."""
-
-    @abstractmethod
-    def merge(self, target: Any, sources: Sequence[Any]) -> None:
-        """Move the contents of `sources` to `target`."""
-
-    def fire(self, namespace: Any, window: Any, apply: Apply, evicted: Evicted) -> None:
-        """Call `apply` with what is there, if anything is; `evicted` with what left the buffer, if anything did."""
-        elements = self.read(namespace)
-        if elements is not None:
-            apply(elements)
-
-
-class _InState(WindowContents):
-    """Shared by the shapes whose state knows by itself how to merge."""
-
-    handle: ReducingState | AggregatingState | ListState
 
     def add(self, namespace: Any, value: Any, timestamp: int | None) -> None:
         self.handle.namespace = namespace
         self.handle.add(value)
+
+    @abstractmethod
+    def read(self, namespace: Any) -> Sequence[Any] | None:
+        """Return the argument of the function, or None without contents."""
 
     def clear(self, namespace: Any) -> None:
         self.handle.namespace = namespace
@@ -87,15 +65,21 @@ class _InState(WindowContents):
     def merge(self, target: Any, sources: Sequence[Any]) -> None:
         self.handle.merge_namespaces(target, sources)
 
+    def fire(self, namespace: Any, window: Any, apply: Apply, evicted: Evicted) -> None:
+        """Call `apply` with the contents, unless empty; `evicted` with the elements that have left the buffer, if any."""
+        elements = self.read(namespace)
+        if elements is not None:
+            apply(elements)
 
-class Accumulated(_InState):
+
+class Accumulated(WindowContents):
     """One value for each window, changed by each element.
 
     Attributes:
-        first: makes what is kept from the first element.
-        more: makes what is kept from a further element and what was kept.
-        result: makes what the function sees from what is kept.
-        is_atomic: a call of `more` that raises has not changed what is kept.
+        first: makes the stored value of the first element.
+        more: makes the stored value of a further element and the former value.
+        result: makes the function's argument of the stored value.
+        is_atomic: a call of `more` that raises has not changed the former value.
     """
 
     first: Callable[[Any], Any]
@@ -149,7 +133,7 @@ class Aggregated(Accumulated):
         self.handle = state.aggregating(CONTENTS_STATE, self._aggregate)
 
 
-class Elements(_InState):
+class Elements(WindowContents):
     """All elements, in order of arrival."""
 
     def open(self, state: KeyedState) -> None:
@@ -160,12 +144,11 @@ class Elements(_InState):
         return self.handle.get() or None
 
 
-class Evicting(_InState):
-    """All elements with their timestamps; after each firing only what the evictor left.
+class Evicting(WindowContents):
+    """All elements with their timestamps; after each firing only those that the evictor left.
 
     Args:
-        evictor: what evicts.
-        summarise: turns the values that remain into what the function sees.
+        summarise: makes the function's argument of the remaining values.
         times: gives the watermark and the clock.
         by_arrival: whether an element without a timestamp has that of its arrival by the clock.
     """
@@ -205,7 +188,7 @@ class Evicting(_InState):
         self.handle.namespace = namespace
         self.handle.replace([(element.value, element.timestamp) for element in rest])
         if len(rest) < len(there):
-            # Equal elements are told apart by identity, for the evictor may have taken the one and left the other.
+            # Equal elements are distinguished by identity, for the evictor may have taken the one and left the other.
             left = {id(element) for element in rest}
             evicted([position for position, element in enumerate(there) if id(element) not in left])
 

@@ -1,11 +1,11 @@
-"""What a firing window gives: the result as it is, or what a user's function makes of the contents."""
+"""Functions of a firing window: emit the aggregate as it is, or call a user's function with the contents."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from topo.api.streams import DEFAULT_STREAM
 from topo.api.tuples import Tuple
@@ -14,7 +14,7 @@ from topo.errors import UserError
 from topo.operators.base import Output
 from topo.operators.state.deep_copy import independent
 from topo.operators.state.keyed_state import KeyedState
-from topo.operators.time.timers import TimerService
+from topo.operators.time.timers import TimerClocks, TimerService
 from topo.operators.windows.contents import WindowContents
 from topo.operators.windows.rows import WindowRows, difference
 from topo.user_errors import call_for_effect
@@ -24,8 +24,9 @@ if TYPE_CHECKING:
     from topo.operators.state.keyed_state import AggregatingState, ListState, MapState, ReducingState, ValueState
 
 PREVIOUS_STATE = "__previous-firing"
+H = TypeVar("H", "ValueState", "ListState", "MapState", "ReducingState", "AggregatingState")
 ResultOf = Callable[[Any, Any, Any], Any]
-"""From key, window and result to what is put out."""
+"""Makes the row to emit of key, window and result."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +37,7 @@ class FunctionContext:
         output: takes the results.
         timers: for the times that a user's function may ask for.
         state: the operator's keyed state.
-        contents: of the windows.
-        is_merging: windows merge, so a window has no state of its own.
+        is_merging: windows merge, so there is no state by window.
     """
 
     output: Output
@@ -80,7 +80,6 @@ class CallUser(WindowFunction):
     """Calls a `ProcessWindowFunction`.
 
     Args:
-        function: the user's.
         rows: reads the elements.
         shows_key: False where the key is the operator's own, and the user's is None.
     """
@@ -113,10 +112,11 @@ class CallUser(WindowFunction):
         self._function.close()
 
 
-class _Context:
+class _Context(TimerClocks):
     """Context and collector of the user's function; one object for all, pointed at the window at hand before each call."""
 
     def __init__(self, context: FunctionContext, rows: WindowRows, previous: ValueState | None) -> None:
+        super().__init__(context.timers)
         self.window: Any = None
         self.elements: Sequence[Any] = ()
         self.previous = previous
@@ -124,15 +124,6 @@ class _Context:
         self._rows = rows
         self._context = context
         self._output = context.output
-        self._timers = context.timers
-
-    @property
-    def current_watermark(self) -> int:
-        return self._timers.current_watermark
-
-    @property
-    def current_processing_time(self) -> int:
-        return self._timers.current_processing_time
 
     @property
     def window_state(self) -> NamespacedState:
@@ -182,31 +173,20 @@ class NamespacedState:
         self._namespace = namespace
 
     def value(self, name: str, **options: Any) -> ValueState:
-        """One value."""
-        handle = self._state.value(name, **options)
-        handle.namespace = self._namespace
-        return handle
+        return self._pointed(self._state.value(name, **options))
 
     def list(self, name: str, **options: Any) -> ListState:
-        """Elements in order."""
-        handle = self._state.list(name, **options)
-        handle.namespace = self._namespace
-        return handle
+        return self._pointed(self._state.list(name, **options))
 
     def map(self, name: str, **options: Any) -> MapState:
-        """Values by entry."""
-        handle = self._state.map(name, **options)
-        handle.namespace = self._namespace
-        return handle
+        return self._pointed(self._state.map(name, **options))
 
     def reducing(self, name: str, reduce: Callable[[Any, Any], Any], **options: Any) -> ReducingState:
-        """One value, reduced."""
-        handle = self._state.reducing(name, reduce, **options)
-        handle.namespace = self._namespace
-        return handle
+        return self._pointed(self._state.reducing(name, reduce, **options))
 
     def aggregating(self, name: str, aggregate: AggregateFunction, **options: Any) -> AggregatingState:
-        """An accumulator."""
-        handle = self._state.aggregating(name, aggregate, **options)
+        return self._pointed(self._state.aggregating(name, aggregate, **options))
+
+    def _pointed(self, handle: H) -> H:
         handle.namespace = self._namespace
         return handle

@@ -4,9 +4,9 @@ Theory: merging two sessions must not copy their contents each time. So every wi
 namespace under which its contents are kept. When windows merge, the result inherits the state window of one of its members and
 only the contents of the others are moved there. Triggers and clean-up timers, in contrast, always belong to the window in flight.
 
-The assigner says which windows merge: by default those that overlap or touch. Then no two windows in flight overlap, so in a list
-sorted by start the windows that a new one meets lie side by side, and a binary search finds them however many there are. An
-assigner with a merge rule of its own is shown all windows in flight instead.
+The assigner decides which windows merge: by default those that overlap or touch. Then no two windows in flight overlap, so in a
+list sorted by start the windows that a new one meets lie side by side, and a binary search finds them however many there are. An
+assigner with another merge rule gets all windows in flight instead.
 
 Invariants: the windows in flight are sorted; nothing merges among them; no two of them have the same state window.
 """
@@ -18,7 +18,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Protocol
 
 from topo.api.windows import TimeWindow, merge_time_windows
-from topo.errors import FrameworkBug
+from topo.errors import TopoInternalError
 from topo.operators.state.keyed_state import SortedState
 from topo.operators.time.clock import MAX_TIMESTAMP
 
@@ -74,10 +74,10 @@ class MergingWindowSet:
         """Forget a window in flight.
 
         Raises:
-            FrameworkBug: it is not in flight.
+            TopoInternalError: it is not in flight.
         """
         if not self._remove(window):
-            raise FrameworkBug(f"window {window} is retired but is not in flight")
+            raise TopoInternalError(f"window {window} is retired but is not in flight")
 
     def add(self, new: TimeWindow, on_merge: OnMerge) -> InFlight:
         """Add the window of an element and merge what there is to merge.

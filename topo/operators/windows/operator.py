@@ -6,8 +6,8 @@ whatever the trigger did: the last millisecond of the window plus, in event time
 moment; it may be the trigger's own as well.
 
 What belongs to (key, window): the trigger's values and timers, the clean-up timer, the function's per-window state. Contents
-lie under the same window, except with merging assigners: there they lie under a *state window*, and `MergingWindowSet` says
-which. What was merged away may still have timers, so a timer of a window that is not in flight is ignored.
+lie under the same window, except with merging assigners: there they lie under a *state window*, and `MergingWindowSet` names
+it. A window that was merged away may still have timers, so a timer of a window that is not in flight is ignored.
 
 Lateness is looked at twice. Whether a *window* is late decides about processing; whether the *element* is late only decides about
 where an element goes that no window took.
@@ -16,7 +16,7 @@ where an element goes that no window took.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from topo.api.triggers import Trigger, TriggerResult
 from topo.api.windows import GlobalWindow, TimeWindow, WindowAssigner
@@ -24,32 +24,38 @@ from topo.errors import UserError
 from topo.operators.base import KeyedOperator, OperatorContext, OperatorSnapshot
 from topo.operators.state.keyed_state import MapState, SortedState
 from topo.operators.time.clock import MAX_TIMESTAMP, MIN_TIMESTAMP
-from topo.operators.time.timers import TimerService
+from topo.operators.time.timers import TimerClocks, TimerService
 from topo.operators.windows.assigners import TumblingAssigner
 from topo.operators.windows.contents import CONTENTS_STATE, WindowContents
 from topo.operators.windows.functions import FunctionContext, WindowFunction
 from topo.operators.windows.merging import MergingWindowSet, restored_pairs
-from topo.operators.windows.scope import NoWindowScope, WindowScope, WindowTimer
+from topo.operators.windows.scope import NoWindowScope, WindowScope
 
 TIMERS: Final = "window-timers"
 _TRIGGER_STATE: Final = "__window-trigger"
 _MERGING_STATE: Final = "__merging-window-set"
 
-MOST_TOLD: Final = 1_000
-"""Elements of a window that are told when it is given up."""
+MAX_LETTER_ELEMENTS: Final = 1_000
+"""Elements of a window in its dead letter."""
 
 _FIRES: Final = frozenset({TriggerResult.FIRE, TriggerResult.FIRE_AND_PURGE})
 _PURGES: Final = frozenset({TriggerResult.PURGE, TriggerResult.FIRE_AND_PURGE})
+
+
+class WindowTimer(NamedTuple):
+    """A timer of a window."""
+
+    key: Any
+    window: Any
+    timestamp: int
+    is_event_time: bool
 
 
 class WindowOperator(KeyedOperator):
     """Windows in general; made by `build_window_operator`.
 
     Args:
-        assigner: which windows.
         trigger: when they fire and purge.
-        contents: what they keep.
-        function: what they give.
         lateness_ms: how long after its end an event-time window is kept for late elements.
         late_stream: where elements go that are too late; None: they are dropped and counted.
         keyed: False gives all elements the key None.
@@ -58,8 +64,9 @@ class WindowOperator(KeyedOperator):
         late_elements: elements too late for all their windows, whether dropped or put out.
         late_dropped: those that were dropped.
         position: of the element at hand in its batch, -1 before the first. After `process_batch` it is that of the last one
-            taken. After an exception it says whose it was: the elements before that one were taken, those after it were not.
-        scope: follows the elements and the calls; the driver sets it before `setup`.
+            taken. After an exception it is that of the element that raised: those before it were taken, those after it were not.
+        timer: with an undo log, that of the last call for a timer; after an exception in it, the timer that raised.
+        scope: follows the panes; the driver sets it before `setup`.
     """
 
     def __init__(
@@ -83,10 +90,10 @@ class WindowOperator(KeyedOperator):
         self._late_stream = late_stream
         self._keyed = keyed
         self.scope: WindowScope = NoWindowScope()
+        self.timer: WindowTimer | None = None
         self.position = 0
 
     def setup(self, context: OperatorContext) -> None:
-        """Take hold of state and timers."""
         super().setup(context)
         self._now_ms = context.clock.now_ms
         self._timers: TimerService = self.timers.get(TIMERS, self)
@@ -99,16 +106,13 @@ class WindowOperator(KeyedOperator):
             self._merging = MergingWindowSet(self._merging_state, self.assigner.merge if has_own_rule else None)
 
     def open(self) -> None:
-        """Open the function."""
         self._function.open(FunctionContext(self.output, self._timers, self.state, self._contents, self.assigner.is_merging))
 
     def close(self) -> None:
-        """Close the function."""
         self._function.close()
 
     @property
     def timer_service(self) -> TimerService:
-        """The timers of all windows; the namespace of each is its window."""
         return self._timers
 
     @property
@@ -127,36 +131,37 @@ class WindowOperator(KeyedOperator):
         self._take(key if self._keyed else None, value, timestamp)
 
     def process_batch(self, keys: Sequence[Any], values: Sequence[Any], timestamps: Sequence[int | None]) -> None:
-        """Take several elements; `position` says which is at hand. It ends early when the list `values` is emptied meanwhile."""
+        """Take several elements; `position` is the current one. Ends early when the list `values` is emptied meanwhile."""
         self.position = -1
         self._contents.look_at(values)
         for self.position, (key, value, timestamp) in enumerate(zip(keys, values, timestamps)):  # noqa: B905
             self._take(key if self._keyed else None, value, timestamp)
 
     def on_event_time(self, key: Any, namespace: Any, timestamp: int) -> None:
-        """A timer of the window `namespace` is due by the watermark."""
-        self.scope.begin_timer(key, namespace, timestamp, True)
+        if self.undo_log is not None:
+            self._begin_timer(WindowTimer(key, namespace, timestamp, True))
         self._on_timer(key, namespace, timestamp, self._trigger.on_event_time, is_event_time=True)
 
     def on_processing_time(self, key: Any, namespace: Any, timestamp: int) -> None:
-        """A timer of the window `namespace` is due by the clock."""
-        self.scope.begin_timer(key, namespace, timestamp, False)
+        if self.undo_log is not None:
+            self._begin_timer(WindowTimer(key, namespace, timestamp, False))
         self._on_timer(key, namespace, timestamp, self._trigger.on_processing_time, is_event_time=False)
 
     def end_of_input(self) -> None:
         """Fire the windows that wait for the clock: waiting for it would add no element. After an exception call it again.
 
-        Called again behind replays, it fires what waits for the last watermark, too: that does not come again.
+        Called again behind replays, it also fires the windows that wait for the last watermark, which is not repeated.
         """
         while not (self._timers.advance_watermark(self._timers.current_watermark) and self._timers.end_clock()):
             self.context.brake.is_on = False
+        self.scope.release_all()
 
     def end_clock(self) -> None:
         """Fire the windows that wait for the clock, before `end_of_input` does; call it again while the operator `is_behind`."""
         self.is_behind = not self._timers.end_clock()
 
     def goes_on(self) -> None:
-        """A message comes again behind the end of the input, which is to be told again after it."""
+        """A message is replayed behind the end of the input, which follows it once more."""
         self._timers.takes_clock_timers = True
 
     def call_for(self, timer: WindowTimer) -> None:
@@ -174,7 +179,7 @@ class WindowOperator(KeyedOperator):
         except Exception:  # the aggregate's own result is what raises
             held = ()
         bounds = (window.start, window.end) if isinstance(window, TimeWindow) else (None, None)
-        return (timer.key, *bounds, tuple(held[:MOST_TOLD]))
+        return (timer.key, *bounds, tuple(held[:MAX_LETTER_ELEMENTS]))
 
     def skip(self, timer: WindowTimer) -> None:
         """Continue without the call for a timer. A window that is over by it is cleared, whatever it holds."""
@@ -188,7 +193,7 @@ class WindowOperator(KeyedOperator):
         return []
 
     def restore(self, snapshot: OperatorSnapshot) -> None:
-        """Go on from a snapshot; the watermark starts at MIN_TIMESTAMP."""
+        """Resume from a snapshot; the watermark starts at MIN_TIMESTAMP."""
         super().restore(snapshot)
         self._contents.restored()
         self._merging_state.decode(restored_pairs)
@@ -206,9 +211,14 @@ class WindowOperator(KeyedOperator):
         last: int = window.max_timestamp
         return min(last + self._lateness_ms, MAX_TIMESTAMP) if self.assigner.is_event_time else last
 
+    def _begin_timer(self, timer: WindowTimer) -> None:
+        self.timer = timer
+        self.begin_call()
+
     def _take(self, key: Any, value: Any, timestamp: int | None) -> None:
         scope, position = self.scope, self.position
-        scope.begin_element(position)
+        if self.undo_log is not None:
+            self.undo_log.begin()
         self.keys.key = key
         time = MIN_TIMESTAMP if timestamp is None else timestamp
         merging = self._merging
@@ -234,7 +244,7 @@ class WindowOperator(KeyedOperator):
                 self._trigger_context.window = window
                 self._act(self._trigger.on_element(value, time, window, self._trigger_context), key, window, namespace)
             except Exception:
-                # The call fails, and what it merged stays merged: without its timer, what the window holds would never end.
+                # The call fails, and merged windows stay merged: without its timer, the window would never end.
                 self._register_cleanup(window)
                 raise
             self._register_cleanup(window)
@@ -269,7 +279,7 @@ class WindowOperator(KeyedOperator):
                 self.scope.abandon(key, namespace)
             raise
         finally:
-            # The moment of the clean-up does not come again, not even for a window whose function has raised.
+            # The timer of the clean-up fires once, even for a window whose function has raised.
             if is_over:
                 self._clear_all(key, window, namespace)
 
@@ -358,22 +368,14 @@ def _go_on(_timestamp: int, _window: Any, _context: Any) -> TriggerResult:
     return TriggerResult.CONTINUE
 
 
-class WindowTriggerContext:
-    """What triggers see; one object for all, pointed at the window at hand before each call."""
+class WindowTriggerContext(TimerClocks):
+    """The context of triggers; one object for all, pointed at the window at hand before each call."""
 
     def __init__(self, timers: TimerService, values: MapState) -> None:
+        super().__init__(timers)
         self.window: Any = None
         self.merged: Sequence[Any] = ()
-        self._timers = timers
         self._values = values
-
-    @property
-    def current_watermark(self) -> int:
-        return self._timers.current_watermark
-
-    @property
-    def current_processing_time(self) -> int:
-        return self._timers.current_processing_time
 
     def register_event_time_timer(self, timestamp: int) -> None:
         self._timers.register_event_timer(self.window, timestamp)

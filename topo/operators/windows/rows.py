@@ -25,7 +25,6 @@ class WindowRows:
         self._is_sourced = is_sourced
 
     def plain(self, elements: Sequence[Element]) -> Sequence[Element]:
-        """Return the elements as they were emitted."""
         return [element[:-1] for element in elements] if self._is_sourced else elements
 
     def tuples(self, elements: Sequence[Element]) -> list[Tuple]:

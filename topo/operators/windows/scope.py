@@ -1,45 +1,17 @@
-"""The scope of a window operator's calls: which inputs and which pane a call belongs to, and what becomes of one that raises.
+"""The scope of a window operator: follows which inputs each pane holds, and which pane each result comes from.
 
-A pane is a key with the window that its contents lie under. The operator reports to one scope, set by its driver, and does not
-know which: in a tracked topology the scope follows which inputs are held by which panes and firings; with checkpoints it marks
-each call, so that the driver can undo and repeat it.
+A pane is a key with the window that its contents lie under. The operator reports to one scope, set by its driver. A scope in a
+tracked topology ties the acks of inputs to the results of their panes; windows in checkpoints need none.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Protocol
-
-from topo.operators.state.undo_log import UndoLog
-
-
-class WindowTimer(NamedTuple):
-    """A timer of a window."""
-
-    key: Any
-    window: Any
-    timestamp: int
-    is_event_time: bool
+from collections.abc import Sequence
+from typing import Any, Protocol
 
 
 class WindowScope(Protocol):
-    """Follows the calls of a window operator.
-
-    Attributes:
-        can_undo: a call that raises is undone: state that the operator changes in place has to be copied before.
-    """
-
-    can_undo: bool
-
-    def begin_element(self, position: int) -> None:
-        """A call begins for an element. Not called for elements taken a short way, which change nothing when they raise.
-
-        Args:
-            position: of the element in the batch at hand; 0 with `process_element`.
-        """
-
-    def begin_timer(self, key: Any, window: Any, timestamp: int, is_event_time: bool) -> None:
-        """A call begins for a timer of a window."""
+    """Follows the panes of a window operator. A position is that of an element in the current batch."""
 
     def held(self, position: int, key: Any, window: Any) -> None:
         """An element went into a pane."""
@@ -66,7 +38,7 @@ class WindowScope(Protocol):
         """The function of the pane that fires has raised; return whether to call it again at once."""
 
     def fired(self) -> None:
-        """The pane has put out all results. Not called when it has raised for good."""
+        """The pane has put out all results. Not called when its last attempt has raised."""
 
     def abandon(self, key: Any, window: Any) -> None:
         """The pane is over, and a call for it has raised before it could fire; it is released next."""
@@ -83,15 +55,12 @@ class WindowScope(Protocol):
     def released(self, key: Any, window: Any) -> None:
         """The pane holds nothing any more."""
 
+    def release_all(self) -> None:
+        """The input has ended: no pane fires any more."""
+
 
 class NoWindowScope:
-    """Follows nothing: calls are neither tracked nor repeated."""
-
-    can_undo = False
-
-    def begin_element(self, position: int) -> None: ...
-
-    def begin_timer(self, key: Any, window: Any, timestamp: int, is_event_time: bool) -> None: ...
+    """Follows nothing."""
 
     def held(self, position: int, key: Any, window: Any) -> None: ...
 
@@ -114,52 +83,4 @@ class NoWindowScope:
 
     def released(self, key: Any, window: Any) -> None: ...
 
-
-class UndoingWindowScope(NoWindowScope):
-    """Marks each call, so that it can be undone: state and timers by the log, output by `rewind`.
-
-    Args:
-        log: the operator's.
-        mark: returns how far the output has come.
-        rewind: takes back the output since a mark.
-
-    Attributes:
-        timer: of the last call for a timer; after an exception in it, the timer that raised.
-    """
-
-    can_undo = True
-
-    def __init__(self, log: UndoLog, mark: Callable[[], Any], rewind: Callable[[Any], object]) -> None:
-        self._log = log
-        self._take_mark = mark
-        self._rewind = rewind
-        self._position = -1
-        self._mark: Any = None
-        self.timer: WindowTimer | None = None
-
-    def begin_batch(self) -> None:
-        """A batch begins: no call for one of its elements has begun."""
-        self._position = -1
-
-    def begin_element(self, position: int) -> None:
-        """Mark the call."""
-        self._log.begin()
-        self._position = position
-        self._mark = self._take_mark()
-
-    def begin_timer(self, key: Any, window: Any, timestamp: int, is_event_time: bool) -> None:
-        """Mark the call."""
-        self._log.begin()
-        self.timer = WindowTimer(key, window, timestamp, is_event_time)
-        self._mark = self._take_mark()
-
-    def undo_element(self, position: int) -> None:
-        """Undo the call for an element, if it was a call: the short way changes nothing when it raises."""
-        if self._position == position:
-            self.undo_timer()
-        self._position = -1
-
-    def undo_timer(self) -> None:
-        """Undo the last call."""
-        self._log.undo()
-        self._rewind(self._mark)
+    def release_all(self) -> None: ...

@@ -1,6 +1,6 @@
 """Triggers: the behaviour of the declared ones.
 
-A trigger keeps nothing of its own: timers and values live in the context, under one key and window. `on_element` is asked after
+A trigger keeps nothing itself: timers and values live in the context, under one key and window. `on_element` is asked after
 the element was added; the timer methods are asked for *every* timer of the window, also for the operator's clean-up timer, so
 each compares the time with its own.
 """
@@ -43,7 +43,7 @@ _TIMEOUT: Final = "timeout"
 
 MOST_MISSED: Final = 100
 """A continuous trigger fires for each interval that one watermark, or one step of the clock, passes, as Flink's does. All of them
-show the same contents, so behind by more intervals than this it goes on with the last one that is due."""
+show the same contents, so behind by more intervals than this it continues with the last due interval."""
 
 
 def _next_fire_time(since: int, interval_ms: int, now: int, last: int) -> int:
@@ -66,19 +66,16 @@ class _Quiet(Trigger):
     """Continues whatever happens and keeps nothing; the others say where they differ."""
 
     def on_element(self, value: Any, timestamp: int, window: Any, context: TriggerContext) -> TriggerResult:
-        """Continue."""
         return CONTINUE
 
     def on_event_time(self, time: int, window: Any, context: TriggerContext) -> TriggerResult:
-        """Continue."""
         return CONTINUE
 
     def on_processing_time(self, time: int, window: Any, context: TriggerContext) -> TriggerResult:
-        """Continue."""
         return CONTINUE
 
     def clear(self, window: Any, context: TriggerContext) -> None:
-        """Nothing to clear."""
+        pass
 
 
 class _Never(_Quiet):
@@ -88,8 +85,13 @@ class _Never(_Quiet):
         pass
 
 
-class _EndOfStream(_Never):
-    """Fires at the last watermark. After a merge the element that caused it registers the timer anew."""
+class _EndOfStream(_Quiet):
+    """Fires at the last watermark. After a merge the element that caused it registers the timer again."""
+
+    can_merge = True
+
+    def on_merge(self, window: Any, context: OnMergeContext) -> None:
+        pass
 
     def on_element(self, value: Any, timestamp: int, window: Any, context: TriggerContext) -> TriggerResult:
         context.register_event_time_timer(MAX_TIMESTAMP)
@@ -259,7 +261,9 @@ class _Delta(_Quiet):
 _ABSENT: Final = object()
 
 
-class _Purging(Trigger):
+class _Around(Trigger):
+    """Asks another trigger, and adjusts its results."""
+
     def __init__(self, inner: Trigger) -> None:
         self._inner = inner
 
@@ -268,13 +272,13 @@ class _Purging(Trigger):
         return self._inner.can_merge
 
     def on_element(self, value: Any, timestamp: int, window: Any, context: TriggerContext) -> TriggerResult:
-        return self._purging(self._inner.on_element(value, timestamp, window, context))
+        return self._adjusted(self._inner.on_element, self._inner.on_element(value, timestamp, window, context))
 
     def on_event_time(self, time: int, window: Any, context: TriggerContext) -> TriggerResult:
-        return self._purging(self._inner.on_event_time(time, window, context))
+        return self._adjusted(self._inner.on_event_time, self._inner.on_event_time(time, window, context))
 
     def on_processing_time(self, time: int, window: Any, context: TriggerContext) -> TriggerResult:
-        return self._purging(self._inner.on_processing_time(time, window, context))
+        return self._adjusted(self._inner.on_processing_time, self._inner.on_processing_time(time, window, context))
 
     def on_merge(self, window: Any, context: OnMergeContext) -> None:
         self._inner.on_merge(window, context)
@@ -282,8 +286,12 @@ class _Purging(Trigger):
     def clear(self, window: Any, context: TriggerContext) -> None:
         self._inner.clear(window, context)
 
-    @staticmethod
-    def _purging(result: TriggerResult) -> TriggerResult:
+    def _adjusted(self, method: Callable[..., TriggerResult], result: TriggerResult) -> TriggerResult:
+        raise NotImplementedError
+
+
+class _Purging(_Around):
+    def _adjusted(self, method: Callable[..., TriggerResult], result: TriggerResult) -> TriggerResult:
         return FIRE_AND_PURGE if result is FIRE else result
 
 
@@ -330,44 +338,19 @@ class _ProcessingTimeout(Trigger):
         return FIRE_AND_PURGE if inner_result in (PURGE, FIRE_AND_PURGE) else FIRE
 
 
-class _Own(Trigger):
+class _OwnTrigger(_Around):
     """Calls a user's trigger and checks its results: with the None of a forgotten `return` no window would fire."""
 
-    def __init__(self, trigger: Trigger) -> None:
-        self._trigger = trigger
-
-    @property
-    def can_merge(self) -> bool:
-        return self._trigger.can_merge
-
-    def on_element(self, value: Any, timestamp: int, window: Any, context: TriggerContext) -> TriggerResult:
-        return _checked(self._trigger.on_element, self._trigger.on_element(value, timestamp, window, context))
-
-    def on_event_time(self, time: int, window: Any, context: TriggerContext) -> TriggerResult:
-        return _checked(self._trigger.on_event_time, self._trigger.on_event_time(time, window, context))
-
-    def on_processing_time(self, time: int, window: Any, context: TriggerContext) -> TriggerResult:
-        return _checked(self._trigger.on_processing_time, self._trigger.on_processing_time(time, window, context))
-
-    def on_merge(self, window: Any, context: OnMergeContext) -> None:
-        self._trigger.on_merge(window, context)
-
-    def clear(self, window: Any, context: TriggerContext) -> None:
-        self._trigger.clear(window, context)
-
-
-def _checked(method: Callable[..., TriggerResult], result: TriggerResult) -> TriggerResult:
-    """Return a result of a user's trigger. Raises UserError when it is none."""
-    if type(result) is not TriggerResult:
-        raise returned(method, result, "return a TriggerResult, such as TriggerResult.CONTINUE or TriggerResult.FIRE")
-    return result
+    def _adjusted(self, method: Callable[..., TriggerResult], result: TriggerResult) -> TriggerResult:
+        if type(result) is not TriggerResult:
+            raise returned(method, result, "return a TriggerResult, such as TriggerResult.CONTINUE or TriggerResult.FIRE")
+        return result
 
 
 def build_trigger(declared: TriggerLike) -> Trigger:
-    """Give a declared trigger its behaviour."""
     match declared:
         case Trigger():
-            return _Own(declared)
+            return _OwnTrigger(declared)
         case EventTimeTrigger():
             return _EventTime()
         case ProcessingTimeTrigger():

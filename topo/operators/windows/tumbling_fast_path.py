@@ -12,43 +12,26 @@ from __future__ import annotations
 from collections.abc import Iterable, MutableMapping, Sequence
 from typing import Any
 
-from topo.api.triggers import Trigger
 from topo.api.windows import TimeWindow
-from topo.operators.state.deep_copy import ATOMS, independent
+from topo.hot import ATOMS
+from topo.operators.base import OperatorContext
+from topo.operators.state.deep_copy import independent
 from topo.operators.time.clock import MAX_TIMESTAMP
 from topo.operators.windows.assigners import TumblingAssigner
 from topo.operators.windows.contents import Accumulated
-from topo.operators.windows.functions import EmitResult, WindowFunction
-from topo.operators.windows.operator import WindowOperator
+from topo.operators.windows.functions import EmitResult
+from topo.operators.windows.operator import WindowOperator, WindowTimer
 
 
 class TumblingFastPath(WindowOperator):
     """Tumbling event-time windows that accumulate and fire at their end; made by `build_window_operator`."""
 
     assigner: TumblingAssigner
+    _contents: Accumulated
 
-    def __init__(
-        self,
-        assigner: TumblingAssigner,
-        trigger: Trigger,
-        contents: Accumulated,
-        function: WindowFunction,
-        *,
-        lateness_ms: int,
-        late_stream: str | None,
-        keyed: bool,
-    ) -> None:
-        super().__init__(
-            assigner,
-            trigger,
-            contents,
-            function,
-            lateness_ms=lateness_ms,
-            late_stream=late_stream,
-            keyed=keyed,
-        )
-        self._accumulated = contents
-        self._result_of = function.result_of if isinstance(function, EmitResult) else None
+    def setup(self, context: OperatorContext) -> None:
+        super().setup(context)
+        self._result_of = self._function.result_of if isinstance(self._function, EmitResult) else None
         # Windows that the watermark has not reached, by start. What they hold may be changed without asking further.
         self._open: dict[int, MutableMapping[Any, Any]] = {}
         self._open_windows: dict[int, TimeWindow] = {}
@@ -60,18 +43,18 @@ class TumblingFastPath(WindowOperator):
         if not len(keys):
             return
         size, offset = self.assigner.size_ms, self.assigner.effective_offset(self._now_ms)
-        rows_of, more, taken = self._open.get, self._accumulated.more, self._taken
+        rows_of, more, taken = self._open.get, self._contents.more, self._taken
         if not self._keyed:
             keys = [None] * len(keys)
-        # Should `more` raise, what is kept has to be as it was before.
-        can_undo = self.scope.can_undo
-        copies = can_undo and not self._accumulated.is_atomic
+        # Should `more` raise, the stored value has to be the former one.
+        can_undo = self.undo_log is not None
+        copies = can_undo and not self._contents.is_atomic
         elements: Iterable[Any] = values
         if can_undo:
-            self._accumulated.look_at(values)
-            if self._accumulated.copies:
+            self._contents.look_at(values)
+            if self._contents.copies:
                 elements = map(independent, values)
-        position = -1
+        position = self.position = -1
         try:
             for position, (key, value, timestamp) in enumerate(zip(keys, elements, timestamps)):  # noqa: B905
                 if timestamp is None or (rows := rows_of(start := timestamp - (timestamp - offset) % size)) is None:
@@ -88,6 +71,9 @@ class TumblingFastPath(WindowOperator):
                         self._forget(key, start)
                 taken[start].append(position)
         finally:
+            if self.position != position:
+                # The last element went the short way, which changes nothing when it raises: there is nothing to undo.
+                self.begin_call()
             self.position = position
             self._report_held(keys)
 
@@ -100,11 +86,11 @@ class TumblingFastPath(WindowOperator):
             self._taken = {start: self._taken[start] for start in self._open}
 
     def on_event_time(self, key: Any, namespace: Any, timestamp: int) -> None:
-        """Fire at the window's end, clear at its clean-up time."""
         self._open.clear()
         self._open_windows.clear()
         self._taken.clear()
-        self.scope.begin_timer(key, namespace, timestamp, True)
+        if self.undo_log is not None:
+            self._begin_timer(WindowTimer(key, namespace, timestamp, True))
         last = namespace.end - 1
         try:
             if timestamp == last:
@@ -118,7 +104,7 @@ class TumblingFastPath(WindowOperator):
                 self._function.clear(key, namespace)
 
     def _emit(self, key: Any, window: Any, last: int) -> None:
-        handle = self._accumulated.handle
+        handle = self._contents.handle
         handle.namespace = window
         result = handle.get()
         if result is not None:
@@ -129,12 +115,12 @@ class TumblingFastPath(WindowOperator):
         self._take(key, value, timestamp)
         (window,) = self.assigner.assign(value, timestamp, self._now_ms)  # type: ignore[arg-type]
         if window.max_timestamp > self._timers.current_watermark:
-            self._open[window.start] = self._accumulated.handle.rows(window)
+            self._open[window.start] = self._contents.handle.rows(window)
             self._open_windows[window.start] = window
             self._taken.setdefault(window.start, [])
 
     def _take_first(self, rows: MutableMapping[Any, Any], key: Any, value: Any, start: int) -> None:
-        first = self._accumulated.first(value)
+        first = self._contents.first(value)
         if first is not None:
             rows[key] = first
         window = self._open_windows[start]
@@ -146,5 +132,5 @@ class TumblingFastPath(WindowOperator):
     def _forget(self, key: Any, start: int) -> None:
         # State holds no None: an aggregate that gives it has dropped the window's contents.
         self.keys.key = key
-        self._accumulated.clear(self._open_windows[start])
+        self._contents.clear(self._open_windows[start])
         self._open.pop(start)

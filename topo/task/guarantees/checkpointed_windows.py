@@ -1,107 +1,68 @@
-"""The calls of a window task with checkpoints: nothing is tracked, and a call that raises is undone and repeated in place."""
+"""Inputs of windows that are in the checkpoints: no input is tracked, and a call that raises is undone and repeated in place."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from functools import partial
-from typing import Any
-
+from topo.checkpoint.held_inputs import HeldInputs
+from topo.emission.collectors import BoltCollector
+from topo.errors import TopoInternalError
 from topo.operators.state.undo_log import UndoLog
-from topo.operators.windows.operator import WindowOperator
-from topo.operators.windows.scope import UndoingWindowScope
+from topo.operators.windows.scope import NoWindowScope, WindowScope
 from topo.task.batch import Batch
-from topo.task.runners.operator import OperatorTask
-from topo.wire.frames import Frame
+from topo.task.bolt_output import BoltOutput
+from topo.task.guarantees.checkpointed import CheckpointedInputs
+from topo.task.parts import TaskParts
+from topo.task.window_calls import ElementCalls, TimerCall
 
 
-class CheckpointedWindowScope(UndoingWindowScope):
-    """The scope of a window operator whose windows are in the checkpoints.
+class CheckpointedWindowInputs(CheckpointedInputs):
+    """Inputs of a window operator in a topology with checkpoints.
 
     Args:
-        task: runs the operator.
-        log: the operator's.
+        collector: takes the rows of the operator; undone with each call.
+
+    Attributes:
+        scope: of the operator.
     """
 
-    open_firings = 0
-    owes = False
-
-    def __init__(self, task: OperatorTask, log: UndoLog) -> None:
-        super().__init__(log, task._collector.mark, task._collector.rewind)
-        self._task = task
+    def __init__(self, parts: TaskParts, out: BoltOutput, held: HeldInputs, collector: BoltCollector) -> None:
+        super().__init__(parts, out, held)
+        self.undo_log = UndoLog(collector)
+        self._collector = collector
+        self.scope: WindowScope = NoWindowScope()
         self._errors: list[Exception] = []
         """Final errors of the elements of a batch; reported when the results of the others are out."""
 
-    # -- calls -----------------------------------------------------------------------------------------------------------
+    def take(self, calls: ElementCalls, now: float) -> None:
+        """Make the calls for a slice, up to the first that raises; its element becomes a dead letter after all attempts."""
+        try:
+            calls.make()
+        except TopoInternalError:
+            raise
+        except Exception as error:
+            final = self.raised(error, calls.repeat, calls.undo)
+            if final is not None:
+                self._errors.append(final)
+                self.give_up(calls.subject, final)
 
-    def begin_slice(self, batch: Batch, first: int, last: int) -> None:
-        """The operator gets inputs of a batch next."""
-        self.begin_batch()
-
-    def took(self, count: int, now: float) -> None:
-        """Inputs in windows are acked by the checkpoints."""
-
-    def element_raised(self, place: int, again: Callable[[], object], row: Any, error: Exception, now: float) -> None:
-        """Repeat the call for an element, and make it a dead letter if that does not help."""
-        task = self._task
-        self.undo_element(place)
-        final = task._try_again(again, partial(self.undo_element, 0), error)
-        if final is not None:
-            self._errors.append(final)
-            task.counters.failed += 1
-            task._give_up(row, final)
-
-    def end_slices(self, batch: Batch, begin: int, now: float) -> None:
-        """The inputs of a batch from `begin` on have been taken."""
+    def taken(self, batch: Batch, first: int, last: int, now: float) -> None:
+        """Route the results of a slice, count its inputs, and report the errors among them."""
+        self.settle_calls(self._collector, now)
         errors, self._errors = self._errors, []
-        self._task.counters.acked += batch.done - begin - len(errors)
-        self._task._settle(now)
+        self._counters.acked += last - first - len(errors)
         for error in errors:
-            self._task._user_error(error, now)
+            self._reports.user_error(error, now)
 
-    def call_raised(self, error: Exception, now: float) -> None:
-        """Repeat the call for a timer, and make it a dead letter with the contents of its window if that does not help."""
-        task, timer, windows = self._task, self.timer, self._task._operator
-        assert isinstance(windows, WindowOperator)
-        if timer is None:
-            task._user_error(error, now)
+    def timer_raised(self, call: TimerCall | None, error: Exception, now: float) -> None:
+        """Repeat the call for a timer; the contents of its window become a dead letter after all attempts."""
+        if call is None:
+            self._reports.user_error(error, now)
             return
-        self.undo_timer()
-        final = task._try_again(partial(windows.call_for, timer), self.undo_timer, error)
+        final = self.raised(error, call.repeat, call.undo)
         if final is None:
             return
-        task.counters.failed += 1
-        task._give_up(windows.contents_for(timer), final)
+        self.give_up(call.subject, final)
         try:
-            windows.skip(timer)
+            call.skip()
         except Exception as raised:
-            task.reports.record(raised, now)
-        task._user_error(final, now)
-
-    def end_of_input(self) -> None:
-        """Windows stay in the checkpoints."""
-
-    # -- verdicts: no firing is a root -----------------------------------------------------------------------------------
-
-    def reset(self, epoch: int) -> None: ...
-
-    def settle(self, now: float) -> None: ...
-
-    def on_verdicts(self, frame: Frame, now: float) -> None: ...
-
-    def held_roots(self) -> dict[int, None]:
-        return {}
-
-    def touched(self, roots: Iterable[int], now: float) -> dict[int, None]:
-        return {}
-
-    def deadline(self) -> float | None:
-        return None
-
-    def on_time(self, now: float) -> None: ...
-
-    def flush_is_due(self) -> bool:
-        return False
-
-    def flush(self) -> None: ...
-
-    def validate(self) -> None: ...
+            self._reports.record(raised, now)
+        self._reports.user_error(final, now)

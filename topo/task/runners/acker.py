@@ -1,130 +1,101 @@
-"""Ackers: frames of ids become entries of the ledger, and its verdicts go to the spouts' control inboxes.
+"""Ackers: frames of ids become tuple trees, and verdicts on these go to the spouts' control inboxes.
 
-An acker always processes: what it sends is bounded by the spouts' pending limits, so it never waits for room, and the cycle
+An acker always processes: the spouts' pending limits bound its verdicts, so it never waits for room, and the cycle
 spout -> bolt -> acker -> spout cannot block.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from itertools import chain
 
+from topo.hot import Rotation, Trees, unpack_words
 from topo.ids import TaskId
-from topo.task.environment import TaskEnvironment, TaskSpec
 from topo.task.events import RoutesChanged
 from topo.task.flow_control import EdgeStatus, InEdge
-from topo.task.task import Task
-from topo.tracking.acker import Acker
-from topo.wire.frames import Frame, FrameKind, pack_words
+from topo.task.guarantees.verdict_delivery import VerdictDelivery
+from topo.task.parts import TaskParts
+from topo.wire.frames import MIN_WATERMARK, Frame, FrameKind, SenderStatus
+
+ACKER_FRAMES = frozenset((FrameKind.OPEN, FrameKind.INIT, FrameKind.ACK, FrameKind.FAIL, FrameKind.RESET, FrameKind.END))
+
+_BUCKETS = 3
+REST_S = 0.001
+"""How long ids may lie unread once an acker has gone idle, so that more come with them."""
 
 
-class AckerTask(Task):
-    """One acker task."""
+class AckerRunner:
+    """Runs an acker: passes columns of ids to the trees.
 
-    ACCEPTS = frozenset((FrameKind.OPEN, FrameKind.INIT, FrameKind.ACK, FrameKind.FAIL, FrameKind.RESET, FrameKind.END))
-    REST_S = 0.001
+    Records of trees live between two and three message timeouts, so that the acker outlives the spout.
 
-    def __init__(self, setup: TaskSpec, ports: TaskEnvironment) -> None:
-        super().__init__(setup, ports)
-        # The trees of barriers end with their epoch at the latest.
-        timeout = None if self.config.delivery == "exactly_once" else self.plan.longest_message_timeout_s
-        self.acker = Acker(timeout, ports.clock())
-        self._undelivered = 0
-        self._deliver_at: float | None = None
-        """When verdicts that may have been reached are delivered at the latest."""
+    Args:
+        parts: of the task.
+        delivery: takes the verdicts from the trees.
+    """
 
-    def _edges_out(self) -> list[tuple[TaskId, bool]]:
-        return [(spout, True) for spout in self.plan.origins]
+    def __init__(self, parts: TaskParts, delivery: VerdictDelivery) -> None:
+        self._state = parts.state
+        self._inbound = parts.inbound
+        self._outbound = parts.outbound
+        self._delivery = delivery
+        self._trees: Trees = delivery.trees
+        self._rotation = Rotation(delivery.tree_timeout_s, _BUCKETS, parts.state.clock())
+        self._expired_last = 0
 
-    def _open(self, event: RoutesChanged, now: float) -> None:
-        pass
+    def begin_epoch(self, event: RoutesChanged, now: float, *, is_first: bool) -> None:
+        """Open the edges to the tasks that draw roots."""
+        self._outbound.send_opening(SenderStatus.ACTIVE, MIN_WATERMARK)
 
-    def _reset(self, event: RoutesChanged, now: float) -> None:
-        self.acker.on_reset_epoch()
-        self._undelivered = 0
-        self._deliver_at = None
+    def on_time(self, now: float) -> None:
+        """Forget the trees that have had no ids for too long."""
+        # Called before the frames of the same moment: a late rotation does not age roots that have only just arrived.
+        rotations = self._rotation.due(now)
+        if not rotations:
+            return
+        expired = [unpack_words(self._trees.rotate()) for _ in range(rotations)]
+        self._expired_last = len(expired[-1])
+        roots = list(chain.from_iterable(expired))
+        self._state.counters.expired_trees += len(roots)
+        if self._state.observer is not None and roots:
+            self._state.observer.trees_expired(self._state.id, roots, now)
+
+    def deadlines(self, now: float) -> list[float | None]:
+        """Return when trees may expire next."""
+        return [self._rotation.next_deadline]
 
     @property
-    def _may_act(self) -> bool:
-        return True
+    def has_work(self) -> bool:
+        """Whether frames wait."""
+        return bool(self._inbound.queue)
 
-    @property
-    def _has_ended(self) -> bool:
-        return True
-
-    def _act(self, now: float) -> None:
-        while self.inbound.queue:
-            edge, frame = self.inbound.queue.popleft()
+    def act(self, now: float) -> None:
+        """Process all frames that wait."""
+        inbound = self._inbound
+        while inbound.queue:
+            edge, frame = inbound.queue.popleft()
             self._process(edge, frame, now)
-            self.inbound.processed(edge, frame, now)
-        if self._undelivered >= self.config.batch_size:
-            self._deliver()
+            inbound.processed(edge, frame, now)
+        self._delivery.deliver_batch()
 
-    def _process(self, edge: InEdge, frame: Frame, now: float) -> bool:
-        kind, acker = frame.kind, self.acker
-        if self._observer is not None:
-            self._observer.ids_received(self.id, frame)
+    def _process(self, edge: InEdge, frame: Frame, now: float) -> None:
+        kind, trees, state = frame.kind, self._trees, self._state
+        if state.observer is not None:
+            state.observer.ids_received(state.id, frame)
         if kind is FrameKind.ACK:
-            acker.on_ack(frame.root_list(), frame.edge_list())
+            trees.ack(frame.roots, frame.edges)
         elif kind is FrameKind.INIT:
-            acker.on_init(TaskId(frame.sender), frame.root_list(), frame.edge_list())
+            trees.init(TaskId(frame.sender), frame.roots, frame.edges)
         elif kind is FrameKind.FAIL:
-            acker.on_fail(frame.root_list())
+            trees.fail(frame.roots)
         elif kind is FrameKind.RESET:
-            acker.on_reset(frame.root_list())
+            trees.reset(frame.roots)
         elif kind is FrameKind.OPEN:
-            self.inbound.opened(edge, frame)
+            self._inbound.opened(edge, frame)
         else:
             edge.status = EdgeStatus.FINISHED
-        self._undelivered += frame.count
-        if self._deliver_at is None and frame.count:
-            self._deliver_at = now + self.config.flush_interval_s
-        self.counters.executed += frame.count
-        return True
+        self._delivery.taken(frame.count, now)
+        state.counters.executed += frame.count
 
-    def _flush(self, now: float) -> None:
-        self._deliver()
-        super()._flush(now)
-
-    def _deliver(self) -> None:
-        """Send the verdicts reached since the last time."""
-        self._undelivered = 0
-        self._deliver_at = None
-        for spout, verdicts in self.acker.verdicts().items():
-            if self._observer is not None:
-                self._observer.verdicts_reached(self.id, verdicts)
-            for kind, roots in (
-                (FrameKind.FAILED, verdicts.failed),
-                (FrameKind.ACKED, verdicts.acked),
-                (FrameKind.TOUCHED, verdicts.reset),
-            ):
-                if roots:
-                    self.outbox.put_ids(kind, spout, pack_words(roots))
-
-    def _run_due(self, now: float) -> None:
-        super()._run_due(now)
-        expired = self.acker.on_time(now)
-        self.counters.expired_trees += len(expired)
-        if self._observer is not None and expired:
-            self._observer.trees_expired(self.id, expired, now)
-        if self._deliver_at is not None and now >= self._deliver_at:
-            self._deliver()
-
-    def _deadlines(self, now: float) -> list[float | None]:
-        return [*super()._deadlines(now), self.acker.next_deadline, self._deliver_at]
-
-    @property
-    def is_quiet(self) -> bool:
-        """Whether all verdicts have been delivered."""
-        return super().is_quiet and not self._undelivered
-
-    def _reject_row(self, stream: int, values: Any, roots: Any, error: Exception) -> None:
-        raise error
-
-    def _levels(self) -> dict[str, float]:
-        statistics = self.acker.statistics()
-        return {"trees": float(statistics.ledger.entries), "expired_last": float(statistics.expired_last)}
-
-    def validate(self) -> None:
-        """Assert the invariants."""
-        super().validate()
-        self.acker.validate()
+    def levels(self) -> dict[str, float]:
+        """Return the records of trees, and how many open ones the last rotation has expired."""
+        return {"trees": float(len(self._trees)), "expired_last": float(self._expired_last)}

@@ -2,84 +2,108 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import Any
 
 from topo.api.operator_bolts import AsyncBolt
 from topo.api.tuples import Origin
 from topo.checkpoint.alignment import Snapshot
-from topo.emission.collectors import Mark, TrackedTuple, TupleState
-from topo.errors import FrameworkBug
+from topo.emission.collectors import Mark, TrackedTuple
+from topo.errors import TopoInternalError
 from topo.operators.async_wait import AsyncWaitOperator, joined_inputs
-from topo.operators.base import Operator, OperatorSnapshot
+from topo.operators.base import OperatorSnapshot
 from topo.operators.bolt_operators import BoltCalls
 from topo.operators.mailbox.mailbox import RejectedExecution
 from topo.task.batch import Batch
-from topo.task.environment import AsyncDone, TaskEnvironment, TaskSpec
-from topo.task.events import RoutesChanged
-from topo.task.runners.operator import OperatorTask
+from topo.task.environment import AsyncDone
+from topo.task.guarantees.inputs import InputGuarantee
+from topo.task.operator_output import OperatorOutput
+from topo.task.parts import TaskParts
+from topo.task.runners.operator import OperatorKind
 from topo.user_errors import blame
+from topo.wire.control import Close
 
 
-class AsyncTask(OperatorTask):
-    """Runs an `AsyncBolt`. A full queue takes no further input; its mails go on."""
+class AsyncKind(OperatorKind):
+    """An `AsyncBolt`. A full queue takes no further input; mails still run.
 
-    def __init__(self, setup: TaskSpec, ports: TaskEnvironment) -> None:
-        if not isinstance(setup.component, AsyncBolt) or ports.run_async is None:
-            raise FrameworkBug("an async bolt without an event loop")
-        self._bolt, self._run_async = setup.component, ports.run_async
+    The task is closed when the user's `close` has returned: the loop of the event loop's thread runs it.
+    """
+
+    _operator: AsyncWaitOperator
+    end_of_input = None
+    """END is sent when the last call is done, with all its attempts."""
+
+    def __init__(
+        self,
+        parts: TaskParts,
+        bolt: AsyncBolt,
+        guarantee: InputGuarantee,
+        output: OperatorOutput,
+        close_task: Callable[[float], object],
+    ) -> None:
+        if parts.env.run_async is None:
+            raise TopoInternalError("an async bolt without an event loop")
+        self.bolt, self._run_async, self._close_task = bolt, parts.env.run_async, close_task
         self._is_user_open = False
         self._close_called = self._close_returned = False
-        self._end_waits = False
         self._mark: Mark | None = None
+        """How far the output had come before the results that are being put out."""
         self._to_restore: list[dict[str, Any]] = []
         """Inputs of a checkpoint that have not been invoked again yet."""
-        super().__init__(setup, ports)
+        super().__init__(parts, guarantee, output, renews=True)
 
     @property
     def capacity(self) -> int:
         """How many calls are under way at most."""
-        return self._bolt.settings.capacity
+        return self.bolt.settings.capacity
+
+    def _make_operator(self) -> AsyncWaitOperator:
+        self._mark = None
+        return AsyncWaitOperator(BoltCalls(self.bolt, self._run_call), self.bolt.settings, self)
+
+    # -- the event loop --------------------------------------------------------------------------------------------------
 
     def _run_call(self, call: Coroutine[Any, Any, Any], done: AsyncDone) -> None:
         self._run_async(call, done, self._on_blocked)
 
     def _on_blocked(self, error: Exception) -> None:
-        """A call holds up the event loop; told on another thread."""
+        """A call holds up the event loop. Called on another thread."""
+        self._post(lambda: self._reports.record(error, self._state.now), "a blocking call")
+
+    def _post(self, action: Callable[[], object], description: str) -> None:
+        """Have the task's thread run an action, if the task is not closed. Any thread may call it."""
         with suppress(RejectedExecution):
-            self.executor.execute(lambda: self.reports.record(error, self.state.now), "a blocking call")
+            self._parts.executor.execute(action, description)
 
-    def _make_operator(self) -> Operator:
-        return AsyncWaitOperator(BoltCalls(self._bolt, self._run_call), self._bolt.settings, self)
+    # -- life ------------------------------------------------------------------------------------------------------------
 
-    def _user_prepare(self) -> None:
-        self._run_call(self._bolt.open(self.context), self._on_user_open)
-        super()._user_prepare()
+    def open(self) -> None:
+        """Begin to open the bolt, and start the operator."""
+        self._run_call(self.bolt.open(self._parts.spec.context), self._on_user_open)
+        super().open()
 
     def _on_user_open(self, _result: Any, error: BaseException | None) -> None:
-        """`open` has returned or raised; told on the event loop's thread."""
+        """`open` has returned or raised. Called on the event loop's thread."""
 
         def note() -> None:
             if error is not None:
                 raise error
             self._is_user_open = True
-            self._invoke_restored()
+            self.invoke_restored()
 
-        with suppress(RejectedExecution):
-            self.executor.execute(note, "the user's open has returned")
+        self._post(note, "the user's open has returned")
 
-    def _snapshot(self, checkpoint: int) -> Snapshot:
-        snapshot = super()._snapshot(checkpoint)
-        snapshot.values["own"] = [
-            one if "watermark" in one else {**one, "value": _stored_tuple(one["value"])}
-            for one in [*snapshot.values["own"], *self._to_restore]
-        ]
-        return snapshot
+    def snapshot(self, checkpoint: int) -> Snapshot:
+        """Return the inputs whose calls are under way, or are to be made again."""
+        held = [*self._operator.own(), *self._to_restore]
+        own = [one if "watermark" in one else {**one, "value": _stored_tuple(one["value"])} for one in held]
+        return Snapshot(self._operator.freeze(), {"own": own})
 
-    def _restore_user(self, parts: list[Snapshot]) -> None:
-        """Begin anew; what was in flight is invoked again when the edges and the user's bolt are open."""
-        super()._restore_user([])
+    def restore(self, parts: list[Snapshot]) -> None:
+        """Start with an empty operator; calls of the checkpoint are made again when the edges and the user's bolt are open."""
+        self._renew_operator()
         self._to_restore = [
             one if "watermark" in one else {**one, "value": self._restored_tuple(one["value"], one["timestamp"])}
             for one in joined_inputs(part.values.get("own", ()) for part in parts)
@@ -87,81 +111,73 @@ class AsyncTask(OperatorTask):
 
     def _restored_tuple(self, stored: tuple[Any, ...], timestamp: int | None) -> TrackedTuple:
         values, *origin = stored
-        return TrackedTuple.made(values, Origin(*origin), timestamp, self.epoch, (), ())
+        return TrackedTuple.made(values, Origin(*origin), timestamp, self._state.epoch, (), ())
 
-    def _edges_are_open(self, now: float) -> None:
-        super()._edges_are_open(now)
-        self._invoke_restored()
-
-    def _invoke_restored(self) -> None:
+    def invoke_restored(self) -> None:
+        """Invoke the inputs of the checkpoint again, if the user's bolt is open."""
         if self._is_user_open and self._to_restore:
             restored, self._to_restore = self._to_restore, []
-            self._operator.close()
-            self._operator = self._make_operator()
+            self._replace_operator()
+            self._mails_have_run = True
             self._start_operator(OperatorSnapshot(own=restored))
 
-    def _on_close(self, now: float) -> None:
+    def on_close(self, _event: Close, now: float) -> None:
         """Close the user's bolt; the task is closed when that has returned or raised."""
-        if not (self.state.is_working and self._is_user_open) or self._close_returned:
-            super()._on_close(now)
+        if not (self._state.is_working and self._is_user_open) or self._close_returned:
+            self._close_task(now)
         elif not self._close_called:
             self._close_called = True
-            self.inbound.queue.clear()
+            self._parts.inbound.queue.clear()
             self._operator.close()
-            self._run_call(self._bolt.close(), self._on_user_closed)
+            self._run_call(self.bolt.close(), self._on_user_closed)
 
     def _on_user_closed(self, _result: Any, error: BaseException | None) -> None:
-        """`close` has returned or raised; told on the event loop's thread."""
+        """`close` has returned or raised. Called on the event loop's thread."""
 
         def note() -> None:
             self._close_returned = True
             if error is not None:
-                self.counters.lost_results += 1
-                blame(error, self._bolt.close)
-                self.reports.record(error, self.state.now)
+                self._state.counters.lost_results += 1
+                blame(error, self.bolt.close)
+                self._reports.record(error, self._state.now)
 
-        with suppress(RejectedExecution):
-            self.executor.execute(note, "the user's close has returned")
+        self._post(note, "the user's close has returned")
 
-    @property
-    def _wait(self) -> AsyncWaitOperator:
-        assert isinstance(self._operator, AsyncWaitOperator)
-        return self._operator
+    def close_when_returned(self, now: float) -> None:
+        """Close the task, if `close` has returned."""
+        if self._close_returned:
+            self._close_task(now)
 
-    def _reset(self, event: RoutesChanged, now: float) -> None:
-        self._end_waits = False
-        self._mark = None
-        super()._reset(event, now)
-        if not self.is_checkpointed:
-            self._renew_operator()
+    # -- calls -----------------------------------------------------------------------------------------------------------
 
-    @property
-    def _may_act(self) -> bool:
-        return super()._may_act and self._is_user_open and not self._close_called and not self._wait.is_full
+    def has_room(self) -> bool:
+        """Whether another call can be made."""
+        return self._is_user_open and not self._close_called and not self._operator.is_full
 
-    def _run(self, batch: Batch, first: int, last: int, now: float) -> None:
-        wait = self._wait
+    def run(self, batch: Batch, first: int, last: int, now: float) -> None:
+        """Begin calls until the queue is full, and settle."""
+        wait = self._operator
         for index in range(first, last):
             if wait.is_full:
                 batch.done = index
                 break
             stamp = None if batch.stamps is None else batch.stamps[index]
-            tup = TrackedTuple.made(batch.rows[index], batch.origin, stamp, self.epoch, *batch.ids_at(index))
+            tup = TrackedTuple.made(batch.rows[index], batch.origin, stamp, self._state.epoch, *batch.ids_at(index))
             try:
                 wait.process_element(None, tup, stamp)
             except Exception as error:
                 self.failed(tup, error)
-        self._settle(now)
+        self.calls.settle(now)
 
-    def _on_watermark(self, watermark: int, now: float) -> None:
+    def _take_watermark(self, watermark: int, now: float) -> None:
         try:
-            self._wait.process_watermark(watermark)
-        except FrameworkBug:
+            self._operator.process_watermark(watermark)
+        except TopoInternalError:
             raise
         except Exception as error:
             # It is in the queue, and has put out a result that does not fit.
             self._call_raised(error, now)
-        self._settle(now)
+        self.calls.settle(now)
 
     def emitting(self, value: Any) -> None:
         """The results of this input are put out next."""
@@ -172,62 +188,35 @@ class AsyncTask(OperatorTask):
         """They have been."""
         self._output.anchors = ()
         self._mark = None
-        if value.epoch == self.epoch:
+        if value.epoch == self._state.epoch:
             self._collector.ack(value)
 
     def failed(self, value: Any, error: BaseException) -> None:
         """The call for this input has failed."""
-        if value.epoch == self.epoch:
-            blame(error, self._bolt.call)
-            if self.is_checkpointed:
-                value.state = TupleState.FAILED
-                self.counters.failed += 1
-                self._give_up(value.values, error)
-            else:
-                self.reports.causes.note(value.roots, error)
-                self._collector.fail(value)
+        if value.epoch == self._state.epoch:
+            blame(error, self.bolt.call)
+            self._guarantee.fail_input(self._collector, value, error)
             if not isinstance(error, Exception):
                 raise error
-            self._user_error(error, self.state.now)
+            self._reports.user_error(error, self._state.now)
 
     def _call_raised(self, error: Exception, now: float) -> None:
-        """A mail has raised: what it was putting out is discarded, and the input fails."""
+        """A mail has raised: discard its rows, and fail its input."""
         if self._mark is None:
-            super()._call_raised(error, now)
+            self._reports.user_error(error, now)
             return
         (value,), mark = self._output.anchors, self._mark
         self._output.anchors, self._mark = (), None
         self._collector.rewind(mark)
         self.failed(value, error)
 
-    def _user_end(self) -> None:
-        """Nothing: the end is told when the last call is done, with all its attempts."""
+    def unfinished(self) -> str:
+        """Describe the calls that are under way, or that a checkpoint has and that are not made again yet."""
+        return "calls are under way" if self._operator.in_flight or self._to_restore else ""
 
-    def _send_end(self, now: float) -> None:
-        if not self._has_calls:
-            super()._send_end(now)
-        else:
-            self._end_waits = True
-
-    def _turn(self, now: float) -> None:
-        super()._turn(now)
-        if self._end_waits and not self._has_calls:
-            self._end_waits = False
-            super()._send_end(now)
-        if self._close_returned:
-            self._on_close(now)
-
-    @property
-    def is_quiet(self) -> bool:
-        """Whether no call is under way, and none of a checkpoint has to be made again."""
-        return super().is_quiet and not self._has_calls
-
-    @property
-    def _has_calls(self) -> bool:
-        return bool(self._wait.in_flight or self._to_restore)
-
-    def _levels(self) -> dict[str, float]:
-        return {**super()._levels(), "async_in_flight": float(self._wait.in_flight)}
+    def levels(self) -> dict[str, float]:
+        """Return the number of calls under way."""
+        return {"async_in_flight": float(self._operator.in_flight)}
 
 
 def _stored_tuple(tup: TrackedTuple) -> tuple[Any, ...]:

@@ -1,11 +1,11 @@
-"""Batching bolts as a task: inputs are gathered, a batch is one call, and each call is a turn of its own.
+"""Batching bolts as a task: inputs are gathered, a batch is one call, and each call is one turn.
 
 | moment                          | what becomes of the batches                                                             |
 | ------------------------------- | --------------------------------------------------------------------------------------- |
 | a batch is full, or `wait` old  | it is ready; the task takes no input before its call                                    |
 | a barrier or the end arrives    | open batches are ready; the frame is processed when nothing is held                     |
 | a call raises                   | each half is called for, until a tuple is alone: see `topo.operators.batching`          |
-| a new epoch                     | all are dropped, since their inputs come again                                          |
+| a new epoch                     | all are dropped, because their inputs are replayed                                      |
 
 So a checkpoint has no input of a batching bolt: they are processed in front of it or come behind it.
 """
@@ -13,153 +13,132 @@ So a checkpoint has no input of a batching bolt: they are processed in front of 
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
 from topo.api.batch_bolt import BatchBolt
 from topo.api.metrics import Histogram
 from topo.emission.collectors import TrackedTuple
-from topo.errors import FrameworkBug
-from topo.operators.base import Operator
+from topo.hot import pack_words
 from topo.operators.batching import BatchOperator
 from topo.task.batch import Batch
-from topo.task.environment import TaskEnvironment, TaskSpec
-from topo.task.events import RoutesChanged
-from topo.task.flow_control import InEdge
+from topo.task.guarantees.inputs import InputGuarantee
+from topo.task.operator_output import OperatorOutput
+from topo.task.parts import TaskParts
 from topo.task.runners.batch_calls import BatchCalls
-from topo.task.runners.operator import OperatorTask
-from topo.wire.frames import Frame, FrameKind, pack_words
+from topo.task.runners.operator import OperatorKind
 
 
-class BatchTask(OperatorTask):
-    """Runs a `BatchBolt`."""
+class BatchKind(OperatorKind):
+    """A `BatchBolt`."""
 
-    def __init__(self, setup: TaskSpec, ports: TaskEnvironment) -> None:
-        if not isinstance(setup.component, BatchBolt):
-            raise FrameworkBug(f"{setup.component!r} is not a BatchBolt")
-        self._bolt = setup.component
-        super().__init__(setup, ports)
-        self._calls = BatchCalls(self._bolt, self._collector, self.config.max_task_emit)
-        self._call_latency = Histogram()
+    _operator: BatchOperator
 
-    def _make_operator(self) -> Operator:
-        return BatchOperator(self, self._bolt.settings)
+    def __init__(
+        self, parts: TaskParts, bolt: BatchBolt, guarantee: InputGuarantee, output: OperatorOutput, calls: BatchCalls
+    ) -> None:
+        self.bolt = bolt
+        self._batch_calls = calls
+        super().__init__(parts, guarantee, output, renews=True)
+        self.latency = Histogram()
 
-    @property
-    def _batches(self) -> BatchOperator:
-        assert isinstance(self._operator, BatchOperator)
-        return self._operator
+    def _make_operator(self) -> BatchOperator:
+        return BatchOperator(self, self.bolt.settings)
 
     # -- life ------------------------------------------------------------------------------------------------------------
 
-    def _user_prepare(self) -> None:
-        self._bolt.prepare(self.context)
-        super()._user_prepare()
+    def open(self) -> None:
+        """Prepare the bolt, then start the operator."""
+        self.bolt.prepare(self._parts.spec.context)
+        super().open()
 
-    def _reset(self, event: RoutesChanged, now: float) -> None:
-        super()._reset(event, now)
-        if not self.is_checkpointed:
-            self._renew_operator()
+    def begin_again(self, now: float) -> None:
+        """Begin with a new operator, then call `on_reset` of the bolt."""
+        super().begin_again(now)
+        self._reports.guard(self.bolt.on_reset, now)
 
-    def on_reset(self) -> None:
-        """Tell the user's bolt."""
-        self._bolt.on_reset()
+    def close(self) -> None:
+        """Close the operator, then the bolt."""
+        self._operator.close()
+        self.bolt.cleanup()
 
-    def cleanup(self) -> None:
-        """Close the operator, then the user's bolt."""
-        super().cleanup()
-        self._bolt.cleanup()
+    def end_of_input(self) -> None:
+        self.bolt.end_of_input(self._batch_calls.collector)
 
-    def _user_end(self) -> None:
-        self._bolt.end_of_input(self._calls.collector)
+    def unfinished(self) -> str:
+        """Describe the inputs that are held for a batch."""
+        return f"{self.held} inputs that wait for their batch" if self.held else ""
 
-    @property
-    def is_quiet(self) -> bool:
-        """Whether no input is held for a batch."""
-        return super().is_quiet and not self._batches.held
+    def levels(self) -> dict[str, float]:
+        """Return the number of inputs that are held."""
+        return {"batched": float(self.held)}
 
-    def _levels(self) -> dict[str, float]:
-        return {**super()._levels(), "batched": float(self._batches.held)}
-
-    def _latencies(self) -> dict[str, Any]:
-        return {"execute": self._call_latency.snapshot()}
-
-    def _held_roots(self) -> dict[int, None]:
-        return {root: None for tup in self._batches.values() for root in tup.roots}
+    def waiting_roots(self) -> dict[int, None]:
+        """Return the roots of inputs that wait for a call while the task takes no input, or has input before it."""
+        if not self._parts.outbound.outbox.is_full and not self._parts.inbound.queue:
+            return {}
+        return {root: None for tup in self._operator.values() for root in tup.roots}
 
     # -- input -----------------------------------------------------------------------------------------------------------
 
-    def _run(self, batch: Batch, first: int, last: int, now: float) -> None:
-        batches, keys = self._batches, self._keys(batch, first, last)
-        is_careful = self._single_step_budget > 0
+    def run(self, batch: Batch, first: int, last: int, now: float) -> None:
+        """Gather inputs until a batch is ready."""
+        batches, keys = self._operator, self._keys(batch, first, last)
         for index, key in zip(range(first, last), keys, strict=True):
             if batches.has_ready:
                 batch.done = index
                 break
             stamp = None if batch.stamps is None else batch.stamps[index]
-            tup = TrackedTuple.made(batch.rows[index], batch.origin, stamp, self.epoch, *batch.ids_at(index))
-            if is_careful:
-                # One of these may kill the process: it must not have others in hand with it.
+            tup = TrackedTuple.made(batch.rows[index], batch.origin, stamp, self._state.epoch, *batch.ids_at(index))
+            if batch.runs_singly:
+                # One of these may kill the process: no others may be in flight with it.
                 batches.process_alone(key, tup)
             else:
                 batches.process_element(key, tup, stamp)
 
-    def _process(self, edge: InEdge, frame: Frame, now: float) -> bool:
-        if frame.kind in (FrameKind.BARRIER, FrameKind.END) and self._batches.held:
-            self._batches.close_batches()
-            self._run_ready(now)
-            return False
-        return super()._process(edge, frame, now)
-
     # -- calls -----------------------------------------------------------------------------------------------------------
 
     @property
-    def has_work(self) -> bool:
-        """Whether a batch waits for its call, or input to be taken in."""
-        return super().has_work or (self.state.is_working and self._batches.has_ready and self._may_act)
+    def has_ready(self) -> bool:
+        """Whether a batch waits for its call."""
+        return self._operator.has_ready
 
-    def _act(self, now: float) -> None:
-        if not self._batches.has_ready:
-            super()._act(now)
-        elif self._may_act:
-            self._run_ready(now)
+    @property
+    def held(self) -> int:
+        """How many inputs wait for a call."""
+        return self._operator.held
 
-    def _run_ready(self, now: float) -> None:
-        """Call for one batch."""
-        hand, began, values = self.ports.in_hand, self.ports.clock(), self._batches.next_values
-        hand.hold(self.id, pack_words([root for tup in values for root in tup.roots]))
-        # An exception that leaves here ends the process, and then the note says what was in hand.
-        self._batches.run_one()
-        hand.release()
-        self._settle(now)
-        seconds = self.ports.clock() - began
-        self.counters.busy_s += seconds
-        self._call_latency.record(seconds / len(values), len(values))
-        self._flush_when_due(now + seconds)
+    def close_batches(self) -> None:
+        """Make all open batches ready."""
+        self._operator.close_batches()
+
+    def run_ready(self, now: float) -> float:
+        """Call for one batch, and settle; return when it has ended."""
+        marker, clock, values = self._env.marker, self._env.clock, self._operator.next_values
+        began = clock()
+        marker.hold(self._state.id, pack_words([root for tup in values for root in tup.roots]))
+        # An exception that leaves here ends the process, and then the mark names the tuples in flight.
+        self._operator.run_one()
+        marker.release()
+        self.calls.settle(now)
+        seconds = clock() - began
+        self._state.counters.busy_s += seconds
+        self.latency.record(seconds / len(values), len(values))
+        return now + seconds
 
     def call(self, values: list[TrackedTuple]) -> None:
         """Call the user for a batch."""
-        self._calls.call(values)
-        if not self.is_checkpointed:
-            for tup in values:
-                if (error := self._calls.error_of(tup)) is not None:
-                    self.reports.causes.note(tup.roots, error)
+        self._batch_calls.call(values)
+        for tup in values:
+            if (error := self._batch_calls.error_of(tup)) is not None:
+                self._reports.causes.note(tup.roots, error)
 
     def split(self, error: Exception) -> None:
         """A call for several inputs has raised."""
-        self._user_error(error, self.state.now)
+        self._reports.user_error(error, self._state.now)
 
     def failed(self, value: TrackedTuple, error: Exception) -> None:
         """A call for one input has raised."""
-        if not self.is_checkpointed:
-            self.reports.causes.note(value.roots, error)
-            self._collector.fail(value)
-            self._user_error(error, self.state.now)
-            return
-        mark = self._collector.mark()
-        final = self._try_tuple_again(partial(self.call, [value]), mark, value, error)
+        collector, mark = self._collector, self._collector.mark()
+        again, undo = partial(self.call, [value]), partial(collector.rewind, mark)
+        final = self._guarantee.input_raised(collector, mark, value, error, again, undo)
         if final is not None:
-            self._user_error(final, self.state.now)
-
-    def _why_failed(self, tup: TrackedTuple) -> str:
-        error = self._calls.error_of(tup)
-        return super()._why_failed(tup) if error is None else self._cause(error)
+            self._reports.user_error(final, self._state.now)

@@ -1,4 +1,4 @@
-"""A call of a batching bolt: what it emits with, and which inputs of its batch are acked; the same in a task and in a test."""
+"""Calls of a batching bolt, and the acks of their inputs; the same in a task and in a test."""
 
 from __future__ import annotations
 
@@ -55,10 +55,10 @@ class BatchCalls:
         bolt: the user's.
         collector: takes what a call emits, acks and fails.
         most: rows that one call may emit.
-        given: what the bolt emits with, if it is not the collector itself.
+        given: the collector that the bolt gets, if it is another one.
 
     Attributes:
-        collector: what the bolt is given.
+        collector: given to the bolt.
     """
 
     def __init__(self, bolt: BatchBolt, collector: BoltCollector, most: int, given: Collector | None = None) -> None:
@@ -68,7 +68,7 @@ class BatchCalls:
         self._most = most
 
     def call(self, values: Sequence[TrackedTuple]) -> None:
-        """Call the user for a batch, and ack what the call has not failed. What is raised leaves no trace.
+        """Call the user for a batch, and ack the inputs that the call has not failed. A call that raises has no effect.
 
         Values that the call changed in place are what they were again in inputs that it has not processed.
         """
@@ -82,7 +82,7 @@ class BatchCalls:
             if returned is not None:
                 kind, what = type(self._bolt).__name__, type(returned).__name__
                 raise UserError(
-                    f"execute_batch of {kind} returned a {what}, which goes nowhere; emit each row with "
+                    f"execute_batch of {kind} returned a {what}, which is not used; emit each row with "
                     "collector.emit(values, tup)"
                 )
             inner.check_emitted(inner.count() - mark.emitted, self._most)
@@ -99,5 +99,5 @@ class BatchCalls:
                 inner.ack(tup)
 
     def error_of(self, tup: TrackedTuple) -> BaseException | None:
-        """Return why the last call has failed an input, as far as it said so."""
+        """Return the error with which the last call has failed an input; None if it gave none."""
         return self.collector.errors.get(id(tup))

@@ -1,108 +1,87 @@
-"""What the tasks share that the operator core runs: windows, process functions and asynchronous calls.
+"""The base of bolts that run an operator: windows, process functions, asynchronous calls, batches.
 
 The operator knows elements, watermarks and timers; the task knows frames, anchors and ackers, and keeps the two in step. In a
 tracked topology:
 
-| bolt    | what its output is anchored on     | when its input is acked                                             |
+| bolt    | its output is anchored on          | its input is acked                                                  |
 | ------- | ---------------------------------- | ------------------------------------------------------------------- |
-| window  | the firing's own root (see panes)  | when every pane that holds it is released and its firings are done  |
-| process | the tuple in hand; timers: nothing | when `process` returns                                              |
+| window  | its firing, which is a root        | when every pane that holds it is released and its firings are done  |
+| process | the current tuple; timers: none    | when `process` returns                                              |
 | async   | the tuple whose call it is         | when its results have been emitted                                  |
 
-Everything that is not input (clock timers, async completions) comes as a mail, between slices of input. At a new epoch a window
-bolt and an async bolt begin anew, since every input that they held comes again.
+Everything that is not input (clock timers, async completions) comes as a mail, between slices of input. In a new epoch they
+start with a new operator, because all inputs that it held are replayed.
 """
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import count
 from typing import Any
 
 from topo.api.operator_bolts import OperatorBolt
-from topo.api.tuples import Origin, Tuple
 from topo.checkpoint.alignment import Snapshot
-from topo.emission.collectors import BoltCollector, TrackedTuple
-from topo.errors import FrameworkBug
-from topo.ids import TaskId
+from topo.errors import TopoInternalError
+from topo.hot import Row
 from topo.operators.base import KeyedOperator, Operator, OperatorContext, OperatorSnapshot
 from topo.operators.mailbox.executor import CALL_PRIORITY, MailboxExecutor
-from topo.operators.state.undo_log import UndoLog
+from topo.operators.state.handles import KeyContext
 from topo.operators.time.clock import TaskProcessingTime
 from topo.operators.time.timers import Brake
 from topo.operators.time.watermarks import InputStatus
-from topo.operators.windows.operator import WindowOperator
 from topo.operators.windows.rows import source_name
-from topo.task.batch import Batch, Row
-from topo.task.environment import TaskEnvironment, TaskSpec
-from topo.task.events import RoutesChanged
-from topo.task.flow_control import InEdge
-from topo.task.runners.bolt import AnchoringTask
-from topo.task.time_units import SuspiciousTimestamps, suspicion
-from topo.wire.frames import Frame
+from topo.task.batch import Batch
+from topo.task.guarantees.inputs import InputGuarantee
+from topo.task.operator_output import OperatorOutput
+from topo.task.parts import TaskParts
+from topo.task.runners.calls import AnchoredCalls
 
 
-class _Output:
-    """Takes what the operator puts out: rows with the anchors of the moment, and event time behind them."""
+class OperatorKind(ABC):
+    """Base of the kinds of bolts that run an operator.
 
-    def __init__(self, collector: BoltCollector, tell: Callable[[int | None, bool | None], None]) -> None:
-        self._collector = collector
-        self._report_to_master = tell
-        self.anchors: tuple[TrackedTuple, ...] = ()
-        self.side_anchors: Callable[[str], tuple[TrackedTuple, ...]] = lambda _stream: self.anchors
+    Args:
+        parts: of the task.
+        guarantee: of its inputs.
+        output: of the operator.
+        renews: whether an epoch without a checkpoint begins with a new operator: the inputs that the old one held are replayed.
+    """
 
-    def emit(self, value: Any, timestamp: int | None) -> None:
-        """Put out one element."""
-        self._collector.emit_stamped(value, self.anchors, timestamp)
+    holds_inputs = False
 
-    def side(self, stream: str, value: Any, timestamp: int | None) -> None:
-        """Put out one element on another stream."""
-        self._collector.emit(value, self.side_anchors(stream), stream, timestamp)
-
-    def watermark(self, timestamp: int) -> None:
-        """Pass a watermark on."""
-        self._report_to_master(timestamp, None)
-
-    def mark_idle(self) -> None:
-        """Pass idleness on."""
-        self._report_to_master(None, True)
-
-    def mark_active(self) -> None:
-        """Take it back."""
-        self._report_to_master(None, False)
-
-
-class OperatorTask(AnchoringTask):
-    """What the three kinds share."""
-
-    def __init__(self, setup: TaskSpec, ports: TaskEnvironment) -> None:
-        if not isinstance(setup.component, OperatorBolt):
-            raise FrameworkBug(f"{setup.component!r} is not an operator bolt")
-        super().__init__(setup, ports)
-        # What it emits belongs to the call at hand.
-        self._collector.takes_calls = False
-        self.component = setup.component
-        self._began_ms = ports.wall_ms()
-        self._began = ports.clock()
-        self._output = _Output(self._collector, self._put_out_time)
-        self._window_inputs = [
-            Origin(one.source, 0, one.stream, self.plan.fields(one.source, one.stream))
-            for one in self.plan.inputs_of(self.component_id)
-        ]
+    def __init__(self, parts: TaskParts, guarantee: InputGuarantee, output: OperatorOutput, *, renews: bool) -> None:
+        component, state, env = parts.spec.component, parts.state, parts.env
+        assert isinstance(component, OperatorBolt)
+        self.calls = AnchoredCalls(output.collector, guarantee, state)
+        self._parts = parts
+        self._state = state
+        self._plan = state.plan
+        self._config = state.config
+        self._reports = parts.reports
+        self._env = env
+        self._guarantee = guarantee
+        self._collector = output.collector
+        self._renews = renews
+        self._began_ms = env.wall_ms()
+        self._began = env.clock()
+        self._output = output
         self._key_indexes: dict[tuple[str, ...], tuple[int, ...]] = {}
-        self._bolt_key = setup.component.key
-        self._keeps_sources = getattr(setup.component, "sources", False)
-        self._own_key = self._key_of_this_task() if getattr(setup.component, "per_task", False) else None
+        self._bolt_key = component.key
+        self._keeps_sources = getattr(component, "sources", False)
+        self._own_key = self._key_of_this_task() if getattr(component, "per_task", False) else None
         """The key of all elements where the user has given none."""
-        self._clock = TaskProcessingTime(self._processing_ms, self.executor.execute)
+        self._clock = TaskProcessingTime(self._processing_ms, parts.executor.execute)
         self._brake = Brake()
+        parts.cuts.append(self._pull_brake)
         self._news: list[int | InputStatus] = []
-        """What the frame at hand says of event time, from the watermark on whose timers have not all fired."""
-        self._undo_log = UndoLog() if self.is_checkpointed else None
+        """Event time of the current frame, from the watermark on whose timers have not all fired."""
+        self._mails_have_run = False
+        """Whether what mails have emitted, acked and failed is not settled yet."""
         self._operator = self._make_operator()
-        self._looks_at_time = True
+        self._is_set_up = False
+        """Whether the operator has its state and timers."""
 
     # -- for the kinds ---------------------------------------------------------------------------------------------------
 
@@ -110,186 +89,149 @@ class OperatorTask(AnchoringTask):
     def _make_operator(self) -> Operator:
         """Return a new operator, not set up yet."""
 
+    @abstractmethod
+    def run(self, batch: Batch, first: int, last: int, now: float) -> None:
+        """Give the operator some tuples of the batch, and settle."""
+
     # -- life ------------------------------------------------------------------------------------------------------------
 
-    def _processing_ms(self) -> int:
-        # Wall time at the start plus what has passed since: a wall clock that is set meanwhile moves no timer. A microsecond
-        # more, so that a deadline that floats have rounded down is reached when it is there.
-        return self._began_ms + int((self.ports.clock() - self._began) * 1000 + 0.001)
+    def open(self) -> None:
+        """Start the operator, and restore it."""
+        self._start_operator()
+        if self._state.restored:
+            self.restore(self._state.restored)
+
+    def begin_again(self, now: float) -> None:
+        """Restore the operator where checkpoints have it; else make a new one, if it has held inputs."""
+        self._news.clear()
+        self._operator.is_behind = False
+        self._collector.clear()
+        self._guarantee.begin_again(self.restore, self._renew_operator if self._renews else None)
+
+    def close(self) -> None:
+        self._operator.close()
+
+    def restore(self, parts: list[Snapshot]) -> None:
+        """Replace the operator by a new one, which continues from a checkpoint; without parts, from the beginning."""
+        self._replace_operator()
+        whole = OperatorSnapshot.merged(OperatorSnapshot(dict(part.keyed()), list(part.values.get("own", ()))) for part in parts)
+        self._start_operator(whole if parts else None)
+
+    def snapshot(self, checkpoint: int) -> Snapshot:
+        """Return the state of the operator."""
+        return Snapshot(self._operator.freeze(), {"own": self._operator.own()})
 
     def _start_operator(self, snapshot: OperatorSnapshot | None = None) -> None:
-        component = self.plan.component(self.component_id)
-        executor = MailboxExecutor(self.mailbox, CALL_PRIORITY, partial(self._run_mail, self._operator))
+        executor = MailboxExecutor(self._parts.mailbox, CALL_PRIORITY, partial(self._run_mail, self._operator))
         self._clock = TaskProcessingTime(self._processing_ms, executor.execute)
         self._operator.setup(
             OperatorContext(
                 output=self._output,
                 clock=self._clock,
                 executor=executor,
-                max_parallelism=component.max_parallelism,
-                key_groups=self.plan.key_groups(self.id),
-                undo_log=self._undo_log,
+                max_parallelism=self._plan.component(self._state.component_id).max_parallelism,
+                key_groups=self._plan.key_groups(self._state.id),
+                undo_log=self._guarantee.undo_log,
                 brake=self._brake,
             )
         )
+        self._is_set_up = True
         if snapshot is not None:
             self._operator.restore(snapshot)
         self._operator.open()
 
-    def _renew_operator(self) -> None:
-        """Begin anew: what the operator held comes again."""
+    def _replace_operator(self) -> None:
+        """Close the operator and make a new one, not set up yet."""
         self._operator.close()
         self._operator = self._make_operator()
+        self._is_set_up = False
+
+    def _renew_operator(self) -> None:
+        self._replace_operator()
         self._start_operator()
+
+    # -- mails -----------------------------------------------------------------------------------------------------------
 
     def _run_mail(self, operator: Operator, action: Callable[[], object]) -> None:
         """Run a mail of an operator, unless another has taken its place."""
         if operator is self._operator:
+            self._mails_have_run = True
             try:
                 action()
-            except FrameworkBug:
+            except TopoInternalError:
                 raise
             except Exception as error:
-                self._call_raised(error, self.state.now)
+                self._call_raised(error, self._state.now)
 
-    def _user_prepare(self) -> None:
-        self._start_operator()
+    def settle_mails(self, now: float) -> None:
+        """Route the results of mails."""
+        if self._mails_have_run:
+            self._mails_have_run = False
+            self.calls.settle(now)
 
-    def _reset(self, event: RoutesChanged, now: float) -> None:
-        self._news.clear()
-        self._operator.is_behind = False
-        self._collector.clear()
-        super()._reset(event, now)
-
-    def _snapshot(self, checkpoint: int) -> Snapshot:
-        snapshot = super()._snapshot(checkpoint)
-        return Snapshot(self._operator.freeze(), {**snapshot.values, "own": self._operator.own()})
-
-    def _restore_user(self, parts: list[Snapshot]) -> None:
-        self._operator.close()
-        self._operator = self._make_operator()
-        whole = OperatorSnapshot.merged(OperatorSnapshot(dict(part.keyed()), list(part.values.get("own", ()))) for part in parts)
-        self._start_operator(whole if parts else None)
-
-    @property
-    def _user(self) -> Any:
-        return self
-
-    def on_reset(self) -> None:
-        """Nothing that is the user's is told."""
-
-    def cleanup(self) -> None:
-        """Close the operator at an orderly end."""
-        self._operator.close()
-
-    def _user_tick(self, tup: Tuple) -> None:
-        """Nothing: these bolts have timers."""
-
-    def _user_end(self) -> None:
-        self._operator.end_of_input()
+    def _call_raised(self, error: Exception, now: float) -> None:
+        """A timer or a firing has raised."""
+        self._reports.user_error(error, now)
 
     # -- time ------------------------------------------------------------------------------------------------------------
 
-    def _deadlines(self, now: float) -> list[float | None]:
+    def _processing_ms(self) -> int:
+        # Wall time at the start plus the time since: a wall clock that is set meanwhile moves no timer. A microsecond
+        # more, so that a deadline that floats have rounded down is reached.
+        return self._began_ms + int((self._env.clock() - self._began) * 1000 + 0.001)
+
+    def deadlines(self) -> list[float | None]:
+        """Return when the next timer of processing time is due."""
         due_ms = self._clock.next_deadline_ms()
-        timers = None if due_ms is None else self._began + (due_ms - self._began_ms) / 1000
-        return [*super()._deadlines(now), timers]
+        return [None if due_ms is None else self._began + (due_ms - self._began_ms) / 1000]
 
-    def _turn(self, now: float) -> None:
-        if self.state.is_working:
-            self._brake.is_on = False
-            self._clock.fire(self._processing_ms())
-            super()._turn(now)
-            self._settle(now)
-            self._flush_when_due(now)
+    def on_time(self, now: float) -> None:
+        """Make mails of the processing-time timers that are due."""
+        self._brake.is_on = False
+        self._clock.fire(self._processing_ms())
 
-    def cut_short(self) -> None:
-        """End the slice of input or the firing of timers at hand soon; any thread may call it."""
-        super().cut_short()
+    def _pull_brake(self) -> None:
+        """End the firing of timers soon; any thread may call it."""
         self._brake.is_on = True
 
-    @property
-    def _is_held_up(self) -> bool:
-        return super()._is_held_up or bool(self.inbound.queue)
-
-    def _process(self, edge: InEdge, frame: Frame, now: float) -> bool:
-        if self._news:
-            # The frame was processed but for its timers. To process it once more says nothing new of event time.
-            self._pass_time([], now)
-        return not self._news and super()._process(edge, frame, now) and not self._operator.is_behind
-
-    def _pass_time(self, news: list[int | InputStatus], now: float) -> None:
+    def pass_time(self, news: list[int | InputStatus], now: float) -> bool:
+        """Give event time to the operator; False if the brake has left timers that are due: to be called again."""
         self._brake.is_on = False
         self._news += news
         while self._news:
-            super()._pass_time(self._news[:1], now)
+            one = self._news[0]
+            if isinstance(one, InputStatus):
+                self._operator.process_idle(one is InputStatus.IDLE)
+            else:
+                self._take_watermark(one, now)
             if self._operator.is_behind:
-                return
+                return False
             del self._news[0]
+        return True
 
-    def _input_ended(self, now: float) -> None:
-        if self._news:
-            return
-        if self._has_ended and not self._has_passed_end and isinstance(self._operator, WindowOperator):
-            self._brake.is_on = False
-            self._fire_timers(self._operator.end_clock, now)
-            if self._operator.is_behind:
-                return
-        super()._input_ended(now)
-
-    def _on_watermark(self, watermark: int, now: float) -> None:
+    def _take_watermark(self, watermark: int, now: float) -> None:
         self._fire_timers(lambda: self._operator.process_watermark(watermark), now)
 
     def _fire_timers(self, fire: Callable[[], object], now: float) -> None:
-        """Have the operator fire what is due, again after each timer that raises: that one is gone, the others are not."""
+        """Have the operator fire all timers that are due; a timer that raises is not fired again."""
         while True:
             try:
                 fire()
                 break
-            except FrameworkBug:
+            except TopoInternalError:
                 raise
             except Exception as error:
                 self._call_raised(error, now)
-        self._settle(now)
+        self.calls.settle(now)
 
-    def _on_input_idle(self, idle: bool, now: float) -> None:
-        self._operator.process_idle(idle)
+    # -- watching --------------------------------------------------------------------------------------------------------
 
-    def _put_out_time(self, watermark: int | None, idle: bool | None) -> None:
-        self._settle(self.state.now)
-        if self._output_watermarks.is_used:
-            return
-        if watermark is not None:
-            self._output_watermarks.watermark(watermark)
-        if idle is not None:
-            self._output_watermarks.is_idle = idle
-        self._send_event_time()
-
-    def _call_raised(self, error: Exception, now: float) -> None:
-        """A timer or a firing has raised."""
-        self._user_error(error, now)
-
-    def _levels(self) -> dict[str, float]:
-        levels, operator = super()._levels(), self._operator
-        if self._is_open and isinstance(operator, KeyedOperator):
-            levels |= {"timers": float(operator.timers.pending), "state_entries": float(operator.state.entries)}
-            if isinstance(operator, WindowOperator):
-                levels["open_windows"] = float(operator.open_panes)
-        return levels
-
-    def _process_data(self, frame: Frame, now: float) -> bool:
-        if self._looks_at_time and frame.timestamps and self._batch is None:
-            self._look_at_time(frame, now)
-        return super()._process_data(frame, now)
-
-    def _look_at_time(self, frame: Frame, now: float) -> None:
-        """Say once that timestamps are no milliseconds, by the first of a frame."""
-        why = suspicion(int.from_bytes(frame.timestamps[:8], "little", signed=True))
-        if why is not None:
-            self._looks_at_time = False
-            source = self.plan.task(TaskId(frame.sender)).component
-            where = f"component {self.component_id!r}: a tuple of {source!r} has a timestamp in another unit"
-            self.reports.record(SuspiciousTimestamps(f"{where}: {why}"), now)
+    def levels(self) -> dict[str, float]:
+        """Return the number of timers, and of entries of the state."""
+        operator = self._operator
+        if not self._is_set_up or not isinstance(operator, KeyedOperator):
+            return {}
+        return {"timers": float(operator.timers.pending), "state_entries": float(operator.state.entries)}
 
     # -- keys ------------------------------------------------------------------------------------------------------------
 
@@ -308,8 +250,9 @@ class OperatorTask(AnchoringTask):
 
     def _key_of_this_task(self) -> int:
         """Return a key of this task's own key groups, so that its state is restored here."""
-        groups = self.plan.key_groups(self.id)
-        return next(key for key in count() if self._key_groups[key] in groups)
+        groups = self._plan.key_groups(self._state.id)
+        group_of = KeyContext(self._plan.component(self._state.component_id).max_parallelism).group_of
+        return next(key for key in count() if group_of[key] in groups)
 
     def _rows(self, batch: Batch, first: int, last: int) -> list[Row]:
         """Return the rows of a slice as a window keeps them: with their source behind them, where the bolt asks for it."""
@@ -318,6 +261,3 @@ class OperatorTask(AnchoringTask):
             return rows
         source = source_name(batch.origin.component, batch.origin.stream)
         return [(*row, source) for row in rows]
-
-    def _stamps_of(self, batch: Batch, first: int, last: int) -> Sequence[int | None]:
-        return [None] * (last - first) if batch.stamps is None else batch.stamps[first:last]

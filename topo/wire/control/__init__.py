@@ -12,7 +12,7 @@ from topo.wire.control.client import Request as Request
 from topo.wire.control.client import decode_reply as decode_reply
 from topo.wire.control.client import decode_request as decode_request
 from topo.wire.control.common import MAX_CONTROL as MAX_CONTROL
-from topo.wire.control.common import Message as Message
+from topo.wire.control.common import ControlMessage as ControlMessage
 from topo.wire.control.common import encode as encode
 from topo.wire.control.master import Activate as Activate
 from topo.wire.control.master import Alive as Alive

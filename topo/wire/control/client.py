@@ -6,17 +6,17 @@ from typing import Any
 
 import msgspec
 
-from topo.wire.control.common import MAX_CONTROL, Message, decode
+from topo.wire.control.common import MAX_CONTROL, ControlMessage, decode
 
 
-class Request(Message, frozen=True):
+class Request(ControlMessage, frozen=True):
     """A client asks the master to do or report something."""
 
     verb: str
     arguments: dict[str, Any] = {}
 
 
-class Reply(Message, frozen=True):
+class Reply(ControlMessage, frozen=True):
     """The master's answer: a result, or an error in words."""
 
     ok: bool

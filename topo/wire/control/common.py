@@ -1,4 +1,4 @@
-"""What control messages have in common: their base class, and how they become bytes."""
+"""The base class and the encoding of control messages."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from topo.errors import FrameError
-from topo.nesting import check_depth
+from topo.wire.decoding import decode_typed
 
 MAX_CONTROL = 1024 * 1024
 """Bytes; the default limit of a control message."""
@@ -15,7 +15,7 @@ MAX_CONTROL = 1024 * 1024
 T = TypeVar("T")
 
 
-class Message(msgspec.Struct, frozen=True, array_like=True, tag=True, forbid_unknown_fields=True):
+class ControlMessage(msgspec.Struct, frozen=True, array_like=True, tag=True, forbid_unknown_fields=True):
     """Base of all control messages."""
 
 
@@ -42,8 +42,4 @@ def decode(decoder: msgspec.msgpack.Decoder[T], data: bytes, max_size: int) -> T
     """Return the message, typed. Raises FrameError on anything else, or on more than `max_size` bytes."""
     if len(data) > max_size:
         raise FrameError(f"a control message of {len(data)} bytes; at most {max_size} are accepted")
-    try:
-        check_depth(data)
-        return decoder.decode(data)
-    except Exception as error:
-        raise FrameError(f"not a control message: {type(error).__name__}: {error}") from error
+    return decode_typed(decoder, data, "a control message")

@@ -5,11 +5,11 @@ from __future__ import annotations
 import msgspec
 
 from topo.ids import Epoch, Incarnation, TaskId, WorkerId
-from topo.wire.control.common import MAX_CONTROL, Message, decode
+from topo.wire.control.common import MAX_CONTROL, ControlMessage, decode
 
 
 class TaskRoute(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """Where a task is reached in one epoch. `public_key` is CURVE's in Z85, empty without encryption."""
+    """The address of a task in one epoch. `public_key` is CURVE's in Z85, empty without encryption."""
 
     task: TaskId
     worker: WorkerId
@@ -43,7 +43,7 @@ class PartToRead(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fi
     takes_values: bool
 
 
-class Routes(Message, frozen=True):
+class Routes(ControlMessage, frozen=True):
     """Adopt this epoch. The maps have an entry for each spout task that has something to resume.
 
     Attributes:
@@ -70,74 +70,74 @@ class Routes(Message, frozen=True):
     ended: list[TaskId] = []
 
 
-class Go(Message, frozen=True):
+class Go(ControlMessage, frozen=True):
     """Every task of the epoch is ready."""
 
     epoch: Epoch
 
 
-class Activate(Message, frozen=True):
+class Activate(ControlMessage, frozen=True):
     """Spouts emit again."""
 
 
-class Deactivate(Message, frozen=True):
+class Deactivate(ControlMessage, frozen=True):
     """Spouts emit nothing new."""
 
 
-class Drain(Message, frozen=True):
+class Drain(ControlMessage, frozen=True):
     """Deactivate, and finish the tuples in flight."""
 
 
-class Probe(Message, frozen=True):
+class Probe(ControlMessage, frozen=True):
     """Report the Quiet facts of this moment."""
 
     number: int
     epoch: Epoch
 
 
-class DeadLettersStored(Message, frozen=True):
+class DeadLettersStored(ControlMessage, frozen=True):
     """The named dead letters of the task are on disk."""
 
     task: TaskId
     ids: list[int]
 
 
-class BeginCheckpoint(Message, frozen=True):
+class BeginCheckpoint(ControlMessage, frozen=True):
     """Spout tasks emit the barrier of this checkpoint now. A spout that is paused or has ended does so, too."""
 
     epoch: Epoch
     checkpoint: int
 
 
-class CheckpointComplete(Message, frozen=True):
+class CheckpointComplete(ControlMessage, frozen=True):
     """The checkpoint is stored: what waited for it may be published and acked. May be sent again."""
 
     checkpoint: int
 
 
-class CheckpointAborted(Message, frozen=True):
+class CheckpointAborted(ControlMessage, frozen=True):
     """The checkpoint will never be complete: tasks no longer wait for its barriers, and its parts are removed."""
 
     checkpoint: int
 
 
-class Close(Message, frozen=True):
+class Close(ControlMessage, frozen=True):
     """The topology is over; `drain`: inputs have not ended, so nothing is flushed."""
 
     epoch: Epoch
     drain: bool = False
 
 
-class Alive(Message, frozen=True):
+class Alive(ControlMessage, frozen=True):
     """The master lives. A worker that receives nothing from it for `master_timeout` ends.
 
-    `said` counts the messages but these that it has sent to the worker before; -1: unknown.
+    `sent_count` counts the messages that it has sent to the worker before, but for these; -1: unknown.
     """
 
-    said: int = -1
+    sent_count: int = -1
 
 
-class Stop(Message, frozen=True):
+class Stop(ControlMessage, frozen=True):
     """Exit. `reason` is for the log."""
 
     reason: str

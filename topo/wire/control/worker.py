@@ -7,14 +7,14 @@ from typing import Any
 import msgspec
 
 from topo.ids import Epoch, Incarnation, TaskId, WorkerId
-from topo.wire.control.common import MAX_CONTROL, Message, decode, encode
+from topo.wire.control.common import MAX_CONTROL, ControlMessage, decode, encode
 
 Statistics = dict[str, Any]
 """Counters of a task by name; the keys are those of `wire/statistics.py`."""
 
 
 class Endpoints(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """Where the inboxes of one task of a worker are bound."""
+    """The endpoints of the inboxes of one task."""
 
     task: TaskId
     data: str
@@ -25,7 +25,7 @@ class Endpoints(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fie
 # From a worker, on its own behalf.
 
 
-class Register(Message, frozen=True):
+class Register(ControlMessage, frozen=True):
     """A worker has bound the inboxes of its tasks. `digest` is the plan's, as this worker built it."""
 
     worker: WorkerId
@@ -37,10 +37,10 @@ class Register(Message, frozen=True):
     endpoints: list[Endpoints]
 
 
-class Heartbeat(Message, frozen=True):
+class Heartbeat(ControlMessage, frozen=True):
     """A worker's loop turns. `busy_in` names the component whose code it is in, "" when in none.
 
-    `said` counts the messages that the loop has sent before, since a connection that is reset may lose some; -1: unknown.
+    `sent_count` counts the messages that the loop has sent before, since a reset connection may lose some; -1: unknown.
     """
 
     worker: WorkerId
@@ -49,10 +49,10 @@ class Heartbeat(Message, frozen=True):
     epoch: Epoch
     busy_in: str = ""
     tasks: dict[TaskId, Statistics] = {}
-    said: int = -1
+    sent_count: int = -1
 
 
-class Stuck(Message, frozen=True):
+class Stuck(ControlMessage, frozen=True):
     """A component's code has not returned for `seconds`; `stack` is where it is."""
 
     worker: WorkerId
@@ -65,14 +65,14 @@ class Stuck(Message, frozen=True):
 # From a task, through its worker.
 
 
-class TaskReady(Message, frozen=True):
+class TaskReady(ControlMessage, frozen=True):
     """All in-edges of the task are open."""
 
     task: TaskId
     epoch: Epoch
 
 
-class EdgeLost(Message, frozen=True):
+class EdgeLost(ControlMessage, frozen=True):
     """Frames of the edge sender -> task are missing; nothing more on it is processed in this epoch."""
 
     task: TaskId
@@ -81,7 +81,7 @@ class EdgeLost(Message, frozen=True):
     why: str
 
 
-class ComponentError(Message, frozen=True):
+class ComponentError(ControlMessage, frozen=True):
     """An exception in user code; `file` and `line` are the user's; `count` equal ones since a report; `at_ms`: wall time."""
 
     task: TaskId
@@ -110,14 +110,14 @@ class Cause(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
         return f"{what} ({place}component {self.component!r})"
 
 
-class TuplesFailed(Message, frozen=True):
+class TuplesFailed(ControlMessage, frozen=True):
     """Why a task has failed roots: for each cause the roots."""
 
     task: TaskId
     causes: list[tuple[Cause, list[int]]]
 
 
-class PositionReport(Message, frozen=True):
+class PositionReport(ControlMessage, frozen=True):
     """Everything a spout task emitted before `position` is done. `attempts` is packed, empty when there is nothing to note."""
 
     task: TaskId
@@ -126,7 +126,7 @@ class PositionReport(Message, frozen=True):
     attempts: bytes = b""
 
 
-class DeadLetter(Message, frozen=True):
+class DeadLetter(ControlMessage, frozen=True):
     """A message that has failed as often as it may. `position` and `values` are packed; `root` is that of the last attempt, 0
     when that is not known. The master adds the `cause`. `earlier` has why each attempt before it failed, and its root.
 
@@ -146,7 +146,7 @@ class DeadLetter(Message, frozen=True):
     earlier: list[tuple[str, int]] = []
 
 
-class Quiet(Message, frozen=True):
+class Quiet(ControlMessage, frozen=True):
     """A task's answer to a probe. `why` is the reason, in words, that it is not quiet."""
 
     task: TaskId
@@ -160,13 +160,13 @@ class Quiet(Message, frozen=True):
     why: str = ""
 
 
-class Closed(Message, frozen=True):
+class Closed(ControlMessage, frozen=True):
     """A task's component has been closed."""
 
     task: TaskId
 
 
-class SnapshotTaken(Message, frozen=True):
+class SnapshotTaken(ControlMessage, frozen=True):
     """A task's part of a checkpoint is durable.
 
     Attributes:
@@ -191,7 +191,7 @@ class SnapshotTaken(Message, frozen=True):
     ended: bool = False
 
 
-class SnapshotFailed(Message, frozen=True):
+class SnapshotFailed(ControlMessage, frozen=True):
     """A task's part of a checkpoint could not be made or written."""
 
     task: TaskId
@@ -200,7 +200,7 @@ class SnapshotFailed(Message, frozen=True):
     why: str
 
 
-class RestoreFailed(Message, frozen=True):
+class RestoreFailed(ControlMessage, frozen=True):
     """A task cannot read its part of the checkpoint that the Routes name; it waits for other Routes.
 
     Attributes:
@@ -214,7 +214,7 @@ class RestoreFailed(Message, frozen=True):
     is_transient: bool = False
 
 
-class BarrierAcked(Message, frozen=True):
+class BarrierAcked(ControlMessage, frozen=True):
     """The tuple tree of the barrier that a spout task emitted is done."""
 
     task: TaskId
@@ -222,14 +222,14 @@ class BarrierAcked(Message, frozen=True):
     checkpoint: int
 
 
-class CheckpointWanted(Message, frozen=True):
+class CheckpointWanted(ControlMessage, frozen=True):
     """A spout task can emit little more before a checkpoint is complete."""
 
     task: TaskId
     epoch: Epoch
 
 
-class CheckpointPublished(Message, frozen=True):
+class CheckpointPublished(ControlMessage, frozen=True):
     """A task has done what a complete checkpoint allows: its sink has published, its source has been acked.
 
     Sent after CheckpointComplete, and after Routes that name a checkpoint.

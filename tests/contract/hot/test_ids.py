@@ -1,0 +1,35 @@
+from __future__ import annotations
+
+from types import ModuleType
+
+import pytest
+
+from topo.ids import REPLAYED_BIT
+
+
+def test_roots_of_messages_are_without_the_mark_and_as_random_below_it(hot: ModuleType) -> None:
+    roots = hot.Ids(b"seed").unmarked_roots(1000)
+    assert roots == [word & ~REPLAYED_BIT for word in hot.Ids(b"seed").roots(1000)]
+    assert len(set(roots)) == 1000 and all(0 < root < REPLAYED_BIT for root in roots)
+
+
+def test_no_roots_are_drawn_for_no_messages(hot: ModuleType) -> None:
+    assert hot.Ids(b"seed").unmarked_roots(0) == []
+
+
+def test_a_root_of_which_only_the_mark_was_drawn_is_drawn_again(hot: ModuleType) -> None:
+    class OnlyTheMark(hot.Ids):
+        times = 0
+
+        def column(self, count: int) -> bytes:
+            self.times += 1
+            return REPLAYED_BIT.to_bytes(8, "little") if self.times == 1 else super().column(count)
+
+    source = OnlyTheMark(b"seed")
+    (root,) = source.unmarked_roots(1)
+    assert root and source.times == 2
+
+
+def test_a_negative_number_of_ids_is_refused(hot: ModuleType) -> None:
+    with pytest.raises(ValueError):
+        hot.Ids(b"seed").column(-1)

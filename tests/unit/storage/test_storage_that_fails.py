@@ -1,0 +1,51 @@
+"""Storage that cannot be written, and who may read it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.unit.storage.checkpoint_files import complete, write
+from topo.errors import TopoEnvironmentError
+from topo.storage.checkpoint_store import open_store
+from topo.storage.files import LocalFiles, RemoteFiles, open_files
+
+
+def test_a_folder_that_cannot_be_written_is_said_by_name(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    store = open_store(str(tmp_path / "file" / "checkpoints"), "words")
+    with pytest.raises(TopoEnvironmentError, match=r"cannot write .*task-00001\.part"):
+        write(store, 1)
+
+
+def test_a_full_disk_leaves_no_torn_file(tmp_path: Path) -> None:
+    files = LocalFiles(tmp_path)
+    files.write("a/whole", [b"before"])
+
+    def chunks() -> Iterator[bytes]:
+        yield bytes(100)
+        raise OSError(28, "No space left on device")
+
+    with pytest.raises(TopoEnvironmentError, match="No space left on device"):
+        files.write("a/whole", chunks())
+    assert files.read("a/whole") == b"before"
+    assert files.names("a") == ["whole"]
+
+
+def test_what_is_written_is_private(tmp_path: Path) -> None:
+    complete(open_store(str(tmp_path / "checkpoints"), "words"), 1)
+    modes = {path.stat().st_mode & 0o077 for path in (tmp_path / "checkpoints").rglob("*")}
+    assert modes == {0}
+
+
+def test_a_url_of_an_unknown_kind_is_refused_when_the_store_is_opened() -> None:
+    with pytest.raises(TopoEnvironmentError, match="cannot use nosuch://bucket/a"):
+        open_files("nosuch://bucket/a/")
+
+
+def test_a_local_path_needs_no_fsspec(tmp_path: Path) -> None:
+    assert isinstance(open_files(str(tmp_path)), LocalFiles)
+    assert isinstance(open_files(f"file://{tmp_path}"), LocalFiles)
+    assert isinstance(open_files("memory://somewhere"), RemoteFiles)

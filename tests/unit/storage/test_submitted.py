@@ -1,0 +1,60 @@
+"""What a submit stores: read as it was written, also by an earlier topo, and refused when it is damaged."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.submissions import small_plan, store_submission
+from topo.errors import NotFoundError
+from topo.storage.state_folder import StateFolder, TopologyFolder
+from topo.storage.submitted import FIRST, SubmissionDamaged, SubmittedTopology, checkpoints_of
+
+STORED = Path(__file__).parents[2] / "contract" / "golden" / "state_folder" / "topology.json"
+OPTIONAL = ("copied", "py_files", "parallelism", "start_from", "drop_state", "spark", "otherwise")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> TopologyFolder:
+    return StateFolder(tmp_path / "home").create("flow")
+
+
+def test_stored_file_is_written_back_with_the_same_keys_and_values(folder: TopologyFolder) -> None:
+    folder.topology.write_bytes(STORED.read_bytes())
+    SubmittedTopology.read(folder).save(folder)
+    assert folder.topology.read_bytes() == STORED.read_bytes()
+
+
+def test_keys_that_an_earlier_topo_did_not_write_have_defaults(folder: TopologyFolder) -> None:
+    facts = json.loads(STORED.read_bytes())
+    folder.topology.write_text(json.dumps({key: value for key, value in facts.items() if key not in OPTIONAL}))
+    submitted = SubmittedTopology.read(folder)
+    assert (submitted.py_files, submitted.parallelism, submitted.spark, submitted.otherwise) == ([], {}, None, FIRST)
+
+
+@pytest.mark.parametrize("text", ['{"name": "fl', "[]", '{"name": "flow"}', "\xff"])
+def test_damaged_file_is_refused_with_the_ways_out(folder: TopologyFolder, text: str) -> None:
+    folder.topology.write_text(text, encoding="latin-1")
+    with pytest.raises(SubmissionDamaged, match=r"topology\.json is damaged \(.+\); `topo submit` replaces it: without `--from`"):
+        SubmittedTopology.read(folder)
+
+
+def test_name_without_a_submit_is_not_found(folder: TopologyFolder) -> None:
+    with pytest.raises(NotFoundError, match="topology 'flow' was never submitted"):
+        SubmittedTopology.read(folder)
+
+
+@pytest.mark.parametrize(
+    ("settings", "place"),
+    [
+        ({"delivery": "at_least_once"}, ""),
+        ({"delivery": "exactly_once"}, "@/5"),
+        ({"delivery": "exactly_once", "checkpoint_folder": "kept"}, "/srv/kept/flow/5"),
+        ({"delivery": "exactly_once", "checkpoint_folder": "s3://kept/"}, "s3://kept/flow/5"),
+    ],
+)
+def test_each_run_has_checkpoints_of_its_own(folder: TopologyFolder, settings: dict[str, str], place: str) -> None:
+    store_submission(folder, small_plan(**settings), submitted_from="/srv")
+    assert checkpoints_of(folder) == place.replace("@", str(folder.checkpoints))

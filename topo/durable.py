@@ -1,0 +1,49 @@
+"""Folders whose names survive a power cut."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+_UNSYNCABLE = frozenset((errno.EACCES, errno.EPERM, errno.EINVAL, errno.ENOTSUP, errno.EROFS))
+
+
+def sync_folder(folder: Path) -> None:
+    """Make durable which names a folder has: those that were created, changed or removed in it."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def unless_unsyncable() -> Iterator[None]:
+    """Pass over a folder of others that cannot be synced: it cannot be read, or its file system has no sync."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _UNSYNCABLE:
+            raise
+
+
+def make_folder(folder: Path, mode: int = 0o777) -> None:
+    """Make a folder and its missing parents, durably.
+
+    Its parent is synced in any case: a process that has made the folder may have died before it could do that.
+
+    Args:
+        mode: permissions of the folder; its parents get the usual ones.
+    """
+    changed = [folder.parent]
+    while not changed[-1].is_dir():
+        changed.append(changed[-1].parent)
+    folder.mkdir(mode, parents=True, exist_ok=True)
+    *made, older = changed
+    for parent in made:
+        sync_folder(parent)
+    with unless_unsyncable():
+        sync_folder(older)

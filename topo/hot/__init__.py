@@ -1,0 +1,115 @@
+"""The per-tuple path: loops over tuples, rows and ids, which take and give columns.
+
+It lies beside `topo.ids`: it knows no frames, no tasks and no settings. Errors, refusals and their texts are made outside of it.
+
+`topo.hot.plain` is the reference. Where `topo.hot.compiled` was built its names take the place of the plain ones, unless the
+environment has TOPO_PURE; nothing but speed depends on it. `KIND` is the kind in use: "compiled" or "plain"; `PLAIN_BECAUSE` is
+the reason when it is plain, and empty otherwise.
+"""
+
+import os
+
+from topo.hot.plain import (
+    ATOMS,
+    EVERY_ROW,
+    NO_TIMESTAMP,
+    Column,
+    Pending,
+    PendingStatistics,
+    Ran,
+    RotatingMap,
+    Rotation,
+    Row,
+    RowShare,
+    Selection,
+    TreeStatistics,
+    Verdicts,
+    pack_counts,
+    pack_timestamps,
+    pack_words,
+    stays,
+    take,
+    unpack_words,
+    xor_words,
+)
+
+try:
+    if os.environ.get("TOPO_PURE"):
+        raise ImportError("TOPO_PURE is set")
+    from topo.hot.compiled import (
+        Acks,
+        Emit,
+        EmitFour,
+        EmitMessage,
+        EmitMessageOne,
+        EmitOne,
+        EmitThree,
+        EmitTwo,
+        Ids,
+        Trees,
+        pack_rows,
+        run_inputs,
+        share,
+        unpack_rows,
+    )
+except ImportError as error:
+    from topo.hot.plain import (
+        Acks,
+        Emit,
+        EmitFour,
+        EmitMessage,
+        EmitMessageOne,
+        EmitOne,
+        EmitThree,
+        EmitTwo,
+        Ids,
+        Trees,
+        pack_rows,
+        run_inputs,
+        share,
+        unpack_rows,
+    )
+
+    KIND, PLAIN_BECAUSE = "plain", str(error)
+else:
+    KIND, PLAIN_BECAUSE = "compiled", ""
+
+__all__ = [
+    "ATOMS",
+    "EVERY_ROW",
+    "KIND",
+    "NO_TIMESTAMP",
+    "PLAIN_BECAUSE",
+    "Acks",
+    "Column",
+    "Emit",
+    "EmitFour",
+    "EmitMessage",
+    "EmitMessageOne",
+    "EmitOne",
+    "EmitThree",
+    "EmitTwo",
+    "Ids",
+    "Pending",
+    "PendingStatistics",
+    "Ran",
+    "RotatingMap",
+    "Rotation",
+    "Row",
+    "RowShare",
+    "Selection",
+    "TreeStatistics",
+    "Trees",
+    "Verdicts",
+    "pack_counts",
+    "pack_rows",
+    "pack_timestamps",
+    "pack_words",
+    "run_inputs",
+    "share",
+    "stays",
+    "take",
+    "unpack_rows",
+    "unpack_words",
+    "xor_words",
+]

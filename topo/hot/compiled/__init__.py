@@ -1,0 +1,26 @@
+"""The per-tuple path in C: what `topo.hot.plain` does, under the same names. Importing it fails where it was not compiled."""
+
+from topo.hot.compiled.acks import Acks
+from topo.hot.compiled.emit import Emit, EmitFour, EmitMessage, EmitMessageOne, EmitOne, EmitThree, EmitTwo
+from topo.hot.compiled.ids import Ids
+from topo.hot.compiled.inputs import run_inputs
+from topo.hot.compiled.rows import pack_rows, unpack_rows
+from topo.hot.compiled.share import share
+from topo.hot.compiled.trees import Trees
+
+__all__ = [
+    "Acks",
+    "Emit",
+    "EmitFour",
+    "EmitMessage",
+    "EmitMessageOne",
+    "EmitOne",
+    "EmitThree",
+    "EmitTwo",
+    "Ids",
+    "Trees",
+    "pack_rows",
+    "run_inputs",
+    "share",
+    "unpack_rows",
+]

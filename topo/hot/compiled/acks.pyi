@@ -1,0 +1,1 @@
+from topo.hot.plain.acks import Acks as Acks

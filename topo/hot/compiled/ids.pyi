@@ -1,0 +1,1 @@
+from topo.hot.plain.ids import Ids as Ids

@@ -1,0 +1,1 @@
+from topo.hot.plain.share import share as share

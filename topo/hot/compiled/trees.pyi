@@ -1,0 +1,1 @@
+from topo.hot.plain.trees import Trees as Trees

@@ -1,0 +1,212 @@
+"""Inputs that are delivered at least once: the ackers follow the messages that they descend from.
+
+For an input the task owes the acker of each root exactly one value: the input's edge XOR the edges of all rows anchored on it. An
+input that raises owes a FAIL instead, and its rows are discarded; its spout replays the message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from topo.checkpoint.held_inputs import HeldInputs
+from topo.emission.collectors import BoltCollector, Mark, TrackedTuple
+from topo.emission.emitter import StreamRows
+from topo.emission.router import owners_of
+from topo.errors import FrameError
+from topo.hot import take
+from topo.task.batch import Batch
+from topo.task.bolt_output import BoltOutput
+from topo.task.events import RoutesChanged
+from topo.task.guarantees.inputs import Anchors, InputGuarantee
+from topo.task.parts import TaskParts
+from topo.task.waiting_roots import WaitingRoots
+from topo.tracking.acker_routes import AckerRoutes
+from topo.tracking.owed_ids import OwedIds
+from topo.wire.frames import Anchoring, Frame
+
+AlsoWaiting = Callable[[dict[int, None], float], dict[int, None]]
+
+
+class TrackedInputs(InputGuarantee):
+    """Inputs of a topology with ackers and without checkpoints.
+
+    Args:
+        also_waiting: returns the roots of inputs that wait within the task, given those of rows that wait on its out-edges.
+
+    Attributes:
+        owed: the ids that have not been sent.
+    """
+
+    def __init__(self, parts: TaskParts, out: BoltOutput, held: HeldInputs, also_waiting: AlsoWaiting | None = None) -> None:
+        super().__init__(parts, out, held)
+        self._also_waiting = also_waiting
+        state = parts.state
+        routes = AckerRoutes(state.plan.ackers, parts.outbound.outbox.put_ids)
+        self.owed = OwedIds(routes, state.config.batch_size, state.config.flush_interval_s, parts.reports.flush_causes)
+        if state.plan.ackers:
+            self.queue_limit_s = state.plan.shortest_message_timeout_s
+        self._causes = parts.reports.causes
+        self._waiting = WaitingRoots(state, parts.outbound)
+        self.timed = self.id_sender = self
+
+    def fail(self, roots: Iterable[int], error: Exception) -> None:
+        """Fail roots, and note why."""
+        roots = list(roots)
+        self.owed.fail(roots)
+        self._causes.note(roots, error)
+
+    # -- ids -------------------------------------------------------------------------------------------------------------
+
+    def begin_epoch(self, event: RoutesChanged, now: float) -> None:
+        """Forget all ids: the messages are replayed."""
+        super().begin_epoch(event, now)
+        self.owed.clear()
+        self._causes.clear()
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether no value is owed."""
+        return not self.owed.acks and not self.owed.fails
+
+    def on_time(self, now: float) -> None:
+        """Keep roots that wait here from timing out; send ids that have been owed for `flush_interval`."""
+        roots = self._waiting.due(now)
+        if roots is not None:
+            if self._outbound.outbox.is_full:
+                # A bolt that gets no input, since its output waits, may have no other occasion to ack the inputs that it holds.
+                roots |= {root: None for tup in self.held.now() for root in tup.roots}
+            if self._also_waiting is not None:
+                roots |= self._also_waiting(roots, now)
+        if roots:
+            self.owed.touch(roots)
+            self.owed.flush()
+        owed_at = self.owed.deadline
+        if owed_at is not None and now >= owed_at:
+            self._outbound.flush(now)
+
+    def deadlines(self) -> list[float | None]:
+        """Return when ids have to leave, and when to look for waiting roots."""
+        return [self.owed.deadline, self._waiting.deadline]
+
+    def flush_full(self, now: float) -> None:
+        """Send ids if they are a batch, or if a fail or a touch is among them."""
+        self.owed.flush_full(now)
+
+    def flush(self, now: float) -> None:
+        """Send all ids; the rows that they stand for have left."""
+        self.owed.flush()
+
+    # -- what cannot be read or sent -------------------------------------------------------------------------------------
+
+    def frame_lost(self, frame: Frame, error: FrameError, now: float) -> None:
+        """Fail the roots of a frame that cannot be read."""
+        self.fail(frame.root_list(), error)
+        super().frame_lost(frame, error, now)
+
+    def lose_input(self, values: Any, roots: Iterable[int], error: Exception) -> None:
+        """Fail the input."""
+        self.fail(roots, error)
+
+    def lose_row(self, values: Any, roots: Sequence[int], error: Exception) -> None:
+        """Fail the messages of a row; count it where there are none."""
+        if roots:
+            self.fail(roots, error)
+        else:
+            self._counters.unsent += 1
+
+    def _lose_anchored(self, values: Any, anchors: tuple[TrackedTuple, ...], error: Exception) -> None:
+        for anchor in anchors:
+            if anchor.epoch == self._state.epoch:
+                self.fail(anchor.roots, error)
+        if not any(anchor.roots for anchor in anchors):
+            self._counters.unsent += 1
+
+    def fail_input(self, collector: BoltCollector, tup: TrackedTuple, error: BaseException) -> None:
+        """Fail an input whose call has failed, and note why."""
+        self._causes.note(tup.roots, error)
+        super().fail_input(collector, tup, error)
+
+    def roll_back(self, collector: BoltCollector, mark: Mark, culprit: TrackedTuple | None, error: Exception) -> None:
+        """Discard what a call that raised has emitted, and fail the inputs that it acked together with its own."""
+        before = len(collector.failed)
+        super().roll_back(collector, mark, culprit, error)
+        for tup in collector.failed[before:]:
+            self._causes.note(tup.roots, error)
+
+    # -- calls whose inputs the engine acks ------------------------------------------------------------------------------
+
+    def _fail_slice_input(self, batch: Batch, index: int, error: Exception) -> None:
+        self.fail(batch.ids_at(index)[0], error)
+
+    def _route_slice(
+        self, streams: Sequence[StreamRows], batch: Batch, first: int, last: int, failures: dict[int, Exception]
+    ) -> None:
+        if batch.anchoring is Anchoring.SINGLE:
+            self._route_single(streams, batch, first, last, failures)
+        elif batch.anchoring is Anchoring.MULTI:
+            self._route_multi(streams, batch, first, last, failures)
+        else:
+            super()._route_slice(streams, batch, first, last, failures)
+
+    def _route_single(
+        self, streams: Sequence[StreamRows], batch: Batch, first: int, last: int, failures: dict[int, Exception]
+    ) -> None:
+        roots, owed = batch.packed_roots(first, last), batch.packed_edges(first, last)
+        for stream in streams:
+            if stream.rows:
+                ends = stream.ends
+
+                def reject(row: int, error: Exception, ends: list[int] = ends) -> None:
+                    self._fail_row(batch.ids_at(first + owners_of(ends)[row])[0], error)
+
+                self._emission.single(stream, roots, owed, reject, batch.stamps_of(first, last))
+        if not failures:
+            self.owed.acks.fold(roots, owed)
+        elif kept := [index for index in range(last - first) if index not in failures]:
+            ((_, _, _, columns),) = take([(0, kept)], batch.rows[first:last], roots, owed)
+            self.owed.acks.fold(*columns)
+
+    def _route_multi(
+        self, streams: Sequence[StreamRows], batch: Batch, first: int, last: int, failures: dict[int, Exception]
+    ) -> None:
+        """Route a batch whose tuples have several roots, as for a bolt that names its anchors."""
+        epoch = self._state.epoch
+        inputs = [TrackedTuple.made(batch.rows[i], batch.origin, None, epoch, *batch.ids_at(i)) for i in range(first, last)]
+        for stream in streams:
+            if stream.rows:
+                owners = owners_of(stream.ends)
+
+                def reject(row: int, error: Exception, owners: list[int] = owners) -> None:
+                    self._fail_row(inputs[owners[row]].roots, error)
+
+                anchors = [(inputs[owner],) for owner in owners]
+                self._emission.anchored(stream, anchors, epoch, reject, batch.stamps_of(first, last))
+        for index, tup in enumerate(inputs):
+            if index not in failures:
+                self.owed.acks.add(tup.roots, tup.edges, tup.out)
+
+    def _fail_row(self, roots: tuple[int, ...], error: Exception) -> None:
+        for root in roots:
+            self.fail((root,), error)
+            self._reports.record(error, self._state.clock())
+
+    # -- calls that name anchors and ack by themselves -------------------------------------------------------------------
+
+    def _route_calls(self, stream: StreamRows, anchors: Anchors, now: float) -> None:
+        def reject(row: int, error: Exception) -> None:
+            self._lose_anchored(stream.rows[row], anchors[row], error)
+            self._reports.record(error, now)
+
+        self._emission.anchored(stream, anchors, self._state.epoch, reject)
+
+    def _decide(self, acked: list[TrackedTuple], failed: list[TrackedTuple], touched: list[TrackedTuple]) -> None:
+        owed, epoch = self.owed, self._state.epoch
+        for tup in acked:
+            owed.acks.add(tup.roots, tup.edges, tup.out)
+        for tup in failed:
+            owed.fail(tup.roots)
+            self._causes.note(tup.roots, None)
+        for tup in touched:
+            if tup.epoch == epoch:
+                owed.touch(tup.roots)

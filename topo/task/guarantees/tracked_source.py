@@ -1,0 +1,264 @@
+"""Messages of a spout that ackers follow: each is sent under a fresh root, and is done when all tuples of its tree are.
+
+Without ackers, and for a message that no task reads, a message is done as soon as the call that emitted it has returned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import repeat
+from typing import Any
+
+from topo.api.spout import Spout
+from topo.emission.emission import Emission
+from topo.emission.emitter import StreamRows
+from topo.hot import Column, pack_words
+from topo.ids import ID_BYTES, REPLAYED_BIT
+from topo.task.events import RoutesChanged
+from topo.task.guarantees.source import SourceGuarantee, SourceStart
+from topo.task.parts import TaskParts
+from topo.task.waiting_roots import WaitingRoots
+from topo.tracking.source_messages import PendingMessage, SentRow, SourceMessages
+from topo.wire.control import DeadLettersStored
+from topo.wire.frames import FrameKind
+
+TRIAL_S = 0.05
+"""How long a suspect is watched whose verdict may take as long as a window."""
+
+
+def _sent_rows(stream: StreamRows) -> list[SentRow]:
+    # A NamedTuple made by its own class costs three times as much.
+    stamps, targets = stream.stamp_list() or repeat(None), stream.targets or repeat(None)
+    fields = zip(stream.rows, repeat(stream.index), stamps, targets)
+    return list(map(tuple.__new__, repeat(SentRow), fields))
+
+
+class TrackedSource(SourceGuarantee):
+    """The messages of one spout task: pending, replayed, given up.
+
+    Attributes:
+        task: whose messages they are.
+        source_messages: the messages that are not done.
+    """
+
+    opens_finished = True
+    stores_ids = False
+
+    def __init__(self, parts: TaskParts, spout: Spout, emission: Emission) -> None:
+        state, reports = parts.state, parts.reports
+        self.task = state.id
+        self.source_messages = SourceMessages(
+            state.id,
+            state.component_id,
+            spout,
+            state.config,
+            parts.env.codec,
+            state.counters,
+            reports.to_master,
+            reports.user_error,
+            state.clock(),
+            TRIAL_S if state.plan.has_tracked_windows else None,
+            state.observer,
+        )
+        super().__init__(parts, spout, emission, self.source_messages.is_open)
+        self.replays = self.source_messages if self.is_retrying else None
+        self._pending = self.source_messages.pending
+        self.id_sender = self
+        parts.checks.append(self.source_messages.validate)
+        self.messages = {DeadLettersStored: lambda event, now: self.source_messages.stored(event.ids, now)}
+        self._waiting = WaitingRoots(state, parts.outbound) if state.plan.ackers else None
+        self._ids = parts.env.ids
+        self._init_roots, self._init_values = bytearray(), bytearray()
+        self._fails: list[int] = []
+        self._taken = 0
+        """Messages that were to be tracked, each time that the user's spout emitted them."""
+
+    # -- life ------------------------------------------------------------------------------------------------------------
+
+    def begin_epoch(self, event: RoutesChanged, now: float) -> None:
+        """Forget INITs and FAILs that have not left."""
+        self._init_roots, self._init_values, self._fails = bytearray(), bytearray(), []
+        self._reports.causes.clear()
+
+    def start(self, event: RoutesChanged, now: float) -> SourceStart | None:
+        """Fail the messages that are pending, or continue at the position that was stored."""
+        messages = self.source_messages
+        if not self._is_started:
+            self._is_started = True
+            return SourceStart(messages.open(event.committed, event.attempts))
+        messages.reset(event.routes.suspects, event.routes.alone, now)
+        if event.routes.suspects:
+            # Stored before they are tried: the next trial may take this process down as well.
+            messages.commit(self._state.epoch, now, at_once=True)
+        return None
+
+    def close(self, now: float) -> None:
+        """Report the position up to which all messages are done."""
+        self.source_messages.commit(self._state.epoch, now, at_once=True)
+
+    def positions_of(self, roots: Iterable[int]) -> list[bytes]:
+        """Return, packed, the positions of those of the roots that are pending here."""
+        return self.source_messages.positions_of(roots)
+
+    # -- emitted ---------------------------------------------------------------------------------------------------------
+
+    def note_order(self, messages: Sequence[Any]) -> None:
+        """Take the ids of a burst in order."""
+        self.source_messages.note_order(messages)
+
+    def admit(self, stream: StreamRows, messages: list[Any], *, first_time: bool, now: float) -> None:
+        """Keep messages until their verdict, and send them."""
+        kept = self.source_messages
+        sent = _sent_rows(stream) if kept.keeps_values else None
+        if first_time:
+            self._taken += len(messages)
+            places = kept.accept(messages, sent or ())
+            if places is not None:
+                stream.keep(places)
+                messages = [messages[place] for place in places]
+                sent = [sent[place] for place in places] if sent else None
+                if not messages:
+                    return
+        records: Iterable[PendingMessage] = zip(messages, repeat(now), sent or repeat(None))
+        if not self._acker_routes.ackers or not self._emission.has_readers(stream):
+            self.admit_untracked(stream)
+            kept.complete_unsent(records)
+            return
+        roots = self._draw_roots(messages, first_time)
+        while self._pending.collides(roots):
+            roots = self._draw_roots(messages, first_time)
+        if self._state.observer is not None:
+            records = list(records)
+            self._state.observer.messages_pending(self.task, roots, records)
+        self._pending.add(roots, records)
+        if unreadable := self._emission.drop_unreadable(stream):
+            failed = {roots[row]: error for row, _, error in unreadable}
+            for root, error in failed.items():
+                self._fail((root,), error)
+            self._owe_inits(pack_words(failed), bytes(ID_BYTES * len(failed)))
+            roots = [root for root in roots if root not in failed]
+        packed, owed = pack_words(roots), bytearray(ID_BYTES * len(roots))
+
+        def reject(row: int, error: Exception) -> None:
+            self._fail((roots[row],), error)
+            self._reports.record(error, now)
+
+        self._emission.messages(stream, packed, owed, reject)
+        self._owe_inits(packed, owed)
+        if self._fails or len(self._init_roots) >= self._state.config.batch_size * ID_BYTES:
+            self._flush_ids()
+
+    def _draw_roots(self, messages: Sequence[Any], first_time: bool) -> list[int]:
+        roots = self._ids.unmarked_roots(len(messages))
+        if not first_time:
+            for place in self.source_messages.previously_failed(messages):
+                roots[place] |= REPLAYED_BIT
+        return roots
+
+    def _lose_row(self, values: Any, roots: Sequence[int], error: Exception) -> None:
+        if roots:
+            self._fail(roots, error)
+        else:
+            self._counters.unsent += 1
+
+    # -- ids -------------------------------------------------------------------------------------------------------------
+
+    def _owe_inits(self, roots: Column, values: Column) -> None:
+        self._init_roots += roots
+        self._init_values += values
+
+    def _fail(self, roots: Sequence[int], error: Exception) -> None:
+        self._fails.extend(roots)
+        self._reports.causes.note(roots, error)
+
+    def flush(self, now: float) -> None:
+        """Send the ids that are owed; the rows that they stand for have left."""
+        self._flush_ids()
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether no INIT and no FAIL waits."""
+        return not self._init_roots and not self._fails
+
+    def _flush_ids(self) -> None:
+        """Send INITs, and FAILs of messages that could not be sent, to the ackers."""
+        # The init of a message that no task got would complete its tree; that it has failed must be known before.
+        if self._fails:
+            self._reports.flush_causes()
+            fails, self._fails = self._fails, []
+            self._acker_routes.send(FrameKind.FAIL, pack_words(fails))
+        if self._init_roots:
+            roots, values = bytes(self._init_roots), bytes(self._init_values)
+            self._init_roots, self._init_values = bytearray(), bytearray()
+            self._acker_routes.send(FrameKind.INIT, roots, values)
+
+    def _keep_alive(self, roots: dict[int, None]) -> None:
+        """Begin the timeouts of roots again: tuples of them wait on edges of this task."""
+        # Here at once, and at the acker, which forgets trees without ids after twice the timeout.
+        self._pending.keep(roots)
+        if self._state.observer is not None:
+            self._state.observer.messages_kept(self.task, roots)
+        self._acker_routes.send(FrameKind.RESET, pack_words(roots))
+
+    # -- decided ---------------------------------------------------------------------------------------------------------
+
+    def _on_verdicts(self, kind: FrameKind, roots: Sequence[int], now: float) -> None:
+        """Trees are complete, have failed, or are kept open by a bolt."""
+        if kind is FrameKind.ACKED:
+            self.source_messages.complete(roots, now)
+        elif kind is FrameKind.FAILED:
+            self.source_messages.fail(roots, now)
+        else:
+            if self._state.observer is not None:
+                self._state.observer.messages_kept(self.task, roots)
+            for root in roots:
+                self._pending.touch(root)
+
+    def on_time(self, now: float) -> None:
+        """Take verdicts; keep the messages that wait on edges; fail those that are over their timeout; report positions."""
+        super().on_time(now)
+        if self._waiting is not None and (roots := self._waiting.due(now)):
+            self._keep_alive(roots)
+        self.source_messages.expire(now)
+        self.source_messages.commit(self._state.epoch, now)
+
+    def deadlines(self) -> Iterable[float | None]:
+        """Return when messages time out, when those on edges are kept alive, and when positions are to be reported."""
+        waiting = None if self._waiting is None else self._waiting.deadline
+        return [waiting, *self.source_messages.deadlines()]
+
+    def call_back(self, now: float) -> None:
+        """Call `ack` for the messages that were done as soon as they had been emitted."""
+        if self.source_messages.has_local:
+            self.source_messages.ack_untracked(now)
+
+    # -- what there is ---------------------------------------------------------------------------------------------------
+
+    @property
+    def has_callbacks(self) -> bool:
+        """Whether messages are done that no acker has followed."""
+        return self.source_messages.has_local
+
+    @property
+    def pending(self) -> int:
+        """Messages that are not done."""
+        return len(self.source_messages)
+
+    @property
+    def room(self) -> int:
+        """How many messages the spout may emit."""
+        return self._limit - len(self.source_messages)
+
+    @property
+    def _unaccounted(self) -> int:
+        """Messages that were taken, less those whose outcome is known or open."""
+        counters = self._counters
+        given_up = counters.dead_lettered if self.is_retrying else counters.failed + counters.timed_out + counters.reset
+        return self._taken - counters.acked - given_up - len(self.source_messages)
+
+    def _levels(self) -> dict[str, float]:
+        return self.source_messages.count()
+
+    def latencies(self) -> dict[str, Any]:
+        """Return the times from emission to complete tree."""
+        return {"complete": self.source_messages.latency()}

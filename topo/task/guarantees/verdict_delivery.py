@@ -1,0 +1,95 @@
+"""What an acker owes: its verdicts, to the tasks that have drawn the roots. They leave in batches, or with `flush_interval`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from topo.hot import Trees
+from topo.task.events import RoutesChanged
+from topo.task.guarantees.base import IdSender
+from topo.task.parts import TaskParts
+from topo.task.runners.base import MessageHandlers, Timed
+from topo.wire.frames import FrameKind
+
+
+class VerdictDelivery:
+    """The guarantee of an acker task.
+
+    Args:
+        parts: of the task.
+        tree_timeout_s: how long a message may take; None where trees end with their epoch, as those of barriers do.
+
+    Attributes:
+        trees: reach the verdicts.
+        tree_timeout_s: see above.
+        timed, id_sender: the guarantee itself: verdicts are due by the clock, and are ids that the task owes.
+    """
+
+    def __init__(self, parts: TaskParts, tree_timeout_s: float | None) -> None:
+        self._state = parts.state
+        self.timed: Timed | None = self
+        self.id_sender: IdSender | None = self
+        self._put_ids = parts.outbound.outbox.put_ids
+        self.trees = Trees()
+        parts.checks.append(self.trees.validate)
+        self.tree_timeout_s = tree_timeout_s
+        self.messages: MessageHandlers = {}
+        self._undelivered = 0
+        self._deliver_at: float | None = None
+        """When verdicts that may have been reached are delivered at the latest."""
+
+    def begin_epoch(self, event: RoutesChanged, now: float) -> None:
+        """Forget all trees."""
+        self.trees.clear()
+        self._undelivered = 0
+        self._deliver_at = None
+
+    def taken(self, ids: int, now: float) -> None:
+        """The trees have taken a number of ids: verdicts may have been reached."""
+        self._undelivered += ids
+        if self._deliver_at is None and ids:
+            self._deliver_at = now + self._state.config.flush_interval_s
+
+    def deliver_batch(self) -> None:
+        """Send the verdicts if a batch of them may be there."""
+        if self._undelivered >= self._state.config.batch_size:
+            self._deliver()
+
+    def on_time(self, now: float) -> None:
+        """Send the verdicts that are due."""
+        if self._deliver_at is not None and now >= self._deliver_at:
+            self._deliver()
+
+    def deadlines(self) -> list[float | None]:
+        """Return when verdicts are due."""
+        return [self._deliver_at]
+
+    def flush(self, now: float) -> None:
+        """Send all verdicts."""
+        self._deliver()
+
+    def _deliver(self) -> None:
+        """Send the verdicts reached since the last time."""
+        self._undelivered = 0
+        self._deliver_at = None
+        observer = self._state.observer
+        for origin, verdicts in self.trees.verdicts().items():
+            if observer is not None:
+                observer.verdicts_reached(self._state.id, verdicts)
+            for kind, roots in (
+                (FrameKind.FAILED, verdicts.failed),
+                (FrameKind.ACKED, verdicts.acked),
+                (FrameKind.TOUCHED, verdicts.reset),
+            ):
+                if roots:
+                    self._put_ids(kind, origin, roots)
+
+    def reject_row(self, values: Any, roots: Sequence[int], error: Exception) -> None:
+        """Raise: an acker sends no rows."""
+        raise error
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether all verdicts have been delivered."""
+        return not self._undelivered

@@ -1,0 +1,70 @@
+"""The output of a task that runs user code: rows on their way to the router, event time behind them, and END behind all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from topo.api.streams import DEFAULT_STREAM
+from topo.emission.emission import Emission
+from topo.emission.emitter import Emitter
+from topo.emission.output_watermarks import OutputWatermarks
+from topo.operators.time.watermarks import InputStatus
+from topo.task.parts import TaskParts
+from topo.task.router_factory import make_router
+
+
+class TaskOutput:
+    """The output of one task of a spout or a bolt.
+
+    Args:
+        parts: of the task.
+        collector: takes the rows that user code emits.
+        now_ms: the clock of idleness.
+        floor: returns the least timestamp of output that is still to come below the watermark; None without any.
+
+    Attributes:
+        watermarks: event time of the output.
+        emission: routes rows.
+        has_ended: END has been sent in this epoch, or the opening frames have marked the end.
+    """
+
+    def __init__(
+        self, parts: TaskParts, collector: Emitter, now_ms: Callable[[], int], floor: Callable[[], int | None] | None
+    ) -> None:
+        state = parts.state
+        declared = state.plan.streams(state.component_id)
+        self._outbound = parts.outbound
+        self.watermarks = OutputWatermarks(
+            parts.spec.watermarks,
+            next((stream.fields for stream in declared if stream.name == DEFAULT_STREAM), ()),
+            now_ms,
+            state.config.watermark_interval_s,
+            state.component_id,
+            lambda error: parts.reports.user_error(error, state.now),
+        )
+        router = make_router(parts.spec, parts.env.ids, parts.outbound.outbox, collector)
+        names = [stream.name for stream in declared]
+        self.emission = Emission(router, self.watermarks, names, state.counters, self._send_time)
+        self.has_ended = False
+        self._floor = floor
+
+    def on_time(self, now: float) -> None:
+        """Ask the watermark strategy by its interval."""
+        if self.watermarks.is_used:
+            self.watermarks.probe(now)
+            self.send_event_time()
+
+    def send_event_time(self) -> None:
+        """Send changes of event time behind the rows that were emitted before them."""
+        if self.watermarks.has_updates and not self.has_ended:
+            self._send_time(self.watermarks.drain_updates(None if self._floor is None else self._floor()))
+
+    def _send_time(self, news: Sequence[int | InputStatus]) -> None:
+        if not self.has_ended:
+            self._outbound.send_time(news)
+
+    def send_end(self, now: float) -> None:
+        """Send all rows, then END."""
+        self.has_ended = True
+        self._outbound.flush(now)
+        self._outbound.send_end()

@@ -1,0 +1,71 @@
+"""The parts that every task has, with any runner and any guarantee."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+
+from topo.ids import TaskId
+from topo.operators.mailbox.executor import CALL_PRIORITY, MailboxExecutor
+from topo.operators.mailbox.mailbox import TaskMailbox
+from topo.plan.physical import PhysicalPlan
+from topo.task.environment import TaskEnvironment, TaskSpec
+from topo.task.error_reports import Reports
+from topo.task.inbound import Inbound
+from topo.task.outbound import Outbound
+from topo.task.snapshot_taker import SnapshotTaker
+from topo.task.state import TaskState
+from topo.wire.frames import FrameKind
+
+RunUserMail = Callable[[Callable[[], object]], None]
+
+
+class TaskParts:
+    """The parts of one task, which its runner and its guarantee use.
+
+    Args:
+        spec: which task it is.
+        env: its connections to the outside.
+        accepts: kinds of frames that may come on its in-edges.
+        run_user_mail: runs a mail that user code has posted.
+
+    Attributes:
+        state: facts that all parts read.
+        reports: to the master and to the user's hooks.
+        outbound: all edges that leave the task.
+        inbound: all edges that lead to it.
+        snapshots: takes and reads its part of a checkpoint.
+        mailbox: actions to run on the task's thread between two actions.
+        executor: for the task's own mails; an error in one ends the process.
+        cuts: called, on any thread, when the action at hand is to end soon.
+        checks: assert invariants.
+    """
+
+    def __init__(self, spec: TaskSpec, env: TaskEnvironment, accepts: Collection[FrameKind], run_user_mail: RunUserMail) -> None:
+        self.spec = spec
+        self.env = env
+        state = self.state = TaskState(spec, env)
+        self.mailbox = TaskMailbox(wake=env.wake, wait=env.wait)
+        self.executor = MailboxExecutor(self.mailbox)
+        user_executor = MailboxExecutor(self.mailbox, CALL_PRIORITY, run_user_mail)
+        object.__setattr__(spec.context, "executor", user_executor)
+        self.reports = Reports(state, spec.context, spec.hooks, spec.limits.causes, lambda: env.is_memory_short())
+        targets = _targets(spec.plan, state.id)
+        self.outbound = Outbound(state, self.reports, env.codec, targets)
+        receivers = [target for target, _ in targets]
+        confirmed = self.outbound.outbox.confirm
+        self.inbound = Inbound(state, self.reports, _senders(spec.plan, state.id), receivers, accepts, confirmed)
+        self.snapshots = SnapshotTaker(state, self.reports, env, self.executor.execute)
+        self.cuts: list[Callable[[], None]] = []
+        self.checks: list[Callable[[], None]] = []
+
+
+def _senders(plan: PhysicalPlan, task: TaskId) -> list[TaskId]:
+    """Return the tasks that send to a task; all ackers send verdicts to those that draw roots."""
+    return [*plan.upstream_tasks(task), *(plan.ackers if task in plan.origins else ())]
+
+
+def _targets(plan: PhysicalPlan, task: TaskId) -> list[tuple[TaskId, bool]]:
+    """Return the tasks that a task sends to, and whether it reaches them through their control inbox."""
+    if task in plan.ackers:
+        return [(origin, True) for origin in plan.origins]
+    return [(target, False) for target in plan.downstream_tasks(task)]

@@ -1,0 +1,35 @@
+"""The end of a task's input: when it has come in this epoch, and whether a checkpoint is behind it."""
+
+from __future__ import annotations
+
+from topo.task.inbound import Inbound
+from topo.task.state import TaskState
+
+
+class InputEnd:
+    """The end of the input of one task.
+
+    Attributes:
+        reached_at: when it was reached in this epoch, in monotonic seconds; None before.
+    """
+
+    def __init__(self, state: TaskState, inbound: Inbound) -> None:
+        self._state = state
+        self._inbound = inbound
+        self.reached_at: float | None = None
+
+    @property
+    def has_come(self) -> bool:
+        """Whether all input has ended, replays aside."""
+        # A bolt that reads nothing but ticks keeps no topology from ending.
+        return self._inbound.has_ended or (self._state.is_working and not self._inbound.edges)
+
+    @property
+    def is_reached(self) -> bool:
+        """Whether the end has come in this epoch, and user code was called for it if it had to be."""
+        return self.reached_at is not None
+
+    @property
+    def has_passed(self) -> bool:
+        """Whether readers have the results of the end of the input, so that a snapshot taken now is behind it."""
+        return self.is_reached or self._state.restored_ended

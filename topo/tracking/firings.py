@@ -1,0 +1,123 @@
+"""Panes and their firings: what `WindowTracker` keeps of each key in each window.
+
+A pane keeps the ids of its inputs as columns, 16 bytes an input. Its firings form a chain, in order: a part of the pane that is
+evicted waits for the firings so far, and fails with each of them that fails.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import deque
+from collections.abc import Iterable, Iterator
+from itertools import repeat
+
+from topo.api.tuples import Origin
+from topo.emission.collectors import TrackedTuple
+
+_FIRING = Origin("__pane", 0)
+
+
+class Pane:
+    """The inputs of one key in one window.
+
+    Attributes:
+        roots, edges: of its inputs, in the order in which it has taken them.
+        counts: by input, how many of the ids are its own; None while each has one.
+        lines: of its firings, those of panes that were merged into it included; new ones come into the last.
+        awaited: how many firings are open; for a part that has left a pane, how many of that pane's lines it is in.
+        released: it holds nothing any more, and waits for its firings.
+        lost: how many of its inputs without ids were in a firing that raised.
+        is_replay: it has held inputs that have failed before.
+    """
+
+    __slots__ = ("awaited", "counts", "edges", "is_replay", "lines", "lost", "released", "roots")
+
+    def __init__(self) -> None:
+        self.roots = array("Q")
+        self.edges = array("Q")
+        self.counts: array[int] | None = None
+        self.lines: tuple[FiringChain, ...] = ()
+        self.awaited = 0
+        self.released = False
+        self.lost = 0
+        self.is_replay = 0
+
+    def input_counts(self) -> Iterable[int]:
+        """How many ids each input has."""
+        return repeat(1, len(self.roots)) if self.counts is None else self.counts
+
+    def count_inputs(self) -> array[int]:
+        """Count the ids of each input from now on."""
+        if self.counts is None:
+            self.counts = array("H", self.input_counts())
+        return self.counts
+
+    def forget(self) -> None:
+        """Drop the ids, keep the inputs' places."""
+        if len(self.roots):
+            self.counts = array("H", bytes(2 * (len(self.roots) if self.counts is None else len(self.counts))))
+            self.roots, self.edges = array("Q"), array("Q")
+
+
+class FiringChain:
+    """Firings of a pane, in order.
+
+    Attributes:
+        pane: what fails with them, and waits for them when it is released.
+        latest: the number of the last one.
+        oldest, newest: open firing, and last one, open or not; each firing knows the next. None while all are done.
+        parts: the inputs that have left the pane, with the number of the last firing that it waits for, in order.
+    """
+
+    __slots__ = ("latest", "newest", "oldest", "pane", "parts")
+
+    # Most windows fire once and lose no part, so a line costs little until it has more to keep.
+    def __init__(self, pane: Pane) -> None:
+        self.pane = pane
+        self.latest = 0
+        self.oldest: Firing | None = None
+        self.newest: Firing | None = None
+        self.parts: deque[tuple[int, Pane]] | None = None
+
+    def firings(self) -> Iterator[Firing]:
+        """Return the firings from the oldest open one on, those that are done among them."""
+        firing = self.oldest
+        while firing is not None:
+            yield firing
+            firing = firing.next
+
+    def detach(self, part: Pane) -> None:
+        """Have a part of the pane wait for the firings so far."""
+        if self.parts is None:
+            self.parts = deque()
+        self.parts.append((self.latest, part))
+        part.awaited += 1
+
+
+class Firing:
+    """One firing of a pane.
+
+    Attributes:
+        anchor: what its results are anchored on.
+        number: its place in the line.
+        began: when its results were put out, in monotonic seconds.
+        is_done: its verdict is known.
+        next: the one behind it in the line.
+    """
+
+    __slots__ = ("anchor", "began", "is_done", "line", "next", "number", "root")
+
+    def __init__(self, line: FiringChain, root: int, epoch: int) -> None:
+        self.line = line
+        self.number = line.latest = line.latest + 1
+        self.next: Firing | None = None
+        if line.newest is None:
+            line.oldest = self
+        else:
+            line.newest.next = self
+        line.newest = self
+        line.pane.awaited += 1
+        self.root = root
+        self.began = 0.0
+        self.is_done = False
+        self.anchor = TrackedTuple.made((), _FIRING, None, epoch, (root,), (0,))
