@@ -42,6 +42,7 @@ class Master:
         self._sockets = Path(tempfile.mkdtemp(prefix="tp-"))
         self.link = ControlLink(self._sockets, self.keys)
         self.link.allow_list.replace([self.worker.public])
+        LocalFiles(self.folder).make_root()
         self.desk = PartService([str(self.folder)], self.most_writes)
         self.server = PartServer(self.link, "127.0.0.1", self.desk)
 
@@ -179,7 +180,7 @@ def test_a_name_that_is_no_part_is_neither_written_nor_read(master: Master, tmp_
     for attempt in (lambda: master.files().write(name, [b"bad"]), lambda: master.files().read(name)):
         with pytest.raises(TopoEnvironmentError, match="is no part that the master has"):
             attempt()
-    assert list(tmp_path.rglob("*")) == []
+    assert list(tmp_path.rglob("*")) == [master.folder]
 
 
 def test_a_folder_that_the_master_does_not_serve_is_refused(master: Master, tmp_path: Path) -> None:
@@ -223,6 +224,7 @@ def test_a_message_that_is_too_long_is_dropped_with_its_connection_alone(master:
 
 
 def test_a_disk_that_fails_is_said_with_the_part(master: Master) -> None:
+    master.folder.rmdir()
     master.folder.write_bytes(b"a file where the folder should be")
     with pytest.raises(TopoEnvironmentError, match=r"the master: .*checkpoints"):
         master.files().write(PART, [b"x"])

@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from topo.errors import NotFoundError
 from topo.launch.local import WORKER_MODULE
 from topo.storage.state_folder import StateFolder, TopologyFolder, remove_socket_folder
 
@@ -52,7 +53,10 @@ def sweep_sockets(state: StateFolder) -> int:
     """
     swept = 0
     for name in state.names():
-        folder = state.find(name)
+        try:
+            folder = state.find(name)
+        except NotFoundError:  # removed meanwhile
+            continue
         sockets = _sockets_of(folder)
         # Read before the look at the lock: a master that starts meanwhile has a folder of another name.
         if sockets is None or not sockets.is_dir() or folder.is_running():

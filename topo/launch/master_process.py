@@ -31,11 +31,15 @@ def main(arguments: list[str]) -> int:
     folder = StateFolder(Path(arguments[0])).find(arguments[1])
     if len(arguments) > 2:
         die_with(int(arguments[2]))
-    logging.basicConfig(
-        filename=folder.logs / "master.log",
-        level=logging.INFO,
-        format='{"at": "%(asctime)s", "level": "%(levelname)s", "message": "%(message)s"}',
-    )
+    try:
+        logging.basicConfig(
+            filename=folder.logs / "master.log",
+            level=logging.INFO,
+            format='{"at": "%(asctime)s", "level": "%(levelname)s", "message": "%(message)s"}',
+        )
+    except FileNotFoundError as error:
+        print(f"the master of {folder.name!r} cannot run: {error.filename} was removed", file=sys.stderr)
+        return 1
     try:
         with folder.lock():
             return run_stored(folder, attached=len(arguments) > 2)

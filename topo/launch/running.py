@@ -203,6 +203,7 @@ def start_master(folder: TopologyFolder, *, attached: bool) -> RunningTopology:
     home = folder.path.parent.parent
     command = [sys.executable, "-P", "-m", "topo.launch.master_process", str(home), folder.name]
     try:
+        folder.make_parts()
         with open(folder.logs / "master.out", "ab") as log:
             process = subprocess.Popen(
                 [*command, str(os.getpid())] if attached else command,

@@ -30,7 +30,7 @@ from topo.plan.parallelism import with_overrides
 from topo.plan.physical import PhysicalPlan, physical_plan
 from topo.plan.validation import problems_of
 from topo.storage import master_record
-from topo.storage.state_folder import StateFolder, TopologyFolder, home_folder
+from topo.storage.state_folder import StateFolder, StateFolderLost, TopologyFolder, TopologyLock, home_folder
 from topo.storage.submitted import SubmittedTopology, checkpoints_of, last_run, newest_checkpoints
 from topo.user_code.copy import check_importable, copy_code, copy_py_files, parse_reference, pickle_topology
 from topo.user_code.load import LoadedTopology, load_topology, search_py_files, serializers_of
@@ -65,7 +65,9 @@ def new_job(request: RunRequest) -> Job:
         raise TopologyError(problems)
     state = open_home(request.home)
     folder = state.create(original.name if request.name is None else request.name)
-    with folder.lock(), _removed_unless_submitted(folder):
+    with folder.lock() as lock, _removed_unless_submitted(folder, lock):
+        # A submit that was refused at the same moment may have removed them.
+        folder.make_parts()
         copy = pickle_topology(original, folder.code) if reference is None else copy_code(reference, folder.code, given.imported)
         py_files = copy_py_files(py_files, folder.code)
         search_py_files(py_files)
@@ -104,6 +106,8 @@ def new_job(request: RunRequest) -> Job:
                 submitted = replace(submitted, start_from=before.start_from, drop_state=before.drop_state)
         job = Job(folder, submitted, serializers_of(loaded))
         check_restore(job, loaded, goes_on=before is not None)
+        # User code has run: the folder can be another submission's now.
+        lock.check()
         if before is not None:
             go_on_from_positions(folder, before.plan, job.plan)
         end_leftovers(folder)
@@ -167,13 +171,16 @@ def _has_run_and_ended(folder: TopologyFolder) -> bool:
 
 
 @contextlib.contextmanager
-def _removed_unless_submitted(folder: TopologyFolder) -> Iterator[None]:
+def _removed_unless_submitted(folder: TopologyFolder, lock: TopologyLock) -> Iterator[None]:
     """Remove the folder of a topology that is refused and was never submitted: no command could do anything with it."""
     try:
         yield
     except BaseException:
-        if not folder.topology.exists() and not newest_checkpoints(folder):
-            folder.remove()
+        with contextlib.suppress(StateFolderLost):
+            lock.check()
+            if not folder.topology.exists() and not newest_checkpoints(folder):
+                folder.remove()
+                lock.release()
         raise
 
 

@@ -42,6 +42,8 @@ class Recorder:
         progress: the positions that are on disk.
         client_endpoint: noted in the master's record, for clients.
         on_incident: called with each error as it is recorded.
+        check_folder: called before each write. Raises TopoEnvironmentError where the folder is not this master's any more:
+            nothing is written then, since the files may be those of another run.
 
     Attributes:
         started_ms: when this master started, by the wall clock.
@@ -54,7 +56,9 @@ class Recorder:
         client_endpoint: str,
         clock: Callable[[], float],
         on_incident: Incident | None = None,
+        check_folder: Callable[[], None] = lambda: None,
     ) -> None:
+        self._check_folder = check_folder
         self._job = job
         self._progress = dict(progress)
         self._client_endpoint = client_endpoint
@@ -69,6 +73,7 @@ class Recorder:
 
     def persist(self, record: MasterRecord) -> None:
         """Write the master's record, durably. Raises TopoEnvironmentError when it cannot be written."""
+        self._check_folder()
         write_record(
             self._job.folder.master, record, pid=os.getpid(), client_endpoint=self._client_endpoint, started_ms=self.started_ms
         )
@@ -78,6 +83,7 @@ class Recorder:
         self._progress.update(progress)
         rows = {task: (kept.position, kept.attempts) for task, kept in self._progress.items()}
         try:
+            self._check_folder()
             write_atomically(self._job.folder.positions, msgspec.msgpack.encode(rows))
         except TopoEnvironmentError as error:
             self.record(RecordError("PositionsNotStored", str(error)))
@@ -85,6 +91,7 @@ class Recorder:
     def store_dead_letters(self, dead_letters: Iterable[control.DeadLetter]) -> bool:
         """Append dead letters; return False when they were not stored, so that their tasks keep and resend them."""
         try:
+            self._check_folder()
             append_lines(self._job.folder.dead_letters, map(self._row_of, dead_letters))
         except Exception as error:
             why = str(error) if isinstance(error, TopoEnvironmentError) else f"{type(error).__name__}: {error}"
@@ -133,11 +140,13 @@ class Recorder:
         """Write the last status, for commands that are given after the end."""
         summary = {**status, "ended_ms": int(time.time() * 1000), "outcome": outcome.as_dict()}
         with contextlib.suppress(TopoEnvironmentError):
+            self._check_folder()
             write_atomically(self._job.folder.summary, json.dumps(summary, default=repr).encode())
 
     def _save(self) -> None:
         self._save_at = self._clock() + RETRY_S
         with contextlib.suppress(TopoEnvironmentError):
+            self._check_folder()
             append_lines(self._job.folder.errors, self._unsaved)
             self._unsaved.clear()
             rotate(self._job.folder.errors, MAX_ERRORS_BYTES)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import os
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -115,19 +115,19 @@ class MasterShell:
             self._restored.manifest,
             self._restored.folder,
         )
-        self._recorder = Recorder(job, progress, self.link.client_endpoint, clock, on_incident)
+        self._check_folder = partial(job.folder.check_identity, job.folder.lock_identity())
+        self._recorder = Recorder(job, progress, self.link.client_endpoint, clock, on_incident, self._check_folder)
         parts_endpoint = self._parts.endpoint if self._parts is not None else ""
-        starter = WorkerStarter(job, launcher, self.link, self._sockets, keys, digest, served, parts_endpoint, self._listen_again)
+        starter = WorkerStarter(job, launcher, self.link, self._sockets, keys, digest, served, parts_endpoint, self._before_start)
         self.loop = MasterLoop(self.master, self.link, starter, self._recorder, self._keeper, clock, asked)
         self._reported_at = 0.0
-        self._lock = job.folder.lock_identity()
-        self._is_folder_lost = False
         self._look_at = 0.0
 
     def _restore(self, record: MasterRecord | None) -> MasterRecord | None:
         """Open the store and find the checkpoint to restore; return the record, or another one in place of a damaged one."""
         job = self._job
         store = open_store(job.checkpoints, job.plan.name, job.plan.config.checkpoint_keep)
+        store.make_root()
         expected = 0 if record is None else record.completed
         self._restored = checkpoint_to_restore(
             store, job.plan, expected=expected, start_from=job.submitted.start_from, drop=job.submitted.drop_state
@@ -171,9 +171,6 @@ class MasterShell:
                 self._parts.close()
             self.link.close()
             remove_socket_folder(self._sockets)
-            if self._is_folder_lost:
-                # Checkpoints that were under way have made folders again.
-                self._job.folder.remove_remains()
 
     def status(self) -> dict[str, Any]:
         """Return what `topo status` shows."""
@@ -215,13 +212,16 @@ class MasterShell:
         if now < self._look_at:
             return
         self._look_at = now + LOOK_S
-        with contextlib.suppress(OSError):
-            self._is_folder_lost = self._job.folder.lock_identity() != self._lock
-            if self._is_folder_lost:
-                raise StateFolderLost(
-                    f"the state folder {self._job.folder.path} or its lock was removed or replaced while {self._job.plan.name!r} "
-                    "ran; the topology has ended with its workers, since another one may be started under its name now"
-                )
+        try:
+            self._check_folder()
+        except StateFolderLost as error:
+            raise StateFolderLost(
+                f"{error}; the topology has ended with its workers, since another one may be started under its name now"
+            ) from None
+        self._listen_again()
+
+    def _before_start(self) -> None:
+        self._check_folder()
         self._listen_again()
 
     def _listen_again(self) -> None:

@@ -31,7 +31,7 @@ class WorkerStarter:
         keys: the master's own; None over ipc.
         served: folders of checkpoints that only the master reaches.
         parts_endpoint: where workers reach their parts in these; "" where there are none.
-        listen: called before each start; binds sockets again that were removed.
+        before_start: called before each start; binds removed sockets again. Raises TopoEnvironmentError: none is started.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class WorkerStarter:
         digest: str,
         served: Sequence[str],
         parts_endpoint: str,
-        listen: Callable[[], None],
+        before_start: Callable[[], None],
     ) -> None:
         self._job = job
         self._launcher = launcher
@@ -54,14 +54,14 @@ class WorkerStarter:
         self._digest = digest
         self._served = list(served)
         self._parts_endpoint = parts_endpoint
-        self._listen = listen
+        self._before_start = before_start
         self._worker_keys: dict[Life, KeyPair] = {}
 
     def start(self, worker: WorkerId, incarnation: Incarnation, term: int) -> WorkerLaunched | LaunchFailed:
         """Write the start file and start the process."""
         spec = self._spec(worker, incarnation, term)
         try:
-            self._listen()
+            self._before_start()
             write_atomically(spec_path(self._job.folder, worker, incarnation), msgspec.json.encode(spec))
             self._launcher.start(worker, incarnation, spec)
         except TopoEnvironmentError as error:

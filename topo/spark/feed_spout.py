@@ -70,7 +70,9 @@ class FeedSpout(RetryingSpout):
         same_place = known is not None and known.endpoint.removeprefix("tcp://").rpartition(":")[0] == self._host
         address = known if known is not None and same_place else new_feed_address(self._host, context.parallelism)
         self._listener = FeedListener(msgspec.structs.replace(address, tasks=context.parallelism))
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # A state folder that was removed is not made again.
+        folder.mkdir(mode=0o700, parents=self._folder is not None, exist_ok=True)
+        path.parent.mkdir(mode=0o700, exist_ok=True)
         write_atomically(path, msgspec.json.encode(self._listener.address))
         context.logger.info("rows are taken at %s", self._listener.address.endpoint)
 

@@ -103,6 +103,10 @@ class CheckpointStore(PartStore):
         self._keep = keep
         self.url = files.url
 
+    def make_root(self) -> None:
+        """Make the place, for writers that do not. Raises TopoEnvironmentError when it cannot be made."""
+        self._files.make_root()
+
     def commit(self, manifest: Manifest) -> None:
         """Make a checkpoint complete: all its parts are durable. May be repeated.
 

@@ -33,6 +33,9 @@ class PartFiles(Protocol):
 class Files(PartFiles, Protocol):
     """A tree of files."""
 
+    def make_root(self) -> None:
+        """Make the root where it is missing, durably."""
+
     def names(self, folder: str = "") -> list[str]:
         """Return the names in a folder, unsorted; none when it is not there."""
 
@@ -128,6 +131,8 @@ _THIS_MACHINE = OperatingSystemFiles()
 class NewFile:
     """A file while it is written, under a temporary name. Methods raise OSError.
 
+    Its folder is made if need be, and no parent of that.
+
     Attributes:
         length: bytes written so far.
     """
@@ -137,7 +142,9 @@ class NewFile:
         self._path = path
         self._system = system
         self._temporary = path.with_name(f".{path.name}.{os.getpid()}-{os.urandom(4).hex()}.new")
-        _make_folder(path.parent, system)
+        if not system.is_folder(path.parent):
+            system.make_folder(path.parent)
+            system.sync_folder(path.parent.parent)
         self._file = system.create(self._temporary)
 
     def write(self, data: bytes) -> None:
@@ -173,18 +180,25 @@ _NO_FOLDER = (FileNotFoundError, NotADirectoryError)
 
 
 class LocalFiles:
-    """A folder of this machine, local or mounted."""
+    """A folder of this machine, local or mounted.
 
-    def __init__(self, root: Path, system: FileSystem = _THIS_MACHINE) -> None:
+    The root is made once. When it is removed later, writes fail rather than make it again: it may lie in the folder of another
+    run by then.
+
+    Args:
+        makes_root: whether the first write makes a missing root; False where another process has made it.
+    """
+
+    def __init__(self, root: Path, system: FileSystem = _THIS_MACHINE, *, makes_root: bool = True) -> None:
         self._root = root
         self._system = system
-        self._is_root_durable = False
+        self._has_root = not makes_root
         self.url = str(root)
 
     def write(self, name: str, chunks: Iterable[bytes]) -> None:
         path = self._root / name
         with _explained("write", path):
-            if not self._is_root_durable:
+            if not self._has_root:
                 self._keep_root()
             file = NewFile(path, self._system)
             try:
@@ -200,7 +214,11 @@ class LocalFiles:
         # It may have been made by a process that could not sync it, or died before.
         with unless_unsyncable():
             self._system.sync_folder(self._root.parent)
-        self._is_root_durable = True
+        self._has_root = True
+
+    def make_root(self) -> None:
+        with _explained("make", self._root):
+            self._keep_root()
 
     def read(self, name: str, start: int = 0, length: int | None = None) -> bytes:
         with _explained("read", self._root / name, FileNotFoundError):
@@ -245,6 +263,9 @@ class RemoteFiles:
             raise TopoEnvironmentError(f"cannot use {url}: {error}") from error
         self._root = root.rstrip("/")
 
+    def make_root(self) -> None:
+        """Do nothing: writes make the folders that they need."""
+
     def write(self, name: str, chunks: Iterable[bytes]) -> None:
         path = self._path(name)
         temporary = f"{path}.{os.urandom(4).hex()}.new"
@@ -286,12 +307,16 @@ class RemoteFiles:
             raise TopoEnvironmentError(f"cannot {verb} {self.url}/{name}: {error}") from error
 
 
-def open_files(url: str) -> Files:
-    """Return the files at a path or URL. Raises TopoEnvironmentError when something needed for it is not installed."""
+def open_files(url: str, *, makes_root: bool = True) -> Files:
+    """Return the files at a path or URL. Raises TopoEnvironmentError when something needed for it is not installed.
+
+    Args:
+        makes_root: as that of `LocalFiles`.
+    """
     if "://" not in url:
-        return LocalFiles(Path(url).expanduser().absolute())
+        return LocalFiles(Path(url).expanduser().absolute(), makes_root=makes_root)
     if url.startswith("file://"):
-        return LocalFiles(Path(url.removeprefix("file://")))
+        return LocalFiles(Path(url.removeprefix("file://")), makes_root=makes_root)
     return RemoteFiles(url.rstrip("/"))
 
 

@@ -17,7 +17,7 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,7 +35,7 @@ class TopologyIsRunning(UserError):
 
 
 class StateFolderLost(TopoEnvironmentError):
-    """A topology's state folder, or its lock, was removed or replaced while its master ran."""
+    """A topology's state folder, or its lock, was removed or replaced while a process used it as its own."""
 
 
 def home_folder(environment: Mapping[str, str]) -> Path:
@@ -227,12 +227,8 @@ class TopologyFolder:
         return found
 
     def lock(self) -> TopologyLock:
-        """Become the topology's only master.
-
-        Raises:
-            TopologyIsRunning: there is one already; names its process.
-        """
-        return TopologyLock(self.path)
+        """Become the topology's only master. Raises as `TopologyLock`."""
+        return TopologyLock(self)
 
     def lock_identity(self) -> tuple[int, int] | None:
         """Return device and inode of the lock file, None when there is none. Raises OSError when that cannot be known.
@@ -244,6 +240,19 @@ class TopologyFolder:
         except (FileNotFoundError, NotADirectoryError):
             return None
         return status.st_dev, status.st_ino
+
+    def check_identity(self, own: tuple[int, int] | None) -> None:
+        """Check that the folder still has the lock file that this process began with, so that files below it are its own.
+
+        A folder that cannot be looked at for the moment passes.
+
+        Raises:
+            StateFolderLost: it was removed, or another topology has begun in its place.
+        """
+        with suppress(OSError):
+            if self.lock_identity() == own:
+                return
+            raise StateFolderLost(f"the state folder {self.path} or its lock was removed or replaced while {self.name!r} used it")
 
     def owner(self) -> str:
         """Return the process id of the last that has held the lock; "" while one is about to take it. Raises OSError."""
@@ -263,31 +272,60 @@ class TopologyFolder:
         finally:
             os.close(descriptor)
 
+    def make_parts(self) -> None:
+        """Make the folders in it that are missing. Raises OSError."""
+        for path in (self.path, self.logs, self.code, self.workers):
+            make_folder(path, 0o700)
+
     def remove(self) -> None:
         """Forget the topology. Files that cannot be removed stay, and a folder that has gone already is no error."""
-        shutil.rmtree(self.path, ignore_errors=True)
-
-    def remove_remains(self) -> None:
-        """Remove what a run has written here after the folder was removed, unless another topology has begun in it."""
-        if self.path.is_dir() and not self.topology.exists():
-            with suppress(TopologyIsRunning, OSError), self.lock():
-                shutil.rmtree(self.path)
+        # Renamed first: another topology may begin under the name while files are removed.
+        removed = self.path.with_name(f".{self.name}.{os.getpid()}.removed")
+        with suppress(OSError):
+            self.path.rename(removed)
+        shutil.rmtree(removed, ignore_errors=True)
 
 
 class TopologyLock:
-    """Held by the topology's master until it is released or its process ends."""
+    """Held by the topology's master until it is released or its process ends.
 
-    def __init__(self, folder: Path) -> None:
-        descriptor = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+    As a context manager it raises `StateFolderLost` in place of an error of the file system or environment when the folder was
+    removed or replaced within the block.
+
+    Args:
+        sleep: called once while another process has the lock, since `is_running` holds it for a moment, too.
+
+    Raises:
+        TopologyIsRunning: there is a master already; names its process.
+        StateFolderLost: the folder was removed.
+    """
+
+    def __init__(self, folder: TopologyFolder, sleep: Callable[[float], None] = time.sleep) -> None:
+        self._folder = folder
         try:
-            _take(descriptor)
+            descriptor = os.open(folder.path / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+        except FileNotFoundError as error:
+            raise StateFolderLost(f"{folder.path} was removed; try again") from error
+        status = os.fstat(descriptor)
+        self._identity = status.st_dev, status.st_ino
+        try:
+            _take(descriptor, sleep)
+            # The lock of a removed folder excludes no process from the folder that has taken its place.
+            self.check()
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, str(os.getpid()).encode(), 0)
         except BlockingIOError as error:
             owner = os.pread(descriptor, 32, 0).decode(errors="replace") or "unknown"
             os.close(descriptor)
             raise TopologyIsRunning(f"topology {folder.name!r} is running already, under process {owner}") from error
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, str(os.getpid()).encode(), 0)
+        except BaseException:
+            os.close(descriptor)
+            raise
         self._descriptor: int | None = descriptor
+
+    def check(self) -> None:
+        """Check that the locked folder still is at its path. Raises as `TopologyFolder.check_identity`."""
+        self._folder.check_identity(self._identity)
 
     def release(self) -> None:
         """Let another master begin. Idempotent."""
@@ -298,16 +336,20 @@ class TopologyLock:
     def __enter__(self) -> TopologyLock:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.release()
+    def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
+        try:
+            is_explained = isinstance(error, StateFolderLost) or not isinstance(error, OSError | TopoEnvironmentError)
+            if self._descriptor is not None and not is_explained:
+                self.check()
+        finally:
+            self.release()
 
 
-def _take(descriptor: int) -> None:
-    """Lock, with a second look: `is_running` holds the lock for a moment, too."""
+def _take(descriptor: int, sleep: Callable[[float], None]) -> None:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        time.sleep(_LOOK_S)
+        sleep(_LOOK_S)
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
@@ -346,8 +388,7 @@ class StateFolder:
         folder = TopologyFolder(self._topologies / check_name(name))
         try:
             self._make()
-            for path in (folder.path, folder.logs, folder.code, folder.workers):
-                make_folder(path, 0o700)
+            folder.make_parts()
         except OSError as error:
             raise TopoEnvironmentError(f"cannot make {folder.path}: {error.strerror}") from error
         return folder

@@ -29,6 +29,9 @@ class MemoryFiles:
     def __init__(self) -> None:
         self.content: dict[str, bytes] = {}
 
+    def make_root(self) -> None:
+        """Do nothing: there are no folders."""
+
     def write(self, name: str, chunks: Iterable[bytes]) -> None:
         self.content[name] = b"".join(chunks)
 

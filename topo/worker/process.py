@@ -217,7 +217,7 @@ def make_transport(spec: WorkerSpec) -> ZmqTransport:
 def files_for(spec: WorkerSpec, url: str) -> PartFiles:
     """Return the files at a path or URL as a worker reaches them. Raises TopoEnvironmentError when it cannot."""
     if url not in spec.served:
-        return open_files(url)
+        return open_files(url, makes_root=False)
     return MasterFiles(url, spec.parts_endpoint, spec.master_key, KeyPair(spec.public_key, spec.secret_key))
 
 

@@ -1,4 +1,4 @@
-"""A submission that is refused leaves nothing behind."""
+"""A submission that is refused leaves nothing behind, and removes nothing of others."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import pytest
 from topo.errors import UserError
 from topo.launch.request import RunRequest
 from topo.launch.submission import new_job
-from topo.storage.state_folder import StateFolder
+from topo.storage.state_folder import StateFolder, StateFolderLost
 
-COPY_RAISES = """
+TOPOLOGY = """
 import shutil
 from pathlib import Path
 from topo import Spout, TopologyBuilder
@@ -27,7 +27,7 @@ def topology():
     if HOME in HERE.parents:
         if {is_removed}:
             shutil.rmtree(HOME / "topologies" / "flow")
-        raise ValueError("the copy does not load")
+        {then}
     builder = TopologyBuilder("flow")
     builder.set_spout("quiet", Quiet())
     return builder.build()
@@ -38,8 +38,19 @@ def topology():
 def test_a_refused_submission_leaves_no_folder_and_shows_its_own_error(tmp_path: Path, is_removed: bool) -> None:
     """The folder may be gone already: removed by hand, or by another process."""
     home, file = tmp_path / "home", tmp_path / "flow.py"
-    file.write_text(COPY_RAISES.format(home=str(home), is_removed=is_removed))
+    file.write_text(TOPOLOGY.format(home=str(home), is_removed=is_removed, then='raise ValueError("the copy does not load")'))
     with pytest.raises(UserError, match="the copy does not load") as caught:
         new_job(RunRequest(topology=str(file), home=home))
     assert "No such file" not in str(caught.value)
     assert StateFolder(home).names() == []
+
+
+@pytest.mark.parametrize("is_replaced", [False, True])
+def test_a_submission_that_lost_its_folder_is_refused_and_leaves_that_of_another(tmp_path: Path, is_replaced: bool) -> None:
+    """The other submission has its folder and its lock, and no topology.json yet."""
+    home, file = tmp_path / "home", tmp_path / "flow.py"
+    other = "from topo.storage.state_folder import StateFolder; StateFolder(HOME).create('flow').lock().release()"
+    file.write_text(TOPOLOGY.format(home=str(home), is_removed=True, then=other if is_replaced else "pass"))
+    with pytest.raises(StateFolderLost, match="removed or replaced while 'flow' used it"):
+        new_job(RunRequest(topology=str(file), home=home))
+    assert StateFolder(home).names() == ["flow"] * is_replaced

@@ -13,10 +13,11 @@ from tests.submissions import submission
 from tests.unit.master.playbook import LINES, SINK, small_plan
 from topo.errors import TopoEnvironmentError
 from topo.ids import Epoch, Incarnation, WorkerId
-from topo.master.commands import SendTo
-from topo.master.events import Started
+from topo.master.commands import MasterRecord, RecordError, SendTo
+from topo.master.events import LaunchFailed, Started
 from topo.master.links import WorkerEnd
 from topo.master.membership import SlotState
+from topo.master.outcome import Outcome, OutcomeKind
 from topo.master_process.job import Job
 from topo.master_process.shell import MasterShell
 from topo.storage.state_folder import StateFolder, StateFolderLost, TopologyFolder, read_json_lines
@@ -170,8 +171,27 @@ def test_a_master_whose_folder_or_lock_is_gone_ends(locked: tuple[MasterShell, T
         (folder.path / "lock").unlink()
     if lost == "replaced":
         folder.lock().release()
-    with pytest.raises(StateFolderLost, match=r"removed or replaced while 'small' ran"):
+    with pytest.raises(StateFolderLost, match=r"removed or replaced while 'small' used it"):
         look(shell)
+
+
+def test_a_master_whose_folder_was_replaced_writes_nothing_into_the_other(locked: tuple[MasterShell, TopologyFolder]) -> None:
+    """It notices the loss twice a second; until then its record or positions would be taken for those of the other run."""
+    shell, folder = locked
+    shutil.rmtree(folder.path)
+    StateFolder(folder.path.parents[1]).create("small")
+    for file in (folder.path / "lock", folder.master, folder.positions, folder.dead_letters, folder.errors, folder.summary):
+        file.write_text("the other run's")
+    with pytest.raises(StateFolderLost):
+        shell._recorder.persist(MasterRecord(1, Epoch(1), {}, True, 0))
+    shell._recorder.store_positions({})
+    assert not shell._recorder.store_dead_letters([])
+    shell._recorder.record(RecordError("Odd", "text"))
+    shell._recorder.write_summary({}, Outcome(OutcomeKind.KILLED, ""))
+    launched = shell.loop._workers.start(WorkerId(1), Incarnation(7), term=1)
+    assert isinstance(launched, LaunchFailed) and "removed or replaced" in launched.why
+    files = [path for path in folder.path.rglob("*") if path.is_file()]
+    assert len(files) == 6 and {file.read_text() for file in files} == {"the other run's"}
 
 
 def test_a_folder_that_cannot_be_looked_at_for_the_moment_is_not_lost(

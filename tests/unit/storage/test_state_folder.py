@@ -16,7 +16,9 @@ import pytest
 from topo.errors import ConfigError, NotFoundError, TopoEnvironmentError
 from topo.storage.state_folder import (
     StateFolder,
+    StateFolderLost,
     TopologyIsRunning,
+    TopologyLock,
     append_lines,
     home_folder,
     make_socket_folder,
@@ -194,17 +196,44 @@ def test_a_socket_folder_is_private_short_and_goes_away(tmp_path: Path) -> None:
     remove_socket_folder(elsewhere)
 
 
-def test_remains_of_a_removed_topology_are_removed_and_no_other_topology(tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_replaced", [False, True])
+def test_a_lock_of_a_folder_that_was_removed_meanwhile_is_refused(tmp_path: Path, is_replaced: bool) -> None:
+    """The lock of the removed folder excludes no process from the folder that takes its place."""
+    state = StateFolder(tmp_path)
+    folder = state.create("counts")
+    first = folder.lock()
+
+    def removed_meanwhile(_seconds: float) -> None:
+        folder.remove()
+        first.release()
+        if is_replaced:
+            state.create("counts").lock().release()
+
+    with pytest.raises(StateFolderLost, match="removed or replaced while 'counts' used it"):
+        TopologyLock(folder, removed_meanwhile)
+    assert os.listdir(tmp_path / "topologies") == ["counts"] * is_replaced
+
+
+def test_a_folder_that_is_gone_before_it_is_locked_is_refused(tmp_path: Path) -> None:
     folder = StateFolder(tmp_path).create("counts")
-    with folder.lock():
-        folder.remove_remains()
-    assert folder.path.is_dir(), "another master has begun"
-    folder.remove_remains()
-    assert not folder.path.exists()
-    folder.remove_remains()
-    StateFolder(tmp_path).create("counts").topology.write_text("{}")
-    folder.remove_remains()
-    assert folder.topology.exists()
+    folder.remove()
+    with pytest.raises(StateFolderLost, match="counts was removed; try again"):
+        folder.lock()
+    folder.remove()
+
+
+def test_an_error_below_a_removed_folder_is_explained_and_other_errors_are_not(tmp_path: Path) -> None:
+    state = StateFolder(tmp_path)
+    folder = state.create("counts")
+    with pytest.raises(FileNotFoundError), folder.lock():
+        folder.topology.read_bytes()
+    with pytest.raises(StateFolderLost), folder.lock():
+        folder.remove()
+        state.create("counts")
+        folder.topology.read_bytes()
+    with pytest.raises(KeyError), folder.lock():
+        folder.remove()
+        raise KeyError("counts")
 
 
 def test_a_folder_that_topo_did_not_make_for_sockets_is_not_removed(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,6 +19,19 @@ def test_a_folder_that_cannot_be_written_is_said_by_name(tmp_path: Path) -> None
     store = open_store(str(tmp_path / "file" / "checkpoints"), "words")
     with pytest.raises(TopoEnvironmentError, match=r"cannot write .*task-00001\.part"):
         write(store, 1)
+
+
+@pytest.mark.parametrize("makes_root", [True, False])
+def test_a_root_that_was_removed_is_not_made_again(tmp_path: Path, makes_root: bool) -> None:
+    """It may lie in the folder of another run by then."""
+    root = tmp_path / "run" / "checkpoints"
+    LocalFiles(root).make_root()
+    files = LocalFiles(root, makes_root=makes_root)
+    files.write("0001/part", [b"bytes"])
+    shutil.rmtree(tmp_path / "run")
+    with pytest.raises(TopoEnvironmentError, match="cannot write"):
+        files.write("0002/part", [b"bytes"])
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_full_disk_leaves_no_torn_file(tmp_path: Path) -> None:
