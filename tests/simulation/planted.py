@@ -235,14 +235,14 @@ def outbox_is_dropped_on_restart(patch: pytest.MonkeyPatch) -> None:
 
 def position_is_committed_past_an_open_message(patch: pytest.MonkeyPatch) -> None:
     """The committed position is the highest that is done."""
-    done = PositionTracker.done
+    advance = PositionTracker.advance
 
-    def highest(self: PositionTracker[Any], positions: Any) -> None:
-        positions = list(positions)
-        done(self, positions)
-        self.committed = max([*positions, *([] if self.committed is None else [self.committed])], default=None)
+    def highest(self: PositionTracker[Any]) -> None:
+        done = [position for position in self._order if position not in self._open]
+        advance(self)
+        self.committed = max([*done, *([] if self.committed is None else [self.committed])], default=None)
 
-    patch.setattr(PositionTracker, "done", highest)
+    patch.setattr(PositionTracker, "advance", highest)
 
 
 def ids_have_16_bits(patch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,8 @@ from topo.emission.emitter import StreamRows
 from topo.hot import Verdicts
 from topo.ids import TaskId
 from topo.task.flow_control import Arrival
-from topo.tracking.source_messages import MessageObserver, PendingMessage
+from topo.tracking.source_messages import PendingMessage
+from topo.tracking.spout_task import MessageObserver
 from topo.wire.control import Routes
 from topo.wire.frames import Columns, Frame
 

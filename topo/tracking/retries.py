@@ -53,15 +53,6 @@ class Backoff:
 
 
 @dataclass(frozen=True, slots=True)
-class Retry(Generic[K]):
-    """The message is emitted again at `at` (monotonic seconds), after `failures` failures."""
-
-    message_id: K
-    failures: int
-    at: float
-
-
-@dataclass(frozen=True, slots=True)
 class GivenUpMessage(Generic[K, M]):
     """The message is given up. Store it with `why`, then report it as done."""
 
@@ -71,19 +62,6 @@ class GivenUpMessage(Generic[K, M]):
     attempts: int
 
 
-@dataclass(frozen=True, slots=True)
-class RetryStatistics:
-    """How many messages are in which state now, and counts since the start."""
-
-    kept: int
-    delayed: int
-    ready: int
-    suspects: int
-    dead: int
-    retries: int
-    dead_letters: int
-
-
 class RetryBook(Generic[K, M]):
     """The messages of one spout task, by message id. M is the data with which the task emits a message again.
 
@@ -91,6 +69,10 @@ class RetryBook(Generic[K, M]):
         attempts: how many failures, or kills, make a dead letter; at least 1.
         backoff: the wait between a failure and the next emission.
         trial_s: how long a trial takes at most, in seconds; None: until its verdict.
+
+    Attributes:
+        kills: of every message that is or was suspect, zero included; also of those restored and not emitted yet. To be
+            stored: a spout that shares its process with the task that dies loses its book.
 
     Raises:
         ValueError: fewer than one attempt.
@@ -103,8 +85,7 @@ class RetryBook(Generic[K, M]):
         self._backoff = backoff or Backoff()
         self._messages: dict[K, M] = {}
         self._failures: dict[K, int] = {}
-        self._kills: dict[K, int] = {}
-        """Kills of messages that are or were suspect; also of those restored and not emitted yet."""
+        self.kills: dict[K, int] = {}
         self._delayed: dict[K, float] = {}
         self._heap: list[tuple[float, int, K]] = []
         """Ends of back-offs. An entry counts only while `_delayed` names the same moment."""
@@ -115,7 +96,6 @@ class RetryBook(Generic[K, M]):
         self._trial_s = trial_s
         self._trial_ends = 0.0
         self._dead: set[K] = set()
-        self._retries = self._dead_letters = 0
 
     def emitted(self, message_ids: Sequence[K], messages: Iterable[M]) -> list[K]:
         """Take over messages that the spout has just emitted for the first time.
@@ -134,27 +114,30 @@ class RetryBook(Generic[K, M]):
             twice = next(m for place, m in enumerate(message_ids) if m in self._messages or m in message_ids[:place])
             raise EmitError(f"message id {twice!r} was emitted again before it was done; give every message its own id")
         self._messages.update(taken)
-        if not self._kills:
+        if not self.kills:
             return []
-        held = [message_id for message_id in message_ids if message_id in self._kills]
+        held = [message_id for message_id in message_ids if message_id in self.kills]
         self._suspects.update(dict.fromkeys(held))
         return held
 
-    def done(self, message_ids: Iterable[K]) -> None:
-        """Forget messages that were acked, or are dead and stored. Unknown ids are ignored."""
-        message_ids = list(message_ids)
+    def done(self, message_ids: Sequence[K]) -> list[M | None]:
+        """Forget messages that were acked, or are dead and stored; return them. Unknown ids are ignored, and give None."""
         # Acks of whole batches come here: without marked messages nothing is done per message in Python.
-        deque(map(self._messages.pop, message_ids, repeat(None)), maxlen=0)
-        if self._failures or self._kills:
-            marked = [message_id for message_id in message_ids if message_id in self._failures or message_id in self._kills]
+        messages: list[M | None] = list(map(self._messages.pop, message_ids, repeat(None)))
+        if self._failures or self.kills:
+            marked = [message_id for message_id in message_ids if message_id in self._failures or message_id in self.kills]
             self._unqueue(marked)
             for message_id in marked:
                 self._failures.pop(message_id, None)
-                self._kills.pop(message_id, None)
+                self.kills.pop(message_id, None)
                 self._dead.discard(message_id)
+        return messages
 
-    def failed(self, message_id: K, why: str, now: float) -> Retry[K] | GivenUpMessage[K, M]:
+    def failed(self, message_id: K, why: str, now: float) -> GivenUpMessage[K, M] | None:
         """Count a failure (a fail or a timeout) of a message in flight.
+
+        Returns:
+            The message if it is given up; None if `due` will return it after its back-off.
 
         Raises:
             TopoInternalError: the message is not in flight.
@@ -168,7 +151,7 @@ class RetryBook(Generic[K, M]):
         at = now + self._backoff.delay_s(failures)
         self._delayed[message_id] = at
         heappush(self._heap, (at, next(self._heap_order), message_id))
-        return Retry(message_id, failures, at)
+        return None
 
     def previously_failed(self, message_ids: Sequence[K]) -> list[int]:
         """Return the places of those messages that have failed. A reset is no failure."""
@@ -208,8 +191,8 @@ class RetryBook(Generic[K, M]):
         self._unqueue(message_ids)
         given_up: list[GivenUpMessage[K, M]] = []
         for message_id in message_ids:
-            is_known = message_id in self._kills
-            kills = self._kills[message_id] = self._kills.get(message_id, 0) + alone
+            is_known = message_id in self.kills
+            kills = self.kills[message_id] = self.kills.get(message_id, 0) + alone
             if self._trial_s is not None and not is_known and not alone:
                 # The first death among others: noted by its entry in `_kills`, and tried alone only after a second one.
                 self._ready.append(message_id)
@@ -221,9 +204,9 @@ class RetryBook(Generic[K, M]):
 
     def condemned(self, held: Iterable[K]) -> list[GivenUpMessage[K, M]]:
         """Give up those of the messages that `emitted` held back whose kills, counted before a restart, are enough."""
-        condemned = [message_id for message_id in held if self._kills[message_id] >= self._attempts]
+        condemned = [message_id for message_id in held if self.kills[message_id] >= self._attempts]
         self._unqueue(condemned)
-        return [self._condemn(message_id, self._kills[message_id]) for message_id in condemned]
+        return [self._condemn(message_id, self.kills[message_id]) for message_id in condemned]
 
     def _condemn(self, message_id: K, kills: int) -> GivenUpMessage[K, M]:
         times = "once" if kills == 1 else f"{kills} times"
@@ -258,10 +241,9 @@ class RetryBook(Generic[K, M]):
                 return []
             self._trial_ends = now + (self._trial_s or 0.0)
             # Those with the fewest kills first: the innocent get through before the guilty one strikes again.
-            message_id = min(self._suspects, key=self._kills.__getitem__)
+            message_id = min(self._suspects, key=self.kills.__getitem__)
             del self._suspects[message_id]
             self._on_trial = message_id
-            self._retries += 1
             return [(message_id, self._messages[message_id])]
         room = len(self._messages) if limit is None else limit
         emit: list[K] = []
@@ -271,7 +253,6 @@ class RetryBook(Generic[K, M]):
             message_id = heappop(self._heap)[2]
             del self._delayed[message_id]
             emit.append(message_id)
-        self._retries += len(emit)
         return [(message_id, self._messages[message_id]) for message_id in emit]
 
     def next_deadline(self, now: float, in_flight: int) -> float | None:
@@ -282,27 +263,14 @@ class RetryBook(Generic[K, M]):
             return now if self._on_trial is None and not in_flight else None
         return now if self._ready else self._next_retry()
 
-    def attempts_record(self) -> dict[K, int]:
-        """Return the kills of every message that is or was suspect, zero included, to be stored durably.
-
-        A spout that shares its process with the task that dies loses its book, and with it this record.
-        """
-        return dict(self._kills)
+    @property
+    def suspect_count(self) -> int:
+        """How many suspects there are, the one on trial included."""
+        return len(self._suspects) + (self._on_trial is not None)
 
     def restore(self, record: Mapping[K, int]) -> None:
         """Take the record of an earlier life: when such a message is emitted it is held as a suspect."""
-        self._kills.update(record)
-
-    def clear(self) -> None:
-        """Forget all messages and failures, as when the source returns to a checkpoint. Kills are kept."""
-        self._messages.clear()
-        self._failures.clear()
-        self._delayed.clear()
-        self._heap.clear()
-        self._ready.clear()
-        self._suspects.clear()
-        self._on_trial = None
-        self._dead.clear()
+        self.kills.update(record)
 
     def __len__(self) -> int:
         return len(self._messages)
@@ -318,24 +286,11 @@ class RetryBook(Generic[K, M]):
         assert len(listed) == len(set(listed)), "a message is in two states"
         assert self._messages.keys() >= set(listed), "a message is listed and not kept"
         assert self._messages.keys() >= self._failures.keys(), "failures of a message that is not kept"
-        assert self._kills.keys() >= {*self._suspects, *trial}, "a suspect without a count"
+        assert self.kills.keys() >= {*self._suspects, *trial}, "a suspect without a count"
         assert {(at, m) for m, at in self._delayed.items()} <= {(at, m) for at, _, m in self._heap}, "a back-off without an end"
-
-    def statistics(self) -> RetryStatistics:
-        """Return the counts. A suspect on trial counts as a suspect."""
-        return RetryStatistics(
-            kept=len(self._messages),
-            delayed=len(self._delayed),
-            ready=len(self._ready),
-            suspects=len(self._suspects) + (self._on_trial is not None),
-            dead=len(self._dead),
-            retries=self._retries,
-            dead_letters=self._dead_letters,
-        )
 
     def _give_up(self, message_id: K, why: str, attempts: int) -> GivenUpMessage[K, M]:
         self._dead.add(message_id)
-        self._dead_letters += 1
         return GivenUpMessage(message_id, self._messages[message_id], why, attempts)
 
     def _unqueue(self, message_ids: Collection[K]) -> None:

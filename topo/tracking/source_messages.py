@@ -11,122 +11,66 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
+from itertools import repeat
 from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import Any
 
 from topo.api.metrics import Histogram, HistogramSnapshot
 from topo.api.spout import RetryingSpout, Spout
-from topo.config import TopologyConfig
 from topo.dead_letters.payload import pack_or_say
-from topo.errors import UnsupportedValueError
 from topo.hot import Pending
-from topo.ids import Epoch, TaskId
-from topo.tracking.positions import PositionTracker
-from topo.tracking.retries import Backoff, GivenUpMessage, RetryBook
+from topo.tracking.dead_letter_reports import DeadLetterReports
+from topo.tracking.position_reports import PositionReports
+from topo.tracking.retries import Backoff, RetryBook
+from topo.tracking.spout_task import SentRow, SpoutReports, SpoutTask
 from topo.tracking.unresolved import UnresolvedMessages
 from topo.wire.codec import Codec
-from topo.wire.control import DeadLetter as DeadLetterMessage
-from topo.wire.control import PositionReport
-from topo.wire.statistics import Counters
-
-COMMIT_INTERVAL_S = 0.5
-
-
-class SentRow(NamedTuple):
-    """Enough to emit a message again, or to call the spout back with its values."""
-
-    values: tuple[Any, ...]
-    stream: int
-    stamp: int | None
-    target: int | None
-
 
 PendingMessage = tuple[Any, float, SentRow | None]
-"""A message whose tree is open: its id, the time at which its batch was emitted, and its row where it is needed. A plain
-tuple, which the garbage collector stops looking at: there may be hundreds of thousands."""
-
-MOST_ATTEMPTS = 10
-"""Attempts before the last that a dead letter explains."""
-
-
-class MessageObserver:
-    """Watches what becomes of the messages of spout tasks; part of `topo.task.observer.TaskObserver`."""
-
-    def messages_decided(self, task: TaskId, verdict: str, roots: Sequence[int], late: int) -> None:
-        """Pending messages are about to be removed.
-
-        Args:
-            task: of the spout.
-            verdict: "acked", "failed", or "reset" when an epoch begins.
-            roots: of messages that are pending.
-            late: how many more the verdict names, which are not pending any more.
-        """
-
-    def messages_expired(self, task: TaskId, roots: Sequence[int], due: float, now: float) -> None:
-        """Messages whose timeout was due at `due` have been removed at `now`, both in monotonic seconds."""
-
-    def message_failed(self, task: TaskId, message_id: Any) -> None:
-        """A message of a retrying spout has failed or timed out; `fail` is not called."""
-
-    def messages_kept(self, task: TaskId, roots: Iterable[int]) -> None:
-        """The timeouts of those messages that are pending begin again."""
+"""A message whose tree is open: its id, the time at which its batch was emitted, and the row of a plain spout's message
+where its callbacks want the values. A plain tuple, which the garbage collector stops looking at: there may be hundreds of
+thousands."""
 
 
 class SourceMessages:
     """The messages of one spout task, from their emission until they are done.
 
+    A message of a retrying spout is kept once, with its row, in the book: by its id, until it is done. `pending` finds
+    those in flight by their root, and the committed position is the end of the prefix that the book has not any more.
+
     Args:
         spout: its `ack` and `fail` are called.
-        to_master: sends a message to the master.
-        report: takes an exception of user code, and raises it again where that ends the process.
+        task: of the spout.
+        reports: of the task.
+        codec: what positions and dead letters are stored with.
         trial_s: see `RetryBook`.
 
     Attributes:
         pending: the messages whose trees are open, by root.
         is_retrying: whether the engine replays what fails.
-        keeps_values: whether emissions are wanted with the messages.
+        keeps_values: whether rows are wanted with the messages.
         is_open: whether a message of a retrying spout is kept under an id.
     """
 
     def __init__(
-        self,
-        task: TaskId,
-        component: str,
-        spout: Spout,
-        config: TopologyConfig,
-        codec: Codec,
-        counters: Counters,
-        to_master: Callable[[Any], None],
-        report: Callable[[Exception, float], None],
-        now: float,
-        trial_s: float | None = None,
-        observer: MessageObserver | None = None,
+        self, spout: Spout, task: SpoutTask, reports: SpoutReports, codec: Codec, trial_s: float | None = None
     ) -> None:
+        config = task.config
         self.is_retrying = isinstance(spout, RetryingSpout)
         self.keeps_values = self.is_retrying or spout.wants_values
-        self.pending: Pending[PendingMessage] = Pending(config.message_timeout_s, now)
-        self._task = task
-        self._observer = observer
-        self._component = component
+        self.pending: Pending[PendingMessage] = Pending(config.message_timeout_s, task.clock())
         self._spout = spout
-        self._timeout_s = config.message_timeout_s
+        self._task = task
+        self._reports = reports
         self._codec = codec
-        self._counters = counters
-        self._report_to_master = to_master
-        self._report = report
+        self._counters = task.counters
         self._book: RetryBook[Any, SentRow] = RetryBook(config.attempts, Backoff(config.back_off_s), trial_s)
-        self._tracker: PositionTracker[Any] = PositionTracker()
         self.is_open: Callable[[Any], bool] = self._book.__contains__
-        self._dead_letters: dict[int, tuple[DeadLetterMessage, GivenUpMessage[Any, SentRow]]] = {}
-        """Dead letters that are not known to be stored, by their number."""
-        self._dead_letter_count = 0
+        self._positions = PositionReports(task, reports, codec, self._book)
+        self._dead_letters = DeadLetterReports(task, reports, codec)
         self._unresolved = UnresolvedMessages()
-        self._attempts: dict[Any, list[tuple[str, int]]] = {}
-        """Why the attempts of messages that are to be emitted again have failed, and their roots."""
         self._done: deque[PendingMessage] = deque()
         """Complete without an acker; `ack` is called in the next turn."""
-        self._commit_at = 0.0
-        self._reported: tuple[Any, dict[Any, int]] = (None, {})
         self._latency = Histogram()
 
     # -- what there is ---------------------------------------------------------------------------------------------------
@@ -153,7 +97,7 @@ class SourceMessages:
     def least_waiting_stamp(self) -> int | None:
         """Return the least event time, in milliseconds, of the messages to emit again; None if nothing has one."""
         waiting = self._book.waiting() if self.is_waiting else ()
-        return min((emission.stamp for emission in waiting if emission.stamp is not None), default=None)
+        return min((row.stamp for row in waiting if row.stamp is not None), default=None)
 
     def replay_at(self, now: float) -> float | None:
         """When `due` will return something, in monotonic seconds."""
@@ -163,7 +107,7 @@ class SourceMessages:
         """When `expire` and `commit` want to be called."""
         return [
             self.pending.next_deadline if len(self.pending) else None,
-            self._commit_at if self.is_retrying and self._commit_differs else None,
+            self._positions.deadline,
         ]
 
     def count(self) -> dict[str, float]:
@@ -173,7 +117,7 @@ class SourceMessages:
         return {
             "in_flight": float(len(self.pending)),
             "finally_failed": float(len(self._unresolved)),
-            "suspects": float(self._book.statistics().suspects),
+            "suspects": float(self._book.suspect_count),
         }
 
     def latency(self) -> HistogramSnapshot:
@@ -184,14 +128,9 @@ class SourceMessages:
 
     def open(self, committed: bytes | None, attempts: bytes | None) -> Any:
         """Take the position and the attempts that were stored when the spout ran last; return the position."""
-        position = None if committed is None else self._codec.unpack_value(committed)
-        if attempts is not None:
-            self._book.restore(dict(self._codec.unpack_value(attempts)))
-        self._tracker = PositionTracker(position)
-        self._reported = (position, {})
-        return position
+        return self._positions.restore(committed, attempts)
 
-    def accept(self, messages: Sequence[Any], emissions: Iterable[Any]) -> list[int] | None:
+    def accept(self, messages: Sequence[Any], rows: Iterable[SentRow]) -> list[int] | None:
         """Take over messages that the spout has just emitted.
 
         Returns:
@@ -201,17 +140,21 @@ class SourceMessages:
         if not self.is_retrying:
             self._unresolved.emitted(messages)
             return None
-        held = self._book.emitted(messages, emissions)
+        held = self._book.emitted(messages, rows)
         if not held:
             return None
         for given_up in self._book.condemned(held):
-            self._give_up(given_up)
+            self._dead_letters.give_up(given_up)
         back = set(held)
         return [place for place, message in enumerate(messages) if message not in back]
 
+    def records(self, messages: Sequence[Any], rows: Iterable[SentRow] | None, now: float) -> Iterable[PendingMessage]:
+        """Return the entries of `pending` for messages that are sent now."""
+        return zip(messages, repeat(now), repeat(None) if rows is None or self.is_retrying else rows)
+
     def note_order(self, messages: Sequence[Any]) -> None:
         """Note the order, over all streams, of positions that `accept` is given stream by stream."""
-        self._tracker.emitted(messages)
+        self._positions.emitted(messages)
 
     def complete_unsent(self, records: Iterable[PendingMessage]) -> None:
         """Messages that no acker tracks are complete; `ack_untracked` calls `ack` for them."""
@@ -242,16 +185,18 @@ class SourceMessages:
         """Fail what had no verdict for `message_timeout`."""
         due = self.pending.next_deadline
         expired = self.pending.expire(now)
-        if self._observer is not None and due is not None and now >= due:
-            self._observer.messages_expired(self._task, list(expired), due, now)
+        observer = self._task.observer
+        if observer is not None and due is not None and now >= due:
+            observer.messages_expired(self._task.id, list(expired), due, now)
         for record in expired.values():
             self._counters.timed_out += 1
-            self._failed(record, f"no verdict within {self._timeout_s:g} s", now)
+            self._failed(record, f"no verdict within {self._task.config.message_timeout_s:g} s", now)
 
     def _observe_verdict(self, verdict: str, roots: Sequence[int]) -> None:
-        if self._observer is not None:
+        observer = self._task.observer
+        if observer is not None:
             pending = [root for root in roots if root in self.pending]
-            self._observer.messages_decided(self._task, verdict, pending, len(roots) - len(pending))
+            observer.messages_decided(self._task.id, verdict, pending, len(roots) - len(pending))
 
     def _completed(self, complete: list[PendingMessage], now: float) -> None:
         if not complete:
@@ -259,43 +204,40 @@ class SourceMessages:
         self._counters.acked += len(complete)
         for emitted_at, times in Counter(map(itemgetter(1), complete)).items():
             self._latency.record(now - emitted_at, times)
+        rows: Iterable[SentRow | None] = map(itemgetter(2), complete)
         if self.is_retrying:
             messages = [record[0] for record in complete]
-            self._book.done(messages)
-            self._tracker.done(messages)
-            if self._attempts:
-                for message in messages:
-                    self._attempts.pop(message, None)
+            rows = self._book.done(messages)
+            self._positions.advance()
+            self._dead_letters.done(messages)
         ack = self._spout.ack
         # Most spouts leave `ack` as it is: then the calls are spared.
         if getattr(ack, "__func__", None) is not Spout.ack:
-            for message, _, emission in complete:
-                self._call(ack, message, emission, now)
+            for record, row in zip(complete, rows, strict=True):
+                self._call(ack, record[0], row, now)
 
     def _failed(self, record: PendingMessage, why: str, now: float, root: int = 0) -> None:
-        message, _, emission = record
+        message, _, row = record
         if not self.is_retrying:
             self._unresolved.failed((message,))
-            self._call(self._spout.fail, message, emission, now)
+            self._call(self._spout.fail, message, row, now)
             return
-        if self._observer is not None:
-            self._observer.message_failed(self._task, message)
-        outcome = self._book.failed(message, why, now)
-        if isinstance(outcome, GivenUpMessage):
-            self._give_up(outcome, root)
+        if self._task.observer is not None:
+            self._task.observer.message_failed(self._task.id, message)
+        given_up = self._book.failed(message, why, now)
+        if given_up is None:
+            self._dead_letters.attempt_failed(message, why, root)
         else:
-            attempts = self._attempts.setdefault(message, [])
-            attempts.append((why, root))
-            del attempts[:-MOST_ATTEMPTS]
+            self._dead_letters.give_up(given_up, root)
 
-    def _call(self, callback: Callable[..., None], message: Any, emission: SentRow | None, now: float) -> None:
+    def _call(self, callback: Callable[..., None], message: Any, row: SentRow | None, now: float) -> None:
         try:
-            if self._spout.wants_values and emission is not None:
-                callback(message, emission.values)
+            if self._spout.wants_values and row is not None:
+                callback(message, row.values)
             else:
                 callback(message)
         except Exception as error:
-            self._report(error, now)
+            self._reports.user_error(error, now)
 
     # -- replays and dead letters ----------------------------------------------------------------------------------------
 
@@ -319,47 +261,28 @@ class SourceMessages:
         """
         suspected = [message for message, _, _ in self.pending.find(suspects)] if suspects else []
         drained = self.pending.drain()
-        if self._observer is not None:
-            self._observer.messages_decided(self._task, "reset", list(drained), 0)
+        if self._task.observer is not None:
+            self._task.observer.messages_decided(self._task.id, "reset", list(drained), 0)
         lost = list(drained.values())
         self._counters.reset += len(lost)
         if not self.is_retrying:
-            for message, _, emission in lost:
+            for message, _, row in lost:
                 self._unresolved.failed((message,))
-                self._call(self._spout.fail, message, emission, now)
+                self._call(self._spout.fail, message, row, now)
             return
-        for report, _ in self._dead_letters.values():
-            self._report_to_master(report)
+        self._dead_letters.resend()
         self._book.lost([message for message, _, _ in lost])
         alone = alone and len(suspects) == len(suspected) == 1
         for given_up in self._book.suspect(suspected, alone):
-            self._give_up(given_up, suspects[0])
-
-    def _give_up(self, given_up: GivenUpMessage[Any, SentRow], root: int = 0) -> None:
-        """Have a dead letter stored; the message is done when it is. `root` is that of its last attempt, if known."""
-        self._dead_letter_count += 1
-        message = DeadLetterMessage(
-            task=self._task,
-            id=self._dead_letter_count,
-            position=pack_or_say(self._codec, given_up.message_id),
-            values=pack_or_say(self._codec, given_up.message.values),
-            errors=[given_up.why],
-            attempts=given_up.attempts,
-            root=root,
-            earlier=self._attempts.pop(given_up.message_id, []),
-        )
-        self._dead_letters[self._dead_letter_count] = message, given_up
-        self._report_to_master(message)
+            self._dead_letters.give_up(given_up, suspects[0])
 
     def stored(self, ids: Iterable[int], now: float) -> None:
         """Dead letters are on disk: their messages are done. Unknown numbers are ignored."""
-        for number in ids:
-            if number in self._dead_letters:
-                _, given_up = self._dead_letters.pop(number)
-                self._book.done([given_up.message_id])
-                self._tracker.done([given_up.message_id])
-                self._counters.dead_lettered += 1
-                self._call(self._spout.fail, given_up.message_id, given_up.message, now)
+        for given_up in self._dead_letters.stored(ids):
+            self._book.done([given_up.message_id])
+            self._positions.advance()
+            self._counters.dead_lettered += 1
+            self._call(self._spout.fail, given_up.message_id, given_up.message, now)
 
     # -- positions -------------------------------------------------------------------------------------------------------
 
@@ -367,29 +290,14 @@ class SourceMessages:
         """Return, packed, the positions of those of the roots that are pending here."""
         return [pack_or_say(self._codec, message) for message, _, _ in self.pending.find(roots)]
 
-    @property
-    def _commit_differs(self) -> bool:
-        return (self._tracker.committed, self._book.attempts_record()) != self._reported
-
-    def commit(self, epoch: Epoch, now: float, *, at_once: bool = False) -> None:
+    def commit(self, now: float, *, at_once: bool = False) -> None:
         """Report the position up to which everything is done, now and then, when it has changed."""
-        if not self.is_retrying or not (at_once or now >= self._commit_at) or not self._commit_differs:
-            return
-        self._commit_at = now + COMMIT_INTERVAL_S
-        position, attempts = self._reported = (self._tracker.committed, self._book.attempts_record())
-        try:
-            packed = b"" if position is None else self._codec.pack_value(position)
-            record = self._codec.pack_value(list(attempts.items())) if attempts else b""
-        except UnsupportedValueError as error:
-            what = f"component {self._component!r}: position {position!r} cannot be stored: {error}"
-            self._report(UnsupportedValueError(f"{what}; use an int, a string or a tuple of these as message id"), now)
-            return
-        self._report_to_master(PositionReport(task=self._task, epoch=epoch, position=packed, attempts=record))
+        self._positions.send(now, at_once=at_once)
 
     def validate(self) -> None:
         """Assert the invariants."""
         self.pending.validate()
         self._book.validate()
-        self._tracker.validate()
+        self._positions.validate()
         if self.is_retrying:
             assert len(self.pending) <= len(self._book), "a message in flight that the retry book does not keep"

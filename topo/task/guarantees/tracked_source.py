@@ -18,7 +18,8 @@ from topo.task.events import RoutesChanged
 from topo.task.guarantees.source import SourceGuarantee, SourceStart
 from topo.task.parts import TaskParts
 from topo.task.waiting_roots import WaitingRoots
-from topo.tracking.source_messages import PendingMessage, SentRow, SourceMessages
+from topo.tracking.source_messages import SourceMessages
+from topo.tracking.spout_task import SentRow
 from topo.wire.control import DeadLettersStored
 from topo.wire.frames import FrameKind
 
@@ -45,21 +46,10 @@ class TrackedSource(SourceGuarantee):
     stores_ids = False
 
     def __init__(self, parts: TaskParts, spout: Spout, emission: Emission) -> None:
-        state, reports = parts.state, parts.reports
+        state = parts.state
         self.task = state.id
-        self.source_messages = SourceMessages(
-            state.id,
-            state.component_id,
-            spout,
-            state.config,
-            parts.env.codec,
-            state.counters,
-            reports.to_master,
-            reports.user_error,
-            state.clock(),
-            TRIAL_S if state.plan.has_tracked_windows else None,
-            state.observer,
-        )
+        trial_s = TRIAL_S if state.plan.has_tracked_windows else None
+        self.source_messages = SourceMessages(spout, state, parts.reports, parts.env.codec, trial_s)
         super().__init__(parts, spout, emission, self.source_messages.is_open)
         self.replays = self.source_messages if self.is_retrying else None
         self._pending = self.source_messages.pending
@@ -89,12 +79,12 @@ class TrackedSource(SourceGuarantee):
         messages.reset(event.routes.suspects, event.routes.alone, now)
         if event.routes.suspects:
             # Stored before they are tried: the next trial may take this process down as well.
-            messages.commit(self._state.epoch, now, at_once=True)
+            messages.commit(now, at_once=True)
         return None
 
     def close(self, now: float) -> None:
         """Report the position up to which all messages are done."""
-        self.source_messages.commit(self._state.epoch, now, at_once=True)
+        self.source_messages.commit(now, at_once=True)
 
     def positions_of(self, roots: Iterable[int]) -> list[bytes]:
         """Return, packed, the positions of those of the roots that are pending here."""
@@ -109,7 +99,7 @@ class TrackedSource(SourceGuarantee):
     def admit(self, stream: StreamRows, messages: list[Any], *, first_time: bool, now: float) -> None:
         """Keep messages until their verdict, and send them."""
         kept = self.source_messages
-        sent = _sent_rows(stream) if kept.keeps_values else None
+        sent = _sent_rows(stream) if kept.keeps_values and first_time else None
         if first_time:
             self._taken += len(messages)
             places = kept.accept(messages, sent or ())
@@ -119,7 +109,7 @@ class TrackedSource(SourceGuarantee):
                 sent = [sent[place] for place in places] if sent else None
                 if not messages:
                     return
-        records: Iterable[PendingMessage] = zip(messages, repeat(now), sent or repeat(None))
+        records = kept.records(messages, sent, now)
         if not self._acker_routes.ackers or not self._emission.has_readers(stream):
             self.admit_untracked(stream)
             kept.complete_unsent(records)
@@ -220,7 +210,7 @@ class TrackedSource(SourceGuarantee):
         if self._waiting is not None and (roots := self._waiting.due(now)):
             self._keep_alive(roots)
         self.source_messages.expire(now)
-        self.source_messages.commit(self._state.epoch, now)
+        self.source_messages.commit(now)
 
     def deadlines(self) -> Iterable[float | None]:
         """Return when messages time out, when those on edges are kept alive, and when positions are to be reported."""

@@ -1,0 +1,83 @@
+"""Reports to the master from which a spout continues after a restart: its committed position, and the kills of suspects."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from topo.errors import UnsupportedValueError
+from topo.tracking.positions import PositionTracker
+from topo.tracking.retries import RetryBook
+from topo.tracking.spout_task import SentRow, SpoutReports, SpoutTask
+from topo.wire.codec import Codec
+from topo.wire.control import PositionReport
+
+COMMIT_INTERVAL_S = 0.5
+
+
+class PositionReports:
+    """The position of one retrying spout, and its reports.
+
+    Args:
+        task: of the spout.
+        reports: of the task.
+        codec: what positions are stored with.
+        book: the messages that are not done.
+    """
+
+    def __init__(self, task: SpoutTask, reports: SpoutReports, codec: Codec, book: RetryBook[Any, SentRow]) -> None:
+        self._task = task
+        self._reports = reports
+        self._codec = codec
+        self._book = book
+        self._tracker: PositionTracker[Any] = PositionTracker(book)
+        self._due_at = 0.0
+        self._reported: tuple[Any, dict[Any, int]] = (None, {})
+
+    def restore(self, committed: bytes | None, attempts: bytes | None) -> Any:
+        """Take the position and the kills that were stored when the spout ran last; return the position."""
+        position = None if committed is None else self._codec.unpack_value(committed)
+        if attempts is not None:
+            self._book.restore(dict(self._codec.unpack_value(attempts)))
+        self._tracker = PositionTracker(self._book, position)
+        self._reported = (position, {})
+        return position
+
+    def emitted(self, messages: Sequence[Any]) -> None:
+        """Take positions in order of emission; the book has them before `advance` is called."""
+        self._tracker.emitted(messages)
+
+    def advance(self) -> None:
+        """Move the position behind the messages that the book has not any more."""
+        self._tracker.advance()
+
+    @property
+    def deadline(self) -> float | None:
+        """When `send` is due; None while nothing has changed."""
+        return self._due_at if self._has_changed else None
+
+    @property
+    def _has_changed(self) -> bool:
+        position, attempts = self._reported
+        return self._tracker.committed != position or self._book.kills != attempts
+
+    def send(self, now: float, *, at_once: bool = False) -> None:
+        """Report the position, now and then, when it or the kills have changed."""
+        if not (at_once or now >= self._due_at) or not self._has_changed:
+            return
+        self._due_at = now + COMMIT_INTERVAL_S
+        position, attempts = self._reported = (self._tracker.committed, dict(self._book.kills))
+        try:
+            packed = b"" if position is None else self._codec.pack_value(position)
+            record = self._codec.pack_value(list(attempts.items())) if attempts else b""
+        except UnsupportedValueError as error:
+            what = f"component {self._task.component_id!r}: position {position!r} cannot be stored: {error}"
+            advice = "use an int, a string or a tuple of these as message id"
+            self._reports.user_error(UnsupportedValueError(f"{what}; {advice}"), now)
+            return
+        task = self._task
+        self._reports.to_master(PositionReport(task=task.id, epoch=task.epoch, position=packed, attempts=record))
+
+    def validate(self) -> None:
+        """Assert the invariants."""
+        self._tracker.validate()
