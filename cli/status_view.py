@@ -218,6 +218,11 @@ def _figure_columns(status: StatusReport) -> list[TableColumn]:
         TableColumn("queue", lambda row: count(row["levels"].get("queue", 0)), 25),
         TableColumn("wait", of_bolts(lambda row: seconds(row["levels"]["queue_s"]) if "queue_s" in row["levels"] else ""), 35),
     ]
+    if any(row["counters"].get("batch_rows_in", 0) or row["counters"].get("batch_rows_out", 0) for row in status["components"]):
+        of_all_time[2:2] = [
+            TableColumn("rows out", counter("batch_rows_out"), 78),
+            TableColumn("rows in", of_bolts(counter("batch_rows_in")), 79),
+        ]
     return of_all_time if status["ended_ms"] is not None else of_all_time + of_the_moment
 
 

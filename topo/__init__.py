@@ -12,6 +12,8 @@ from topo.api import aggregates, windows
 from topo.api.async_io import AsyncMode, AsyncTimeoutError, ExponentialBackoffRetry, FixedDelayRetry
 from topo.api.batch_bolt import BatchBolt, BatchCollector
 from topo.api.bolt import BasicBolt, BasicCollector, Bolt, Collector, StatefulBolt
+from topo.api.column_batch import ColumnBatch
+from topo.api.columns import ColumnBolt, ColumnCollector, ColumnSpout, ColumnSpoutCollector, StatefulColumnBolt
 from topo.api.context import Connection, TaskContext
 from topo.api.groupings import CustomGrouping
 from topo.api.hooks import Hook
@@ -80,6 +82,11 @@ __all__ = [
     "Bolt",
     "BoltDeclarer",
     "Collector",
+    "ColumnBatch",
+    "ColumnBolt",
+    "ColumnCollector",
+    "ColumnSpout",
+    "ColumnSpoutCollector",
     "ConfigError",
     "Connection",
     "CustomGrouping",
@@ -104,6 +111,7 @@ __all__ = [
     "SpoutCollector",
     "SqliteSink",
     "StatefulBolt",
+    "StatefulColumnBolt",
     "TailSpout",
     "TaskContext",
     "TextFileSpout",

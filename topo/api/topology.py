@@ -10,7 +10,7 @@ from typing import Any
 from topo.api.component import Component
 from topo.api.groupings import Grouping
 from topo.api.hooks import Hook
-from topo.api.streams import declared_streams
+from topo.api.streams import streams_of
 from topo.api.watermarks import WatermarkStrategy
 from topo.config import TopologyConfig
 from topo.errors import TopologyError
@@ -73,7 +73,7 @@ class ComponentSpec:
         if not isinstance(self.component, type):
             return self.component
         made = self.component(*self.args, **self.kwargs)
-        if declared_streams(made.outputs) != declared_streams(self.component.outputs):
+        if streams_of(made) != streams_of(self.component):
             raise TopologyError(
                 f"component {self.id!r}: __init__ of {self.type.__qualname__} changes outputs, but as a class was given, the "
                 f"topology was planned with those of the class; give set_{self.kind}() an instance"

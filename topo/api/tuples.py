@@ -20,17 +20,21 @@ class Origin:
         fields: names of the stream's fields, in order.
         index: field name to position in the values.
         is_tick: whether they are tick tuples.
+        columnar: whether they are batches of columns.
     """
 
-    __slots__ = ("component", "fields", "index", "is_tick", "stream", "task")
+    __slots__ = ("columnar", "component", "fields", "index", "is_tick", "stream", "task")
 
-    def __init__(self, component: str, task: int, stream: str = DEFAULT_STREAM, fields: Sequence[str] = ()) -> None:
+    def __init__(
+        self, component: str, task: int, stream: str = DEFAULT_STREAM, fields: Sequence[str] = (), *, columnar: bool = False
+    ) -> None:
         self.component = component
         self.task = task
         self.stream = stream
         self.fields = tuple(fields)
         self.index = {name: position for position, name in enumerate(self.fields)}
         self.is_tick = stream == TICK_STREAM
+        self.columnar = columnar
 
     def __repr__(self) -> str:
         return f"Origin({self.component!r}, task={self.task}, stream={self.stream!r}, fields={self.fields!r})"

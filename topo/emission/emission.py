@@ -143,15 +143,22 @@ class Emission:
 
     def messages(self, stream: StreamRows, roots: Column, owed: bytearray, reject: Reject) -> None:
         """Send messages, each under a root; their edges are folded into `owed`."""
+        self._count_rows(stream)
         self._counters.transferred += self._router.single(stream, roots, owed, None, stream.stamp_list(), reject)
 
     def untracked_messages(self, stream: StreamRows, reject: Reject) -> None:
         """Send messages without ids."""
+        self._count_rows(stream)
         self._counters.transferred += self._router.untracked(stream, stream.stamp_list(), reject)
+
+    def _count_rows(self, stream: StreamRows) -> None:
+        if stream.declaration.columnar:
+            self._counters.batch_rows_out += sum([len(batch) for (batch,) in stream.rows])
 
     def _stamps(self, stream: StreamRows, inherited: Inherited) -> Stamps:
         """Return the timestamp of each row: the explicit one, else that of its input, else the reading of the strategy."""
         self._counters.emitted += len(stream.rows)
+        self._count_rows(stream)
         explicit = stream.stamps
         stamps: Stamps = None
         if inherited is not None:

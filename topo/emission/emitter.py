@@ -12,9 +12,11 @@ from difflib import get_close_matches
 from functools import partial
 from typing import Any, NoReturn
 
+from topo.api.column_batch import ColumnBatch
 from topo.api.context import Executor
 from topo.api.streams import DEFAULT_STREAM, StreamDeclaration
 from topo.dead_letters.payload import in_words
+from topo.emission.carried_batches import carried, check_size
 from topo.errors import EmitError, FrameError
 from topo.hot import ATOMS, NO_TIMESTAMP, Row, stays
 from topo.operators.mailbox.mailbox import RejectedExecution, owner_lock
@@ -55,7 +57,7 @@ class StreamRows:
     def __init__(self, index: int, declaration: StreamDeclaration) -> None:
         self.index = index
         self.declaration = declaration
-        self.width = len(declaration.fields)
+        self.width = 1 if declaration.columnar else len(declaration.fields)
         self.rows: list[Row] = []
         self.ends: list[int] = []
         self.stamps: dict[int, int] = {}
@@ -137,7 +139,7 @@ class Emitter:
         self._by_name: Mapping[str, StreamRows] = {stream.declaration.name: stream for stream in self.streams}
         default = self._by_name.get(DEFAULT_STREAM)
         self._main: Any = default
-        is_plain = default is not None and not default.declaration.direct
+        is_plain = default is not None and not default.declaration.direct and not default.declaration.columnar
         self._width = default.width if default is not None and is_plain else -1
         self._rows: list[Row] = default.rows if default is not None else []
         self._report = report
@@ -195,6 +197,8 @@ class Emitter:
         if not isinstance(values, tuple | list):
             kind = type(values).__name__
             raise EmitError(f"{who} emitted {values!r} ({kind}); emit a tuple of values, for one value emit(({values!r},))")
+        if stream.declaration.columnar and not (len(values) == 1 and isinstance(values[0], ColumnBatch)):
+            raise EmitError(f"{who} emitted {values!r:.80} on stream {name!r}, which carries batches; use emit_batch(...)")
         if len(values) != stream.width:
             fields = stream.declaration.fields
             raise EmitError(f"{who} emitted {len(values)} values on stream {name!r}, which has {len(fields)} fields: {fields!r}")
@@ -219,6 +223,9 @@ class Emitter:
                 f"component {self.component!r} emitted to task {task}, which does not read the direct stream {stream!r}; "
                 f"its readers are {sorted(chosen.direct_targets)} (see context.tasks_of)"
             )
+        if chosen.declaration.columnar:
+            self._append_batch(chosen, values[0])
+            return chosen
         if timestamp is not None:
             chosen.stamps[len(chosen.rows)] = self._checked(timestamp)
         if task is not None:
@@ -232,6 +239,17 @@ class Emitter:
                     break
         chosen.rows.append(row)
         return chosen
+
+    def _append_batch(self, stream: StreamRows, batch: ColumnBatch) -> None:
+        """Append a batch; its own timestamps count. Raises UnsupportedValueError when it cannot be carried."""
+        if batch.is_arrow:
+            check_size(self._codec, batch)
+        elif not all(ATOMS.issuperset(map(type, column)) for column in batch.columns):
+            self.changeable.add(stream.index)
+            batch = carried(self._codec, batch)
+        if batch.earliest is not None:
+            stream.stamps[len(stream.rows)] = batch.earliest
+        stream.rows.append((batch,))
 
     def _fixed(self, values: Row, stream: int, codec: Codec) -> Row:
         """Return a row that does not change with the values that it was made of."""

@@ -111,8 +111,8 @@ class KeyGrouper(ABC, Generic[R]):
     def _owner(self, key: Any) -> int:
         return route_of(key, self._max_parallelism, self._targets)
 
-    def _routes_of(self, rows: Rows) -> list[R]:
-        keys = self._keys(rows)
+    def routes_of(self, keys: Sequence[Any]) -> list[R]:
+        """Return the route of each key. Raises EmitError for a key that cannot be used."""
         try:
             return list(map(self._routes.__getitem__, keys))
         except Exception:
@@ -164,7 +164,7 @@ class PartialKeyGrouper(KeyGrouper[tuple[int, int]]):
         """Send each row to the less used of its key's two candidates."""
         sent = self._sent
         shares: list[list[int]] = [[] for _ in sent]
-        for index, (first, second) in enumerate(self._routes_of(rows)):
+        for index, (first, second) in enumerate(self.routes_of(self._keys(rows))):
             chosen = second if sent[second] < sent[first] else first
             sent[chosen] += 1
             shares[chosen].append(index)

@@ -125,7 +125,7 @@ def message_collector(
     has_order: bool = False,
 ) -> MessageCollector:
     """Return the collector of a `Spout` with these outputs; `has_order`: with the order of its messages over all streams."""
-    main = next((stream for stream in streams if stream.name == DEFAULT_STREAM and not stream.direct), None)
+    main = next((one for one in streams if one.name == DEFAULT_STREAM and not one.direct and not one.columnar), None)
     is_narrow = main is not None and len(main.fields) == 1
     kind = OrderedCollector if has_order and len(streams) > 1 else OneFieldMessages if is_narrow else MessageCollector
     return kind(component, streams, report, codec)

@@ -12,6 +12,7 @@ from functools import partial
 from operator import index, itemgetter
 from typing import Any
 
+from topo.api.column_batch import ColumnBatch
 from topo.api.watermarks import TimestampOf, WatermarkStrategy
 from topo.emission.emitter import checked_timestamp
 from topo.errors import EmitError
@@ -48,17 +49,31 @@ def build_generator(strategy: WatermarkStrategy, now_ms: Callable[[], int]) -> W
     return generator  # type: ignore[no-any-return]
 
 
-def timestamp_reader(timestamp: TimestampOf | None, fields: Sequence[str]) -> Callable[[Row], int | None] | None:
-    """Return what reads a row's timestamp; None when rows are given theirs otherwise."""
+def timestamp_reader(
+    timestamp: TimestampOf | None, fields: Sequence[str], *, columnar: bool = False
+) -> Callable[[Row], int | None] | None:
+    """Return what reads a row's timestamp; None when rows are given theirs otherwise.
+
+    Of a stream of batches it gives all rows of a batch their timestamps, and returns the earliest.
+    """
     if timestamp is None or callable(timestamp):
         return timestamp
+    if columnar:
+        field = timestamp if isinstance(timestamp, str) else fields[timestamp]
+        return lambda row: _earliest(row[0], field)
     return itemgetter(fields.index(timestamp) if isinstance(timestamp, str) else timestamp)
+
+
+def _earliest(batch: ColumnBatch, field: str) -> int | None:
+    batch.stamp(batch[field])
+    return batch.earliest
 
 
 class OutputWatermarks:
     """The event time of one task's output.
 
     Args:
+        columnar: the main stream has batches; the generator is shown the latest timestamp of each.
         component: whose output it is.
         report: takes an exception of the user's own generator.
 
@@ -75,11 +90,14 @@ class OutputWatermarks:
         interval_s: float,
         component: str,
         report: Callable[[Exception], None],
+        *,
+        columnar: bool = False,
     ) -> None:
         self.strategy = strategy
+        self._columnar = columnar
         self._component = component
         self._report = report
-        self._reader = None if strategy is None else timestamp_reader(strategy.timestamp, fields)
+        self._reader = None if strategy is None else timestamp_reader(strategy.timestamp, fields, columnar=columnar)
         self._now_ms = now_ms
         self._interval_s = interval_s
         self._generator = None if strategy is None else build_generator(strategy, now_ms)
@@ -192,6 +210,8 @@ class OutputWatermarks:
         generator = self._generator
         if generator is None or stamps is None:
             return
+        if self._columnar:
+            rows, stamps = [row[0] for row in rows], [row[0].latest for row in rows]
         if not self.cuts and None not in stamps:
             generator.on_events(rows, stamps, self)  # type: ignore[arg-type]
             return

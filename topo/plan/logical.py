@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from topo.api.groupings import Custom, Fields, GroupingKind, PartialKey
 from topo.api.operator_bolts import WindowBolt
-from topo.api.streams import StreamDeclaration, declared_streams
+from topo.api.streams import StreamDeclaration, streams_of
 from topo.api.topology import ComponentKind, ComponentSpec, Topology
 from topo.config import TopologyConfig
 from topo.keys import default_max_parallelism
@@ -109,7 +109,7 @@ def _component(spec: ComponentSpec, config: TopologyConfig) -> PlannedComponent:
         code=spec.type.__qualname__,
         parallelism=spec.parallelism,
         max_parallelism=own.max_parallelism or default_max_parallelism(spec.parallelism),
-        streams=declared_streams(spec.component.outputs),
+        streams=streams_of(spec.component),
         settings={name: read[name] for name in spec.settings},
         originates=spec.kind is ComponentKind.SPOUT or (issubclass(spec.type, WindowBolt) and config.delivery != "exactly_once"),
         state=state_kind(spec),

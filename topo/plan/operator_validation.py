@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from topo.api.batch_bolt import BatchBolt
 from topo.api.bolt import StatefulBolt
+from topo.api.columns import ColumnBolt
 from topo.api.groupings import Fields
 from topo.api.operator_bolts import AsyncBolt, OperatorBolt, WindowBolt, key_fields
 from topo.api.streams import StreamDeclaration
@@ -39,7 +40,7 @@ def operator_problems(specs: Sequence[ComponentSpec], streams: Streams, config: 
             where = f"bolt {spec.id!r}"
             found += [f"{where}: {problem}" for problem in _bolt(spec)]
             bolt = spec.component
-            if isinstance(bolt, BatchBolt):
+            if isinstance(bolt, BatchBolt | ColumnBolt):
                 found += [f"{where}: {problem}" for problem in _batch(spec, bolt, specs, config)]
             if isinstance(bolt, WindowBolt):
                 found += [f"{where}: {problem}" for problem in _window(spec, bolt, streams)]
@@ -51,7 +52,7 @@ def operator_problems(specs: Sequence[ComponentSpec], streams: Streams, config: 
 
 def _bolt(spec: ComponentSpec) -> Iterator[str]:
     if "tick_interval" in spec.settings:
-        instead = "wait=..." if issubclass(spec.type, BatchBolt) else "timers"
+        instead = "wait=..." if issubclass(spec.type, BatchBolt | ColumnBolt) else "timers"
         yield f"tick_interval is set, but a {spec.type.__name__} gets no ticks; use {instead}, or leave it out"
     if isinstance(spec.component, type):
         if issubclass(spec.component, WindowBolt):
@@ -62,7 +63,7 @@ def _bolt(spec: ComponentSpec) -> Iterator[str]:
         return
     kind = spec.type.__name__
     if not bolt.key:
-        if spec.parallelism != 1 and not isinstance(bolt, BatchBolt) and not getattr(bolt, "per_task", False):
+        if spec.parallelism != 1 and not isinstance(bolt, BatchBolt | ColumnBolt) and not getattr(bolt, "per_task", False):
             yield f"a {kind} with key=None takes everything in one task, but its parallelism is {spec.parallelism}; set it to 1"
         return
     yield from _grouped_by(bolt.key, spec)
@@ -80,7 +81,9 @@ def _grouped_by(key: tuple[str, ...], spec: ComponentSpec) -> Iterator[str]:
             )
 
 
-def _batch(spec: ComponentSpec, bolt: BatchBolt, specs: Sequence[ComponentSpec], config: TopologyConfig) -> Iterator[str]:
+def _batch(
+    spec: ComponentSpec, bolt: BatchBolt | ColumnBolt, specs: Sequence[ComponentSpec], config: TopologyConfig
+) -> Iterator[str]:
     timeouts = _timeouts_above(spec, specs, config)
     if timeouts and config.delivery == "at_least_once" and bolt.settings.wait_ms >= 1000 * min(timeouts.values()):
         spout = min(timeouts, key=timeouts.__getitem__)

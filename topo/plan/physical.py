@@ -125,6 +125,10 @@ class PhysicalPlan(Struct, frozen=True, kw_only=True, dict=True):
         """Return the field names of a stream. Raises KeyError when the component does not declare it."""
         return self.streams(component_id)[self.stream_index(component_id, stream)].fields
 
+    def is_columnar(self, component_id: str, stream: str) -> bool:
+        """Return whether a stream has batches of columns. Raises KeyError when the component does not declare it."""
+        return self.streams(component_id)[self.stream_index(component_id, stream)].columnar
+
     @cached_property
     def _edges(self) -> tuple[dict[TaskId, tuple[TaskId, ...]], dict[TaskId, tuple[TaskId, ...]]]:
         down: dict[TaskId, set[TaskId]] = {task.id: set() for task in self.tasks}

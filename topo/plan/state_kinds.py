@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from topo.api.batch_bolt import BatchBolt
 from topo.api.bolt import StatefulBolt
+from topo.api.columns import ColumnBolt, StatefulColumnBolt
 from topo.api.operator_bolts import AsyncBolt, OperatorBolt, WindowBolt
 from topo.api.spout import RetryingSpout, Spout
 from topo.api.topology import ComponentSpec
@@ -17,13 +18,13 @@ def state_kind(spec: ComponentSpec) -> str:
     kind = spec.type
     if issubclass(kind, Spout):
         return "a position" if issubclass(kind, RetryingSpout) else "message ids"
-    if issubclass(kind, StatefulBolt):
-        return "state without a key" if getattr(spec.component, "key", None) is None else "state by key"
+    if issubclass(kind, StatefulBolt | StatefulColumnBolt):
+        return "state by key" if getattr(spec.component, "key", None) else "state without a key"
     if issubclass(kind, TwoPhaseSink):
         return "staged output"
     if issubclass(kind, AsyncBolt):
         return "calls"
-    if issubclass(kind, OperatorBolt) and not issubclass(kind, BatchBolt):
+    if issubclass(kind, OperatorBolt) and not issubclass(kind, BatchBolt | ColumnBolt):
         if not isinstance(spec.component, OperatorBolt):
             return ""
         what = "windows" if issubclass(kind, WindowBolt) else "state and timers"

@@ -16,13 +16,14 @@ from topo.api.groupings import Custom, CustomGrouping, Direct, Fields, PartialKe
 from topo.api.hooks import Hook
 from topo.api.operator_bolts import OperatorBolt
 from topo.api.spout import BlockingSpout, RetryingSpout, Spout
-from topo.api.streams import DEFAULT_STREAM, RESERVED_PREFIX, StreamDeclaration, declared_streams
+from topo.api.streams import DEFAULT_STREAM, RESERVED_PREFIX, StreamDeclaration, streams_of
 from topo.api.topology import ComponentKind, ComponentSpec, Input, Topology
 from topo.api.watermarks import WatermarkStrategy, strategy_problem
 from topo.config import MAX_PARALLELISM_LIMIT, TopologyConfig, has_effect
 from topo.errors import ConfigError, TopologyError
 from topo.ids import topology_name_problem
 from topo.keys import default_max_parallelism
+from topo.plan.batch_validation import batch_problems
 from topo.plan.delivery import settled
 from topo.plan.logical import find_cycle
 from topo.plan.method_validation import method_problems
@@ -63,7 +64,7 @@ def problems_of(topology: Topology) -> list[str]:
         streams[spec.id] = None
         if not faults and not is_second:
             try:
-                streams[spec.id] = declared_streams(spec.component.outputs)
+                streams[spec.id] = streams_of(spec.component)
             except ConfigError as error:
                 found.append(f"component {spec.id!r}: outputs: {error}")
         found += _parallelism(spec, config)
@@ -74,6 +75,7 @@ def problems_of(topology: Topology) -> list[str]:
     for spec in specs:
         found += _inputs(spec, streams, config)
     found += operator_problems(specs, streams, config)
+    found += batch_problems(specs, streams)
     found += _carried_types(topology)
     given: Sequence[Any] = topology.hooks
     for hook in given:

@@ -34,7 +34,7 @@ class Origins:
             if frame.stream >= len(streams):
                 raise FrameError(f"{frame!r} is of a stream that {component!r} does not have")
             stream = streams[frame.stream]
-            origin = self._known[key] = Origin(component, frame.sender, stream.name, stream.fields)
+            origin = self._known[key] = Origin(component, frame.sender, stream.name, stream.fields, columnar=stream.columnar)
         return origin
 
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
+from typing import Any
 
 from topo.api.batch_bolt import BatchBolt
 from topo.api.bolt import BasicBolt, Bolt
+from topo.api.columns import ColumnBolt
 from topo.api.operator_bolts import AsyncBolt, ProcessBolt, WindowBolt
 from topo.api.spout import Spout
 from topo.api.topology import ComponentKind
@@ -29,8 +32,9 @@ from topo.task.runners.acker import ACKER_FRAMES, REST_S, AckerRunner
 from topo.task.runners.async_calls import AsyncKind
 from topo.task.runners.basic_bolt import BasicBoltKind
 from topo.task.runners.batch import BatchKind
-from topo.task.runners.batch_calls import BatchCalls
+from topo.task.runners.batch_calls import BatchCalls, GatheredCalls
 from topo.task.runners.bolt import BoltKind
+from topo.task.runners.columns import ColumnCalls, ColumnKind
 from topo.task.runners.held_watch import HeldInputsWatch
 from topo.task.runners.input_end import InputEnd
 from topo.task.runners.input_runner import INPUT_FRAMES, VERDICTS, InputRunner
@@ -98,6 +102,8 @@ def _with_input(parts: TaskParts, close_task: Callable[[float], object]) -> tupl
     out = BoltOutput(parts, collector)
     if isinstance(bolt, WindowBolt):
         return _windows(parts, bolt, out, collector)
+    if isinstance(bolt, ColumnBolt):
+        return _columns(parts, bolt, out, collector)
     if isinstance(bolt, BatchBolt):
         return _batches(parts, bolt, out, collector)
     guarantee = make_input_guarantee(parts, out)
@@ -142,12 +148,24 @@ def _windows(parts: TaskParts, bolt: WindowBolt, out: BoltOutput, collector: Bol
 
 def _batches(parts: TaskParts, bolt: BatchBolt, out: BoltOutput, collector: BoltCollector) -> tuple[InputRunner, InputGuarantee]:
     calls = BatchCalls(bolt, collector, parts.state.config.max_task_emit)
+    return _gathered(parts, out, collector, calls, partial(BatchKind, bolt=bolt))
+
+
+def _columns(parts: TaskParts, bolt: ColumnBolt, out: BoltOutput, collector: BoltCollector) -> tuple[InputRunner, InputGuarantee]:
+    streams = parts.state.plan.streams(parts.state.component_id)
+    calls = ColumnCalls(bolt, collector, streams, parts.state.config.max_task_emit)
+    return _gathered(parts, out, collector, calls, partial(ColumnKind, bolt=bolt), takes_batches=True)
+
+
+def _gathered(
+    parts: TaskParts, out: BoltOutput, collector: BoltCollector, calls: GatheredCalls, make: Any, **more: Any
+) -> tuple[InputRunner, InputGuarantee]:
     guarantee = make_input_guarantee(
         parts, out, also_waiting=lambda _waiting, _now: kind.waiting_roots(), error_of=calls.error_of
     )
     output = OperatorOutput(parts.state, collector, out, guarantee)
-    kind = BatchKind(parts, bolt, guarantee, output, calls)
-    options = replace(_operator_options(parts, kind), ready=kind, unfinished=kind.unfinished, latency=kind.latency)
+    kind: BatchKind = make(parts=parts, guarantee=guarantee, output=output, calls=calls)
+    options = replace(_operator_options(parts, kind), ready=kind, unfinished=kind.unfinished, latency=kind.latency, **more)
     return InputRunner(parts, out, guarantee, kind, _end(parts), options), guarantee
 
 

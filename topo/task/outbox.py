@@ -36,6 +36,7 @@ class Outbox:
         places: where, in the user's code, a value that cannot be carried was last emitted, by stream.
         changeable: streams whose values could be changed by their receivers: they are encoded for local targets, too.
         nested: streams with values that may hold others; only their packed rows are checked for depth.
+        columnar: streams whose tuples are batches of columns: each has a frame for itself.
     """
 
     def __init__(
@@ -56,6 +57,7 @@ class Outbox:
         self.waiting = 0
         self.changeable: Collection[int] = ()
         self.nested: Collection[int] = ()
+        self.columnar: Collection[int] = ()
         self.places: Mapping[int, tuple[str, int]] = {}
         self.frames_out = 0
         self._buffers: dict[tuple[TaskId, int], EdgeBuffer] = {}
@@ -126,7 +128,8 @@ class Outbox:
             self._observer.rows_routed(TaskId(self._stamp.sender), target, stream, columns)
         buffer = self._buffers.get((target, stream))
         if buffer is None:
-            buffer = self._buffers[target, stream] = EdgeBuffer(self._batch_size, self._batch_bytes)
+            most = 1 if stream in self.columnar else self._batch_size
+            buffer = self._buffers[target, stream] = EdgeBuffer(most, self._batch_bytes)
             buffer.limit = self.edges[target].piece(self._batch_size)
         if self._oldest is None:
             self._oldest = self._now

@@ -33,14 +33,16 @@ class TaskOutput:
     ) -> None:
         state = parts.state
         declared = state.plan.streams(state.component_id)
+        main = next((stream for stream in declared if stream.name == DEFAULT_STREAM), None)
         self._outbound = parts.outbound
         self.watermarks = OutputWatermarks(
             parts.spec.watermarks,
-            next((stream.fields for stream in declared if stream.name == DEFAULT_STREAM), ()),
+            () if main is None else main.fields,
             now_ms,
             state.config.watermark_interval_s,
             state.component_id,
             lambda error: parts.reports.user_error(error, state.now),
+            columnar=main is not None and main.columnar,
         )
         router = make_router(parts.spec, parts.env.ids, parts.outbound.outbox, collector)
         names = [stream.name for stream in declared]

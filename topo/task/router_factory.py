@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from topo.api.groupings import Custom, CustomGrouping, GroupingKind
 from topo.api.topology import Topology
+from topo.emission.batch_splitter import BatchSplitter, SplitSubscription
 from topo.emission.emitter import Emitter
 from topo.emission.groupers import (
     CustomGrouper,
@@ -43,6 +44,7 @@ def make_router(setup: TaskSpec, ids: Ids, outbox: Outbox, emitter: Emitter) -> 
     outbox.changeable = emitter.changeable
     outbox.nested = emitter.nested
     outbox.places = emitter.places
+    outbox.columnar = {stream.index for stream in emitter.streams if stream.declaration.columnar}
     plan, component = setup.plan, setup.plan.task(setup.task).component
     subscriptions: list[list[RoutedSubscription]] = []
     for stream in emitter.streams:
@@ -58,7 +60,10 @@ def _subscription(setup: TaskSpec, declared: Declared, outbox: Outbox, emitter: 
     if declared.grouping is GroupingKind.DIRECT:
         stream = emitter.streams[setup.plan.stream_index(declared.source, declared.stream)]
         return RoutedSubscription(DirectGrouper(stream, targets), targets)
-    return RoutedSubscription(_grouper(setup, declared, targets, lambda position: outbox.has_room(targets[position])), targets)
+    grouper = _grouper(setup, declared, targets, lambda position: outbox.has_room(targets[position]))
+    if isinstance(grouper, FieldsGrouper) and setup.plan.is_columnar(declared.source, declared.stream):
+        return SplitSubscription(BatchSplitter(declared.fields, grouper), targets)
+    return RoutedSubscription(grouper, targets)
 
 
 def _grouper(setup: TaskSpec, declared: Declared, targets: tuple[TaskId, ...], has_room: Callable[[int], bool]) -> Grouper:

@@ -1,4 +1,4 @@
-"""State of a `StatefulBolt` in checkpoints: by key group where the bolt has a key, else as one value."""
+"""State of a `StatefulBolt` or `StatefulColumnBolt` in checkpoints: by key group where the bolt has a key, else as one value."""
 
 from __future__ import annotations
 
@@ -6,15 +6,18 @@ from collections.abc import Mapping
 from typing import Any
 
 from topo.api.bolt import StatefulBolt
+from topo.api.columns import StatefulColumnBolt
 from topo.checkpoint.alignment import Snapshot, SnapshotStore
 from topo.errors import UserError
 from topo.operators.state.deep_copy import independent_rows
 
+AnyStatefulBolt = StatefulBolt | StatefulColumnBolt
 
-def snapshot_user(component: str, bolt: StatefulBolt, store: SnapshotStore, group_of: Mapping[Any, int]) -> Snapshot:
+
+def snapshot_user(component: str, bolt: AnyStatefulBolt, store: SnapshotStore, group_of: Mapping[Any, int]) -> Snapshot:
     """Return the state of a bolt. It is copied now; with a key it is split by key groups later, on another thread."""
     state = bolt.snapshot()
-    if bolt.key is None:
+    if not bolt.key:
         return Snapshot(values={"user": store.pack(state)})
     if not isinstance(state, dict):
         kind = type(state).__name__
@@ -30,19 +33,19 @@ def snapshot_user(component: str, bolt: StatefulBolt, store: SnapshotStore, grou
     return Snapshot(keyed=split)
 
 
-def restore_user(component: str, bolt: StatefulBolt, store: SnapshotStore, parts: list[Snapshot]) -> None:
+def restore_user(component: str, bolt: AnyStatefulBolt, store: SnapshotStore, parts: list[Snapshot]) -> None:
     """Give a bolt the state of a checkpoint; without parts it begins with nothing.
 
     Raises:
         UserError: the state was written by a bolt with a key, and this one has none, or the other way round.
     """
-    if any(part.keyed() if bolt.key is None else "user" in part.values for part in parts):
+    if any(part.keyed() if not bolt.key else "user" in part.values for part in parts):
         raise UserError(
-            f"component {component!r}: its state in the checkpoint goes by {'a' if bolt.key is None else 'no'} key, "
+            f"component {component!r}: its state in the checkpoint goes by {'no' if bolt.key else 'a'} key, "
             "other than that of the StatefulBolt that it is now; leave it as it was, or let it begin with nothing "
             f"(--drop-state {component})"
         )
-    if bolt.key is not None:
+    if bolt.key:
         keyed = {key: value for part in parts for packed in part.keyed().values() for key, value in store.unpack(packed)}
         bolt.restore(keyed if parts else None)
         return

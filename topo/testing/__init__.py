@@ -9,8 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from topo.deprecation import old_names
-from topo.testing.bolt_run import TICK, BoltError, BoltRun, EmittedTuple, GivenTuple, run_bolt, tuple_of
+from topo.testing.bolt_run import BoltError, BoltRun, EmittedTuple, run_bolt
 from topo.testing.clock import ManualClock
+from topo.testing.given_tuples import TICK, GivenTuple, tuple_of
 from topo.testing.operator_harness import OperatorHarness
 from topo.testing.operator_output import Emitted, OnStream, Status, Watermark
 from topo.testing.recording import RefusedInputError

@@ -9,13 +9,15 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, repeat
-from typing import Any, Final
+from typing import Any
 
 from topo.api.batch_bolt import BatchBolt
 from topo.api.bolt import BasicBolt, Bolt
+from topo.api.column_batch import ColumnBatch
+from topo.api.columns import ColumnBolt
 from topo.api.context import TaskContext
 from topo.api.metrics import MetricsSnapshot
-from topo.api.streams import DEFAULT_STREAM, SYSTEM_COMPONENT, TICK_STREAM, declared_streams
+from topo.api.streams import DEFAULT_STREAM, SYSTEM_COMPONENT, TICK_STREAM, streams_of
 from topo.api.topology import CarriedType
 from topo.api.tuples import Origin, Tuple
 from topo.config import TopologyConfig, current_names
@@ -28,7 +30,9 @@ from topo.operators.batching import BatchOperator
 from topo.operators.mailbox.executor import MailboxExecutor
 from topo.operators.mailbox.mailbox import TaskMailbox
 from topo.operators.time.clock import ManualProcessingTime
-from topo.task.runners.batch_calls import BatchCalls
+from topo.task.runners.batch_calls import BatchCalls, GatheredCalls
+from topo.task.runners.columns import ColumnCalls
+from topo.testing.given_tuples import TICK, GivenTuple, given_tuple
 from topo.testing.operator_output import RecordedOutput
 from topo.testing.recording import CheckedBasicCollector, CheckedCollector
 from topo.testing.wire_roundtrip import WireRoundtrip, codec_for
@@ -37,56 +41,8 @@ from topo.wire.codec import Codec
 
 TASK = 1
 """Id of the task that the bolt believes to be."""
-SOURCE_TASK = 1001
-"""Id of the task that its inputs come from."""
 _EPOCH = 1
-AnyBolt = Bolt | BasicBolt | BatchBolt
-
-
-class _Tick:
-    """Among the tuples of `run_bolt`: a tick tuple."""
-
-    def __repr__(self) -> str:
-        return "TICK"
-
-
-TICK: Final = _Tick()
-
-
-@dataclass(frozen=True, slots=True)
-class GivenTuple:
-    """An input for `run_bolt`; made by `tuple_of`."""
-
-    values: Row
-    fields: tuple[str, ...]
-    component: str
-    stream: str
-    task: int
-    timestamp: int | None
-
-
-def tuple_of(
-    values: Mapping[str, Any] | None = None,
-    /,
-    *,
-    component: str = "source",
-    stream: str = DEFAULT_STREAM,
-    task: int = SOURCE_TASK,
-    timestamp: int | None = None,
-    **named: Any,
-) -> GivenTuple:
-    """Return an input by field names: `tuple_of(word="a", count=1)`.
-
-    Args:
-        values: fields whose names are no Python names, or are among the names below.
-        component: where it comes from.
-        stream: the stream it comes on.
-        task: id of the task that emitted it.
-        timestamp: event time in milliseconds.
-        named: the values by field name.
-    """
-    fields = {**(values or {}), **named}
-    return GivenTuple(tuple(fields.values()), tuple(fields), component, stream, task, timestamp)
+AnyBolt = Bolt | BasicBolt | BatchBolt | ColumnBolt
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +135,7 @@ def run_bolt(
     """Run one bolt: `prepare`, `execute` for each tuple, `end_of_input`, `cleanup`.
 
     A `BatchBolt` is called for full batches; for open ones at a `TICK`, which stands for the passing of `wait`, and at the end.
+    So is a `ColumnBolt` for tuples; a batch of a component that emits batches is `ColumnBatch.of({...})`.
 
     Every value goes through the codec, in and out. An unsupported value raises in the `emit` that has it.
 
@@ -201,7 +158,7 @@ def run_bolt(
     """
     config = TopologyConfig().with_settings({**current_names(bolt.component_settings), **current_names(settings)})
     known = {component: tuple(ids) for component, ids in (tasks or {}).items()}
-    streams = {"bolt": {stream.name: stream.fields for stream in declared_streams(bolt.outputs)}}
+    streams = {"bolt": {stream.name: stream.fields for stream in streams_of(bolt)}}
     context = TaskContext("test", "bolt", TASK, task_index, parallelism, config, known, streams=streams)
     codec = codec_for(types)
     driver = _driver(bolt, context, codec)
@@ -210,7 +167,7 @@ def run_bolt(
         if item is TICK:
             driver.tick()
         else:
-            driver.input(_given(item, fields))
+            driver.input(given_tuple(item, fields))
     if end_of_input:
         driver.end()
     bolt.cleanup()
@@ -218,25 +175,11 @@ def run_bolt(
     return driver.run
 
 
-def _given(item: Any, fields: Sequence[str] | None) -> GivenTuple:
-    if isinstance(item, GivenTuple):
-        return item
-    if isinstance(item, Mapping):
-        return tuple_of(item)
-    if not isinstance(item, tuple | list):
-        raise UserError(f"{item!r} is no tuple; give ({item!r},), a mapping of fields to values, or tuple_of(...)")
-    if fields is None:
-        raise UserError(f"{item!r} has no field names; give run_bolt(..., fields=(...)), or tuple_of(...)")
-    if len(fields) != len(item):
-        raise UserError(f"{item!r} has {len(item)} values for the {len(fields)} fields {tuple(fields)!r}")
-    return tuple_of(dict(zip(fields, item, strict=True)))
-
-
 class _Driver(ABC):
     """Calls the bolt and writes down what follows."""
 
     def __init__(self, bolt: AnyBolt, collector: Emitter, context: TaskContext, codec: Codec) -> None:
-        streams = declared_streams(bolt.outputs)
+        streams = streams_of(bolt)
         self.run = BoltRun(bolt, emitted={stream.name: [] for stream in streams})
         self.context = context
         self.carrier = WireRoundtrip(codec, context.component, streams)
@@ -265,7 +208,10 @@ class _Driver(ABC):
     def input(self, given: GivenTuple) -> None:
         """Give the bolt its next input."""
         values = WireRoundtrip(self._codec, given.component, ()).carried(given.values, given.stream)
-        origin = Origin(given.component, given.task, given.stream, given.fields)
+        is_batch = len(values) == 1 and isinstance(values[0], ColumnBatch)
+        if is_batch and not isinstance(self.run.bolt, ColumnBolt):
+            raise UserError(f"a {type(self.run.bolt).__name__} is given the rows of a batch: give them one by one")
+        origin = Origin(given.component, given.task, given.stream, given.fields, columnar=is_batch)
         number = self._in_hand = self.run.inputs
         self.run.inputs += 1
         # The number of the input stands for its root; it is not zero.
@@ -300,7 +246,7 @@ def _tick() -> Tuple:
 class _BasicDriver(_Driver):
     def __init__(self, bolt: BasicBolt, context: TaskContext, codec: Codec) -> None:
         self._bolt = bolt
-        collector = anchoring_collector(context.component, declared_streams(bolt.outputs), self.report, codec)
+        collector = anchoring_collector(context.component, streams_of(bolt), self.report, codec)
         super().__init__(bolt, collector, context, codec)
         self._collector = CheckedBasicCollector(collector, self.carrier)
 
@@ -338,8 +284,8 @@ class _BasicDriver(_Driver):
 class _AnchoringDriver(_Driver):
     """Base of the drivers of bolts that name their anchors."""
 
-    def __init__(self, bolt: Bolt | BatchBolt, context: TaskContext, codec: Codec) -> None:
-        self._collector = BoltCollector(context.component, declared_streams(bolt.outputs), self.report, codec)
+    def __init__(self, bolt: Bolt | BatchBolt | ColumnBolt, context: TaskContext, codec: Codec) -> None:
+        self._collector = BoltCollector(context.component, streams_of(bolt), self.report, codec)
         super().__init__(bolt, self._collector, context, codec)
 
     def _call(self, call: Any, tup: TrackedTuple | None = None) -> None:
@@ -384,11 +330,15 @@ class _TrackingDriver(_AnchoringDriver):
 class _BatchDriver(_AnchoringDriver):
     """Drives a batching bolt, and is the function that its batches call."""
 
-    def __init__(self, bolt: BatchBolt, context: TaskContext, codec: Codec) -> None:
+    def __init__(self, bolt: BatchBolt | ColumnBolt, context: TaskContext, codec: Codec) -> None:
         self._bolt = bolt
         super().__init__(bolt, context, codec)
         most, given = context.config.max_task_emit, CheckedCollector(self._collector, self.carrier)
-        self._calls = BatchCalls(bolt, self._collector, most, given)
+        self._calls: GatheredCalls
+        if isinstance(bolt, ColumnBolt):
+            self._calls = ColumnCalls(bolt, self._collector, streams_of(bolt), most, given)
+        else:
+            self._calls = BatchCalls(bolt, self._collector, most, given)
         self._batches = BatchOperator(self, bolt.settings)
         executor = MailboxExecutor(TaskMailbox())
         self._batches.setup(OperatorContext(RecordedOutput(), ManualProcessingTime(), executor))
@@ -397,8 +347,12 @@ class _BatchDriver(_AnchoringDriver):
         self._bolt.prepare(self.context)
 
     def execute(self, tup: TrackedTuple) -> None:
-        key = tuple(tup[name] for name in self._bolt.key)
-        self._batches.process_element(key, tup, tup.timestamp)
+        if tup.origin.columnar:
+            self._batches.process_alone(None, tup)
+        else:
+            is_column_bolt = isinstance(self._bolt, ColumnBolt)
+            key = (tup.component, tup.stream) if is_column_bolt else tuple(tup[name] for name in self._bolt.key)
+            self._batches.process_element(key, tup, tup.timestamp)
         self._run_ready()
 
     def tick(self) -> None:
@@ -430,6 +384,6 @@ class _BatchDriver(_AnchoringDriver):
 
 
 def _driver(bolt: AnyBolt, context: TaskContext, codec: Codec) -> _Driver:
-    if isinstance(bolt, BatchBolt):
+    if isinstance(bolt, BatchBolt | ColumnBolt):
         return _BatchDriver(bolt, context, codec)
     return _BasicDriver(bolt, context, codec) if isinstance(bolt, BasicBolt) else _TrackingDriver(bolt, context, codec)

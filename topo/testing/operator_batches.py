@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from topo.api.batch_bolt import BatchBolt
-from topo.api.streams import declared_streams
+from topo.api.streams import streams_of
 from topo.api.tuples import Origin
 from topo.config import TopologyConfig
 from topo.emission.collectors import BoltCollector, TrackedTuple
@@ -36,7 +36,7 @@ class BatchesUnderTest:
     """
 
     def __init__(self, bolt: BatchBolt, codec: Codec, output: Callable[[], RecordedOutput]) -> None:
-        streams = declared_streams(bolt.outputs)
+        streams = streams_of(bolt)
         self.operator = BatchOperator(self, bolt.settings)
         self.acked: list[Row] = []
         self.failures: list[tuple[Row, BaseException]] = []

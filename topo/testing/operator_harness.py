@@ -20,7 +20,7 @@ from topo.api.batch_bolt import BatchBolt
 from topo.api.context import TaskContext
 from topo.api.durations import duration_ms
 from topo.api.operator_bolts import AsyncBolt, OperatorBolt, ProcessBolt, WindowBolt
-from topo.api.streams import DEFAULT_STREAM, declared_streams
+from topo.api.streams import DEFAULT_STREAM, streams_of
 from topo.api.topology import CarriedType
 from topo.api.tuples import Tuple
 from topo.api.watermarks import WatermarkStrategy
@@ -397,7 +397,7 @@ class OperatorHarness(OperatorResults):
 
     def _checked(self) -> Callable[[str | None, Any], Any]:
         assert self.bolt is not None
-        streams = declared_streams(self.bolt.outputs)
+        streams = streams_of(self.bolt)
         collector = BoltCollector("bolt", streams, lambda _error: None)
         carrier = WireRoundtrip(self._codec, "bolt", streams)
 

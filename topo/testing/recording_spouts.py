@@ -9,6 +9,7 @@ from typing import Any
 from topo.api.context import TaskContext
 from topo.api.spout import RetryingSpout, Spout, SpoutCollector
 from topo.api.streams import DEFAULT_STREAM
+from topo.emission.batch_messages import given_collector
 from topo.testing.recording import Checked, Watch
 
 PATIENCE = 10
@@ -93,7 +94,9 @@ class _SpoutWatch(Spout):
     def open(self, context: TaskContext, collector: SpoutCollector) -> None:
         """Give the spout a collector that checks; a spout that is opened again goes back to where a checkpoint has it."""
         self.state.restart()
-        self._watch.call(self._inner.open, context, CheckedSpoutCollector(collector, self._watch, self.state))
+        checked = CheckedSpoutCollector(collector, self._watch, self.state)
+        given = given_collector(self._inner, checked, self._watch.component, self._watch.carrier.streams)
+        self._watch.call(self._inner.open, context, given)
 
     def next_tuple(self) -> None:
         """Let the spout emit; emits and signals of a call that raises are taken back."""

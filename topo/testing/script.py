@@ -6,11 +6,12 @@ would, and markers that have happened do not happen a second time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Any, Final
 
+from topo.api.column_batch import ColumnBatch, batch_of
 from topo.api.context import TaskContext
 from topo.api.spout import RetryingSpout, SpoutCollector
 from topo.api.streams import DEFAULT_STREAM, StreamDeclaration
@@ -222,7 +223,8 @@ def scripts_of(
         UserError: an item is not what a source may hold; the message names it.
         UnsupportedValueError: it has a value that cannot be emitted.
     """
-    widths = {stream.name: len(stream.fields) for stream in streams}
+    widths = {stream.name: 1 if stream.columnar else len(stream.fields) for stream in streams}
+    columnar = {stream.name: stream for stream in streams if stream.columnar}
     scripts = [Script(component, index, []) for index in range(tasks)]
     seen: set[Any] = set()
     dealt = 0
@@ -238,6 +240,8 @@ def scripts_of(
                 script.entries.append(item)
             continue
         read = _message_of(item, widths, where)
+        if (batches := columnar.get(read.stream)) is not None:
+            read = _batch_message(read, batches, where)
         values = carrier.carried(read.values, read.stream)
         message_id = dealt if read.message_id is None else read.message_id
         if message_id in seen:
@@ -246,6 +250,14 @@ def scripts_of(
         scripts[dealt % tasks].entries.append(Message(values, message_id, read.stream, read.timestamp, read.task))
         dealt += 1
     return scripts
+
+
+def _batch_message(read: Message, stream: StreamDeclaration, where: str) -> Message:
+    """Return the message of a spout of batches: its one value is the columns."""
+    if len(read.values) != 1 or not isinstance(read.values[0], Mapping | ColumnBatch):
+        raise UserError(f"{where}: stream {stream.name!r} has batches; give the columns, such as {{{stream.fields[0]!r}: [...]}}")
+    batch = batch_of(read.values[0], stream.fields, None, where)
+    return replace(read, values=(batch,))
 
 
 def _message_of(item: Any, widths: dict[str, int], where: str) -> Message:

@@ -254,19 +254,24 @@ class TopologyTest:
     def emitted(self, component: str, stream: str = DEFAULT_STREAM) -> list[Row]:
         """Return the values that a component's code has emitted on a stream, all tasks together, in order.
 
-        Values are as they arrive: sequences are tuples. Replays of the engine are not emitted again by the spout.
+        Values are as they arrive: sequences are tuples. Of batches of columns these are the rows. Replays of the engine are not
+        emitted again by the spout.
 
         Raises:
             NotFoundError: there is no such component, or it declares no such stream.
         """
-        streams = [found.name for found in self.plan.streams(self._known(component))]
+        declared = self.plan.streams(self._known(component))
+        streams = [found.name for found in declared]
         if stream not in streams:
             raise NotFoundError(
                 f"component {component!r} has no stream {stream!r}; it has {', '.join(map(repr, streams)) or 'none'}.",
                 tuple(get_close_matches(stream, streams, n=2)),
             )
         emissions = self._record.emissions
-        return [found.values for found in emissions if found.component == component and found.stream == stream]
+        values = [found.values for found in emissions if found.component == component and found.stream == stream]
+        if declared[streams.index(stream)].columnar:
+            return [row for (batch,) in values for row in batch.rows()]
+        return values
 
     def acked(self, spout: str | None = None) -> list[Any]:
         """Return the ids of the messages that were acked, in order; of one spout, or of all."""

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import msgpack
 import msgspec
 
+from topo.api.column_batch import ColumnBatch
 from topo.errors import FrameError, UnsupportedValueError
 from topo.hot import Column, Row, pack_rows, unpack_rows
 from topo.nesting import MAX_DEPTH, TooDeep, check_depth
@@ -67,7 +68,7 @@ class Codec:
 
     def __init__(self, registry: SerializerRegistry | None = None, max_row: int = MAX_ROW) -> None:
         self.registry = registry if registry is not None else SerializerRegistry()
-        self._max_row = max_row
+        self.max_row = max_row
         self._renew()
 
     def _renew(self) -> None:
@@ -116,7 +117,7 @@ class Codec:
             payload = pack_rows(rows)
             if payload is None:
                 payload = self._pack(rows, len(rows), is_flat)
-            if len(payload) <= min(self._max_row, MAX_ELEMENTS):
+            if len(payload) <= min(self.max_row, MAX_ELEMENTS):
                 return PackResult(payload, range(len(rows)), [])
         except MemoryError:
             raise
@@ -142,8 +143,9 @@ class Codec:
             raise
         except Exception as error:
             return self._locate(index, row, error)
-        if len(part) > self._max_row:
-            return Rejection(index, None, type(row).__name__, f"takes {len(part)} bytes; at most {self._max_row} are carried")
+        if len(part) > self.max_row:
+            fix = "; emit batches of fewer rows" if isinstance(row[0], ColumnBatch) else ""
+            return Rejection(index, None, type(row).__name__, f"takes {len(part)} bytes; at most {self.max_row} are carried{fix}")
         if len(part) > MAX_ELEMENTS:
             try:
                 self.unpack_rows(part, 1)

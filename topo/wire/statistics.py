@@ -55,6 +55,10 @@ class Counters:
     """Frames that came after others that were lost."""
     stale_tuples: int = 0
     """Inputs of an older epoch that user code acked or failed without effect."""
+    batch_rows_in: int = 0
+    """Rows of the column batches among the inputs, each of which counts as one input."""
+    batch_rows_out: int = 0
+    """Rows of the column batches that were emitted, each of which counts as one row."""
     late: int = 0
     """Inputs that came too late for all their windows."""
     late_dropped: int = 0

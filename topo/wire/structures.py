@@ -10,6 +10,7 @@ it up among the modules that it has imported, and never imports one on behalf of
 | ENUM           | its name, the member           | the same member; of a Flag by value                                  |
 | TUPLE          | the elements                   | a tuple; only inside dataclasses, where lists stay lists             |
 | ARRAY, SCALAR  | dtype, shape, bytes in C order | the same; an array is a copy that can be written to                  |
+| BATCH          | Arrow's IPC stream, or lists   | the same, in the same form (`column_batches`)                        |
 """
 
 from __future__ import annotations
@@ -21,7 +22,11 @@ from enum import Enum, Flag
 from importlib import import_module
 from typing import Any, NamedTuple
 
+from topo.api.column_batch import ColumnBatch
+from topo.wire.column_batches import build_batch, content_of
+
 SET, FROZENSET, DATACLASS, ENUM, TUPLE, ARRAY, SCALAR = range(7, 14)
+BATCH = 15
 NATIVE = (bool, int, float, str, bytes, bytearray, memoryview, tuple, list, dict, type(None))
 """The types that msgpack packs, subclasses too."""
 _PLAIN_KINDS = "biufcSUmM"
@@ -58,6 +63,8 @@ def structure_of(cls: type) -> Structure:
         return Structure(SET if cls is set else FROZENSET, list)
     if issubclass(cls, tuple):
         return Structure(TUPLE, list)
+    if cls is ColumnBatch:
+        return Structure(BATCH, content_of)
     if cls.__module__.partition(".")[0] == "numpy":
         return _structure_of_numpy(cls)
     native = next((native for native in NATIVE if issubclass(cls, native)), cls)
@@ -185,6 +192,7 @@ _BUILDERS: dict[int, Callable[[Any], Any]] = {
     TUPLE: tuple,
     ARRAY: _build_array,
     SCALAR: _build_scalar,
+    BATCH: build_batch,
 }
 CODES = frozenset(_BUILDERS)
 EXACT = frozenset((DATACLASS, TUPLE))

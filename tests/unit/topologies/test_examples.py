@@ -12,7 +12,7 @@ import pytest
 from topo import IterableSpout
 from topo.master.outcome import OutcomeKind
 from topo.testing import CRASH, END, FAIL_NEXT, PAUSE, TICK, TopologyTest, run_bolt, tuple_of
-from topologies import access_log, bulk_insert, diamond, enrichment, top_n, word_count
+from topologies import access_log, bulk_insert, diamond, enrichment, top_n, word_count, word_count_batches
 
 SEEDS = range(4)
 LINES = ["The sea, the sea!", "the open", "SEA and sky", "sky"]
@@ -40,6 +40,25 @@ def test_word_count_reads_the_standard_library_unless_told_otherwise() -> None:
     topology = word_count.topology()
 
     assert [spec.id for spec in topology.components] == ["lines", "split", "count", "report"]
+
+
+@pytest.mark.parametrize("component", [None, "lines", "split", "count", "report"])
+@pytest.mark.parametrize("arrow", [0, 1])
+def test_word_count_in_batches_counts_the_same_whatever_is_killed(
+    arrow: int, component: str | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if arrow:
+        pytest.importorskip("pyarrow")
+    (tmp_path / "text.py").write_text("\n".join(LINES))
+    topology = partial(word_count_batches.topology, str(tmp_path), lines=2, splits=2, counts=2, arrow=arrow)
+    blocks = [{"line": LINES[:2]}, CRASH(component), {"line": LINES[2:]}, END] if component else None
+    test = TopologyTest(topology, sources={"lines": blocks} if blocks else None, checkpoint_interval="100ms")
+
+    test.run()
+
+    test.assert_all_acked()
+    printed = [line.split() for line in capsys.readouterr().out.splitlines()[1:]]
+    assert {word: int(count) for count, word in printed} == WORDS
 
 
 @pytest.mark.parametrize("seed", SEEDS)

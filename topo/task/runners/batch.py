@@ -15,6 +15,7 @@ from __future__ import annotations
 from functools import partial
 
 from topo.api.batch_bolt import BatchBolt
+from topo.api.columns import ColumnBolt
 from topo.api.metrics import Histogram
 from topo.emission.collectors import TrackedTuple
 from topo.hot import pack_words
@@ -23,7 +24,7 @@ from topo.task.batch import Batch
 from topo.task.guarantees.inputs import InputGuarantee
 from topo.task.operator_output import OperatorOutput
 from topo.task.parts import TaskParts
-from topo.task.runners.batch_calls import BatchCalls
+from topo.task.runners.batch_calls import GatheredCalls
 from topo.task.runners.operator import OperatorKind
 
 
@@ -33,7 +34,12 @@ class BatchKind(OperatorKind):
     _operator: BatchOperator
 
     def __init__(
-        self, parts: TaskParts, bolt: BatchBolt, guarantee: InputGuarantee, output: OperatorOutput, calls: BatchCalls
+        self,
+        parts: TaskParts,
+        bolt: BatchBolt | ColumnBolt,
+        guarantee: InputGuarantee,
+        output: OperatorOutput,
+        calls: GatheredCalls,
     ) -> None:
         self.bolt = bolt
         self._batch_calls = calls

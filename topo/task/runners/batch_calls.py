@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from topo.api.batch_bolt import BatchBolt
 from topo.api.bolt import Anchors, Collector
@@ -12,6 +12,22 @@ from topo.api.tuples import Tuple
 from topo.emission.collectors import BoltCollector, TrackedTuple, TupleState
 from topo.errors import UserError
 from topo.operators.state.deep_copy import all_stay, independent
+
+
+class GatheredCalls(Protocol):
+    """Calls of a bolt for several inputs at once.
+
+    Attributes:
+        collector: given to the bolt.
+    """
+
+    collector: Any
+
+    def call(self, values: Sequence[TrackedTuple]) -> None:
+        """Call the bolt for inputs, and ack those that the call has not failed. A call that raises has no effect."""
+
+    def error_of(self, tup: TrackedTuple) -> BaseException | None:
+        """Return the error with which the last call has failed an input; None if it gave none."""
 
 
 class TaskBatchCollector:

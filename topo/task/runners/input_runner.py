@@ -19,6 +19,7 @@ from topo.checkpoint.alignment import Aligned
 from topo.errors import FrameError, TopoInternalError, UserError
 from topo.task.allowance import make_allowance
 from topo.task.batch import Batch, Origins, read_batch
+from topo.task.batch_rows import unbatched
 from topo.task.bolt_output import BoltOutput
 from topo.task.events import RoutesChanged
 from topo.task.flow_control import EdgeStatus, InEdge
@@ -284,7 +285,10 @@ class InputRunner:
             return False
         inbound, counters = self._inbound, self._counters
         if inbound.allowance is not None:
-            inbound.allowance.note(count, ended - inbound.busy_since, self._may_act)
+            # Senders count a batch of columns as one tuple, however many rows this bolt is given of it.
+            is_split = batch.origin.columnar and not self._options.takes_batches
+            taken = count if not is_split else frame.count if last == batch.count else 0
+            inbound.allowance.note(taken, ended - inbound.busy_since, self._may_act)
         inbound.busy_since = ended
         self._pace.note(count, seconds)
         counters.executed += count
@@ -302,6 +306,10 @@ class InputRunner:
         except FrameError as error:
             self._guarantee.frame_lost(frame, error, now)
             return None
+        if batch.origin.columnar and not self._options.takes_batches:
+            self._counters.batch_rows_in += sum([len(one) for (one,) in batch.rows])
+            batch, unfit = unbatched(frame, batch, self._env.codec, self._env.ids, self._state.component_id)
+            undecoded += unfit
         for one in undecoded:
             self._guarantee.undecoded(one, now)
         batch.runs_singly = self._single_step_budget > 0

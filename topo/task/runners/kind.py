@@ -86,6 +86,8 @@ class KindOptions:
 
     pass_time: Callable[[list[int | InputStatus], float], bool]
     """Acts on the event time of the input as a whole; returns False if timers that it makes due have not all fired."""
+    takes_batches: bool = False
+    """Whether its inputs may be batches of columns; else it is given their rows."""
     tick: Callable[[Tuple], object] | None = None
     """Calls user code for a tick."""
     timed: Timed | None = None

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from topo.api.spout import Spout
+from topo.emission.batch_messages import given_collector
 from topo.errors import SpoutStalledError
 from topo.ids import Epoch
 from topo.task.events import RoutesChanged
@@ -46,6 +47,7 @@ class SpoutRunner:
         self._context = parts.spec.context
         self._clock = parts.env.clock
         self._state = state = parts.state
+        self._streams = state.plan.streams(state.component_id)
         self._config = state.config
         self._reports = parts.reports
         self._inbound = parts.inbound
@@ -103,7 +105,7 @@ class SpoutRunner:
         if not start.is_ended:
             self._is_user_open = True
             object.__setattr__(self._context, "committed_position", start.position)
-            self._spout.open(self._context, collector)
+            self._spout.open(self._context, given_collector(self._spout, collector, self._state.component_id, self._streams))
 
     def _on_go(self, epoch: Epoch, now: float) -> None:
         if epoch == self._state.epoch:
