@@ -125,7 +125,7 @@ class Round:
         """Have a task handle an event, and sort its commands."""
         for command in self.tasks[task].handle(event, time.perf_counter()):
             if isinstance(command, SendFrame):
-                self.inboxes[command.target].append(FrameArrived(command.frame, command.inbox))
+                self.inboxes[command.target].append(FrameArrived(command.frame))
             else:
                 self.told.get(type(command.message), {})[command.message.task] = command.message
 

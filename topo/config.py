@@ -205,7 +205,7 @@ class TopologyConfig:
     edge_window: int = _setting("count", 16, "Frames of one edge that the receiver has not confirmed yet, at most.", least=1)
     outbox_limit: int = _setting("count", 64, "Frames that a task may hold back before it takes no more input.", least=1)
     max_frame_bytes: int = _setting("size", 16 << 20, "The largest frame of data that is sent or accepted.", least=4 << 20)
-    max_control_frame_bytes: int = _setting("size", 1 << 20, "The largest frame of control that is sent or accepted.", least=1024)
+    max_control_frame_bytes: int = _setting("size", 1 << 20, "The largest frame of verdicts that an acker sends.", least=1024)
 
     spare_workers: int = _setting(
         "count", 1, "Processes that wait, with topo imported, to replace lost workers; 36 MB each. On Spark hosts there are none."

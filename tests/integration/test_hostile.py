@@ -35,9 +35,11 @@ from tests.integration.support import (
 )
 from topo.errors import FrameError
 from topo.hot import pack_words
+from topo.ids import TaskId
 from topo.launch.running import RunningTopology
 from topo.master.outcome import OutcomeKind
 from topo.transport.zmq import new_key_pair
+from topo.wire.envelope import longest_message, pack
 from topo.wire.frames import FrameKind, SenderStatus, columns_frame, encode, open_frame, parse
 from topo.worker.spec import WorkerSpec, read_spec
 
@@ -127,10 +129,15 @@ def senders() -> Iterator[zmq.Context[zmq.Socket[bytes]]]:
     made.destroy(linger=0)
 
 
-def inboxes_of(pid: int) -> list[str]:
-    """Return the endpoints that a worker of one task has bound, data before control."""
+def inbox_of(pid: int) -> str:
+    """Return the endpoint that a worker has bound."""
     bound = {entry.laddr for entry in psutil.Process(pid).net_connections("unix") if entry.laddr}
-    return [f"ipc://{path}" for path in sorted(bound) if path.endswith(("-1", "-2"))]
+    (path,) = [path for path in bound if path.endswith("-1")]
+    return f"ipc://{path}"
+
+
+def task_of(component: str) -> TaskId:
+    return TaskId(["numbers", "sink", "__acker"].index(component) + 1)
 
 
 def push(context: zmq.Context[Any], endpoint: str) -> zmq.Socket[bytes]:
@@ -193,20 +200,24 @@ def test_broken_frames_are_dropped_and_counted_and_the_task_lives(
     pid = pid_of(status, component)
     before = psutil.Process(pid).memory_info().rss
     frames = broken_frames(500, scene.folder / "canary")
-    expected = 0
-    for endpoint in inboxes_of(pid):
-        sender = push(senders, endpoint)
-        for frame in frames:
-            sender.send(frame)
-        sender.send_multipart([b"several", b"parts"])
-        expected += len(frames) + 2
-        wait_for_malformed(running, component, expected)
-        # Over the limit: the connection is dropped with it, and what follows comes over a new one.
-        sender.send(bytes((16 << 20) + 1))
-        let_pass(running, 0.3)
-        sender.send(b"after that")
-        expected += 1
-        status = wait_for_malformed(running, component, expected)
+    sender = push(senders, inbox_of(pid))
+    for frame in frames:
+        sender.send(frame)
+    # In one message each is refused alone.
+    left = [(task_of(component), frame) for frame in frames]
+    while left:
+        count, message = pack(left)
+        sender.send(message)
+        del left[:count]
+    sender.send(pack([(TaskId(99), b"for a task that is not here")])[1])
+    sender.send_multipart([b"several", b"parts"])
+    wait_for_malformed(running, component, 2 * len(frames) + 3)
+    # Over the limit: the connection is dropped with it, and what follows comes over a new one.
+    sender.send(bytes(longest_message(16 << 20) + 1))
+    let_pass(running, 0.3)
+    sender.send(b"after that")
+    expected = 2 * len(frames) + 4
+    status = wait_for_malformed(running, component, expected)
     assert counter(status, component, "malformed_frames") == expected
     flowing = acked(status)
     after = running.wait_until(lambda status: acked(status) > flowing + 200)
@@ -224,13 +235,13 @@ def test_a_flood_of_broken_frames_takes_no_memory_and_the_flow_goes_on_under_it(
     running = scene.submit(scene.file(FLOW))
     status = running.wait_until(lambda status: acked(status) > 50)
     sink = psutil.Process(pid_of(status, "sink"))
-    data, control = (push(senders, endpoint) for endpoint in inboxes_of(sink.pid))
+    sender = push(senders, inbox_of(sink.pid))
     before, acked_before = sink.memory_info().rss, acked(status)
     highest = 0
     frame = b"\xff" * FLOOD_BYTES
     for number in range(FLOOD):
         # Frames that the sink has not read yet wait with the sender, which is held up here.
-        (data if number % 2 else control).send(frame)
+        sender.send(frame)
         if number % 1000 == 0:
             highest = max(highest, sink.memory_info().rss)
     status = wait_for_malformed(running, "sink", FLOOD)
@@ -246,8 +257,7 @@ def test_forged_frames_of_strange_senders_epochs_and_lives_are_fenced_off(
     running = scene.submit(scene.file(FLOW))
     status = running.wait_until(lambda status: acked(status) > 50)
     life = worker_of(status, "numbers")["incarnation"]
-    data, _ = inboxes_of(pid_of(status, "sink"))
-    sender = push(senders, data)
+    sender = push(senders, inbox_of(pid_of(status, "sink")))
     forged = [
         (0, 1, life),
         (1, 1, life + 1),
@@ -257,10 +267,10 @@ def test_forged_frames_of_strange_senders_epochs_and_lives_are_fenced_off(
         (99, 2, life),
     ]
     for stamp in forged:
-        sender.send(encode(open_frame(stamp, 2, SenderStatus.ACTIVE)))
-        sender.send(encode(columns_frame(FrameKind.ACKED, stamp, 2, 1, pack_words([1]))))
+        for frame in (open_frame(stamp, 2, SenderStatus.ACTIVE), columns_frame(FrameKind.ACKED, stamp, 2, 1, pack_words([1]))):
+            sender.send(pack([(TaskId(2), encode(frame))])[1])
     for_another = encode(open_frame((1, 1, life), 3, SenderStatus.ACTIVE))
-    sender.send(for_another)
+    sender.send(pack([(TaskId(2), for_another)])[1])
     figures = running.wait_until(
         lambda status: counter(status, "sink", "fenced_frames") + counter(status, "sink", "stale_frames") >= 13
     )
@@ -273,13 +283,13 @@ def test_forged_frames_of_strange_senders_epochs_and_lives_are_fenced_off(
 def test_connections_that_never_say_hello_disturb_nobody(scene: Scene) -> None:
     running = scene.submit(scene.file(FLOW))
     status = running.wait_until(lambda status: acked(status) > 50)
-    data, _ = inboxes_of(pid_of(status, "sink"))
+    inbox = inbox_of(pid_of(status, "sink"))
     slow = []
     for _ in range(150):
         one = socket.socket(socket.AF_UNIX)
         one.setblocking(False)
         # A full backlog refuses the rest, which is as good.
-        if one.connect_ex(data.removeprefix("ipc://")) == 0:
+        if one.connect_ex(inbox.removeprefix("ipc://")) == 0:
             one.send(b"\xff\0")
         slow.append(one)
     flowing = acked(running.status())
@@ -308,7 +318,7 @@ def test_over_tcp_a_stranger_without_the_right_keys_delivers_nothing(
     status = running.wait_until(lambda status: acked(status) > 50)
     sink = spec_of(running, status, "sink")
     endpoints = listening(pid_of(status, "sink"))
-    assert len(endpoints) == 2
+    assert len(endpoints) == 1
     assert all(endpoint.startswith("tcp://127.0.0.1:") for endpoint in endpoints)
     own = new_key_pair()
     log = running.folder.logs / f"worker-{sink.worker}.log"

@@ -14,7 +14,7 @@ from topo.hot import Column, Rotation, Verdicts, pack_words, unpack_words
 from topo.hot.plain import Ids, Pending, Trees
 from topo.ids import Epoch, TaskId
 from topo.operators.async_wait import AsyncWaitOperator
-from topo.task.events import Inbox, RoutesChanged
+from topo.task.events import RoutesChanged
 from topo.task.flow_control import Arrival, InEdge
 from topo.task.guarantees import verdict_delivery
 from topo.task.guarantees.tracked import TrackedInputs
@@ -133,14 +133,14 @@ def epoch_is_not_checked(patch: pytest.MonkeyPatch) -> None:
     """Frames of an older epoch are taken as if they were of this one."""
     take = Inbound.take
 
-    def take_any(self: Inbound, frame: Frame, inbox: Inbox, now: float) -> None:
+    def take_any(self: Inbound, frame: Frame, now: float) -> None:
         state = self._state
         if 0 < frame.epoch < state.epoch:
             epoch, state.epoch = state.epoch, Epoch(frame.epoch)
-            take(self, frame, inbox, now)
+            take(self, frame, now)
             state.epoch = epoch
         else:
-            take(self, frame, inbox, now)
+            take(self, frame, now)
 
     patch.setattr(Inbound, "take", take_any)
 
@@ -196,9 +196,9 @@ def newer_frame_is_dropped(patch: pytest.MonkeyPatch) -> None:
     """A frame of an epoch that the task has not adopted yet is thrown away."""
     take = Inbound.take
 
-    def take_known(self: Inbound, frame: Frame, inbox: Inbox, now: float) -> None:
+    def take_known(self: Inbound, frame: Frame, now: float) -> None:
         if frame.epoch <= self._state.epoch:
-            take(self, frame, inbox, now)
+            take(self, frame, now)
 
     patch.setattr(Inbound, "take", take_known)
 

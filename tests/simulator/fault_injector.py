@@ -174,7 +174,7 @@ class FaultInjector:
 
     def _frames(self, fault: Fault, act: Callable[[Link], int]) -> str | None:
         link = self._pick_link(fault)
-        return None if link is None else f"{act(link)} frames to task {link.task}"
+        return None if link is None else f"{act(link)} messages to life {link.receiver}"
 
     def _cut(self, fault: Fault) -> str | None:
         return self._frames(fault, self._simulation.network.cut)
@@ -190,7 +190,7 @@ class FaultInjector:
         if link is None:
             return None
         link.slow_until = self._simulation.now + fault.for_s
-        return f"task {link.task}"
+        return f"life {link.receiver}"
 
     def _slow_worker(self, fault: Fault) -> str | None:
         process = self._pick_process(fault)

@@ -13,14 +13,14 @@ from dataclasses import dataclass, field
 from enum import Enum
 from random import Random
 
-from topo.ids import Incarnation, TaskId
-from topo.task.events import Inbox
-from topo.wire.frames import FrameKind, parse
+from topo.ids import Incarnation
+from topo.wire.envelope import unpack
+from topo.wire.frames import Frame, FrameKind, parse
 
 Schedule = Callable[[float, Callable[[], None]], None]
 """Call a function at a moment of virtual time."""
 Deliver = Callable[["Link", bytes], None]
-LinkKey = tuple[Incarnation, Incarnation, TaskId, Inbox]
+LinkKey = tuple[Incarnation, Incarnation]
 
 
 class LossCause(Enum):
@@ -33,7 +33,7 @@ class LossCause(Enum):
 
 @dataclass(slots=True)
 class Link:
-    """One connection: from one process to one inbox of a task of another.
+    """One connection: from one process to the inbox of another.
 
     Attributes:
         base_s: what every frame takes at least.
@@ -43,8 +43,6 @@ class Link:
 
     sender: Incarnation
     receiver: Incarnation
-    task: TaskId
-    inbox: Inbox
     base_s: float
     slow_until: float = 0.0
     in_flight: deque[tuple[float, bytes]] = field(default_factory=deque)
@@ -116,12 +114,12 @@ class SimulatedNetwork:
         count = self._random.randint(1, len(link.in_flight))
         for _, frame in list(link.in_flight)[-count:]:
             self._put(link, frame, now)
-            self.counts.repeated += parse(frame).kind is not FrameKind.CONFIRM
+            self.counts.repeated += sum(one.kind is not FrameKind.CONFIRM for one in frames_of(frame))
         return count
 
     def reconnect(self, link: Link, now: float) -> int:
         """Begin a new connection while the old one still delivers, late: what comes after overtakes what is in flight."""
-        key = (link.sender, link.receiver, link.task, link.inbox)
+        key = (link.sender, link.receiver)
         self._links[key] = Link(*key, base_s=link.base_s)
         delayed = now + self._random.uniform(5, 50) * max(link.base_s, 0.001)
         link.in_flight = deque((max(at, delayed), frame) for at, frame in link.in_flight)
@@ -176,8 +174,13 @@ class SimulatedNetwork:
         return edge in self.counts.lost or edge in self.counts.overtaken
 
 
+def frames_of(message: bytes) -> list[Frame]:
+    """Return the frames of a message between workers."""
+    return [parse(frame) for _, frame in unpack(message)]
+
+
 def _count(counts: dict[tuple[int, int, int], int], data: bytes) -> None:
-    frame = parse(data)
-    if frame.kind is not FrameKind.CONFIRM:
-        edge = (frame.epoch, frame.sender, frame.target)
-        counts[edge] = counts.get(edge, 0) + 1
+    for frame in frames_of(data):
+        if frame.kind is not FrameKind.CONFIRM:
+            edge = (frame.epoch, frame.sender, frame.target)
+            counts[edge] = counts.get(edge, 0) + 1

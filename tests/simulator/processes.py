@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from tests.simulator.control_line import ControlLine
 from tests.simulator.virtual_store import VirtualThread
-from tests.simulator.virtual_transport import VirtualTransport, endpoint_of, inboxes_of
+from tests.simulator.virtual_transport import VirtualTransport, endpoint_of
 from topo.api.topology import Topology
 from topo.checkpoint.alignment import SnapshotStore
 from topo.hot import Ids, unpack_words
@@ -22,7 +22,6 @@ from topo.plan.physical import PhysicalPlan
 from topo.storage.snapshots import TaskSnapshots
 from topo.task.context import make_context
 from topo.task.environment import AsyncDone, TaskEnvironment, TaskSpec
-from topo.task.events import Inbox
 from topo.task.factory import make_task
 from topo.task.router_factory import custom_groupings
 from topo.task.task import Task
@@ -30,8 +29,9 @@ from topo.tracking.suspects import InFlightTuples
 from topo.wire import control
 from topo.wire.codec import Codec
 from topo.wire.serializers import SerializerRegistry
+from topo.worker.connections import Connections, bind_inbox
 from topo.worker.core import InFlightTracker, Worker
-from topo.worker.loop import LINK, Connections, Loop
+from topo.worker.loop import LINK, Loop
 from topo.worker.session import WorkerSession
 
 if TYPE_CHECKING:
@@ -170,15 +170,12 @@ class SimulatedProcess:
         self.is_booted = False
         self.worker = SimulatedWorker(self, simulation)
         components = {task.id: task.component_id for task in self.tasks}
-        inboxes = inboxes_of(plan.workers[worker])
-        for name in inboxes:
-            self.transport.bind(name)
+        bind_inbox(self.transport, plan.config)
         self.loop = Loop(
             self.worker,
             WorkerSession(plan.config, components, now),
             self.transport,
             self.transport.link(LINK, "", b""),
-            inboxes,
             Connections(self.transport, plan, frozenset(components)),
             lambda: "",
             self.clock,
@@ -283,14 +280,11 @@ class SimulatedProcess:
         return self.resumes_at is not None
 
     def boot(self) -> None:
-        """The inboxes are bound: say so."""
+        """The inbox is bound: say so."""
         self.is_booted = True
-        endpoints = [
-            control.Endpoints(task, *(endpoint_of(task, self.incarnation, inbox) for inbox in (Inbox.DATA, Inbox.CONTROL)))
-            for task in self.plan.workers[self.id]
-        ]
+        tasks, endpoint = list(self.plan.workers[self.id]), endpoint_of(self.incarnation)
         pid, digest = self.incarnation % 65_536, self._simulation.digest
-        self.loop.session.send(control.Register(self.id, self.incarnation, pid, "sim", "3", digest, endpoints))
+        self.loop.session.send(control.Register(self.id, self.incarnation, pid, "sim", "3", digest, tasks, endpoint))
 
     def turn(self, now: float) -> float:
         """Turn the loop once. Returns when it wants to turn again, if nothing arrives before.

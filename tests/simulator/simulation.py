@@ -24,20 +24,18 @@ from tests.simulator.fault_injector import FaultInjector
 from tests.simulator.faults import Fault, FaultKind
 from tests.simulator.history import History, Violation
 from tests.simulator.masters import SimulatedMaster
-from tests.simulator.network import Link, SimulatedNetwork
+from tests.simulator.network import Link, SimulatedNetwork, frames_of
 from tests.simulator.processes import KILLED, ProcessKilled, SimulatedProcess
 from tests.simulator.virtual_store import Disk
-from tests.simulator.virtual_transport import inbox_name
 from topo.api.topology import Topology
 from topo.ids import Incarnation, TaskId, WorkerId
 from topo.master.links import ENDED_WELL, WorkerEnd
 from topo.plan.physical import physical_plan
-from topo.task.events import Inbox
 from topo.task.limits import TaskLimits
 from topo.tracking.suspects import InFlightTuples
 from topo.wire import control
 from topo.wire.codec import Codec
-from topo.wire.frames import parse
+from topo.worker.connections import INBOX
 from topo.worker.core import EXIT_DONE, WorkerExit
 from topo.worker.loop import LINK
 
@@ -395,19 +393,19 @@ class Simulation:
         return addressee is not None and self._is_known(addressee) and addressee.line.send_down(data, self.now)
 
     def _arrived(self, link: Link, data: bytes) -> None:
-        frame = parse(data)
+        frames = frames_of(data)
         self._hash.update(data)
-        self._note("frame", link.inbox.value, lambda: frame)
-        if frame.incarnation != link.sender:
-            self.history.violated(9, f"a life of a worker speaks under the name of another: {frame!r}")
-        process = self.processes.get(link.receiver)
-        if process is not None:
-            sender = self.processes.get(link.sender)
-            if sender is not None and process.routes.get(TaskId(frame.sender), link.sender) != link.sender:
+        process, sender = self.processes.get(link.receiver), self.processes.get(link.sender)
+        self._note("frames", link.receiver, lambda: frames)
+        for frame in frames:
+            if frame.incarnation != link.sender:
+                self.history.violated(9, f"a life of a worker speaks under the name of another: {frame!r}")
+            known = link.sender if process is None else process.routes.get(TaskId(frame.sender), link.sender)
+            if sender is not None and known != link.sender:
                 self.history.count("frame of a replaced worker refused")
-            process.transport.put(inbox_name(link.task, link.inbox), data)
-            if link.inbox is Inbox.CONTROL or process.worker.tasks[link.task].wants_data:
-                self._wake(process, self.now)
+        if process is not None:
+            process.transport.put(INBOX, data)
+            self._wake(process, self.now)
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -7,22 +7,16 @@ from collections.abc import Callable, Iterable
 
 from tests.simulator.control_line import ControlLine
 from tests.simulator.network import LinkKey, SimulatedNetwork
-from topo.ids import Incarnation, TaskId
-from topo.task.events import Inbox
-from topo.transport.base import MAX_DATA_FRAME, Outlet, TransportStatistics
-from topo.worker.loop import LINK, Target
+from topo.ids import Incarnation
+from topo.transport.base import MAX_FRAME, Outlet, TransportStatistics
+from topo.worker.loop import LINK
 
 _MASTER = Outlet(0)
 
 
-def endpoint_of(task: TaskId, incarnation: Incarnation, inbox: Inbox) -> str:
-    """Return where an inbox of a life of a task is bound."""
-    return f"{task}-{incarnation}-{inbox.value}"
-
-
-def inbox_name(task: TaskId, inbox: Inbox) -> str:
-    """Return a process's name for one of its inboxes."""
-    return f"{task}.{inbox.value}"
+def endpoint_of(incarnation: Incarnation) -> str:
+    """Return where the inbox of a life of a worker is bound."""
+    return f"inbox-{incarnation}"
 
 
 class VirtualTransport:
@@ -73,7 +67,7 @@ class VirtualTransport:
 
     # -- called by the loop ---------------------------------------------------------------------------------------------
 
-    def bind(self, inbox: str, *, max_frame: int = MAX_DATA_FRAME, endpoint: str | None = None) -> str:
+    def bind(self, inbox: str, *, max_frame: int = MAX_FRAME, endpoint: str | None = None) -> str:
         self._frames[inbox] = deque()
         return endpoint or inbox
 
@@ -83,10 +77,10 @@ class VirtualTransport:
     def listen_again(self) -> int:
         return 0
 
-    def connect(self, endpoint: str, public_key: str | None = None, *, max_frame: int = MAX_DATA_FRAME) -> Outlet:
-        task, incarnation, inbox = endpoint.split("-")
+    def connect(self, endpoint: str, public_key: str | None = None, *, max_frame: int = MAX_FRAME) -> Outlet:
+        incarnation = endpoint.removeprefix("inbox-")
         self._last = outlet = Outlet(self._last + 1)
-        self._targets[outlet] = (self._incarnation, Incarnation(int(incarnation)), TaskId(int(task)), Inbox(inbox))
+        self._targets[outlet] = (self._incarnation, Incarnation(int(incarnation)))
         self._connected_at[outlet] = self._clock() + self._connects_in_s()
         return outlet
 
@@ -141,8 +135,3 @@ class VirtualTransport:
 
     def close(self, linger_s: float = 0.0) -> None:
         pass
-
-
-def inboxes_of(tasks: Iterable[TaskId]) -> dict[str, Target]:
-    """Return the inboxes of a worker's tasks by name."""
-    return {inbox_name(task, inbox): (task, inbox) for inbox in (Inbox.CONTROL, Inbox.DATA) for task in tasks}

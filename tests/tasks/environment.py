@@ -128,5 +128,5 @@ def routes(
 ) -> Routes:
     """Routes in which every task has the usual incarnation unless another is given."""
     lives = incarnations or {}
-    entries = [TaskRoute(t.id, plan.worker_of(t.id), lives.get(t.id, INCARNATION), "", "") for t in plan.tasks]
+    entries = [TaskRoute(t.id, plan.worker_of(t.id), lives.get(t.id, INCARNATION), "") for t in plan.tasks]
     return Routes(term, Epoch(epoch), entries, **more)

@@ -10,7 +10,7 @@ from topo.api.topology import Topology
 from topo.ids import Epoch, TaskId
 from topo.plan.physical import physical_plan
 from topo.task.commands import TellMaster
-from topo.task.events import FrameArrived, Idle, Inbox, RoutesChanged, TaskEvent, Turn
+from topo.task.events import FrameArrived, Idle, RoutesChanged, TaskEvent, Turn
 from topo.wire.control import FromTask, Go, Quiet, TaskReady
 from topo.wire.frames import Frame, parse
 
@@ -27,7 +27,7 @@ class Ring:
         self.calls = Calls()
         envs = {t.id: make_env(t.id, self.clock, Hand(), seed, self.calls) for t in self.plan.tasks}
         self.tasks = {task: make_task(topology, self.plan, task, env) for task, env in envs.items()}
-        self.inboxes: dict[tuple[TaskId, Inbox], list[Any]] = {(t, i): [] for t in self.tasks for i in Inbox}
+        self.inboxes: dict[TaskId, list[Any]] = {task: [] for task in self.tasks}
         self.reports: list[FromTask] = []
         self.local = frozenset(self.tasks) if local else frozenset[TaskId]()
         self.lose: Callable[[TaskId, Frame], bool] = lambda target, frame: False
@@ -50,17 +50,16 @@ class Ring:
                 continue
             frame = command.frame if isinstance(command.frame, Frame) else parse(command.frame)
             if not self.lose(command.target, frame):
-                self.inboxes[command.target, command.inbox].append(command.frame)
+                self.inboxes[command.target].append(command.frame)
         self.tasks[task].validate()
 
     def step(self, task: TaskId) -> bool:
-        """Let one task read the frames that it wants and take a turn; False when it had nothing to do."""
+        """Let one task read its frames and take a turn; False when it had nothing to do."""
         did = False
-        for inbox in (Inbox.CONTROL, Inbox.DATA):
-            waiting = self.inboxes[task, inbox]
-            while waiting and (inbox is Inbox.CONTROL or self.tasks[task].wants_data):
-                self.handle(task, FrameArrived(waiting.pop(0), inbox))
-                did = True
+        waiting = self.inboxes[task]
+        while waiting:
+            self.handle(task, FrameArrived(waiting.pop(0)))
+            did = True
         deadline = self.tasks[task].next_deadline(self.clock.now)
         if self.tasks[task].has_work or (deadline is not None and deadline <= self.clock.now):
             self.handle(task, Turn())

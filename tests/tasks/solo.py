@@ -15,7 +15,7 @@ from topo.hot import pack_counts, pack_timestamps, pack_words
 from topo.ids import Epoch, Incarnation, TaskId
 from topo.plan.physical import physical_plan
 from topo.task.commands import SendFrame, TaskCommand, TellMaster
-from topo.task.events import FrameArrived, Idle, Inbox, RoutesChanged, TaskEvent, Turn
+from topo.task.events import FrameArrived, Idle, RoutesChanged, TaskEvent, Turn
 from topo.wire.control import CheckpointComplete, ComponentError, DeadLetter, FromTask, Go, PartToRead
 from topo.wire.frames import (
     Anchoring,
@@ -181,9 +181,9 @@ class Solo:
     def stamp(self, sender: int, *, epoch: int | None = None, incarnation: int = INCARNATION) -> Any:
         return (self.epoch if epoch is None else epoch, sender, incarnation)
 
-    def deliver(self, frame: Frame, inbox: Inbox = Inbox.DATA) -> list[TaskCommand]:
+    def deliver(self, frame: Frame) -> list[TaskCommand]:
         """Deliver a frame as bytes."""
-        return self.handle(FrameArrived(encode(frame), inbox))
+        return self.handle(FrameArrived(encode(frame)))
 
     def next_number(self, sender: int) -> int:
         self.numbers[sender] += 1
@@ -223,7 +223,7 @@ class Solo:
         rows = [value if isinstance(value, tuple) else (value,) for value in values]
         ids = ids if ids is not None else self.fresh(len(rows))
         frame = data_frame(self.stamp(sender), self.id, self.next_number(sender), 0, ids.columns(rows))
-        self.handle(FrameArrived(frame, Inbox.DATA))
+        self.handle(FrameArrived(frame))
         return ids
 
     def feed_time(self, news: int | FrameKind, sender: int | None = None) -> None:
@@ -266,7 +266,7 @@ class Solo:
     def confirm(self, target: int, number: int | None = None) -> None:
         """Have a receiver confirm up to a frame; without a number, all frames that it has got."""
         last = self.task.outbound.outbox.edges[TaskId(target)].next_number - 1 if number is None else number
-        self.deliver(confirm_frame(self.stamp(target), self.id, last), Inbox.CONTROL)
+        self.deliver(confirm_frame(self.stamp(target), self.id, last))
 
     def confirm_all(self) -> None:
         for target in self.task.outbound.outbox.edges:

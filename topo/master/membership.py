@@ -18,13 +18,13 @@ life. The time during which the master itself was not called does not count as s
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 
 from topo.config import TopologyConfig
 from topo.ids import Incarnation, TaskId, WorkerId
 from topo.master.restarts import RestartPolicy
-from topo.wire.control import Endpoints, Register
+from topo.wire.control import Register
 
 
 class SlotState(Enum):
@@ -50,7 +50,8 @@ class Slot:
     pid: int = 0
     host: str = ""
     busy_in: str = ""
-    endpoints: dict[TaskId, Endpoints] = field(default_factory=dict)
+    endpoint: str = ""
+    public_key: str = ""
     lost_why: str = ""
     """Why the last life ended; "" before the first loss."""
 
@@ -130,16 +131,16 @@ class Membership:
         slot.last_message_at = now
 
     def registered(self, slot: Slot, message: Register, now: float) -> None:
-        """The slot's present life has bound the inboxes of its tasks."""
+        """The slot's present life has bound its inbox."""
         slot.state = SlotState.LIVE
         slot.pid, slot.host, slot.busy_in = message.pid, message.host, ""
-        slot.endpoints = {endpoints.task: endpoints for endpoints in message.endpoints}
+        slot.endpoint, slot.public_key = message.endpoint, message.public_key
         slot.restarts.registered(now)
 
     def vacate(self, slot: Slot, why: str, start_at: float) -> None:
         """The slot's present life is over, or fenced: another is to be started at `start_at`."""
         slot.state, slot.incarnation, slot.start_at, slot.lost_why = SlotState.WAITING, None, start_at, why
-        slot.endpoints, slot.pid, slot.host, slot.busy_in = {}, 0, "", ""
+        slot.endpoint, slot.public_key, slot.pid, slot.host, slot.busy_in = "", "", 0, "", ""
 
     def gone(self, slot: Slot) -> None:
         """The slot's worker has ended and stays so."""
@@ -155,7 +156,7 @@ class Membership:
         for slot in self.slots.values():
             has_life = slot.state in (SlotState.STARTING, SlotState.LIVE)
             assert (slot.incarnation is not None) == has_life, (slot.worker, slot.state, slot.incarnation)
-            assert (slot.state is SlotState.LIVE) == bool(slot.endpoints), "a live worker has endpoints, and only a live one"
+            assert (slot.state is SlotState.LIVE) == bool(slot.endpoint), "a live worker has an endpoint, and only a live one"
         lives = list(self.incarnations().values())
         assert len(lives) == len(set(lives)), "two slots share an incarnation"
 

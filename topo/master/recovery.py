@@ -138,12 +138,12 @@ class Recovery:
         return min((at for at in (*deadlines, *self._stopping.values()) if at is not None), default=None)
 
     def registered(self, slot: Slot, message: control.Register, now: float) -> None:
-        """A slot's present life has bound its inboxes. A repeated message changes nothing."""
+        """A slot's present life has bound its inbox. A repeated message changes nothing."""
         if slot.state is not SlotState.STARTING:
             return
         if message.digest != self._digest:
             self.lose(slot, "it built another plan from its code than the master did; submit the topology again", now, kill=True)
-        elif {found.task for found in message.endpoints} != set(slot.tasks):
+        elif set(message.tasks) != set(slot.tasks):
             self.lose(slot, "it registered other tasks than the plan gives it", now, kill=True)
         else:
             self.membership.registered(slot, message, now)

@@ -17,10 +17,10 @@ from topo.wire.control import Routes, TaskRoute
 def routing_table(slots: Iterable[Slot]) -> list[TaskRoute]:
     """Return where every task of live slots is reached, in the order of their ids."""
     routes = [
-        TaskRoute(found.task, slot.worker, slot.incarnation, found.data, found.control, found.public_key)
+        TaskRoute(task, slot.worker, slot.incarnation, slot.endpoint, slot.public_key)
         for slot in slots
-        if slot.incarnation is not None
-        for found in slot.endpoints.values()
+        if slot.incarnation is not None and slot.endpoint
+        for task in slot.tasks
     ]
     return sorted(routes, key=lambda route: route.task)
 

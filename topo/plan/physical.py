@@ -148,6 +148,10 @@ class PhysicalPlan(Struct, frozen=True, kw_only=True, dict=True):
         """Return the tasks that have an edge to a task, in ascending order: for an acker all spouts and bolts."""
         return self._edges[1][TaskId(task_id)]
 
+    def peers(self, task_id: int) -> frozenset[TaskId]:
+        """Return the tasks that a task exchanges frames with: rows, ids, verdicts or confirmations."""
+        return frozenset((*self.downstream_tasks(task_id), *self.upstream_tasks(task_id)))
+
     @cached_property
     def edges(self) -> tuple[tuple[TaskId, TaskId], ...]:
         """All edges, (sender, receiver), in ascending order."""

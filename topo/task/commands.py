@@ -5,17 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from topo.ids import TaskId
-from topo.task.events import Inbox
 from topo.wire.control import FromTask
 from topo.wire.frames import Frame
 
 
 @dataclass(slots=True)
 class SendFrame:
-    """Hand the frame to the target's inbox; a Frame object only when the target lives in the same worker."""
+    """Hand the frame to the target; a Frame object only when the target lives in the same worker."""
 
     target: TaskId
-    inbox: Inbox
     frame: bytes | Frame
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import Enum
 
+from topo.hot import Column
 from topo.ids import TaskId
 from topo.wire.control import (
     Activate,
@@ -21,21 +21,11 @@ from topo.wire.control import (
 from topo.wire.frames import Frame
 
 
-class Inbox(Enum):
-    """A task's two inboxes."""
-
-    DATA = "data"
-    """Tuples, acks to an acker, watermarks, barriers. Read only while the task `wants_data`."""
-    CONTROL = "control"
-    """Verdicts and confirmations. Always read."""
-
-
 @dataclass(frozen=True, slots=True)
 class FrameArrived:
     """A frame came in: bytes from another worker, an object from a task of the same worker."""
 
-    frame: bytes | Frame
-    inbox: Inbox
+    frame: Column | Frame
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,15 +41,15 @@ class OutEdge:
     """
 
     __slots__ = (
-        "_ledger", "allowance", "confirmed", "held", "inbox_is_control", "local", "next_number", "out", "target",
+        "_ledger", "allowance", "carries_verdicts", "confirmed", "held", "local", "next_number", "out", "target",
         "unconfirmed_since", "waiting", "window",
     )  # fmt: skip
 
-    def __init__(self, target: TaskId, window: int, *, local: bool, inbox_is_control: bool = False) -> None:
+    def __init__(self, target: TaskId, window: int, *, local: bool, carries_verdicts: bool = False) -> None:
         self.target = target
         self.window = window
         self.local = local
-        self.inbox_is_control = inbox_is_control
+        self.carries_verdicts = carries_verdicts
         self.waiting: deque[Frame | bytes] = deque()
         self.next_number = 0
         self.confirmed = -1

@@ -16,12 +16,12 @@ from collections.abc import Callable, Collection, Iterable
 
 from topo.checkpoint.alignment import Aligned, Alignment
 from topo.errors import FrameError
+from topo.hot import Column
 from topo.ids import TaskId
 from topo.operators.time.watermarks import InputStatus, WatermarkCombiner
 from topo.task.allowance import Allowance
 from topo.task.commands import SendFrame
 from topo.task.error_reports import Reports
-from topo.task.events import Inbox
 from topo.task.flow_control import Arrival, EdgeStatus, InEdge
 from topo.task.state import TaskPhase, TaskState
 from topo.wire.batcher import PIECES
@@ -88,7 +88,7 @@ class Inbound:
         self.allowance: Allowance | None = None
         self.watermarks = WatermarkCombiner(())
         self._alignment = Alignment()
-        self._newer: list[tuple[Frame, Inbox]] = []
+        self._newer: list[Frame] = []
         """Frames of an epoch that this task has not adopted."""
         self._owing: dict[TaskId, InEdge] = {}
         """Edges with frames that were processed and not confirmed."""
@@ -101,11 +101,6 @@ class Inbound:
     def is_empty(self) -> bool:
         """Whether no frame waits, for whatever reason."""
         return not self.queue and not self.behind and not self._newer
-
-    @property
-    def holds_newer_epoch(self) -> bool:
-        """Whether a frame of a newer epoch has come: then no more data is to be read until its routes have."""
-        return bool(self._newer)
 
     @property
     def waiting(self) -> int:
@@ -134,8 +129,8 @@ class Inbound:
     def take_newer(self, now: float) -> None:
         """Take the frames that came before the routes of their epoch."""
         newer, self._newer = self._newer, []
-        for frame, inbox in newer:
-            self.take(frame, inbox, now)
+        for frame in newer:
+            self.take(frame, now)
 
     def report_ready(self) -> None:
         """Report the task as ready once every in-edge is open."""
@@ -146,7 +141,7 @@ class Inbound:
 
     # -- arrivals --------------------------------------------------------------------------------------------------------
 
-    def receive(self, frame: Frame | bytes, inbox: Inbox, now: float) -> None:
+    def receive(self, frame: Frame | Column, now: float) -> None:
         """Take an arrival: bytes from another worker, a frame from a task of this one."""
         if not isinstance(frame, Frame):
             try:
@@ -154,9 +149,9 @@ class Inbound:
             except FrameError:
                 self._state.counters.malformed_frames += 1
                 return
-        self.take(frame, inbox, now)
+        self.take(frame, now)
 
-    def take(self, frame: Frame, inbox: Inbox, now: float) -> None:
+    def take(self, frame: Frame, now: float) -> None:
         """Queue a frame, hold it, pass it to the outbox (a confirmation), or drop and count it."""
         state = self._state
         counters = state.counters
@@ -168,7 +163,7 @@ class Inbound:
             counters.fenced_frames += 1
             return
         if frame.epoch > state.epoch:
-            self._newer.append((frame, inbox))
+            self._newer.append(frame)
             if state.observer is not None:
                 state.observer.frame_taken(state.id, frame, None)
             return
@@ -334,7 +329,7 @@ class Inbound:
         edge.owed_tuples = 0
         state = self._state
         frame = confirm_frame(state.stamp, edge.sender, edge.processed, self._granted(edge))
-        state.commands.append(SendFrame(edge.sender, Inbox.CONTROL, frame if edge.sender in state.local else encode(frame)))
+        state.commands.append(SendFrame(edge.sender, frame if edge.sender in state.local else encode(frame)))
 
     # -- watching --------------------------------------------------------------------------------------------------------
 

@@ -37,7 +37,7 @@ class Outbound:
         state: of the task.
         reports: of the task.
         codec: packs rows.
-        targets: of all out-edges, and whether the edge leads to their control inbox.
+        targets: of all out-edges, and whether it carries verdicts.
 
     Attributes:
         outbox: buffers and windows of the edges.
@@ -81,7 +81,7 @@ class Outbound:
 
     def _edge(self, target: TaskId, control: bool) -> OutEdge:
         window = UNLIMITED_WINDOW if control else self._state.config.edge_window
-        return OutEdge(target, window, local=target in self._state.local, inbox_is_control=control)
+        return OutEdge(target, window, local=target in self._state.local, carries_verdicts=control)
 
     def _reject(self, stream: int, values: Row, roots: Sequence[int], error: Exception) -> None:
         """Name stream and component in the error of a row that cannot be carried."""

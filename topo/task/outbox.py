@@ -14,7 +14,6 @@ from topo.errors import UnsupportedValueError
 from topo.hot import Column, Row, unpack_words
 from topo.ids import ID_BYTES, TaskId
 from topo.task.commands import SendFrame, TaskCommand
-from topo.task.events import Inbox
 from topo.task.flow_control import UNLIMITED_WINDOW, OutEdge
 from topo.task.observer import TaskObserver
 from topo.user_errors import blame_place
@@ -142,7 +141,7 @@ class Outbox:
     def put_ids(self, kind: FrameKind, target: TaskId, roots: Column, values: Column = b"") -> None:
         """Send ids to an acker, or verdicts to a spout."""
         edge = self.edges[target]
-        step = self._ids_at_once[edge.inbox_is_control]
+        step = self._ids_at_once[edge.carries_verdicts]
         for begin in range(0, len(roots), step):
             end = begin + step
             self._offer(edge, columns_frame(kind, self._stamp, target, edge.next_number, roots[begin:end], values[begin:end]))
@@ -182,8 +181,7 @@ class Outbox:
                     buffer.limit = edge.piece(self._batch_size)
         released = edge.confirm(number, self._now, allowance)
         self.waiting -= len(released)
-        inbox = Inbox.CONTROL if edge.inbox_is_control else Inbox.DATA
-        self._commands.extend([SendFrame(target, inbox, frame) for frame in released])
+        self._commands.extend([SendFrame(target, frame) for frame in released])
         if target in self._starved and edge.has_room:
             self._flush_edge(target)
         self._note_full(edge)
@@ -247,7 +245,7 @@ class Outbox:
         # What acks, verdicts and barriers carry are no tuples.
         is_data = frame.kind is FrameKind.DATA
         if edge.offer(ready, self._now, frame.count if is_data else 0, frame.roots if is_data else b""):
-            self._commands.append(SendFrame(edge.target, Inbox.CONTROL if edge.inbox_is_control else Inbox.DATA, ready))
+            self._commands.append(SendFrame(edge.target, ready))
         else:
             self.waiting += 1
         if edge.allowance and is_data:

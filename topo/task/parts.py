@@ -65,7 +65,7 @@ def _senders(plan: PhysicalPlan, task: TaskId) -> list[TaskId]:
 
 
 def _targets(plan: PhysicalPlan, task: TaskId) -> list[tuple[TaskId, bool]]:
-    """Return the tasks that a task sends to, and whether it reaches them through their control inbox."""
+    """Return the tasks that a task sends to, and whether it sends them verdicts."""
     if task in plan.ackers:
         return [(origin, True) for origin in plan.origins]
     return [(target, False) for target in plan.downstream_tasks(task)]

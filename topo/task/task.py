@@ -111,11 +111,6 @@ class Task:
             cut()
 
     @property
-    def wants_data(self) -> bool:
-        """Whether the shell may read the data inbox for this task. What can arrive is bounded by the edges' windows."""
-        return not self.inbound.holds_newer_epoch
-
-    @property
     def has_work(self) -> bool:
         """Whether a Turn would do something now, without an arrival and before the next deadline."""
         return self.state.is_working and (self.runner.has_work or self.mailbox.may_have_mail)
@@ -226,7 +221,7 @@ class Task:
 
     def _on_frame(self, event: FrameArrived, now: float) -> None:
         if not self.is_closed:
-            self.inbound.receive(event.frame, event.inbox, now)
+            self.inbound.receive(event.frame, now)
 
     def _on_routes(self, event: RoutesChanged, now: float) -> None:
         """Drop everything in flight; bring the component to where the epoch begins; open the edges."""

@@ -24,7 +24,6 @@ from topo.master.master import TopologyMaster
 from topo.master.outcome import Outcome
 from topo.master_process.loop import MasterLoop
 from topo.plan.physical import PhysicalPlan
-from topo.task.events import Inbox
 from topo.task.task import Task
 from topo.testing.clock import ManualClock
 from topo.testing.memory_files import MemoryCheckpoints
@@ -36,9 +35,11 @@ from topo.transport.base import Outlet
 from topo.transport.memory import MemoryNetwork, MemoryRouter, MemoryTransport
 from topo.wire import control
 from topo.wire.codec import Codec
+from topo.wire.envelope import unpack
 from topo.wire.frames import parse
+from topo.worker.connections import Connections, bind_inbox
 from topo.worker.core import EXIT_DONE, InFlightTracker, Worker, WorkerExit, busy_component
-from topo.worker.loop import LINK, READ_AT_ONCE, Connections, Loop, Target, frame_limits
+from topo.worker.loop import LINK, READ_AT_ONCE, Loop
 from topo.worker.session import WorkerSession
 
 if TYPE_CHECKING:
@@ -114,10 +115,9 @@ class Host:
         self.worker = Worker(self.id, self.incarnation, [task], self.tracker)
 
     def begin(self, plan: PhysicalPlan, digest: str, clock: ManualClock) -> None:
-        """Bind the inboxes of the task, register, and begin to turn."""
-        task, transport, limits = self.task.id, self.transport, frame_limits(plan.config)
-        inboxes: dict[str, Target] = {inbox.value: (task, inbox) for inbox in Inbox}
-        data, verdicts = [transport.bind(inbox.value, max_frame=limits[inbox]) for inbox in (Inbox.DATA, Inbox.CONTROL)]
+        """Bind the inbox, register, and begin to turn."""
+        task, transport = self.task.id, self.transport
+        endpoint = bind_inbox(transport, plan.config)
         master = transport.link(LINK, _MASTER, f"{self.id}:{self.incarnation}".encode())
         self.session = WorkerSession(plan.config, {task: self.task.component_id}, clock())
         self.loop = Loop(
@@ -125,14 +125,12 @@ class Host:
             self.session,
             transport,
             master,
-            inboxes,
             Connections(transport, plan, frozenset([task])),
             lambda: busy_component(self.worker, self.tracker),
             clock,
             stint_s=0.0,
         )
-        endpoints = [control.Endpoints(task, data, verdicts)]
-        self.session.send(control.Register(self.id, self.incarnation, 0, "test", "", digest, endpoints))
+        self.session.send(control.Register(self.id, self.incarnation, 0, "test", "", digest, [task], endpoint))
 
     def turn(self, now: float) -> bool | None:
         """Turn the loop, and the calls of the task; return whether it wants another turn at once, None when it has ended."""
@@ -157,10 +155,6 @@ class Host:
     def has_mail(self) -> bool:
         """Whether anything has arrived and is not read."""
         return bool(self.transport.wait(0.0))
-
-    def wants_turn(self) -> bool:
-        """Whether anything has arrived that it would read."""
-        return any(name != Inbox.DATA.value or self.task.wants_data for name in self.transport.wait(0.0))
 
     def next_deadline(self, now: float) -> float:
         """When the worker wants a turn if nothing arrives."""
@@ -240,7 +234,7 @@ class InProcessCluster:
         turns: list[Callable[[], bool]] = [self._master_turn, *[partial(self._turn, host) for host in self.hosts.values()]]
         self.chance.shuffle(turns)
         has_run = [turn() for turn in turns].count(True) > 0 or self._is_master_due
-        has_run = has_run or any(host.wants_turn() for host in self.hosts.values())
+        has_run = has_run or any(host.has_mail() for host in self.hosts.values())
         if not has_run and self._wait_outside():
             return True
         at = now + ROUND_S if has_run else self._next_deadline(now)
@@ -391,7 +385,8 @@ class InProcessCluster:
         if host is not None:
             self._remove(host, "killed by the test")
             for inbox in self._network.inboxes.values():
-                inbox.frames = deque(frame for frame in inbox.frames if parse(frame).incarnation != host.incarnation)
+                # All frames of a message are of one life.
+                inbox.frames = deque(data for data in inbox.frames if parse(unpack(data)[0][1]).incarnation != host.incarnation)
 
     def _remove(self, host: Host, how: str) -> None:
         del self.hosts[host.id]

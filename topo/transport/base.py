@@ -16,13 +16,10 @@ from typing import NewType, Protocol
 Outlet = NewType("Outlet", int)
 """A connection to one remote inbox; never used twice by the same transport."""
 
-MAX_DATA_FRAME = 16 * 1024 * 1024
-"""Bytes that a frame on a data inbox may have."""
+MAX_FRAME = 16 * 1024 * 1024
+"""Bytes that a message in an inbox may have, unless `bind` is given another limit."""
 
-MAX_CONTROL_FRAME = 1024 * 1024
-"""Bytes that a frame on a control inbox may have."""
-
-MAX_LINK_MESSAGE = 16 * MAX_CONTROL_FRAME
+MAX_LINK_MESSAGE = 16 * 1024 * 1024
 """Bytes that a message between a worker and the master may have: a dead letter brings its values."""
 
 
@@ -31,8 +28,8 @@ class TransportStatistics:
     """Totals since the transport was made.
 
     Attributes:
-        refused: sends that returned False. High-water marks lie above the edge windows, so that on a connected outlet each of
-            these is an alarm; before the connection stands they are ordinary.
+        refused: sends that returned False. They are ordinary before the connection stands, and rare later, since windows bound
+            the frames under way.
         denied: handshakes that the allow-list turned away or that offered no key.
     """
 
@@ -51,7 +48,7 @@ class Transport(Protocol):
     def public_key(self) -> str | None:
         """The key that peers pass to `connect`; None where connections are not encrypted."""
 
-    def bind(self, inbox: str, *, max_frame: int = MAX_DATA_FRAME, endpoint: str | None = None) -> str:
+    def bind(self, inbox: str, *, max_frame: int = MAX_FRAME, endpoint: str | None = None) -> str:
         """Open an inbox and return the endpoint that others connect to.
 
         Args:
@@ -73,7 +70,7 @@ class Transport(Protocol):
             TopoEnvironmentError: an address cannot be had again.
         """
 
-    def connect(self, endpoint: str, public_key: str | None = None, *, max_frame: int = MAX_DATA_FRAME) -> Outlet:
+    def connect(self, endpoint: str, public_key: str | None = None, *, max_frame: int = MAX_FRAME) -> Outlet:
         """Open an outlet to an inbox, which need not be there yet; reconnects automatically until `disconnect`.
 
         Raises:

@@ -22,20 +22,11 @@ def of_master(plan: PhysicalPlan) -> int:
 
 
 def of_worker(plan: PhysicalPlan, tasks: Iterable[TaskId]) -> int:
-    """Return how many files a worker with these tasks has open at once: its inboxes, their connections, and its outlets."""
+    """Return how many files a worker with these tasks has open at once: its inbox, its outlets, and their connections."""
     mine = frozenset(tasks)
-    needed = _SPARE
-    for task in mine:
-        senders = {*plan.upstream_tasks(task)} - mine
-        receivers = {*plan.downstream_tasks(task)} - mine
-        if task in plan.ackers:
-            receivers |= {*plan.origins} - mine
-        elif task in plan.origins:
-            senders |= {*plan.ackers} - mine
-        processes = {plan.worker_of(peer) for peer in senders | receivers}
-        # Two inboxes that listen, a connection of each peer process to both, and a socket with its connection to each peer.
-        needed += 4 + 2 * len(processes) + 2 * len(senders) + 2 * len(receivers)
-    return needed
+    peers = {plan.worker_of(peer) for task in mine for peer in plan.peers(task) - mine}
+    # An inbox that listens, and for each peer process its connection to that and a socket with a connection to its inbox.
+    return _SPARE + 2 + 3 * len(peers)
 
 
 def ensure(needed: int, what: str) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from topo.errors import FrameError, TopoEnvironmentError
-from topo.transport.base import MAX_DATA_FRAME, MAX_LINK_MESSAGE, Outlet, TransportStatistics
+from topo.transport.base import MAX_FRAME, MAX_LINK_MESSAGE, Outlet, TransportStatistics
 from topo.transport.security import AllowList, KeyPair
 
 HIGH_WATER_MARK = 1024
@@ -124,7 +124,7 @@ class MemoryTransport:
     def public_key(self) -> str | None:
         return self._keys.public if self._keys else None
 
-    def bind(self, inbox: str, *, max_frame: int = MAX_DATA_FRAME, endpoint: str | None = None) -> str:
+    def bind(self, inbox: str, *, max_frame: int = MAX_FRAME, endpoint: str | None = None) -> str:
         with self._network.lock:
             endpoint = self._network.claim(endpoint)
             self._inboxes[inbox] = self._network.inboxes[endpoint] = MemoryInbox(endpoint, self, max_frame)
@@ -138,7 +138,7 @@ class MemoryTransport:
     def listen_again(self) -> int:
         return 0
 
-    def connect(self, endpoint: str, public_key: str | None = None, *, max_frame: int = MAX_DATA_FRAME) -> Outlet:
+    def connect(self, endpoint: str, public_key: str | None = None, *, max_frame: int = MAX_FRAME) -> Outlet:
         outlet = Outlet(next(self._numbers))
         self._outlets[outlet] = _MemoryOutlet(endpoint, public_key, max_frame)
         return outlet

@@ -23,14 +23,14 @@ from pathlib import Path
 import zmq
 
 from topo.errors import ConfigError, FrameError, TopoEnvironmentError
-from topo.transport.base import MAX_DATA_FRAME, MAX_LINK_MESSAGE, Outlet, TransportStatistics
+from topo.transport.base import MAX_FRAME, MAX_LINK_MESSAGE, Outlet, TransportStatistics
 from topo.transport.bell import Bell
 from topo.transport.ipc import listen_again
 from topo.transport.security import AllowList, KeyPair, check_ipc_path, check_listener, check_private_folder
 from topo.transport.zap import Socket, ZapHandler, endpoint_of
 
 HIGH_WATER_MARK = 1024
-"""Frames that libzmq may queue for one peer; above the sum of the windows of all edges over one connection."""
+"""Messages that libzmq may queue for one peer. A sender has one for each of its turns, so windows are full long before."""
 
 _LIBZMQ_NEEDED = (4, 3, 5)
 _HANDSHAKE_MS = 5000
@@ -77,7 +77,7 @@ class _Inbox:
     receive: Callable[[int], bytes]
     local: deque[bytes] = field(default_factory=deque)
     local_first: bool = False
-    max_frame: int = MAX_DATA_FRAME
+    max_frame: int = MAX_FRAME
     is_open: bool = True
 
 
@@ -143,7 +143,7 @@ class ZmqTransport:
 
     # Inboxes and outlets
 
-    def bind(self, inbox: str, *, max_frame: int = MAX_DATA_FRAME, endpoint: str | None = None) -> str:
+    def bind(self, inbox: str, *, max_frame: int = MAX_FRAME, endpoint: str | None = None) -> str:
         socket = self._socket(zmq.PULL, max_frame)
         try:
             if isinstance(self._place, TcpPlace):
@@ -174,7 +174,7 @@ class ZmqTransport:
     def listen_again(self) -> int:
         return sum([listen_again(inbox.socket, endpoint) for endpoint, inbox in self._own.items()])
 
-    def connect(self, endpoint: str, public_key: str | None = None, *, max_frame: int = MAX_DATA_FRAME) -> Outlet:
+    def connect(self, endpoint: str, public_key: str | None = None, *, max_frame: int = MAX_FRAME) -> Outlet:
         outlet = Outlet(next(self._numbers))
         own = self._own.get(endpoint)
         if own is not None:

@@ -14,14 +14,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from topo.errors import TopoInternalError
+from topo.errors import FrameError, TopoInternalError
 from topo.hot import unpack_words
 from topo.ids import Epoch, Incarnation, TaskId, WorkerId
 from topo.task.commands import SendFrame, TaskCommand
-from topo.task.events import FrameArrived, Idle, Inbox, RoutesChanged, TaskEvent, Turn
+from topo.task.events import FrameArrived, Idle, RoutesChanged, TaskEvent, Turn
 from topo.task.guarantees.tracked_source import TrackedSource
 from topo.task.task import Task
 from topo.wire import control
+from topo.wire.envelope import unpack
 
 _IDLE = Idle()
 _TURN = Turn()
@@ -132,11 +133,27 @@ class Worker:
         sources = [task.guarantee for task in self.tasks.values() if isinstance(task, Task)]
         tracker.sources = [source for source in sources if isinstance(source, TrackedSource) and source.is_retrying]
 
-    def arrived(self, task: TaskId, inbox: Inbox, frame: bytes, now: float) -> None:
-        if task in self._in_call:
-            self._kept.append((self.tasks[task], FrameArrived(frame, inbox)))
-        else:
-            self._handle(self.tasks[task], FrameArrived(frame, inbox), now)
+    def arrived(self, message: bytes, now: float) -> None:
+        """Hand the frames of a message of another worker to their tasks.
+
+        A message that cannot be split, and a frame for a task that is not here, count as malformed with the worker's first task.
+        """
+        try:
+            frames = unpack(message)
+        except FrameError:
+            self._count_malformed()
+            return
+        for target, frame in frames:
+            task = self.tasks.get(target)
+            if task is None:
+                self._count_malformed()
+            elif target in self._in_call:
+                self._kept.append((task, FrameArrived(frame)))
+            else:
+                self._handle(task, FrameArrived(frame), now)
+
+    def _count_malformed(self) -> None:
+        next(iter(self.tasks.values())).counters.malformed_frames += 1
 
     def on_messages(self, messages: Sequence[control.FromMaster], now: float) -> None:
         """Handle the topology master's messages, in order. Not while a task is in a call.
@@ -326,7 +343,7 @@ class Worker:
 
     def _dispatch(self, command: TaskCommand) -> None:
         if isinstance(command, SendFrame) and command.target in self.tasks:
-            self._hand_over.append((self.tasks[command.target], FrameArrived(command.frame, command.inbox)))
+            self._hand_over.append((self.tasks[command.target], FrameArrived(command.frame)))
         else:
             self._out.append(command)
 

@@ -1,28 +1,24 @@
 """The loop of a worker process: read, let the tasks work, perform their commands, sleep. One thread, no decisions.
 
 Decisions about the master are in `session`, those about tasks in `core`. `turn` does everything but sleep; `run` sleeps between
-turns. Control inboxes are read before data inboxes and both before any task works, so that a verdict or confirmation that has
-arrived counts before a timeout of the same moment. When nothing was read and no task has work, the tasks send what they have
-buffered, and the loop sleeps until something arrives or the earliest deadline.
+turns. The inbox is read before any task works, so that a verdict or confirmation that has arrived counts before a timeout of the
+same moment. The frames of a turn leave together, one message for each worker (`connections`). When nothing was read and no task
+has work, the tasks send what they have buffered, and the loop sleeps until something arrives or the earliest deadline.
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 
-from topo.config import TopologyConfig
 from topo.errors import TopoEnvironmentError
-from topo.ids import TaskId
-from topo.plan.physical import PhysicalPlan
 from topo.storage.state_folder import is_gone
 from topo.task.commands import SendFrame
-from topo.task.events import Inbox
 from topo.transport.base import Outlet, Transport
 from topo.wire import control
+from topo.worker.connections import INBOX, Connections
 from topo.worker.core import EXIT_ORPHANED, Worker, WorkerExit
 from topo.worker.session import OrderlyEnd, WorkerSession
 
@@ -30,84 +26,18 @@ _LOG = logging.getLogger(__name__)
 
 LINK = "link"
 """The inbox of messages from the master."""
-READ_AT_ONCE = 32
-"""Frames taken from one inbox before the others have their turn."""
+READ_AT_ONCE = 128
+"""Messages taken from one inbox before the tasks work."""
 STINT_S = 0.001
 """Time that the tasks work on frames that were read before the sockets are polled again."""
-HELD_PAUSE_S = 0.005
-"""Sleep while a data inbox is full of frames of an epoch that this worker has yet to adopt."""
-
-Target = tuple[TaskId, Inbox]
-
-
-def frame_limits(config: TopologyConfig) -> dict[Inbox, int]:
-    """Return the most bytes that a frame in each kind of inbox may have."""
-    return {Inbox.DATA: config.max_frame_bytes, Inbox.CONTROL: config.max_control_frame_bytes}
-
-
-class Connections:
-    """The outlets to the inboxes of other workers' tasks, as the routes name them."""
-
-    def __init__(self, transport: Transport, plan: PhysicalPlan, tasks: frozenset[TaskId]) -> None:
-        self._transport = transport
-        self._limits = frame_limits(plan.config)
-        self._outlets: dict[Target, Outlet] = {}
-        self._endpoints: dict[Target, str] = {}
-        self._waiting: dict[Outlet, deque[bytes]] = {}
-        self._wanted: set[Target] = set()
-        for task in tasks:
-            data = plan.downstream_tasks(task)
-            control_of = [*plan.upstream_tasks(task)]
-            if task in plan.ackers:
-                control_of += plan.origins
-            elif task in plan.origins:
-                control_of += plan.ackers
-            self._wanted.update((target, Inbox.DATA) for target in data if target not in tasks)
-            self._wanted.update((target, Inbox.CONTROL) for target in control_of if target not in tasks)
-
-    def adopt(self, routes: control.Routes) -> None:
-        """Connect to where the tasks are now, and leave where they are no more. What waited for an old epoch is dropped."""
-        self._transport.allow(route.public_key for route in routes.routes if route.public_key)
-        for route in routes.routes:
-            for inbox, endpoint in ((Inbox.DATA, route.data_endpoint), (Inbox.CONTROL, route.control_endpoint)):
-                target = (route.task, inbox)
-                if target not in self._wanted or self._endpoints.get(target) == endpoint:
-                    continue
-                old = self._outlets.pop(target, None)
-                if old is not None:
-                    self._transport.disconnect(old)
-                    self._waiting.pop(old, None)
-                self._outlets[target] = self._transport.connect(endpoint, route.public_key or None, max_frame=self._limits[inbox])
-                self._endpoints[target] = endpoint
-        for waiting in self._waiting.values():
-            waiting.clear()
-
-    def send(self, command: SendFrame) -> None:
-        """Send a frame; a refused frame waits here until its outlet has recovered, and so do those behind it."""
-        outlet = self._outlets.get((command.target, command.inbox))
-        if outlet is None or not isinstance(command.frame, bytes):
-            _LOG.error("no way to task %s; frame dropped", command.target)
-            return
-        waiting = self._waiting.get(outlet)
-        if waiting or not self._transport.send(outlet, command.frame):
-            self._waiting.setdefault(outlet, deque()).append(command.frame)
-
-    def send_again(self) -> None:
-        """Send what waits for outlets that have recovered."""
-        for outlet in self._transport.recovered():
-            waiting = self._waiting.get(outlet)
-            while waiting and self._transport.send(outlet, waiting[0]):
-                waiting.popleft()
-
 
 class Loop:
     """Runs the tasks of one worker until it has to exit.
 
     Args:
         session: the conversation with the master.
-        transport: with the tasks' inboxes bound and linked to the master as `LINK`.
+        transport: with the worker's inbox bound (`bind_inbox`) and linked to the master as `LINK`.
         master: the outlet of that link.
-        inboxes: the name of each inbox in the transport.
         busy_in: returns the component whose user code runs.
         start_file: removed by the master when it has seen this process end; gone before, the state folder was removed.
         stint_s: how long a turn may work before it ends; 0 on a clock that stands still meanwhile.
@@ -119,7 +49,6 @@ class Loop:
         session: WorkerSession,
         transport: Transport,
         master: Outlet,
-        inboxes: dict[str, Target],
         connections: Connections,
         busy_in: Callable[[], str],
         clock: Callable[[], float] = time.monotonic,
@@ -134,15 +63,12 @@ class Loop:
         """When the watchdog was last seen to be on time: a process that stands still has neither."""
         self._transport = transport
         self._master = master
-        self._inboxes = inboxes
         self._connections = connections
         self._busy_in = busy_in
         self._clock = clock
         self._start_file = start_file
         self._stint_s = stint_s
         self._is_busy = True
-        self._is_held = False
-        """Whether only inboxes that no task reads now had frames."""
         self._is_to_finish = False
         self._end: OrderlyEnd | None = None
 
@@ -152,9 +78,7 @@ class Loop:
         rest_s = min((task.rest_s for task in self.worker.tasks.values()), default=0.0)
         ready = transport.wait(0.0)
         while (at := self.turn(ready, clock())) is not None:
-            if self._is_held:
-                time.sleep(HELD_PAUSE_S)
-            elif rest_s and not self._is_busy:
+            if rest_s and not self._is_busy:
                 time.sleep(min(rest_s, max(0.0, at - clock())))
             ready = transport.wait(0.0 if self._is_busy else max(0.0, at - clock()))
         assert self.worker.exit is not None
@@ -194,8 +118,6 @@ class Loop:
         worker = self.worker
         ready = self._transport.wait(0.0 if worker.has_work else max(0.0, self._next_turn() - self._clock()))
         self._work(ready, self._clock(), 0.0)
-        if self._is_held:
-            time.sleep(HELD_PAUSE_S)
         if not worker.has_work:
             worker.idle(self._clock())
             self._perform()
@@ -222,7 +144,6 @@ class Loop:
     def _work(self, ready: list[str], now: float, stint_s: float) -> tuple[bool, bool]:
         """Read, let the tasks work, send; return whether anything was read, and whether any task had work."""
         worker = self.worker
-        self._connections.send_again()
         has_read = self._read(ready, now)
         has_run = worker.run(now)
         while worker.has_work and (at := self._clock()) < now + stint_s:
@@ -233,24 +154,15 @@ class Loop:
         return has_read, has_run
 
     def _read(self, ready: list[str], now: float) -> bool:
-        """Read messages of the master, then control inboxes, then the data inboxes of tasks that want data."""
+        """Read messages of the master, then those of other workers."""
         has_read = LINK in ready
         if has_read:
             self.session.received(self._transport.receive(LINK, READ_AT_ONCE), now)
         self._obey(now)
-        self._is_held = False
-        for inbox in (Inbox.CONTROL, Inbox.DATA) if ready else ():
-            for name in ready:
-                target = self._inboxes.get(name)
-                if target is None or target[1] is not inbox:
-                    continue
-                if inbox is Inbox.DATA and not self.worker.tasks[target[0]].wants_data:
-                    self._is_held = True
-                    continue
-                for frame in self._transport.receive(name, READ_AT_ONCE):
-                    self.worker.arrived(target[0], inbox, frame, now)
-                has_read = True
-        self._is_held &= not has_read
+        if INBOX in ready:
+            for message in self._transport.receive(INBOX, READ_AT_ONCE):
+                self.worker.arrived(message, now)
+            has_read = True
         return has_read
 
     def _obey(self, now: float) -> None:
@@ -268,10 +180,11 @@ class Loop:
         has_failed = False
         for command in self.worker.take_commands():
             if isinstance(command, SendFrame):
-                self._connections.send(command)
+                self._connections.add(command)
             else:
                 self.session.send(command.message)
                 has_failed |= isinstance(command.message, control.ComponentError)
+        self._connections.send()
         if has_failed:
             # The exit code rests on counts of failures: they must outlive a process that dies before its next heartbeat.
             self.session.send_beat(self.worker.heartbeat(self._busy_in()), self._clock())
@@ -311,7 +224,6 @@ class Loop:
     def _finish(self, end: OrderlyEnd, now: float) -> bool:
         """Work off all input that was read, so that it need not be replayed, and close the components; return True when done."""
         worker = self.worker
-        self._connections.send_again()
         message = end.next_message(worker.epoch, now, has_work=worker.has_work)
         if message is not None:
             worker.idle(now)

@@ -49,9 +49,10 @@ from topo.wire.codec import Codec
 from topo.wire.frames import ROW_OVERHEAD
 from topo.worker.async_runner import AsyncRunner
 from topo.worker.blocking import BlockingSpoutRunner
+from topo.worker.connections import Connections, bind_inbox
 from topo.worker.core import EXIT_DONE, InFlightTracker, Worker, WorkerExit, busy_component
 from topo.worker.crash_marker import CrashMarkerFile
-from topo.worker.loop import LINK, Connections, Loop, Target, frame_limits
+from topo.worker.loop import LINK, Loop
 from topo.worker.memory import is_memory_short
 from topo.worker.progress import Progress
 from topo.worker.session import WorkerSession
@@ -153,15 +154,7 @@ def run(spec: WorkerSpec, log: TaskLog, start_file: Path | None = None) -> Worke
     kinds = [task.runner.kind for task in tasks if isinstance(task, Task) and isinstance(task.runner, InputRunner)]
     calls.threads = sum(kind.capacity for kind in kinds if isinstance(kind, AsyncKind))
     worker = Worker(spec.worker, spec.incarnation, tasks, tracker)
-    inboxes: dict[str, Target] = {}
-    endpoints: list[control.Endpoints] = []
-    for task in mine:
-        bound: list[str] = []
-        for inbox, limit in frame_limits(config).items():
-            name = f"{task}.{inbox.value}"
-            bound.append(transport.bind(name, max_frame=limit))
-            inboxes[name] = (task, inbox)
-        endpoints.append(control.Endpoints(task, bound[0], bound[1], transport.public_key or ""))
+    endpoint = bind_inbox(transport, config)
     master = transport.link(LINK, spec.master_endpoint, spec.identity(), spec.master_key or None)
     components = {task.id: task.component_id for task in tasks}
     loop: Loop = Loop(
@@ -169,7 +162,6 @@ def run(spec: WorkerSpec, log: TaskLog, start_file: Path | None = None) -> Worke
         WorkerSession(config, components, time.monotonic()),
         transport,
         master,
-        inboxes,
         Connections(transport, plan, frozenset(mine)),
         lambda: progress.shown() or busy_component(worker, tracker),
         start_file=start_file,
@@ -184,7 +176,9 @@ def run(spec: WorkerSpec, log: TaskLog, start_file: Path | None = None) -> Worke
             host=platform.node(),
             python=platform.python_version(),
             digest=plan.digest(code_hash),
-            endpoints=endpoints,
+            tasks=list(mine),
+            endpoint=endpoint,
+            public_key=transport.public_key or "",
         )
     )
     watchdog = Watchdog(loop, tracker, config, lambda: _second_link(spec), progress)

@@ -4,7 +4,7 @@ What a task does is logged in order:
 
     hand    the roots noted as in flight before user code runs
     user    a call of user code, with its arguments; written by the components of `scripts`
-    send    a frame, to whose inbox it goes, and its content
+    send    a frame, its target, whether it is data or control (verdicts, confirmations), and its content
     report  a message to the master
     stored  a part of a checkpoint, with all its content
 

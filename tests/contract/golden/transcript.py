@@ -68,7 +68,7 @@ class Transcript:
             frame = parse(command.frame) if isinstance(command.frame, bytes) else command.frame
             if frame.kind is not FrameKind.CONFIRM:
                 self.last[frame.target] = frame.number
-            self._note_frame(frame, command.inbox.value)
+            self._note_frame(frame)
             return
         message = command.message
         if isinstance(message, DeadLetter):
@@ -133,11 +133,12 @@ class Transcript:
                 return repr(value)
         return repr(value)
 
-    def _note_frame(self, frame: Frame, inbox: str) -> None:
+    def _note_frame(self, frame: Frame) -> None:
+        is_control = frame.kind is FrameKind.CONFIRM or frame.sender in self.plan.ackers
         roots, edges = frame.root_list(), frame.edge_list()
         self.drawn += [name for name in map(self._log.root, roots) if name not in self.named]
         self.named.update(self.drawn)
-        head = f"  send   {frame.kind.name} -> {self.name(frame.target)} {inbox}"
+        head = f"  send   {frame.kind.name} -> {self.name(frame.target)} {'control' if is_control else 'data'}"
         if frame.kind is FrameKind.CONFIRM:
             self._log.add(f"{head} up to {frame.number}")
             return

@@ -16,7 +16,7 @@ from topo.master.positions import SpoutProgress
 from topo.plan.physical import PhysicalPlan, physical_plan
 from topo.tracking.suspects import InFlightTuples
 from topo.wire import control
-from topo.wire.control import Endpoints, Heartbeat, Quiet, Register, Routes, TaskReady, TaskRoute
+from topo.wire.control import Heartbeat, Quiet, Register, Routes, TaskReady, TaskRoute
 
 DIGEST = "the plan's digest"
 
@@ -33,9 +33,9 @@ def small_plan(**settings: object) -> PhysicalPlan:
 
 
 def register_message(plan: PhysicalPlan, worker: int, incarnation: Incarnation, digest: str = DIGEST) -> Register:
-    """Return the message of a worker whose inboxes are bound."""
-    endpoints = [Endpoints(task, f"data-{task}-{incarnation}", f"control-{task}-{incarnation}") for task in plan.workers[worker]]
-    return Register(WorkerId(worker), incarnation, 1000 + worker, "here", "3.11", digest, endpoints)
+    """Return the message of a worker whose inbox is bound."""
+    tasks = list(plan.workers[worker])
+    return Register(WorkerId(worker), incarnation, 1000 + worker, "here", "3.11", digest, tasks, f"inbox-{incarnation}")
 
 
 class Play:
@@ -192,7 +192,7 @@ def record(epoch: int, *lives: int, term: int = 1, active: bool = True, has_run:
 
 def route(task: int, life: int) -> TaskRoute:
     """Return where a task of a small topology is reached."""
-    return TaskRoute(TaskId(task), WorkerId(task - 1), Incarnation(life), f"data-{task}-{life}", f"control-{task}-{life}")
+    return TaskRoute(TaskId(task), WorkerId(task - 1), Incarnation(life), f"inbox-{life}")
 
 
 def routes(epoch: int, *lives: int, term: int = 1, **fields: object) -> Routes:

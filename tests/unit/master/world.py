@@ -216,8 +216,9 @@ class World:
         tasks = {task: FakeTask(task) for task in self.plan.workers[birth.worker]}
         process = self.processes[birth.incarnation] = Process(birth.worker, birth.incarnation, tasks)
         process.beat_at = self.now + 1.0
-        endpoints = [control.Endpoints(task, f"{task}-{birth.incarnation}", "") for task in tasks]
-        process.outbox.append(control.Register(birth.worker, birth.incarnation, 1, "", "", DIGEST, endpoints))
+        process.outbox.append(
+            control.Register(birth.worker, birth.incarnation, 1, "", "", DIGEST, list(tasks), f"inbox-{birth.incarnation}")
+        )
         self.feed(WorkerLaunched(birth.worker, birth.incarnation))
 
     def _store(self) -> None:

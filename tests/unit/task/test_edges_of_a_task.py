@@ -6,7 +6,7 @@ from tests.tasks.components import Plain, Scripted, Sink, chain, fan
 from tests.tasks.solo import Solo
 from topo.hot import pack_words
 from topo.ids import Epoch, Incarnation, TaskId
-from topo.task.events import FrameArrived, Inbox
+from topo.task.events import FrameArrived
 from topo.wire.control import EdgeLost, Go, Probe, Quiet, TaskReady
 from topo.wire.frames import FrameKind, SenderStatus, columns_frame, confirm_frame, encode, open_frame
 
@@ -199,11 +199,9 @@ def test_a_frame_of_a_newer_epoch_is_left_unread_until_that_epoch_is_adopted() -
     task.deliver(open_frame((2, 1, 77), 2, SenderStatus.ACTIVE))
     task.feed("new", epoch=2, number=1)
     task.run()
-    assert not task.task.wants_data
     assert task.values() == []
     task.adopt(2)
     task.run()
-    assert task.task.wants_data
     assert task.values() == ["new"]
 
 
@@ -211,7 +209,6 @@ def test_a_frame_of_an_epoch_that_was_skipped_is_stale_when_it_is_looked_at() ->
     task = relay()
     task.deliver(open_frame((2, 1, 77), 2, SenderStatus.ACTIVE))
     task.adopt(3)
-    assert task.task.wants_data
     assert task.task.counters.stale_frames == 1
 
 
@@ -242,15 +239,15 @@ def test_frames_of_strangers_and_for_others_are_fenced_off() -> None:
     task.feed("of a task that is no sender of this one", sender=3)
     task.feed("of a task that does not exist", sender=99)
     frame = open_frame(task.stamp(1), 3, SenderStatus.ACTIVE)
-    task.handle(FrameArrived(encode(frame), Inbox.DATA))
+    task.handle(FrameArrived(encode(frame)))
     assert task.task.counters.fenced_frames == 3
 
 
-def test_a_stranger_cannot_hold_up_the_inbox_by_naming_an_epoch_to_come() -> None:
+def test_frames_of_strangers_are_not_held_for_the_epoch_to_come_that_they_name() -> None:
     task = relay()
     task.deliver(open_frame((9, 99, 1), 2, SenderStatus.ACTIVE))
     task.deliver(open_frame((9, 1, 77), 3, SenderStatus.ACTIVE))
-    assert task.task.wants_data
+    assert task.task.inbound.is_empty
     assert task.task.counters.fenced_frames == 2
 
 
@@ -279,7 +276,7 @@ def test_rows_of_an_unknown_stream_fail_their_roots_and_leave_the_edge_open() ->
 def test_bytes_that_are_no_frame_are_counted_and_dropped() -> None:
     task = relay()
     for junk in (b"", b"x" * 100, encode(open_frame(task.stamp(1), 2, SenderStatus.ACTIVE))[:-1]):
-        task.handle(FrameArrived(junk, Inbox.DATA))
+        task.handle(FrameArrived(junk))
     assert task.task.counters.malformed_frames == 3
 
 
@@ -312,7 +309,7 @@ def test_routes_of_an_epoch_that_is_adopted_already_change_nothing() -> None:
 def test_a_confirmation_of_an_older_epoch_confirms_nothing() -> None:
     task = relay()
     task.adopt(2)
-    task.deliver(confirm_frame(task.stamp(3, epoch=1), 2, 0), Inbox.CONTROL)
+    task.deliver(confirm_frame(task.stamp(3, epoch=1), 2, 0))
     assert not task.task.outbound.outbox.edges[TaskId(3)].is_confirmed
 
 

@@ -7,7 +7,6 @@ from tests.tasks.environment import CODEC
 from topo.hot import pack_words
 from topo.ids import TaskId
 from topo.task.commands import SendFrame, TaskCommand
-from topo.task.events import Inbox
 from topo.task.flow_control import UNLIMITED_WINDOW, OutEdge
 from topo.task.outbox import Outbox
 from topo.wire.frames import Anchoring, Columns, Frame, FrameKind, SenderStamp, open_frame, parse, signal_frame
@@ -16,7 +15,7 @@ STAMP = SenderStamp(1, 9, 77)
 
 
 class Box:
-    """An outbox with edges to tasks 2 and 3, and one to a spout's control inbox."""
+    """An outbox with edges to tasks 2 and 3, and one with verdicts."""
 
     def __init__(self, window: int = 2, limit: int = 4, batch_size: int = 4, *, local: bool = False, **limits: int) -> None:
         self.commands: list[TaskCommand] = []
@@ -32,7 +31,7 @@ class Box:
             **{"max_frame": 1 << 24, "max_control_frame": 1 << 20, **limits},
         )
         edges = [OutEdge(TaskId(target), window, local=local) for target in (2, 3)]
-        spout = OutEdge(TaskId(4), UNLIMITED_WINDOW, local=False, inbox_is_control=True)
+        spout = OutEdge(TaskId(4), UNLIMITED_WINDOW, local=False, carries_verdicts=True)
         self.outbox.open(STAMP, [*edges, spout])
         self.outbox.at(10.0)
 
@@ -179,7 +178,6 @@ def test_frames_to_an_ackers_spout_go_to_its_control_inbox_and_have_no_window() 
     box = Box(window=1)
     for root in range(1, 30):
         box.outbox.put_ids(FrameKind.ACKED, TaskId(4), pack_words([root]))
-    assert {command.inbox for command in box.commands if isinstance(command, SendFrame)} == {Inbox.CONTROL}
     assert len(box.take()) == 29
 
 

@@ -14,7 +14,7 @@ from tests.tasks.environment import routes
 from tests.tasks.ring import Ring
 from topo.builder import TopologyBuilder
 from topo.ids import Epoch, TaskId
-from topo.task.events import Inbox, RoutesChanged
+from topo.task.events import RoutesChanged
 from topo.wire.control import ComponentError, DeadLetter, DeadLettersStored, EdgeLost, Go, PositionReport
 from topo.wire.frames import Frame, FrameKind
 
@@ -86,7 +86,7 @@ def before_a_stalled_sink(**limits: Any) -> tuple[Ring, TaskId]:
 
 def test_the_windows_bound_the_frames_under_way_however_slow_the_sink() -> None:
     ring, slow = before_a_stalled_sink(edge_window=4, batch_size=1, outbox_limit=3, queue_time="off")
-    assert len(ring.inboxes[slow, Inbox.DATA]) == 4
+    assert len(ring.inboxes[slow]) == 4
     # A slice of eight may begin with the outbox just below its limit.
     assert all(task.outbound.outbox.waiting <= 3 + 8 for task in ring.tasks.values())
     assert sum(task.counters.emitted for task in ring.tasks.values()) < 100

@@ -26,7 +26,6 @@ from topo.wire.control import (
     DeadLettersStored,
     Drain,
     EdgeLost,
-    Endpoints,
     FromMaster,
     FromWorker,
     Go,
@@ -53,9 +52,8 @@ from topo.wire.control import (
 
 BIGGEST = (1 << 64) - 1
 FROM_WORKER = [
-    Register(
-        0, 99, 4711, "host", "3.11.7", "d1gest", [Endpoints(1, "ipc://a", "ipc://b"), Endpoints(2, "tcp://a", "tcp://b", "key")]
-    ),
+    Register(0, 99, 4711, "host", "3.11.7", "d1gest", [1, 2], "ipc://a"),
+    Register(0, 99, 4711, "host", "3.11.7", "d1gest", [1, 2], "tcp://a", "key"),
     Heartbeat(0, 99, 1, 2, "count", {3: {"acked": 4, "by_stream": {"default": 5}}}),
     Heartbeat(0, 99, 1, 2, sent_count=17),
     Stuck(0, 3, "count", 31.5, 'File "a.py", line 3'),
@@ -78,7 +76,7 @@ PART = PartToRead(
     file="7/3-99", length=12, checksum="c0ffee", component="count", task=3, index=1, groups=(0, 63), takes_values=True
 )
 FROM_MASTER = [
-    Routes(4, 2, [TaskRoute(1, 0, 99, "ipc://a", "ipc://b", "key")], [BIGGEST], True, {1: b"\x01"}, {1: b"\x80"}),
+    Routes(4, 2, [TaskRoute(1, 0, 99, "tcp://a", "key")], [BIGGEST], True, {1: b"\x01"}, {1: b"\x80"}),
     Routes(4, 3, [], checkpoint=7, folder="/save", restore={3: [PART]}),
     BeginCheckpoint(2, 7),
     CheckpointComplete(7),

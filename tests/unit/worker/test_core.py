@@ -13,8 +13,8 @@ from tests.tasks.ring import Ring
 from tests.unit.worker.hosted import EXPECTED, LINES, Hosted, word_count
 from topo.builder import TopologyBuilder
 from topo.ids import Epoch, Incarnation, TaskId
-from topo.task.events import Inbox
 from topo.wire import control
+from topo.wire.envelope import pack
 from topo.wire.frames import FrameKind, SenderStatus, encode, open_frame, parse
 from topo.worker.core import EXIT_DONE, EXIT_REPLACED
 
@@ -66,10 +66,21 @@ def test_a_worker_with_some_tasks_sends_bytes_to_the_others_and_nothing_to_its_o
     for target in mine:
         for sender in outside & set(host.plan.upstream_tasks(target)):
             frame = open_frame((1, sender, INCARNATION), target, SenderStatus.ACTIVE)
-            host.worker.arrived(target, Inbox.DATA, encode(frame), host.clock.now)
+            host.worker.arrived(pack([(target, encode(frame))])[1], host.clock.now)
     host.run(1.0)
     assert {type(command.frame) for command in host.sent()} == {bytes}
     assert {command.target for command in host.sent()}.isdisjoint(mine)
+
+
+def test_a_damaged_message_is_counted_once_and_a_damaged_frame_leaves_its_neighbours_whole() -> None:
+    host = Hosted(word_count(Scripted(LINES, ends=False))[0])
+    first, second = list(host.worker.tasks.values())[:2]
+    host.worker.arrived(b"noise", host.clock.now)
+    host.worker.arrived(pack([(TaskId(99), b"for a task that is not here")])[1], host.clock.now)
+    assert (first.counters.malformed_frames, second.counters.malformed_frames) == (2, 0)
+    stale = encode(open_frame((0, first.id, INCARNATION), second.id, SenderStatus.ACTIVE))
+    host.worker.arrived(pack([(second.id, stale), (second.id, b"noise"), (second.id, stale)])[1], host.clock.now)
+    assert (second.counters.malformed_frames, second.counters.stale_frames) == (1, 2)
 
 
 def test_a_whole_run_ends_by_itself_with_every_task_ended_and_quiet() -> None:

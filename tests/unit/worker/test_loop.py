@@ -13,8 +13,9 @@ from tests.unit.worker.hosted import EXPECTED, LINES, Hosted, word_count
 from topo.ids import Epoch
 from topo.transport.memory import MemoryNetwork, MemoryRouter, MemoryTransport
 from topo.wire import control
+from topo.worker.connections import Connections
 from topo.worker.core import EXIT_DONE, EXIT_ORPHANED, WorkerExit
-from topo.worker.loop import LINK, Connections, Loop
+from topo.worker.loop import LINK, Loop
 from topo.worker.session import FINISH_S, WorkerSession
 
 
@@ -31,7 +32,7 @@ class Turned:
         master = self.transport.link(LINK, "memory://master", b"0:1")
         session = WorkerSession(self.plan.config, {task.id: task.component_id for task in worker.tasks.values()}, self.clock.now)
         connections = Connections(self.transport, self.plan, frozenset(worker.tasks))
-        self.loop = Loop(worker, session, self.transport, master, {}, connections, lambda: "", self.clock, stint_s=0.0)
+        self.loop = Loop(worker, session, self.transport, master, connections, lambda: "", self.clock, stint_s=0.0)
 
     def send(self, *messages: control.FromMaster) -> None:
         for message in messages:

@@ -1,4 +1,4 @@
-"""Ackers: frames of ids become tuple trees, and verdicts on these go to the spouts' control inboxes.
+"""Ackers: frames of ids become tuple trees, and verdicts on these go to the spouts.
 
 An acker always processes: the spouts' pending limits bound its verdicts, so it never waits for room, and the cycle
 spout -> bolt -> acker -> spout cannot block.

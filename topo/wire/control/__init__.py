@@ -39,7 +39,6 @@ from topo.wire.control.worker import Closed as Closed
 from topo.wire.control.worker import ComponentError as ComponentError
 from topo.wire.control.worker import DeadLetter as DeadLetter
 from topo.wire.control.worker import EdgeLost as EdgeLost
-from topo.wire.control.worker import Endpoints as Endpoints
 from topo.wire.control.worker import FromTask as FromTask
 from topo.wire.control.worker import FromWorker as FromWorker
 from topo.wire.control.worker import Heartbeat as Heartbeat

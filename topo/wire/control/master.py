@@ -9,13 +9,12 @@ from topo.wire.control.common import MAX_CONTROL, ControlMessage, decode
 
 
 class TaskRoute(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """The address of a task in one epoch. `public_key` is CURVE's in Z85, empty without encryption."""
+    """The address of a task in one epoch: the inbox of its worker. `public_key` is CURVE's in Z85, empty without encryption."""
 
     task: TaskId
     worker: WorkerId
     incarnation: Incarnation
-    data_endpoint: str
-    control_endpoint: str
+    endpoint: str
     public_key: str = ""
 
 

@@ -13,20 +13,11 @@ Statistics = dict[str, Any]
 """Counters of a task by name; the keys are those of `wire/statistics.py`."""
 
 
-class Endpoints(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """The endpoints of the inboxes of one task."""
-
-    task: TaskId
-    data: str
-    control: str
-    public_key: str = ""
-
-
 # From a worker, on its own behalf.
 
 
 class Register(ControlMessage, frozen=True):
-    """A worker has bound the inboxes of its tasks. `digest` is the plan's, as this worker built it."""
+    """A worker has bound its inbox. `digest` is the plan's, as this worker built it; `public_key` is CURVE's, "" without."""
 
     worker: WorkerId
     incarnation: Incarnation
@@ -34,7 +25,9 @@ class Register(ControlMessage, frozen=True):
     host: str
     python: str
     digest: str
-    endpoints: list[Endpoints]
+    tasks: list[TaskId]
+    endpoint: str
+    public_key: str = ""
 
 
 class Heartbeat(ControlMessage, frozen=True):
