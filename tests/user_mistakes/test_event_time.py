@@ -65,7 +65,7 @@ def test_a_spout_that_says_a_watermark_and_then_raises_loses_no_row() -> None:
 def test_early_results_of_rows_without_timestamps_come_to_an_end(delivery: str) -> None:
     """A `ContinuousEventTimeTrigger` over rows without a timestamp fires a few times, not in each interval of all time."""
     builder = TopologyBuilder("early").config(delivery=delivery)
-    builder.set_spout("source", IterableSpout([1, 2], fields=("n",)))
+    builder.set_spout("source", IterableSpout([1, 2], fields=("n",)), watermarks=WatermarkStrategy.emitted())
     trigger = windows.ContinuousEventTimeTrigger.of("1s")
     bolt = WindowBolt(key=None, window=windows.GlobalWindows(), trigger=trigger, process=Total(), outputs=("total",))
     builder.set_bolt("total", bolt).global_grouping("source")
@@ -93,7 +93,7 @@ def test_a_timer_that_arms_itself_for_ever_does_not_keep_the_run_from_ending() -
             context.register_event_time_timer(timestamp + 1000)
 
     builder = TopologyBuilder("timers")
-    builder.set_spout("source", IterableSpout(["a"], fields=("key",)))
+    builder.set_spout("source", IterableSpout(["a"], fields=("key",)), watermarks=WatermarkStrategy.emitted())
     builder.set_bolt("every", EverySecond(key="key")).fields_grouping("source", "key")
     test = TopologyTest(builder.build())
     test.run()

@@ -1,7 +1,7 @@
 """Where event time comes from: which timestamp a tuple has, and how far the stream is complete.
 
-A watermark t promises that no tuple with a timestamp <= t follows. A spout gives timestamps with `emit(..., timestamp=)` and
-watermarks with `emit_watermark`, or a `WatermarkStrategy` makes both from passing tuples.
+A watermark t promises that no tuple with a timestamp <= t follows. A `WatermarkStrategy` makes timestamps and watermarks from
+passing tuples, or a component emits them itself, with `emit(..., timestamp=)` and, in a spout, `emit_watermark`.
 Timestamps are milliseconds since the epoch.
 """
 
@@ -20,13 +20,14 @@ from topo.errors import UserError
 TimestampOf = str | int | Callable[[Any], int | None]
 """A field that holds the timestamp, its position, or a function of the tuple's values."""
 
-_KINDS = ("bounded", "punctuated", "own", "none")
+_KINDS = ("bounded", "punctuated", "own", "none", "emitted")
 _TAKES = {
     "punctuated": ("punctuated", "a function of values and timestamp"),
     "own": ("from_generator", "a class or function to call"),
 }
 """For each kind with a generator the method that makes it, and its first argument."""
-_EXAMPLE = 'WatermarkStrategy.bounded_out_of_orderness("5s", timestamp="at")'
+EXAMPLE = 'WatermarkStrategy.bounded_out_of_orderness("5s", timestamp="at")'
+"""For texts of errors."""
 
 
 class WatermarkGenerator(Protocol):
@@ -46,7 +47,7 @@ class WatermarkStrategy:
         builder.set_spout("clicks", Clicks(), watermarks=WatermarkStrategy.bounded_out_of_orderness("5s", timestamp="at"))
 
     Attributes:
-        kind: "bounded", "punctuated", "own" or "none".
+        kind: "bounded", "punctuated", "own", "none" or "emitted".
         bound_ms: how far timestamps lie back at most behind the latest one before.
         generator: makes the user's own generator, or gives a tuple's watermark (punctuated).
         timestamp: where a tuple's timestamp is; None: it has been given one when it was emitted.
@@ -66,7 +67,10 @@ class WatermarkStrategy:
 
     def __post_init__(self) -> None:
         if self.kind not in _KINDS:
-            raise UserError(f"{self.kind!r} is no kind of watermark strategy; use a factory method, such as {_EXAMPLE}")
+            raise UserError(f"{self.kind!r} is no kind of watermark strategy; use a factory method, such as {EXAMPLE}")
+        if self.kind == "emitted" and (self.bound_ms, self.timestamp, self.idleness_ms) != (0, None, None):
+            what = "WatermarkStrategy.emitted() has no parts: the component emits its watermarks itself"
+            raise UserError(f"{what}; have the spout call mark_idle() where it falls silent, or take another strategy")
         if self.bound_ms < 0:
             raise UserError(f"tuples come 0 s or more behind the latest timestamp; got a bound of {self.bound_ms} ms")
         if self.kind in _TAKES and not callable(self.generator):
@@ -121,6 +125,15 @@ class WatermarkStrategy:
         """Give tuples timestamps, and make no watermarks."""
         return cls("none", timestamp=timestamp)
 
+    @classmethod
+    def emitted(cls) -> WatermarkStrategy:
+        """Declare that the component gives event time itself: `emit(..., timestamp=)`, and in a spout `emit_watermark`.
+
+        It changes nothing but the check that windows and timers of event time have event time. Needed where the code of the
+        component does not show it, as with a timestamp that is given by position.
+        """
+        return cls("emitted")
+
     def with_idleness(self, timeout: str | timedelta, *, advance: bool = False) -> WatermarkStrategy:
         """Return this strategy for a source that may fall silent: after `timeout` without a tuple it holds no reader back.
 
@@ -147,7 +160,7 @@ def strategy_problem(strategy: Any, fields: Sequence[str] | None) -> str | None:
         return None
     if not isinstance(strategy, WatermarkStrategy):
         given = f"watermarks={strategy!r:.80} ({type(strategy).__name__})"
-        return f"{given} is no WatermarkStrategy; give one, such as {_EXAMPLE}"
+        return f"{given} is no WatermarkStrategy; give one, such as {EXAMPLE}"
     if fields is None:
         what = "a watermark strategy reads the stream 'default', which is not among its outputs"
         return f"{what}; declare it, or leave watermarks= out"

@@ -93,6 +93,8 @@ class OutputWatermarks:
         *,
         columnar: bool = False,
     ) -> None:
+        if strategy is not None and strategy.kind == "emitted":
+            strategy = None
         self.strategy = strategy
         self._columnar = columnar
         self._component = component

@@ -11,7 +11,8 @@ class MasterCounts:
 
     Attributes:
         losses: lives of workers that ended before their time.
-        unreported: processes that were lost while they worked; what they had counted since their last heartbeat is missing.
+        unreported: processes that were lost after the topology had been running; what they had counted since their last
+            heartbeat is missing.
         epochs: how often the epoch was raised.
         edges_lost: epochs in which a dead edge was reported.
         stuck: reports of user code that does not return.

@@ -271,7 +271,7 @@ class Recovery:
                 self.send(slot, mode)
 
     def _vacate(self, slot: Slot, why: str, start_at: float) -> None:
-        self._counts.unreported += slot.state is SlotState.LIVE
+        self._counts.unreported += slot.state is SlotState.LIVE and self.has_run
         self._figures.lost(slot.tasks)
         self.membership.vacate(slot, why, start_at)
         self._break_epoch()

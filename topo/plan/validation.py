@@ -25,6 +25,7 @@ from topo.ids import topology_name_problem
 from topo.keys import default_max_parallelism
 from topo.plan.batch_validation import batch_problems
 from topo.plan.delivery import settled
+from topo.plan.event_time import event_time_problems
 from topo.plan.logical import find_cycle
 from topo.plan.method_validation import method_problems
 from topo.plan.operator_validation import operator_problems
@@ -76,6 +77,7 @@ def problems_of(topology: Topology) -> list[str]:
         found += _inputs(spec, streams, config)
     found += operator_problems(specs, streams, config)
     found += batch_problems(specs, streams)
+    found += event_time_problems(specs, streams)
     found += _carried_types(topology)
     given: Sequence[Any] = topology.hooks
     for hook in given:

@@ -19,7 +19,7 @@ from tests.unit.master.playbook import (
 )
 from topo.ids import Epoch, Incarnation, TaskId, WorkerId
 from topo.master.commands import RecordError, SendTo, StartWorker, StopWorker, StorePositions
-from topo.master.events import ActivateAsked, DeactivateAsked, RestartAsked, Tick, WorkerExited, WorkerMessage
+from topo.master.events import ActivateAsked, DeactivateAsked, RestartAsked, Started, Tick, WorkerExited, WorkerMessage
 from topo.master.positions import SpoutProgress
 from topo.master.recovery import STOP_S
 from topo.observability.status import describe
@@ -62,6 +62,16 @@ def test_only_processes_lost_after_registration_leave_counts_unreported() -> Non
     play.exits(1)
     assert play.master.counts.losses == 2
     assert describe(play.master, play.now)["unreported"] == 1
+
+
+def test_a_topology_that_has_never_run_has_no_counts_to_miss() -> None:
+    play = Play(small_plan())
+    play.do(Started())
+    for worker in range(len(play.plan.workers)):
+        play.register(worker)
+    play.exits(1)
+    assert play.master.counts.losses == 1
+    assert describe(play.master, play.now)["unreported"] == 0
 
 
 def test_several_losses_at_once_raise_the_epoch_once() -> None:

@@ -12,6 +12,7 @@ from topo import aggregates
 from topo.api.operator_bolts import AsyncBolt, OperatorBolt, ProcessBolt, WindowBolt
 from topo.api.spout import Spout
 from topo.api.triggers import CountTrigger, DeltaTrigger
+from topo.api.watermarks import WatermarkStrategy
 from topo.api.windows import (
     CountWindows,
     EventTimeSessionWindows,
@@ -59,6 +60,7 @@ class Give(ProcessWindowFunction):
 
 
 TEN_SECONDS = TumblingEventTimeWindows.of("10s")
+EMITTED = WatermarkStrategy.emitted()
 
 
 def sums(**more: Any) -> WindowBolt:
@@ -67,7 +69,7 @@ def sums(**more: Any) -> WindowBolt:
 
 def builder(bolt: Any, by: Any = ("user",), parallelism: int = 1, spout: Spout | None = None, **settings: Any) -> TopologyBuilder:
     made = TopologyBuilder("t").config(delivery="at_least_once")
-    made.set_spout("events", spout or Events())
+    made.set_spout("events", spout or Events(), watermarks=EMITTED)
     declarer: BoltDeclarer = made.set_bolt("b", bolt, parallelism=parallelism, **settings)
     if by is None:
         declarer.global_grouping("events")
@@ -141,8 +143,8 @@ def test_a_window_bolt_is_given_as_an_instance() -> None:
 
 def test_inputs_of_a_window_bolt_have_the_same_fields() -> None:
     made = TopologyBuilder("t")
-    made.set_spout("events", Events())
-    made.set_spout("others", Others())
+    made.set_spout("events", Events(), watermarks=EMITTED)
+    made.set_spout("others", Others(), watermarks=EMITTED)
     made.set_bolt("b", sums()).fields_grouping("events", "user").fields_grouping("others", "user")
     (problem,) = problems(made)
     assert "different fields: 'events' with 'user', 'country', 'value' and 'others' with 'user', 'amount'" in problem
@@ -189,9 +191,9 @@ def test_lateness_counts_for_event_time_alone() -> None:
 
 def test_the_least_message_timeout_of_the_spouts_above_decides() -> None:
     made = TopologyBuilder("t").config(message_timeout="10m", delivery="at_least_once")
-    made.set_spout("events", Events())
-    made.set_spout("quick", Events(), message_timeout="5s")
-    made.set_spout("elsewhere", Events(), message_timeout="1s")
+    made.set_spout("events", Events(), watermarks=EMITTED)
+    made.set_spout("quick", Events(), message_timeout="5s", watermarks=EMITTED)
+    made.set_spout("elsewhere", Events(), message_timeout="1s", watermarks=EMITTED)
     made.set_bolt("pass", Keep("user")).fields_grouping("quick", "user")
     made.set_bolt("b", sums()).fields_grouping("events", "user")
     made.build()

@@ -25,7 +25,7 @@ class Source(Scripted):
 def between(bolt: OperatorBolt, *, sources: int = 1, watermarks: WatermarkStrategy | None = None, **settings: Any) -> Solo:
     """A bolt named b between sources a (a task each) and a sink."""
     builder = TopologyBuilder("one").config(**{"message_timeout": "30s", "delivery": "at_least_once", **settings})
-    builder.set_spout("a", Source(), parallelism=sources)
+    builder.set_spout("a", Source(), parallelism=sources, watermarks=WatermarkStrategy.emitted())
     declarer = builder.set_bolt("b", bolt, watermarks=watermarks)
     if bolt.key:
         declarer.fields_grouping("a", *bolt.key)

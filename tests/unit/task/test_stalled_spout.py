@@ -8,6 +8,7 @@ from tests.tasks.components import Scripted, Sink
 from tests.tasks.solo import Solo
 from topo import aggregates
 from topo.api.operator_bolts import WindowBolt
+from topo.api.watermarks import WatermarkStrategy
 from topo.api.windows import TumblingEventTimeWindows
 from topo.builder import TopologyBuilder
 from topo.wire.frames import FrameKind
@@ -15,7 +16,7 @@ from topo.wire.frames import FrameKind
 
 def spout(*, windows: bool = True, count: int = 10) -> Solo:
     builder = TopologyBuilder("t").config(max_spout_pending=4, delivery="at_least_once")
-    builder.set_spout("a", Scripted(range(count)))
+    builder.set_spout("a", Scripted(range(count)), watermarks=WatermarkStrategy.emitted())
     if windows:
         window = WindowBolt(key="value", window=TumblingEventTimeWindows.of("10s"), aggregate=aggregates.Count())
         builder.set_bolt("b", window).fields_grouping("a", "value")
