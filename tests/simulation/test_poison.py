@@ -35,7 +35,7 @@ def pipeline(
 def dead_letters(run: ScenarioRun) -> list[str]:
     """The keys of the dead letters, in order."""
     codec = run.simulation.codec
-    return [message_key("lines", 0, codec.unpack_value(row.position)) for row in run.simulation.master.store.letters]
+    return [message_key("lines", 0, codec.unpack_value(row.position)) for row in run.simulation.master.store.dead_letters]
 
 
 @PACKED_AND_SPREAD

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.simulator.random_scenarios import draw_scenario
+from tests.simulator.random_scenarios import FEWEST_ROOTS, draw_scenario
 from tests.simulator.scenarios import ScenarioRun
 
 SEEDS = 500
@@ -39,7 +39,7 @@ def totals_of(chunk: int) -> dict[str, int]:
         for seed in range(chunk * CHUNK, (chunk + 1) * CHUNK):
             run = judged(seed)
             assert len(run.scenario.parts) >= 3
-            assert run.simulation.history.roots >= 200
+            assert run.simulation.history.roots >= FEWEST_ROOTS
             totals["fault"] = totals.get("fault", 0) + bool(run.simulation.strikes.struck)
             for name, count in run.counts().items():
                 totals[name] = totals.get(name, 0) + count

@@ -1,8 +1,37 @@
-"""`python -m tests.simulator`: replays the run of a seed."""
+"""`python -m tests.simulator`: replays the run of a seed.
+
+python -m tests.simulator --seed 7            the topology, its faults, the outcome, the violations
+python -m tests.simulator --seed 7 --trace    and before that every event
+python -m tests.simulator --seed 7 --exactly-once    a topology with checkpoints; its seeds are others
+"""
 
 from __future__ import annotations
 
-from tests.simulator.simulation import main
+import argparse
+
+from tests.simulator.random_checkpoint_scenarios import draw_checkpoint_scenario
+from tests.simulator.random_scenarios import draw_scenario
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Replay the run of one seed; 0 when no oracle was broken."""
+    parser = argparse.ArgumentParser(prog="python -m tests.simulator", description="Replay a simulated run.")
+    parser.add_argument("--seed", type=int, required=True)
+    parser.add_argument("--trace", action="store_true", help="show everything that happened")
+    parser.add_argument("--exactly-once", action="store_true", help="a topology with checkpoints")
+    options = parser.parse_args(arguments)
+    scenario = draw_checkpoint_scenario(options.seed) if options.exactly_once else draw_scenario(options.seed)
+    run = scenario.run(keeps_trace=options.trace)
+    for line in run.simulation.trace_lines:
+        print(line)
+    print(scenario.describe())
+    for at, fault, victim in run.simulation.strikes.struck:
+        print(f"  {at:.6f} s: {fault} -> {victim}")
+    print(run.summary())
+    for violation in run.violations:
+        print(f"VIOLATION {violation}")
+    return 1 if run.violations else 0
+
 
 if __name__ == "__main__":
     raise SystemExit(main())

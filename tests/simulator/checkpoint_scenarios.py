@@ -1,6 +1,6 @@
-"""Topologies with checkpoints: run under faults, and compared with what comes of them without any.
+"""Topologies with checkpoints, run under faults; results and state are compared with those of a run without faults.
 
-Nothing is run for the comparison: the components' models say which rows and which state the spouts' rows make.
+Nothing is run for the comparison: rows and state follow from the spouts' rows by the models of the components.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tests.simulator.checkpointed_stages import Beyond, CheckpointedStage, Misha
 from tests.simulator.faults import Fault, FaultKind
 from tests.simulator.runs import Run
 from tests.simulator.simulation import Simulation
-from tests.simulator.topologies import Part, build
+from tests.simulator.topologies import Part, build, copies_of
 from topo.api.topology import Topology
 from topo.checkpoint.encoding import unpack
 from topo.checkpoint.manifest import Manifest, name_of
@@ -29,27 +29,27 @@ from topo.wire.serializers import SerializerRegistry
 
 @dataclass(slots=True)
 class Expected:
-    """What comes of a topology, whatever goes wrong.
+    """The results of a topology, which faults do not change.
 
     Attributes:
         states: of stateful components, by name.
         sinks: (sink, id) of every row that reaches one.
-        letters: (component, id), and how often.
+        dead_letters: (component, id) of each message given up, with its count.
     """
 
     states: dict[str, Any] = field(default_factory=dict)
     sinks: set[tuple[str, str]] = field(default_factory=set)
-    letters: Counter[tuple[str, str]] = field(default_factory=Counter)
+    dead_letters: Counter[tuple[str, str]] = field(default_factory=Counter)
 
 
 class CheckpointScenario:
-    """What is run.
+    """A topology with checkpoints, its settings and its faults.
 
     Args:
         seed: of the run.
         parts: the components, each after those that it reads.
         settings: of the topology.
-        faults: what goes wrong.
+        faults: in the order of their shares.
     """
 
     def __init__(self, seed: int, parts: Sequence[Part], settings: Mapping[str, Any], faults: Sequence[Fault] = ()) -> None:
@@ -63,7 +63,7 @@ class CheckpointScenario:
         return build(f"checkpoints-{self.seed}", self.parts, self.settings, outside, sources.strategy())
 
     def expected(self) -> Expected:
-        """Return what has to come of it."""
+        """Return the results that every run must have."""
         expected, outside = Expected(), Beyond()
         rows: dict[str, list[Row]] = {}
         for part in self.parts:
@@ -75,8 +75,8 @@ class CheckpointScenario:
             stage: CheckpointedStage = part.make(outside)
             inputs = {source: rows[source] for source, _ in part.inputs}
             rows[part.name] = stage.model(inputs)
-            for row in stage.letters(inputs):
-                expected.letters[part.name, row.id] += 1
+            for row in stage.dead_letters(inputs):
+                expected.dead_letters[part.name, row.id] += 1
             if isinstance(stage, Stateful):
                 expected.states[part.name] = stage.final(inputs)
             if not stage.outputs:
@@ -100,10 +100,10 @@ class CheckpointScenario:
         return "\n".join([*lines, *(f"  {fault}" for fault in self.faults)])
 
     def run(self, *, keeps_trace: bool = False) -> CheckpointRun:
-        """Run it to its end, and compare what came of it."""
+        """Run it to its end, and compare the results with the expected ones."""
         outside, expected = Beyond(), self.expected()
         simulation = Simulation(
-            lambda: self.topology(outside),
+            copies_of(self.topology(outside), outside),
             self.seed,
             self.faults,
             lambda: len(outside.effects) / max(1, len(expected.sinks)),
@@ -120,7 +120,7 @@ CheckpointRun = Run[CheckpointScenario, Beyond]
 
 
 class Judgement:
-    """Compares what came of a run with what has to come of it. The numbers are those of `tests.simulator.oracles`."""
+    """Compares the results of a run with the expected ones. The numbers of oracles are those of `tests.simulator.oracles`."""
 
     def __init__(self, scenario: CheckpointScenario, simulation: Simulation, outside: Beyond, expected: Expected) -> None:
         self._scenario = scenario
@@ -143,7 +143,7 @@ class Judgement:
     def _judge_outcome(self) -> None:
         outcome = self._simulation.master.outcome
         assert outcome is not None
-        right = OutcomeKind.DEAD_LETTERS if self._expected.letters else OutcomeKind.DONE
+        right = OutcomeKind.DEAD_LETTERS if self._expected.dead_letters else OutcomeKind.DONE
         if outcome.kind is not right:
             self._history.violated(10, f"the outcome is {outcome.kind.value} ({outcome.reason}), not {right.value}")
 
@@ -169,7 +169,7 @@ class Judgement:
         found = sorted((token[0], one) for token, rows in self._outside.published.items() for one in rows)
         expected = sorted(sink for sink in self._expected.sinks if sink[0] in ledgers)
         if found != expected:
-            self._history.violated(7, f"what is published is {_difference(found, expected)}")
+            self._history.violated(7, f"the published rows are {_difference(found, expected)}")
         last: dict[tuple[str, int], int] = {}
         for name, index, number in self._outside.published:
             if number < last.get((name, index), 0):
@@ -179,19 +179,19 @@ class Judgement:
     def _judge_letters(self) -> None:
         codec, plan = Codec(), self._simulation.plan
         found: Counter[tuple[str, str]] = Counter()
-        for letter in self._simulation.master.store.letters:
-            found[plan.task(letter.task).component, codec.unpack_value(letter.values)[1]] += 1
+        for given_up in self._simulation.master.store.dead_letters:
+            found[plan.task(given_up.task).component, codec.unpack_value(given_up.values)[1]] += 1
         if any(fault.kind is FaultKind.DAMAGE for fault in self._scenario.faults):
-            # What was given up since an earlier checkpoint is given up again.
+            # A message that was given up behind the earlier checkpoint is given up a second time.
             found = Counter(dict.fromkeys(found, 1))
-        if found != self._expected.letters:
-            more, less = found - self._expected.letters, self._expected.letters - found
+        if found != self._expected.dead_letters:
+            more, less = found - self._expected.dead_letters, self._expected.dead_letters - found
             self._history.violated(1, f"dead letters too many: {dict(more)}, missing: {dict(less)}")
 
     def _judge_queues(self) -> None:
         for (spout, index), left in self._outside.broker.items():
             if left:
-                self._history.violated(2, f"spout {spout}[{index}] was never told of {list(left)[:5]}")
+                self._history.violated(2, f"spout {spout}[{index}] had neither ack nor fail of {list(left)[:5]}")
 
     def _judge_lateness(self) -> None:
         for process in self._simulation.all_processes:
@@ -206,10 +206,10 @@ class Judgement:
         kills = any(part.make(Beyond()).mishaps.kills for part in self._scenario.parts if part.source is None)
         crashes = any(part.settings.get("on_error") == "crash" for part in self._scenario.parts)
         if kinds <= harmless and not kills and not crashes and ("EdgeLost" in rows or "WorkerLost" in rows):
-            self._history.violated(11, f"nothing was lost, and the rows say {sorted(set(rows))}")
+            self._history.violated(11, f"nothing was lost, and there are rows {sorted(set(rows))}")
 
     def _gather(self) -> None:
-        """Count what occurred, for the oracle that looks at many seeds."""
+        """Count situations of interest, for the oracle over many seeds."""
         simulation, history = self._simulation, self._history
         for _, row in simulation.master.store.errors:
             history.count("row: " + row.kind)
@@ -228,7 +228,7 @@ class Judgement:
                     history.count(name, getattr(task.counters, name))
             if process.worker.exit is not None:
                 history.count(f"exit: {process.worker.exit.why.partition(':')[0]}")
-        history.count("dead letters", len(simulation.master.store.letters))
+        history.count("dead letters", len(simulation.master.store.dead_letters))
         if any(process.worker.epoch > 1 for process in simulation.all_processes):
             history.count("recovery")
         if simulation.master.term > 1:

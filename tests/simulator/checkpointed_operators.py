@@ -22,12 +22,12 @@ from topo.api.windows import (
 
 TUMBLING_MS, SLIDING_MS, SLIDE_MS, GAP_MS, BUCKET_MS = 100, 200, 100, 35, 80
 _WAIT_MS = 15
-"""Rows wait so long for a timer of the clock."""
+"""The time for which rows wait for a timer of the clock."""
 _AT_THE_END = 1 << 61
 
 
 class Total(NamedTuple):
-    """What a window gives of its rows: how many, the sum of their numbers, and which."""
+    """The result of a window: the number of its rows, the sum of their numbers, and a digest of their ids."""
 
     rows: int
     n: int
@@ -40,7 +40,7 @@ class Total(NamedTuple):
 
 
 class Contents(ProcessWindowFunction):
-    """One row for what was in a window."""
+    """Emits one row for the contents of a window."""
 
     def __init__(self, stage: Windows) -> None:
         self.stage = stage
@@ -101,12 +101,12 @@ class Windows(CheckpointedStage, WindowBolt):
         self.grouped_by = "key"
 
     def result(self, key: str, start: int, end: int, total: Total) -> Row:
-        """Return what a window gives."""
+        """Return the row that a window emits."""
         name = f"{self.name}[{key} {start}-{end}: {total.rows}, {total.digest:x}]"
         return Row(key, name, total.n, name, end - 1)
 
     def meet_firing(self, name: str) -> None:
-        """Go wrong once, if that is the fate of a window."""
+        """Raise once for a fixed share of windows."""
         if chosen(name, self.mishaps.fails, f"{self.name} fires") and not self.outside.tried(f"{self.name} fires", name):
             raise Trouble(f"{name} fails once")
 
@@ -160,7 +160,7 @@ class Buckets(CheckpointedStage, ProcessBolt):
         self.sums.remove(start)
 
     def result(self, key: str, start: int, count: int, total: int, digest: int) -> Row:
-        """Return what a bucket gives."""
+        """Return the row that a bucket emits."""
         name = f"{self.name}[{key} {start}: {count}, {digest:x}]"
         return Row(key, name, total, name, start + BUCKET_MS - 1)
 
@@ -227,7 +227,7 @@ class Pairs(CheckpointedStage, ProcessBolt):
             collector.emit(self.pair(*((one, other) if is_left else (other, one))).values)
 
     def pair(self, left: Row, right: Row) -> Row:
-        """Return what comes of two rows."""
+        """Return the row made of two."""
         return left._replace(id=f"({left.id} & {right.id})>{self.name}", n=left.n + right.n)
 
     def model(self, inputs: Mapping[str, Sequence[Row]]) -> list[Row]:

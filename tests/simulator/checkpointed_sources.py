@@ -20,14 +20,14 @@ JITTER_MS = 30
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """What a spout emits.
+    """The rows of a spout.
 
     Attributes:
         total: rows of each task.
-        work_s: what each takes.
-        quiet_s: in the middle it says that it is idle, for so long; after that it ends, if event time matters downstream.
-        ends_quiet: whether it does.
-        raises: instead of emitting one in so many rows, the first time.
+        work_s: the time that each takes.
+        quiet_s: how long it marks itself as idle, in the middle of its rows; 0 for never.
+        ends_quiet: its input ends after that time, as event time matters downstream.
+        raises: it raises instead of emitting, the first time, at one in this number of rows; 0 for never.
     """
 
     name: str
@@ -100,7 +100,7 @@ class ReplayableSpout(_SourceSpout, RetryingSpout):
 
 
 class TellingSpout(ReplayableSpout):
-    """One that wants to know which of its messages are covered."""
+    """A replayable spout whose `ack` is called for covered messages."""
 
     def ack(self, message_id: Any) -> None:
         key = self.source.row(self.index, message_id).id
@@ -109,7 +109,7 @@ class TellingSpout(ReplayableSpout):
 
 
 class QueueSpout(_SourceSpout):
-    """Takes from a queue that delivers again, in order, what was not acked.
+    """Takes from a queue that redelivers unacked messages, in order.
 
     With `replays_in_fail` it ends its input when all were emitted once, and emits again inside `fail`; otherwise it ends when
     everything is acked.

@@ -1,4 +1,4 @@
-"""Components for simulated topologies with checkpoints, each with a model: what becomes of its input, whatever its order.
+"""Components for simulated topologies with checkpoints, each with a model: its output by its input, in whatever order.
 
 A row is known by its id, to which every component appends. Which rows a topology makes, and what state it ends with, follows from
 the rows of its spouts alone: timestamps are such that nothing is late by chance, and whatever is emitted depends on no order.
@@ -26,7 +26,7 @@ FIELDS = ("key", "id", "n", "root")
 KEYS = 5
 
 Token = tuple[str, int, int]
-"""What a sink has staged: its name, the index of its task, a number."""
+"""Names staged rows of a sink: its name, the index of its task, a number."""
 
 
 class Row(NamedTuple):
@@ -40,7 +40,7 @@ class Row(NamedTuple):
 
     @property
     def values(self) -> tuple[Any, ...]:
-        """What is emitted."""
+        """The values of the tuple."""
         return self[:4]
 
 
@@ -52,7 +52,7 @@ def row_of(values: Sequence[Any]) -> Row:
 
 @dataclass(slots=True)
 class Beyond(ExternalWorld):
-    """What is outside of all processes of a topology with checkpoints.
+    """The outside world of a topology with checkpoints; it outlives all processes.
 
     Attributes:
         staged: by token: ids of rows that are durable and not visible.
@@ -65,7 +65,7 @@ class Beyond(ExternalWorld):
 
 @dataclass(frozen=True, slots=True)
 class Mishaps:
-    """What user code does wrong, each to one in so many rows; 0 for none.
+    """Failures of user code, each at one in a number of rows; 0 for none.
 
     Attributes:
         fails: raises, the first time.
@@ -92,7 +92,7 @@ def key_of(name: str) -> str:
 
 
 class CheckpointedStage:
-    """What the components share. A subclass is a bolt of some kind, too.
+    """Base of the components. A subclass is a bolt of some kind, too.
 
     Attributes:
         keeps_time: its output has the event time of its input.
@@ -109,7 +109,7 @@ class CheckpointedStage:
 
     @abstractmethod
     def model(self, inputs: Mapping[str, Sequence[Row]]) -> list[Row]:
-        """Return what it emits, given what it gets from each source. Pure."""
+        """Return its output, given its input from each source. Pure."""
 
     def is_hopeless(self, row_id: str) -> bool:
         """Whether the row always fails."""
@@ -119,12 +119,12 @@ class CheckpointedStage:
         """Return the input that is not given up."""
         return [row for rows in inputs.values() for row in rows if not self.is_hopeless(row.id)]
 
-    def letters(self, inputs: Mapping[str, Sequence[Row]]) -> list[Row]:
+    def dead_letters(self, inputs: Mapping[str, Sequence[Row]]) -> list[Row]:
         """Return the input that is given up."""
         return [row for rows in inputs.values() for row in rows if self.is_hopeless(row.id)]
 
     def meet(self, row_id: str) -> None:
-        """Work on a row, and go wrong if that is its fate."""
+        """Work on a row; end the process or raise at a fixed share of rows."""
         self.outside.work(self.work_s)
         if chosen(row_id, self.mishaps.kills, f"{self.name} kills") and not self.outside.tried(f"{self.name} kills", row_id):
             self.outside.kill()
@@ -145,7 +145,7 @@ class Relay(CheckpointedStage, BasicBolt):
     """One row for each; it raises after it has emitted."""
 
     def made_of(self, row: Row) -> list[Row]:
-        """What becomes of one row."""
+        """The rows made of one."""
         return [self.renamed(row)]
 
     def model(self, inputs: Mapping[str, Sequence[Row]]) -> list[Row]:
@@ -172,7 +172,7 @@ class Sieve(Relay):
 
 
 class Hand(CheckpointedStage, Bolt):
-    """Anchors and acks by itself; what is hopeless it fails."""
+    """Anchors and acks its inputs itself; it fails those that are hopeless."""
 
     def prepare(self, context: TaskContext, collector: Collector) -> None:
         self.collector = collector

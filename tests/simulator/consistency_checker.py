@@ -1,4 +1,4 @@
-"""What a simulated run with checkpoints is seen to do: every snapshot, and whether those of a checkpoint are one consistent cut.
+"""Observes a simulated run with checkpoints: every snapshot, and whether those of a checkpoint are one consistent cut.
 
 A cut is consistent when, on each edge, its receiver has processed exactly the rows that its sender had sent before its snapshot
 (Chandy and Lamport 1985). The history counts rows on both ends of every edge, and compares them when the master commits.
@@ -134,14 +134,14 @@ class StrikingStore:
 
 
 class ConsistencyChecker(History):
-    """What is seen of a run with checkpoints."""
+    """The history of a run with checkpoints."""
 
     def __init__(self, simulation: Simulation) -> None:
         super().__init__(lambda: simulation.now)
         self._simulation = simulation
         self._cuts: dict[int, dict[TaskId, EdgeRows]] = {}
 
-    # -- what its observers report ---------------------------------------------------------------------------------------
+    # -- reports of observers --------------------------------------------------------------------------------------------
 
     def observe(self, process: SimulatedProcess) -> FrameObserver:
         """Return what watches the tasks of a new process."""
@@ -200,7 +200,7 @@ class ConsistencyChecker(History):
         simulation.strikes.reached(Moment.COMMITTING, None)
 
     def committed(self, checkpoint: int, problem: str) -> None:
-        """A checkpoint is complete, or (with a problem) certainly not; the master is about to hear of it."""
+        """A checkpoint is complete, or (with a problem) certainly not; the master gets the answer after this call."""
         disk = self._simulation.disk
         assert disk is not None
         self.count("checkpoint not committed" if problem else "checkpoint")
@@ -214,7 +214,7 @@ class ConsistencyChecker(History):
     # -- now and then ----------------------------------------------------------------------------------------------------
 
     def inspect(self, process: SimulatedProcess) -> None:
-        """Check the invariants of a process between two turns, and that what it holds is bounded."""
+        """Check the invariants of a process between two turns, and the bounds of its queues."""
         super().inspect(process)
         for task in process.tasks:
             behind: dict[TaskId, int] = {}

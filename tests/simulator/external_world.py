@@ -1,7 +1,7 @@
 """The outside world of a simulated topology, which outlives its processes, and the spouts that read from it.
 
-Every message is known by a *path*: its key, then what each component that it passed appended. What a component makes of a path is
-a pure function, so what has to arrive at the sinks for each message can be computed without running anything.
+Every message is known by a *path*: its key, and the name of each component that it passed. The output of a component for a path
+is a pure function, so the effects of each message at the sinks can be computed without a run.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ class ExternalWorld:
         effects: (sink, path) that were written, and how often.
         tries: (component, path) on which a component has failed already, and how often.
         broker: for spouts without positions: by (spout, index) the numbers that were not acked yet.
-        acked: keys of messages whose spout was told `ack`, and how often.
-        given_up: keys of messages whose spout was told that they are given up, or that gave them up itself.
+        acked: keys of messages, with the number of calls of `ack`.
+        given_up: keys of messages that were given up, by the engine (a call of `fail`) or by the spout.
         quiet_until: by (spout, index): until when it has nothing to emit.
-        on_ack: called with the key when a spout is told `ack`.
+        on_ack: called with the key at each call of `ack`.
         now: virtual seconds.
         work: takes virtual seconds.
         kill: takes the calling process down.
@@ -67,7 +67,7 @@ def chosen(path: str, one_in: int, salt: str) -> bool:
 
 
 class Sleep:
-    """Awaited, it gives the seconds to whoever drives the coroutine."""
+    """Yields its seconds to the simulator, which drives the coroutine."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
@@ -119,7 +119,7 @@ class PositionedSpout(RetryingSpout):
 
 
 class BrokerSpout(Spout):
-    """Takes messages from a broker that delivers again what was not acked. Replays them by itself, a limited number of times.
+    """Takes messages from a broker that redelivers unacked ones. It replays them itself, a limited number of times.
 
     With `replays_in_fail` it ends its input when all were emitted once, and emits again inside `fail`; otherwise it queues
     replays for `next_tuple` and ends when nothing is left.

@@ -1,6 +1,6 @@
 """Makes faults strike a running simulation: when they are due, whom, and whether they have.
 
-A fault that finds nobody to strike just now tries again a little later, for a while.
+A fault that cannot strike yet, such as a cut while no frame is in flight, is tried again a little later, for a while.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ class FaultInjector:
         self.last_at = 0.0
 
     def look(self) -> None:
-        """Set off the next fault if its time has come."""
-        if self._waiting and self._waiting[0].share <= self._progress():
+        """Set off the next of the faults that wait, if its share of the effects has been seen."""
+        if self._waiting[0].share <= self._progress():
             fault = self._waiting.pop(0)
             self._due += 1
             self._simulation.at(self._simulation.now + fault.after_s, lambda: self._arm(fault))
@@ -94,6 +94,11 @@ class FaultInjector:
         if fault in self._armed:
             self._armed.remove(fault)
             self._strike(fault, _TRIES)
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether a fault has not been set off yet."""
+        return bool(self._waiting)
 
     @property
     def has_begun(self) -> bool:
@@ -283,8 +288,8 @@ class FaultInjector:
         return "the machine"
 
     def _damage(self, fault: Fault) -> str | None:
-        what = self._disk.damage(fault.pick)
-        if what is not None:
-            # Whoever goes on from it finds the damage: tasks, or the next master.
+        damage = self._disk.damage(fault.pick)
+        if damage is not None:
+            # Tasks that restore it find the damage, or the next master does.
             (self._crash if fault.pick < 0.6 else self._master)(fault)
-        return what
+        return damage

@@ -1,4 +1,4 @@
-"""What can go wrong in a simulated run, as data, and how a seed draws it.
+"""Faults of a simulated run, as data, and how a seed draws them.
 
 A fault is set off by progress, not by the clock: when a share of the expected effects has been seen, and a little later. So
 it always strikes while there is work, and several can strike in one recovery. Whom it strikes is decided at that moment.
@@ -24,7 +24,7 @@ class FaultKind(Enum):
     REORDER = "an old connection delivers after the new one has begun"
     REPEAT = "frames are delivered twice"
     SLOW_LINK = "a link takes a hundred times as long, for a while"
-    SLOW_WORKER = "a worker takes several times as long, for good"
+    SLOW_WORKER = "a worker takes several times as long, to the end"
     MASTER = "the master dies, and another one is started"
     RESTART = "the operator has a worker restarted"
     PAUSE = "the operator deactivates the topology for a while"
@@ -41,7 +41,7 @@ class FaultKind(Enum):
 
 
 class Moment(Enum):
-    """What of a checkpoint a fault waits for."""
+    """A moment of a checkpoint for which a fault waits."""
 
     BEGIN = "a spout gets the order for a barrier"
     ALIGNING = "a barrier has come on some edges, and not on others"

@@ -1,8 +1,7 @@
-"""What a simulated run is seen to do: every tuple tree, every verdict, every frame processed; checked as it happens.
+"""The history of a simulated run: every tuple tree, every verdict, every frame processed; checked as it happens.
 
-Observers of the tasks (`tests.simulator.observers`) report what these put into their outboxes, which inputs user code has acked,
-what they process, what ackers decide. The history keeps tuple trees explicitly, edge by edge, and so knows what the ackers' XOR
-only infers.
+Observers of the tasks (`tests.simulator.observers`) report routed rows, processed frames, acked inputs and verdicts. The history
+keeps tuple trees edge by edge, so it knows for certain when a tree is complete; an acker infers it from an XOR.
 
 Oracle numbers are those of `tests.simulator.oracles`.
 """
@@ -41,7 +40,7 @@ class Violation:
     Attributes:
         oracle: its number.
         at: virtual seconds.
-        what: in words.
+        what: a sentence.
     """
 
     oracle: int
@@ -60,9 +59,9 @@ class Tree:
         open: edges whose tuples have not been acked by user code, with how many have that id.
         edges: how many there ever were.
         emitted_at, owner: when it was emitted, and by which process; 0 and None until it is pending at a spout.
-        decided: what an acker has decided; "" as long as it has not.
-        verdict: what the spout was told or decided; "" while the message is pending.
-        touched: its timeout was started anew.
+        decided: the decision of its acker; "" before it.
+        verdict: the verdict at its spout; "" while the message is pending.
+        touched: its timeout was reset.
     """
 
     open: dict[int, int] = field(default_factory=dict)
@@ -79,7 +78,7 @@ class History:
     """Watches the tasks of all processes of one run.
 
     Attributes:
-        violations: what was found wrong, in order.
+        violations: of oracles, in order.
         counts: how often each thing of interest occurred, by name.
     """
 
@@ -101,7 +100,7 @@ class History:
         self.takes_single_roots: frozenset[TaskId] = frozenset()
         """Tasks of basic bolts each of whose inputs descends from one message."""
         self.on_positions: Callable[[Mapping[TaskId, SpoutProgress]], None] = lambda _: None
-        self.on_letters: Callable[[Iterable[control.DeadLetter]], None] = lambda _: None
+        self.on_dead_letters: Callable[[Iterable[control.DeadLetter]], None] = lambda _: None
 
     def violated(self, oracle: int, what: str) -> None:
         """An oracle was broken."""
@@ -111,9 +110,9 @@ class History:
         """Something of interest occurred."""
         self.counts[name] = self.counts.get(name, 0) + times
 
-    # -- what is reported to it ------------------------------------------------------------------------------------------
+    # -- reports of the simulation ---------------------------------------------------------------------------------------
 
-    def told(self, process: SimulatedProcess, message: control.FromMaster) -> None:
+    def master_message(self, process: SimulatedProcess, message: control.FromMaster) -> None:
         """A worker has taken a message of the master."""
         if not isinstance(message, control.Routes) or process.worker.epoch != message.epoch:
             return
@@ -129,27 +128,27 @@ class History:
                     return
 
     def stored_positions(self, progress: Mapping[TaskId, SpoutProgress]) -> None:
-        """The master has stored what spouts resume from."""
+        """The master has stored the positions from which spouts resume."""
         self.on_positions(progress)
 
-    def stored_letters(self, letters: Iterable[control.DeadLetter]) -> None:
+    def stored_dead_letters(self, dead_letters: Iterable[control.DeadLetter]) -> None:
         """The master has stored dead letters."""
-        self.on_letters(letters)
+        self.on_dead_letters(dead_letters)
 
     def asked_of_store(self, command: StoreCommand) -> None:
         """The master has asked for something to be done in the store of checkpoints."""
 
     def committed(self, checkpoint: int, problem: str) -> None:
-        """A checkpoint is complete, or (with a problem) certainly not; the master is about to hear of it."""
+        """A checkpoint is complete, or (with a problem) certainly not; the master gets the answer after this call."""
 
-    # -- what its observers report ---------------------------------------------------------------------------------------
+    # -- reports of observers --------------------------------------------------------------------------------------------
 
     def observe(self, process: SimulatedProcess) -> FrameObserver:
-        """Return what watches the tasks of a new process."""
+        """Return the observer of the tasks of a new process."""
         return TreeObserver(self, process)
 
     def watched_store(self, store: SnapshotStore, process: SimulatedProcess) -> SnapshotStore:
-        """Return what a task of a process uses in place of its store of snapshots."""
+        """Return the store that a task of a process uses in place of `store`."""
         return store
 
     def plant(self, root: int) -> Tree:
@@ -169,7 +168,7 @@ class History:
         """A tree counts as complete: all of its edges have to be acked."""
         tree = self.trees.get(root)
         if tree is None:
-            self.violated(3, f"an acker completed root {root:x}, which nobody has emitted")
+            self.violated(3, f"an acker completed root {root:x}, which no spout has emitted")
         elif tree.open:
             self.violated(3, f"an acker completed root {root:x} while {len(tree.open)} of its {tree.edges} edges are open")
 
@@ -184,7 +183,7 @@ class History:
     # -- now and then ----------------------------------------------------------------------------------------------------
 
     def inspect(self, process: SimulatedProcess) -> None:
-        """Check the invariants of a process between two turns, and that what it holds is bounded."""
+        """Check the invariants of a process between two turns, and the bounds of its queues."""
         process.worker.validate()
         process.observer.inspect()
         for task in process.tasks:
@@ -214,11 +213,11 @@ class History:
         return source.pending
 
     def _inspect_acker(self, task: Task, trees: Trees) -> None:
-        """What an acker holds open is open at a spout, or was until a timeout or a recovery: so spouts' limits bound it."""
+        """Check that each open tree of an acker is pending at a spout, or was until a timeout or a recovery: it is bounded."""
         for root in unpack_words(trees.open_roots()):
             tree = self.trees.get(root)
             if not self.may_reopen_trees and (tree is None or tree.verdict in ("acked", "failed")):
-                whose = "nobody's" if tree is None else tree.verdict
+                whose = "of no spout" if tree is None else tree.verdict
                 self.violated(5, f"acker task {task.id} holds root {root:x} open, which is {whose}")
             timeout_s = task.plan.longest_message_timeout_s
             if tree is not None and tree.owner is not None and timeout_s is not None and not tree.touched:

@@ -42,13 +42,13 @@ class Store:
 
     Attributes:
         failing_until: until then nothing but rows of errors can be written, in virtual seconds.
-        letters: dead letters in the order in which they were written.
+        dead_letters: in the order in which they were written.
         errors: rows of `topo errors`, with the moment each was recorded.
     """
 
     record: MasterRecord | None = None
     progress: dict[TaskId, SpoutProgress] = field(default_factory=dict)
-    letters: list[control.DeadLetter] = field(default_factory=list)
+    dead_letters: list[control.DeadLetter] = field(default_factory=list)
     errors: list[tuple[float, RecordError]] = field(default_factory=list)
     failing_until: float = 0.0
 
@@ -88,7 +88,7 @@ class MasterPorts:
         name = message_name(message)
         if name == control.Routes.__name__:
             self._check_stored(life[1], message)
-        return self._simulation.tell_worker(*life, message, is_for_all=name == control.Routes.__name__)
+        return self._simulation.send_to_worker(*life, message, is_for_all=name == control.Routes.__name__)
 
     def _check_stored(self, incarnation: Incarnation, message: bytes) -> None:
         routes, record = control.decode_from_master(message), self._store.record
@@ -143,15 +143,15 @@ class MasterPorts:
         self._simulation.history.stored_positions(self._unsaved)
         self._unsaved.clear()
 
-    def store_dead_letters(self, letters: Iterable[control.DeadLetter]) -> bool:
+    def store_dead_letters(self, dead_letters: Iterable[control.DeadLetter]) -> bool:
         """Append dead letters."""
         self._take_risk()
         if self._is_failing():
             self.record(RecordError("DeadLettersNotStored", "No space left on device"))
             return False
-        letters = list(letters)
-        self._store.letters.extend(letters)
-        self._simulation.history.stored_letters(letters)
+        given_up = list(dead_letters)
+        self._store.dead_letters.extend(given_up)
+        self._simulation.history.stored_dead_letters(given_up)
         return True
 
     def record(self, error: RecordError) -> None:
@@ -230,7 +230,7 @@ class SimulatedMaster:
             self.store.record,
             dict(self.store.progress),
             Codec(),
-            DeadLetters(len(self.store.letters), [letter.identity for letter in self.store.letters if letter.identity]),
+            DeadLetters(len(self.store.dead_letters), [one.identity for one in self.store.dead_letters if one.identity]),
             completed=restored.manifest,
             completed_in=restored.folder,
         )

@@ -1,8 +1,9 @@
 """A network in virtual time: it delays, cuts, repeats and reorders frames as connections do, by a seed.
 
-The model is what was measured of real ones. A link (one process to one inbox of another) is a FIFO. When its connection is reset,
-or either end dies, it loses a contiguous *suffix* of what is in flight, never the middle; by itself it repeats nothing. What
-no transport should do can be asked for: frames handed over twice, and an old connection that delivers after a new one has begun.
+The model follows measurements of real connections. A link (one process to one inbox of another) is a FIFO. When its connection is
+reset, or either end dies, it loses a contiguous *suffix* of the frames in flight, never the middle, and it repeats nothing. Two
+faults that no transport should have are made on request: frames that are delivered twice, and an old connection that delivers
+after a new one has begun.
 """
 
 from __future__ import annotations
@@ -10,12 +11,11 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from enum import Enum
 from random import Random
 
 from topo.ids import Incarnation
 from topo.wire.envelope import unpack
-from topo.wire.frames import Frame, FrameKind, parse
+from topo.wire.frames import _HEADER, Frame, FrameKind, SenderStamp, parse
 
 Schedule = Callable[[float, Callable[[], None]], None]
 """Call a function at a moment of virtual time."""
@@ -23,22 +23,14 @@ Deliver = Callable[["Link", bytes], None]
 LinkKey = tuple[Incarnation, Incarnation]
 
 
-class LossCause(Enum):
-    """Why frames were lost."""
-
-    CUT = "a connection was reset"
-    SENDER_DIED = "their sender died"
-    RECEIVER_DIED = "their receiver died"
-
-
 @dataclass(slots=True)
 class Link:
     """One connection: from one process to the inbox of another.
 
     Attributes:
-        base_s: what every frame takes at least.
+        base_s: the least time that a frame takes.
         slow_until: until then frames take much longer.
-        in_flight: arrival and bytes of what was handed over and has not arrived, oldest first.
+        in_flight: arrival and bytes of each frame in flight, oldest first.
     """
 
     sender: Incarnation
@@ -51,7 +43,7 @@ class Link:
 
 @dataclass(slots=True)
 class NetworkCounts:
-    """What the network did to frames.
+    """Counts of frames by their outcome.
 
     Attributes:
         lost: by (epoch, sender task, target task): frames of the edge that never arrived; confirmations are not counted.
@@ -102,7 +94,7 @@ class SimulatedNetwork:
         return [link for link in self._links.values() if link.in_flight]
 
     def cut(self, link: Link) -> int:
-        """Reset a connection: a suffix of what is in flight, at least one frame, is lost. Returns how many frames."""
+        """Reset a connection: a suffix of the frames in flight is lost. Returns how many, at least 1."""
         count = self._random.randint(1, len(link.in_flight))
         for _ in range(count):
             self._lose(link.in_flight.pop()[1])
@@ -110,7 +102,7 @@ class SimulatedNetwork:
         return count
 
     def repeat(self, link: Link, now: float) -> int:
-        """Hand a suffix of what is in flight over a second time, as a retry of an unknown outcome would."""
+        """Hand over a suffix of the frames in flight a second time, as a retry of an unknown outcome would. Returns how many."""
         count = self._random.randint(1, len(link.in_flight))
         for _, frame in list(link.in_flight)[-count:]:
             self._put(link, frame, now)
@@ -118,7 +110,7 @@ class SimulatedNetwork:
         return count
 
     def reconnect(self, link: Link, now: float) -> int:
-        """Begin a new connection while the old one still delivers, late: what comes after overtakes what is in flight."""
+        """Begin a new connection while the old one still delivers, late: new frames overtake those in flight."""
         key = (link.sender, link.receiver)
         self._links[key] = Link(*key, base_s=link.base_s)
         delayed = now + self._random.uniform(5, 50) * max(link.base_s, 0.001)
@@ -130,7 +122,7 @@ class SimulatedNetwork:
         return len(link.in_flight)
 
     def died(self, process: Incarnation) -> None:
-        """A process is gone: what it had not received is lost, and a suffix of what it had handed over."""
+        """A process has died: frames in flight to it are lost, and a suffix of those from it."""
         self._dead.add(process)
         for key, link in list(self._links.items()):
             if process not in (link.sender, link.receiver):
@@ -172,6 +164,12 @@ class SimulatedNetwork:
         """Whether frames of an edge were lost or overtaken in an epoch."""
         edge = (epoch, sender, target)
         return edge in self.counts.lost or edge in self.counts.overtaken
+
+
+def stamps_of(message: bytes) -> list[SenderStamp]:
+    """Return the stamps of the frames of a message. The rest is not parsed: the receiver does that."""
+    headers = [_HEADER.unpack_from(frame) for _, frame in unpack(message)]
+    return [SenderStamp(header[7], header[8], header[10]) for header in headers]
 
 
 def frames_of(message: bytes) -> list[Frame]:

@@ -1,9 +1,9 @@
-"""What has to be true of every run, whatever went wrong in it.
+"""The properties that every run must have, whatever its faults.
 
 | number | oracle |
 | ------ | ------ |
 | 0 | the engine's own invariants hold, and nothing raises where no user code runs |
-| 1 | no loss: when a spout is told `ack`, every effect of the message is there; at the end every message is acked or given up |
+| 1 | no loss: at a call of `ack` the message has all of its effects; at the end every message is acked or given up |
 | 2 | one verdict for each emission: acked, failed, timed out in time, or reset with its epoch |
 | 3 | no early ack: when an acker completes a tree, user code has acked each of its edges |
 | 4 | commit prefix: everything up to a stored position is done |
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 
 class Oracles:
-    """The oracles that know what the topology is to do."""
+    """The oracles that know the effects that a topology must have."""
 
     def __init__(self, scenario: Scenario, outside: ExternalWorld) -> None:
         self._scenario = scenario
@@ -50,7 +50,7 @@ class Oracles:
         self._leaves = scenario.leaves()
         self._expected = max(1, sum(map(len, self._leaves.values())))
         self._codec = Codec()
-        self._letters: set[str] = set()
+        self._given_up: set[str] = set()
         self._checked: dict[TaskId, int] = {}
         self._simulation: Simulation
         outside.on_ack = self._acked
@@ -59,7 +59,7 @@ class Oracles:
         """Begin to watch a run."""
         self._simulation = simulation
         simulation.history.on_positions = self._stored_positions
-        simulation.history.on_letters = self._stored_letters
+        simulation.history.on_dead_letters = self._stored_dead_letters
         simulation.history.explains_timeouts = self._explains_timeouts
         positioned = {spout.name for spout in self._scenario.spouts if spout.has_positions}
         plan = simulation.plan
@@ -89,21 +89,21 @@ class Oracles:
             spec = plan.task(task)
             for number in range(self._checked.get(task, 0), position + 1):
                 key = message_key(spec.component, spec.index, number)
-                if self._missing(key) and key not in self._letters:
+                if self._missing(key) and key not in self._given_up:
                     self._simulation.history.violated(4, f"position {position} of task {task} is stored; {key} is not done")
                     return
             self._checked[task] = position + 1
 
-    def _stored_letters(self, letters: Iterable[control.DeadLetter]) -> None:
+    def _stored_dead_letters(self, dead_letters: Iterable[control.DeadLetter]) -> None:
         simulation = self._simulation
-        for letter in letters:
-            spec = simulation.plan.task(letter.task)
-            key = message_key(spec.component, spec.index, self._codec.unpack_value(letter.position))
-            if key in self._letters and simulation.master.term == 1:
+        for given_up in dead_letters:
+            spec = simulation.plan.task(given_up.task)
+            key = message_key(spec.component, spec.index, self._codec.unpack_value(given_up.position))
+            if key in self._given_up and simulation.master.term == 1:
                 simulation.history.violated(1, f"the dead letter of message {key} is written twice")
-            if letter.attempts < simulation.plan.config.attempts:
-                simulation.history.violated(1, f"message {key} was given up after {letter.attempts} attempts")
-            self._letters.add(key)
+            if given_up.attempts < simulation.plan.config.attempts:
+                simulation.history.violated(1, f"message {key} was given up after {given_up.attempts} attempts")
+            self._given_up.add(key)
 
     def _explains_timeouts(self) -> bool:
         """Whether a fault has struck, or a bolt holds messages back; those that time out soon may wait for each other."""
@@ -126,7 +126,7 @@ class Oracles:
         doomed = {*scenario.hopeless, *scenario.poison}
         for key in self._leaves:
             is_positioned = has_positions[key.partition(".")[0]]
-            given_up = key in (self._letters if is_positioned else outside.given_up)
+            given_up = key in (self._given_up if is_positioned else outside.given_up)
             if given_up and key not in doomed:
                 history.violated(1, f"message {key} was given up without a reason")
             elif not given_up and key in doomed:
@@ -134,7 +134,7 @@ class Oracles:
             elif not given_up and self._missing(key):
                 history.violated(1, f"message {key} is neither acked nor given up; missing are {self._missing(key)[:3]}")
             elif not is_positioned and not given_up and key not in outside.acked:
-                history.violated(2, f"the spout of message {key} was never told of its fate")
+                history.violated(2, f"the spout of message {key} had neither ack nor fail")
 
     def _judge_outcome(self) -> None:
         simulation, scenario = self._simulation, self._scenario
@@ -165,32 +165,32 @@ class Oracles:
         kinds = [fault.kind for _, fault, _ in simulation.strikes.struck]
         deaths = kinds.count(FaultKind.CRASH)
         masters = kinds.count(FaultKind.MASTER)
-        # Who restarts a worker that has just died does not hear of its death.
+        # A restart of a worker that has just died replaces it before its death is reported.
         if deaths and not masters and FaultKind.RESTART not in kinds and "WorkerLost" not in rows:
-            history.violated(11, f"{deaths} processes died, and no row says so")
+            history.violated(11, f"{deaths} processes died, and there is no row of it")
         if simulation.network.counts.repeated and not masters and not deaths:
             seen = sum(task.counters.duplicate_frames + task.counters.stale_frames + task.counters.fenced_frames
                        for process in simulation.all_processes for task in process.tasks)  # fmt: skip
             lost = sum(simulation.network.counts.lost.values())
             if not seen and not lost:
-                history.violated(11, f"{simulation.network.counts.repeated} frames were repeated, and no counter says so")
+                history.violated(11, f"{simulation.network.counts.repeated} frames were repeated, and no counter shows it")
         last_epoch = max(process.worker.epoch for process in simulation.all_processes)
         for (epoch, sender, target), count in simulation.network.counts.lost.items():
             if epoch == last_epoch and not self._is_over(sender, target):
-                history.violated(11, f"{count} frames {sender}->{target} of the last epoch were lost, and nobody noticed")
+                history.violated(11, f"{count} frames {sender}->{target} of the last epoch were lost, and no task noticed")
         if "TupleStateError" in rows and not self._scenario.forgets:
-            history.violated(11, "no bolt forgets an input, and a row says that one does")
+            history.violated(11, "no bolt forgets an input, and there is a row of one")
         harmless = {FaultKind.SLOW_LINK, FaultKind.SLOW_WORKER, FaultKind.PAUSE, FaultKind.REPEAT}
         if set(kinds) <= harmless and not self._scenario.poison and ("EdgeLost" in rows or "WorkerLost" in rows):
-            history.violated(11, f"nothing was lost, and the rows say {sorted(set(rows))}")
+            history.violated(11, f"nothing was lost, and there are rows {sorted(set(rows))}")
 
     def _is_over(self, sender: int, target: int) -> bool:
-        """Whether an edge's end had left in order, so that what was on its way to it meant nothing any more."""
+        """Whether a task of the edge had closed, so that frames in flight to it had no meaning any more."""
         over = {task.id for process in self._simulation.all_processes for task in process.tasks if task.is_closed}
         return sender in over or target in over
 
     def _gather(self) -> None:
-        """Count what occurred, for the oracle that looks at many seeds."""
+        """Count situations of interest, for the oracle over many seeds."""
         simulation = self._simulation
         history = simulation.history
         for process in simulation.all_processes:
@@ -211,7 +211,7 @@ class Oracles:
                     history.count(f"death of {kind}")
                     if task.statistics().levels.get("async_in_flight"):
                         history.count("death with calls in flight")
-        history.count("dead letters", len(self._letters))
+        history.count("dead letters", len(self._given_up))
         history.count("given up by a spout", len(self._outside.given_up))
         for _, row in simulation.master.store.errors:
             history.count("row: " + row.kind)

@@ -106,7 +106,7 @@ class SimulatedWorker(Worker):
             if isinstance(message, control.Routes) and message.epoch == self.epoch:
                 self._process.routes = {route.task: route.incarnation for route in message.routes}
                 self._simulation.adopted(self._process, message.epoch)
-            self._simulation.history.told(self._process, message)
+            self._simulation.history.master_message(self._process, message)
 
 
 class SimulatedProcess:
@@ -215,7 +215,7 @@ class SimulatedProcess:
         return self._simulation.history.watched_store(store, self)
 
     def _run_async(self, call: Coroutine[Any, Any, Any], done: AsyncDone, _blocks: Callable[[Exception], None]) -> None:
-        """Drive a coroutine beside the process's thread; what it awaits are virtual seconds."""
+        """Drive a coroutine beside the process's thread; it awaits virtual seconds."""
         self._calls.add(call)
 
         def step() -> None:
@@ -245,12 +245,13 @@ class SimulatedProcess:
     # -- called by the process's code -------------------------------------------------------------------------------
 
     def clock(self) -> float:
-        """Tell the time to the tasks; a process may die while it asks."""
-        self.take_risk()
+        """Return the time for the tasks; the process may die in this call."""
+        if self.crash_plan is not None:
+            self.take_risk()
         return self.time
 
     def work(self, seconds: float) -> None:
-        """User code works for so long; a watchdog ends slices that hold up the loop."""
+        """User code works for a time; a watchdog ends slices that hold up the loop."""
         self.time += seconds
         if self.time - self._turned_at >= self.plan.config.heartbeat_s:
             self.worker.cut_short()
@@ -280,7 +281,7 @@ class SimulatedProcess:
         return self.resumes_at is not None
 
     def boot(self) -> None:
-        """The inbox is bound: say so."""
+        """Report that the inbox is bound."""
         self.is_booted = True
         tasks, endpoint = list(self.plan.workers[self.id]), endpoint_of(self.incarnation)
         pid, digest = self.incarnation % 65_536, self._simulation.digest
@@ -323,7 +324,7 @@ class SimulatedProcess:
         self.die_at(CrashPoint.WHILE_SENDING)
 
     def _reach_master(self, data: bytes) -> None:
-        self._simulation.told_master(self, data)
+        self._simulation.arrived_at_master(self, data)
 
     def _reach_worker(self, data: bytes) -> None:
-        self._simulation.told_worker(self, data)
+        self._simulation.arrived_at_worker(self, data)

@@ -24,10 +24,12 @@ ROWS = 60
 
 
 def draw_checkpoint_scenario(seed: int) -> CheckpointScenario:
-    """Return what a seed stands for; always the same."""
+    """Return the scenario of a seed; always the same."""
     random = Random(f"checkpoints {seed}")
     drawing = _Drawing(random)
     drawing.settings |= random_scenarios.draw_sizes(seed)
+    # A short interval takes most turns of a run while spouts wait; a long one lets windows fire together.
+    drawing.settings["watermark_interval"] = Random(f"watermarks {seed}").choice(("5ms", "25ms", "25ms"))
     faults = draw_checkpoint_faults(random, has_links=drawing.settings["workers"] != 1, may_damage=not drawing.is_irrevocable)
     faults = with_control_faults(faults, seed, is_checkpointed=True)
     return CheckpointScenario(seed, drawing.parts, drawing.settings, faults)

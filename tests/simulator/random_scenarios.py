@@ -15,6 +15,9 @@ from topo.api.streams import DEFAULT_STREAM
 
 ROOTS = 200
 """Messages of a run, at least; replays come on top."""
+FEWEST_ROOTS = 70
+MOST_TUPLES = 1000
+"""Tuples that the messages of a run make, at most: where each makes many, a run has fewer messages, down to `FEWEST_ROOTS`."""
 SETTINGS: dict[str, Any] = {
     "backoff": ("20ms", "50ms"),
     "heartbeat": "250ms",
@@ -29,9 +32,16 @@ SETTINGS: dict[str, Any] = {
 
 
 def draw_scenario(seed: int) -> Scenario:
-    """Return what a seed stands for; always the same."""
+    """Return the scenario of a seed; always the same."""
+    scenario = _draw(seed, ROOTS)
+    tuples = scenario.tuples_of_a_message()
+    # The draws are the same for any number of messages.
+    return scenario if ROOTS * tuples <= MOST_TUPLES else _draw(seed, max(FEWEST_ROOTS, int(MOST_TUPLES / tuples)))
+
+
+def _draw(seed: int, roots: int) -> Scenario:
     random = Random(f"scenario {seed}")
-    drawing = _Drawing(random, Random(f"calls {seed}"), Random(f"pauses {seed}"))
+    drawing = _Drawing(random, Random(f"calls {seed}"), Random(f"pauses {seed}"), roots)
     drawing.settings |= draw_sizes(seed)
     faults = draw_faults(random, has_links=drawing.settings["workers"] != 1)
     faults = with_control_faults(faults, seed, is_checkpointed=False)
@@ -49,8 +59,9 @@ def draw_sizes(seed: int) -> dict[str, str]:
 class _Drawing:
     """A topology while it is drawn."""
 
-    def __init__(self, random: Random, calls: Random, pauses: Random) -> None:
+    def __init__(self, random: Random, calls: Random, pauses: Random, roots: int) -> None:
         self._random = random
+        self._roots = roots
         self._calls = calls
         self._pauses = pauses
         self.parts: list[Part] = []
@@ -69,7 +80,7 @@ class _Drawing:
         self._quiet_s = 4.5 if self._timeout == "1s" and self._pauses.random() < 0.5 else 0.0
         spouts = random.choice((1, 1, 1, 2))
         for number in range(spouts):
-            self._draw_spout(f"spout{number}", ROOTS // spouts)
+            self._draw_spout(f"spout{number}", self._roots // spouts)
         ends = [(spout.name, DEFAULT_STREAM) for spout in self.spouts]
         is_batched = False
         for level in range(random.randint(1, 3)):
@@ -175,10 +186,10 @@ class _Drawing:
         trouble: dict[str, Any] = {}
         spout = random.choice(self.spouts)
         if random.random() < 0.15:
-            trouble["hopeless"] = [message_key(spout.name, 0, random.randrange(spout.total))]
+            trouble["hopeless"] = [message_key(spout.name, 0, int(random.random() * spout.total))]
             self.hopeless.append((component, *trouble["hopeless"]))
         if random.random() < 0.3 and self._attempts < 10 and all(found.has_positions for found in self.spouts):
-            trouble["poison"] = [message_key(spout.name, 0, random.randrange(spout.total))]
+            trouble["poison"] = [message_key(spout.name, 0, int(random.random() * spout.total))]
             self.poison.append((component, *trouble["poison"]))
         return trouble
 

@@ -1,4 +1,4 @@
-"""A topology, its settings and its faults; and a run of it, with what every oracle has to say."""
+"""A topology, its settings and its faults; and a run of it under all oracles."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.simulator.faults import Fault
 from tests.simulator.oracles import Oracles
 from tests.simulator.runs import Run
 from tests.simulator.simulation import Simulation
-from tests.simulator.topologies import Part, build
+from tests.simulator.topologies import Part, build, copies_of
 from topo.api.bolt import BasicBolt
 from topo.api.streams import DEFAULT_STREAM
 from topo.api.topology import Topology
@@ -20,7 +20,7 @@ from topo.api.topology import Topology
 
 @dataclass(frozen=True, slots=True)
 class SpoutFacts:
-    """What the oracles have to know of a spout."""
+    """A spout, as the oracles need it."""
 
     name: str
     parallelism: int
@@ -29,7 +29,7 @@ class SpoutFacts:
 
 
 class Scenario:
-    """What is run.
+    """A topology without checkpoints, its settings and its faults.
 
     Args:
         seed: of the run.
@@ -38,7 +38,7 @@ class Scenario:
         settings: of the topology.
         hopeless: (component, key): messages that the component always fails.
         poison: likewise, messages that take its process down.
-        faults: what goes wrong.
+        faults: in the order of their shares.
 
     Attributes:
         forgets: some bolt forgets to ack.
@@ -90,10 +90,10 @@ class Scenario:
         lines += [f"  hopeless {key}" for key in self.hopeless] + [f"  poison {key}" for key in self.poison]
         return "\n".join(lines + [f"  {fault}" for fault in self.faults])
 
-    # -- what has to come of it ------------------------------------------------------------------------------------------
+    # -- expected effects ------------------------------------------------------------------------------------------------
 
     def leaves(self) -> dict[str, frozenset[tuple[str, str]]]:
-        """Return, for each message key, the effects that it has to have."""
+        """Return the effects that each message must have, by its key."""
         sinks = {name for name, stage in self._stages.items() if isinstance(stage, stages.Sink | stages.BufferingSink)}
         return {
             key: frozenset(met for met in self._follow(key) if met[0] in sinks)
@@ -115,6 +115,11 @@ class Scenario:
                 ways += [(reader, made) for reader in self._readers.get((component, stream), ())]
         return met
 
+    def tuples_of_a_message(self) -> float:
+        """Return how many tuples a message makes on average, with one target for each."""
+        keys = [message_key(spout.name, 0, number) for spout in self.spouts for number in range(20)]
+        return sum(len(self._follow(key)) for key in keys) / len(keys)
+
     def takes_single_roots(self) -> set[str]:
         """Return the basic bolts whose inputs descend from one message each."""
         mixed, found = set[str](), set[str]()
@@ -131,7 +136,7 @@ class Scenario:
         outside = ExternalWorld()
         oracles = Oracles(self, outside)
         simulation = Simulation(
-            lambda: self.topology(outside),
+            copies_of(self.topology(outside), outside),
             self.seed,
             self.faults,
             oracles.progress,

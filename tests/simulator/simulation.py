@@ -1,19 +1,16 @@
 """A whole topology in virtual time: every worker, every frame and the topology master, with faults, decided by one seed.
 
 It drives the classes that worker processes and the master process run: `Loop` with its worker and tasks, the codec,
-`MasterLoop`. Only clock, transport, files and processes are simulated. One heap of events orders everything; what happens at the
-same moment happens in an order drawn from the seed. The same seed gives the same run, down to every byte on the network.
-
-    python -m tests.simulator --seed 7            replay the run of a seed, with its topology and faults
-    python -m tests.simulator --seed 7 --trace    and show everything that happened
-    python -m tests.simulator --seed 7 --exactly-once    the seeds of topologies with checkpoints are others
+`MasterLoop`. Only clock, transport, files and processes are simulated. One heap orders all events; the seed draws the order of
+those at the same time. The same seed gives the same run, down to every byte on the network.
 """
 
 from __future__ import annotations
 
-import sys
+import gc
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from hashlib import blake2b
 from heapq import heappop, heappush
 from random import Random
@@ -24,7 +21,7 @@ from tests.simulator.fault_injector import FaultInjector
 from tests.simulator.faults import Fault, FaultKind
 from tests.simulator.history import History, Violation
 from tests.simulator.masters import SimulatedMaster
-from tests.simulator.network import Link, SimulatedNetwork, frames_of
+from tests.simulator.network import Link, SimulatedNetwork, frames_of, stamps_of
 from tests.simulator.processes import KILLED, ProcessKilled, SimulatedProcess
 from tests.simulator.virtual_store import Disk
 from topo.api.topology import Topology
@@ -46,23 +43,35 @@ MISSED_WITHIN_S = 2.0
 MOST_EVENTS = 1_000_000
 
 
+@contextmanager
+def collector_paused() -> Iterator[None]:
+    """Pause the collector of cyclic garbage, which takes a tenth of a run. The objects of one run fit into memory."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
 class Simulation:
     """One run.
 
     Args:
         topology: makes the topology; no instance of a component is used for two tasks.
         seed: decides everything.
-        faults: what goes wrong, in the order of their shares.
+        faults: in the order of their shares.
         progress: the share of the expected effects that has been seen, from 0 to 1; sets faults off.
         keeps_trace: keep the lines of the trace, not only their hash.
 
     Attributes:
         now: virtual seconds.
-        history: what was seen to happen.
+        history: the observed events, and the violations of oracles.
         quiet_s: virtual seconds that the run may take after its last fault; beyond, it hangs.
         reads_at_once: how many frames of an inbox a process takes before its tasks work.
         limits: of tasks; small, so that runs reach them.
-        most_events: likewise, what may happen in all.
+        most_events: likewise, the number of events of a run.
         strikes: the faults, and those that have struck.
     """
 
@@ -87,6 +96,8 @@ class Simulation:
         self._wake_at: dict[Incarnation, float] = {}
         self._running: SimulatedProcess | None = None
         self._checks = 0
+        self._hangs_at = 0.0
+        """The run may have hung at this time; looked at again then."""
         self.now = 0.0
         self.quiet_s = QUIET_AFTER_FAULTS_S
         limits = Random(f"limits {seed}")
@@ -117,32 +128,41 @@ class Simulation:
         self.disk = Disk(self, self.random) if is_checkpointed else None
         """Where checkpoints are stored; None where none are taken."""
         self.finds_old_workers = self.random.random() < 0.5
-        """Whether what was started by an earlier master can talk to its successor."""
+        """Whether processes that an earlier master has started can talk to its successor."""
 
     # -- running ---------------------------------------------------------------------------------------------------------
 
     def run(self) -> None:
-        """Run to the end, to the first violation, or until it hangs, which is one."""
-        self.master.start()
-        while self.master.outcome is None and not self.history.violations:
-            if not self._events:
-                self.history.violated(10, "nothing is left that could happen, and the topology has not ended")
-                break
-            self._event_count += 1
-            self.now, _, _, what = heappop(self._events)
-            try:
-                what()
-            except Exception as error:
-                inner = extract_tb(error.__traceback__)[-3:]
-                where = "; ".join(f"{frame.name} in {frame.filename}:{frame.lineno}" for frame in inner)
-                self.history.violated(0, f"{type(error).__name__}: {error} ({where})")
-            self.strikes.look()
-            quiet_s = self.now - self.strikes.quiet_since
-            if quiet_s > self.quiet_s or self._event_count > self.most_events:
-                self.history.violated(10, f"not over {quiet_s:.0f} s after the last fault: {self._why_not()}")
+        """Run to the end, to the first violation, or until it hangs, which is a violation."""
+        with collector_paused():
+            self.master.start()
+            while self.master.outcome is None and not self.history.violations:
+                self._step()
         for process in self.all_processes:
             process.drop_calls()
         self._judge_lines()
+
+    def _step(self) -> None:
+        """Perform the next event."""
+        if not self._events:
+            self.history.violated(10, "no event is left, and the topology has not ended")
+            return
+        self._event_count += 1
+        self.now, _, _, action = heappop(self._events)
+        try:
+            action()
+        except Exception as error:
+            inner = extract_tb(error.__traceback__)[-3:]
+            where = "; ".join(f"{frame.name} in {frame.filename}:{frame.lineno}" for frame in inner)
+            self.history.violated(0, f"{type(error).__name__}: {error} ({where})")
+        if self.strikes.is_waiting:
+            self.strikes.look()
+        if self.now > self._hangs_at or self._event_count > self.most_events:
+            quiet_s = self.now - self.strikes.quiet_since
+            # Faults may have struck since then.
+            self._hangs_at = self.strikes.quiet_since + self.quiet_s
+            if quiet_s > self.quiet_s or self._event_count > self.most_events:
+                self.history.violated(10, f"not over {quiet_s:.0f} s after the last fault: {self._why_not()}")
 
     def _judge_lines(self) -> None:
         """Check that no worker went on for long whose messages were lost, or the master's to it."""
@@ -174,10 +194,10 @@ class Simulation:
         if self._lines is not None:
             self._lines.append(line)
 
-    def _note(self, what: str, who: object, message: Callable[[], object]) -> None:
-        """Add to the trace, if it is kept, what is in the hash already as bytes."""
+    def _note(self, event: str, who: object, message: Callable[[], object]) -> None:
+        """Add a message to the trace, if it is kept. Its bytes are in the hash already."""
         if self._lines is not None:
-            self._lines.append(f"{self.now:.9f} {what} {who} {message()}")
+            self._lines.append(f"{self.now:.9f} {event} {who} {message()}")
 
     @property
     def trace_hash(self) -> str:
@@ -191,7 +211,7 @@ class Simulation:
 
     @property
     def violations(self) -> list[Violation]:
-        """What was found wrong."""
+        """The violations of oracles, in order."""
         return self.history.violations
 
     # -- chance ----------------------------------------------------------------------------------------------------------
@@ -354,7 +374,7 @@ class Simulation:
             self._wake(process, at)
 
     def work(self, seconds: float) -> None:
-        """Called by user code: it takes so long."""
+        """Called by user code: it takes a time."""
         if self._running is not None:
             self._running.work(seconds)
 
@@ -365,21 +385,21 @@ class Simulation:
 
     # -- messages --------------------------------------------------------------------------------------------------------
 
-    def told_master(self, process: SimulatedProcess, data: bytes) -> None:
+    def arrived_at_master(self, process: SimulatedProcess, data: bytes) -> None:
         """A worker's message has arrived at the master."""
         self._hash.update(data)
-        self._note("tells", process.id, lambda: control.decode_from_worker(data))
+        self._note("to the master from", process.id, lambda: control.decode_from_worker(data))
         self.master.arrived(process.id, process.incarnation, data)
 
-    def told_worker(self, process: SimulatedProcess, data: bytes) -> None:
+    def arrived_at_worker(self, process: SimulatedProcess, data: bytes) -> None:
         """A message of the master has arrived at a worker."""
         if process.is_alive:
             self._hash.update(data)
-            self._note("told", process.id, lambda: control.decode_from_master(data))
+            self._note("to worker", process.id, lambda: control.decode_from_master(data))
             process.transport.put(LINK, data)
             self._wake(process, self.now)
 
-    def tell_worker(self, worker: WorkerId, incarnation: Incarnation, data: bytes, *, is_for_all: bool) -> bool:
+    def send_to_worker(self, worker: WorkerId, incarnation: Incarnation, data: bytes, *, is_for_all: bool) -> bool:
         """Send a message of the master to a life of a worker; False when there is no connection.
 
         Args:
@@ -393,48 +413,16 @@ class Simulation:
         return addressee is not None and self._is_known(addressee) and addressee.line.send_down(data, self.now)
 
     def _arrived(self, link: Link, data: bytes) -> None:
-        frames = frames_of(data)
+        stamps = stamps_of(data)
         self._hash.update(data)
-        process, sender = self.processes.get(link.receiver), self.processes.get(link.sender)
-        self._note("frames", link.receiver, lambda: frames)
-        for frame in frames:
-            if frame.incarnation != link.sender:
-                self.history.violated(9, f"a life of a worker speaks under the name of another: {frame!r}")
-            known = link.sender if process is None else process.routes.get(TaskId(frame.sender), link.sender)
-            if sender is not None and known != link.sender:
+        self._note("frames", link.receiver, lambda: frames_of(data))
+        process, is_sender_alive = self.processes.get(link.receiver), link.sender in self.processes
+        for stamp in stamps:
+            if stamp.incarnation != link.sender:
+                self.history.violated(9, f"a life of a worker sends under the name of another: {frames_of(data)}")
+            known = link.sender if process is None else process.routes.get(TaskId(stamp.sender), link.sender)
+            if is_sender_alive and known != link.sender:
                 self.history.count("frame of a replaced worker refused")
         if process is not None:
             process.transport.put(INBOX, data)
             self._wake(process, self.now)
-
-
-def main(arguments: list[str] | None = None) -> int:
-    """Replay the run of one seed; 0 when no oracle was broken."""
-    import argparse
-
-    from tests.simulator.random_checkpoint_scenarios import draw_checkpoint_scenario
-    from tests.simulator.random_scenarios import draw_scenario
-
-    parser = argparse.ArgumentParser(prog="python -m tests.simulator", description="Replay a simulated run.")
-    parser.add_argument("--seed", type=int, required=True)
-    parser.add_argument("--trace", action="store_true", help="show everything that happened")
-    parser.add_argument("--exactly-once", action="store_true", help="a topology with checkpoints")
-    options = parser.parse_args(arguments)
-    scenario = draw_checkpoint_scenario(options.seed) if options.exactly_once else draw_scenario(options.seed)
-    run = scenario.run(keeps_trace=options.trace)
-    for line in run.simulation.trace_lines:
-        print(line)
-    print(scenario.describe())
-    for at, fault, victim in run.simulation.strikes.struck:
-        print(f"  {at:.6f} s: {fault} -> {victim}")
-    print(run.summary())
-    for violation in run.violations:
-        print(f"VIOLATION {violation}")
-    return 1 if run.violations else 0
-
-
-if __name__ == "__main__":
-    # The module that runs as a script is another one than the module that others import.
-    from tests.simulator.simulation import main as run_main
-
-    sys.exit(run_main())

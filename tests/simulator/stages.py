@@ -1,4 +1,4 @@
-"""Bolts for simulated topologies. What each makes of a path is pure; what is troublesome about it is remembered outside."""
+"""Bolts for simulated topologies. The output for a path is pure; the outside world remembers which paths have failed."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from topo.api.streams import DEFAULT_STREAM, direct
 from topo.api.tuples import Tuple
 
 Outcomes = list[tuple[str, str]]
-"""What becomes of a path: (stream, path) for each tuple that is made of it."""
+"""The outputs for a path: (stream, path) of each tuple."""
 
 
 CALL_TIMEOUT_MS = 60
-"""Asynchronous calls may take so long."""
+"""The timeout of asynchronous calls."""
 
 
 class Trouble(Exception):
-    """What user code raises on purpose."""
+    """Raised by user code on purpose."""
 
 
 class Stage:
-    """What bolts of simulated topologies share.
+    """Base of the bolts of simulated topologies.
 
     Attributes:
         keeps_key: output tuples keep the key of their input, so that two branches can be joined; else the key is the first path.
@@ -41,7 +41,7 @@ class Stage:
         self.outside, self.name, self.work_s = outside, name, work_s
 
     def of_path(self, path: str) -> Outcomes:
-        """What becomes of one path. Pure."""
+        """Return the outputs for one path. Pure."""
         return [(DEFAULT_STREAM, f"{path}>{self.name}")]
 
     def is_first_time(self, tup: Tuple, one_in: int, what: str = "fails") -> bool:
@@ -214,13 +214,13 @@ class HoldingBolt(Bolt):
 
 
 class Forward(Stage, HoldingBolt):
-    """Anchors and acks by itself: at once, or when it holds several inputs, or at the next tick.
+    """Anchors and acks its inputs itself: at once, or when it holds several, or at the next tick.
 
     Args:
         holds: how many inputs it gathers.
         fails_one_in: fails such a share of all inputs, the first time.
         forgets_one_in: neither acks nor fails such a share, the first time.
-        touches: starts the timeout of each input anew.
+        touches: resets the timeout of each input.
     """
 
     def __init__(
@@ -274,9 +274,9 @@ class Batch(Forward):
 
 
 class Join(Forward):
-    """Waits for both branches of a tuple, and emits one that is anchored on both.
+    """Waits for both branches of a tuple, and emits a tuple that is anchored on both.
 
-    Once both were seen, what comes again is joined with what was seen: two attempts of a message must not wait for each other.
+    Once both were seen, a replay of either is not held: two attempts of a message must not wait for each other.
     """
 
     def prepare(self, context: TaskContext, collector: Collector) -> None:
@@ -300,11 +300,11 @@ class Join(Forward):
                 self.collector.ack(held)
 
     def let_go(self) -> None:
-        """What waits for its other branch goes on waiting."""
+        """Do nothing: inputs wait for their other branch."""
 
 
 class Sink(Stage, BasicBolt):
-    """Writes what it gets to the outside."""
+    """Writes its inputs to the outside world."""
 
     outputs: Any = ()
 
@@ -340,7 +340,7 @@ def write(outside: ExternalWorld, sink: str, paths: Iterable[str]) -> None:
 
 
 class Picky(CustomGrouping):
-    """A user's own grouping. Of some tuples it says, the first time, that they go to a task that does not exist."""
+    """A user's own grouping. It sends some tuples, the first time, to a task that does not exist."""
 
     def __init__(self, outside: ExternalWorld, name: str, wrong_one_in: int) -> None:
         self.outside, self.name, self.wrong_one_in = outside, name, wrong_one_in

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -51,6 +52,11 @@ def build(
         for source, *stream, grouping in part.inputs:
             _declare(declarer, source, stream[0] if stream else DEFAULT_STREAM, grouping, outside)
     return builder.build()
+
+
+def copies_of(topology: Topology, outside: ExternalWorld) -> Callable[[], Topology]:
+    """Return what copies a topology for one more process, so that it is built and checked once. `outside` is shared."""
+    return lambda: deepcopy(topology, {id(outside): outside, id(topology.config): topology.config})
 
 
 def _declare(declarer: BoltDeclarer, source: str, stream: str, grouping: str, outside: ExternalWorld) -> None:

@@ -1,8 +1,8 @@
 """The store of checkpoints in virtual time: the real `CheckpointStore` on files in memory, written by threads that take time.
 
 A write can be slow, fail with nothing written, fail although everything was written, or be torn; and so can a write that is
-under way when its process dies. What was stored can be damaged or lost, and a power cut takes all that is not synced. Between
-two processes files are shared, as in a folder.
+under way when its process dies. Stored parts can be damaged or lost, and a power cut takes all content and names that are not
+synced. All processes share the files, as in a folder.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class Disk:
         return self._base_s * self._random.uniform(0.5, 3) * (SLOWER if now < self.slow_until else 1)
 
     def perform(self, work: Callable[[], None], *, is_dying: bool = False) -> None:
-        """Do what a thread does with the disk, as well as the disk is. It may raise what the work does."""
+        """Do the work of a thread on the disk, which may fail. Errors of the work are raised."""
         now = self._simulation.now
         if is_dying:
             ending = self._random.choice(list(WriteEnding))
@@ -223,11 +223,11 @@ class VirtualThread:
 
 
 class _Again(Exception):
-    """The storage has failed; what was asked for is tried again."""
+    """The storage has failed; the command is tried again."""
 
 
 class VirtualKeeper(CheckpointWriterThread):
-    """The master's hand on the store, which does what the real one does, in virtual time.
+    """The master's writer of the store, in virtual time.
 
     Args:
         is_alive: whether its master is.

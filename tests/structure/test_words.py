@@ -16,8 +16,6 @@ BANNED: Mapping[str, str] = runpy.run_path(str(ROOT / "scripts" / "house_figures
 
 ALLOWED: Mapping[str, int] = {
     "tests/contract": 15,
-    "tests/simulation": 1,
-    "tests/simulator": 143,
     "topo/dead_letters": 1,
     "topo/launch": 1,
 }

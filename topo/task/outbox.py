@@ -188,11 +188,12 @@ class Outbox:
 
     def unconfirmed_since(self) -> tuple[TaskId, float] | None:
         """Return the edge whose receiver has been silent for longest, and since when."""
-        silent = [(edge.unconfirmed_since, edge.target) for edge in self.edges.values() if edge.unconfirmed_since is not None]
-        if not silent:
-            return None
-        since, target = min(silent)
-        return target, since
+        found: tuple[TaskId, float] | None = None
+        for edge in self.edges.values():
+            since = edge.unconfirmed_since
+            if since is not None and (found is None or since < found[1]):
+                found = edge.target, since
+        return found
 
     def waiting_roots(self, moment: float) -> dict[int, None]:
         """Return the roots of rows that were put before a moment and that no receiver has confirmed."""

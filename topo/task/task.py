@@ -119,10 +119,11 @@ class Task:
         """When the task wants a Turn if nothing arrives before, in monotonic seconds."""
         if not self.state.is_working:
             return None
-        parts = (*self.outbound.deadlines(), *self.reports.deadlines(), *self.inbound.deadlines())
-        timed = () if self._timed is None else self._timed.deadlines()
-        deadlines = (*parts, *timed, *self.runner.deadlines(now))
-        return min((at for at in deadlines if at is not None), default=None)
+        sending, receiving = self.outbound.deadlines(), self.inbound.deadlines()
+        deadlines = [*sending, *receiving, *self.reports.deadlines(), *self.runner.deadlines(now)]
+        if self._timed is not None:
+            deadlines += self._timed.deadlines()
+        return min([at for at in deadlines if at is not None], default=None)
 
     def statistics(self) -> TaskStatistics:
         """Return a snapshot of the task's counters and levels."""

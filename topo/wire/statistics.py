@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from topo.api.metrics import HistogramSnapshot
@@ -68,6 +68,9 @@ class Counters:
     """Time with input at hand and no room for output."""
 
 
+_COUNTERS = tuple(one.name for one in fields(Counters))
+
+
 @dataclass(slots=True)
 class TaskStatistics:
     """A snapshot: counts, levels and latency distributions (seconds)."""
@@ -80,7 +83,7 @@ class TaskStatistics:
     def as_dict(self) -> dict[str, Any]:
         """Return it as plain values for the wire."""
         return {
-            "counters": asdict(self.counters),
+            "counters": {name: getattr(self.counters, name) for name in _COUNTERS},
             "levels": dict(self.levels),
             "latencies": {name: asdict(histogram) for name, histogram in self.latencies.items()},
             "user": dict(self.user),

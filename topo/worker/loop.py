@@ -146,7 +146,7 @@ class Loop:
         worker = self.worker
         has_read = self._read(ready, now)
         has_run = worker.run(now)
-        while worker.has_work and (at := self._clock()) < now + stint_s:
+        while stint_s and worker.has_work and (at := self._clock()) < now + stint_s:
             worker.run(at)
         if now >= self.session.next_beat:
             self._beat(now)
