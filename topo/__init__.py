@@ -20,6 +20,8 @@ from topo.api.hooks import Hook
 from topo.api.metrics import Counter as Counter
 from topo.api.metrics import Gauge, Histogram, Metrics
 from topo.api.operator_bolts import AsyncBolt, ProcessBolt, ProcessCollector, ProcessContext, TimeDomain, WindowBolt
+from topo.api.partition_values import Partition, PartitionOutput, PartitionReader, SourceRow, SourceRows
+from topo.api.partitions import PartitionedSpout
 from topo.api.spout import BlockingSpout, RetryingSpout, Spout, SpoutCollector
 from topo.api.streams import direct
 from topo.api.topology import Topology
@@ -48,6 +50,7 @@ from topo.version import __version__
 if TYPE_CHECKING:
     from topo.connectors.iterable_spout import IterableSpout
     from topo.connectors.json_lines_sink import JsonLinesSink
+    from topo.connectors.memory_spout import MemoryPartitions, MemorySpout
     from topo.connectors.print_bolt import PrintBolt
     from topo.connectors.sqlite_sink import SqliteSink
     from topo.connectors.tail_spout import TailSpout
@@ -64,6 +67,8 @@ _RENAMED = {
 _LAZY = {
     "IterableSpout": "topo.connectors.iterable_spout",
     "JsonLinesSink": "topo.connectors.json_lines_sink",
+    "MemoryPartitions": "topo.connectors.memory_spout",
+    "MemorySpout": "topo.connectors.memory_spout",
     "PrintBolt": "topo.connectors.print_bolt",
     "SqliteSink": "topo.connectors.sqlite_sink",
     "TailSpout": "topo.connectors.tail_spout",
@@ -98,8 +103,14 @@ __all__ = [
     "Hook",
     "IterableSpout",
     "JsonLinesSink",
+    "MemoryPartitions",
+    "MemorySpout",
     "Metrics",
     "NotFoundError",
+    "Partition",
+    "PartitionOutput",
+    "PartitionReader",
+    "PartitionedSpout",
     "PeerError",
     "PrintBolt",
     "ProcessBolt",
@@ -107,6 +118,8 @@ __all__ = [
     "ProcessContext",
     "RetryingSpout",
     "SinkBlockedError",
+    "SourceRow",
+    "SourceRows",
     "Spout",
     "SpoutCollector",
     "SqliteSink",

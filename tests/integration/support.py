@@ -174,9 +174,19 @@ class Scene:
         """Start a topology in the background; it ends with the test."""
         return self.cluster.submit(topology, name, settings={**FAST, **settings})
 
-    def submit_background(self, topology: str, name: str | None = None, **settings: Any) -> RunningTopology:
+    def submit_background(
+        self,
+        topology: str,
+        name: str | None = None,
+        parallelism: Mapping[str, int] | None = None,
+        resume: bool = False,
+        **settings: Any,
+    ) -> RunningTopology:
         """Start a topology that would outlive this process; it ends with the test all the same."""
-        running = submit_background(RunRequest(topology, name, settings={**FAST, **settings}, home=self.home))
+        request = RunRequest(
+            topology, name, settings={**FAST, **settings}, home=self.home, parallelism=parallelism or {}, resume=resume
+        )
+        running = submit_background(request)
         self._background.append(running)
         return running
 

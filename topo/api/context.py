@@ -55,6 +55,10 @@ class Connection:
     fields: tuple[str, ...] = ()
 
 
+def _run_now(action: Callable[[], object]) -> None:
+    action()
+
+
 @dataclass(frozen=True, slots=True)
 class TaskContext:
     """Given to `open` and `prepare`, one for each task.
@@ -73,6 +77,9 @@ class TaskContext:
             the first start, and for bolts.
         metrics: the task's own counters, gauges and histograms.
         executor: runs actions on the task's thread; None outside of a running topology.
+        clock: returns monotonic seconds; those of its clock in the test kit.
+        run_beside: runs an action that may block on the task's helper thread, one after the other; in the test kit at once. What
+            it returns or raises is dropped: it gives its result to the task by `executor`.
         folder: where components may keep files of their own for as long as the topology's positions are kept; its tasks share it.
             It may not be there yet. None where the tasks share no disk, and in the test kit.
     """
@@ -87,6 +94,8 @@ class TaskContext:
     committed_position: Any = None
     metrics: Metrics = field(default_factory=Metrics)
     executor: Executor | None = field(default=None, repr=False, compare=False)
+    clock: Callable[[], float] = field(default=lambda: 0.0, repr=False, compare=False)
+    run_beside: Callable[[Callable[[], object]], None] = field(default=_run_now, repr=False, compare=False)
     folder: Path | None = None
     streams: Mapping[str, Mapping[str, tuple[str, ...]]] = field(default_factory=dict, repr=False)
     connections: tuple[Connection, ...] = field(default=(), repr=False)

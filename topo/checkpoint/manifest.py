@@ -3,7 +3,8 @@
 It is written last, so a checkpoint whose manifest exists and is readable is complete. Stored as JSON with a checksum of itself.
 
 Restored into another parallelism, keyed state moves by key group. What belongs to no key stays together as one task had it: that
-of the old task i goes to the new task i modulo the new parallelism. A source splits its input by task, so its parallelism stays.
+of the old task i goes to the new task i modulo the new parallelism. A source splits its input by task, so its parallelism stays;
+but for positions by partition: all tasks read all of them, and each keeps those of the partitions that it reads.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from topo.checkpoint.encoding import DIGEST_BYTES, SCHEMA_VERSION, PartName
 from topo.errors import CheckpointDamagedError, CheckpointRefusedError
 from topo.ids import TaskId
 from topo.keys import KeyGroupRange, range_of
+from topo.plan.state_kinds import BY_PARTITION
 from topo.version import __version__
 
 SPOUT = "spout"
@@ -170,7 +172,7 @@ def misfits(manifest: Manifest, topology: str, components: Mapping[str, Componen
                 f"{name!r} has {old.state} in the checkpoint, and {new.state} now, which does not take it over; leave it as it "
                 f"was, or let it begin with nothing (--drop-state {name})"
             )
-        if old.kind == new.kind == SPOUT and new.parallelism != old.parallelism:
+        if old.kind == new.kind == SPOUT and new.parallelism != old.parallelism and old.state != BY_PARTITION:
             found.append(
                 f"{name!r} had {old.parallelism} tasks and has {new.parallelism}: what each has read cannot be split; "
                 "leave it as it was"
@@ -208,7 +210,7 @@ def shares_for(manifest: Manifest, component: str, index: int, parallelism: int)
             continue
         theirs = range_of(part.index, shape.max_parallelism, shape.parallelism)
         groups = KeyGroupRange(max(own.start, theirs.start), min(own.end, theirs.end))
-        takes_values = part.index % parallelism == index
+        takes_values = part.index % parallelism == index or (shape.state == BY_PARTITION and shape.parallelism != parallelism)
         if takes_values or groups.groups:
             found.append(Share(part, groups, takes_values))
     return found
@@ -218,9 +220,13 @@ def has_ended(manifest: Manifest, component: str, index: int, parallelism: int) 
     """Whether the task `index` of `parallelism` continues behind the end of its input.
 
     A barrier is behind the END of a sender on all its edges or on none, so all tasks of a bolt agree. A task that takes over from
-    none, after a change of parallelism, goes by that. Tasks of a spout end one by one, and their number stays.
+    none, after a change of parallelism, goes by that. Tasks of a spout end one by one, and their number stays, but for those with
+    positions by partition: these have ended when all had.
     """
     parts = [part for part in manifest.parts if part.component == component]
+    shape = manifest.components.get(component)
+    if shape is not None and shape.state == BY_PARTITION and shape.parallelism != parallelism:
+        return bool(parts) and all(part.ended for part in parts)
     own = [part for part in parts if part.index % parallelism == index]
     return bool(parts) and all(part.ended for part in own or parts)
 

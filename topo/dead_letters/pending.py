@@ -39,8 +39,8 @@ class PendingDeadLetters:
         self._codec = codec
         self._ids = ids
         self._report_to_master = send
-        self._held: dict[int, tuple[int, bytes, str, int]] = {}
-        """By identity: the last checkpoint without it, values, why, attempts."""
+        self._held: dict[int, tuple[Any, ...]] = {}
+        """By identity: the last checkpoint without it, values, why, attempts, and the position in the source where it has one."""
         self._on_disk: dict[int, None] = {}
         """Identities of the latest that have been stored and counted."""
         self._snapshotted = 0
@@ -49,9 +49,10 @@ class PendingDeadLetters:
         """How many have not been stored yet."""
         return len(self._held)
 
-    def add(self, values: Any, why: str, attempts: int) -> None:
-        """Give a tuple up."""
-        self._held[self._new_identity()] = (self._snapshotted, pack_or_say(self._codec, values), why, attempts)
+    def add(self, values: Any, why: str, attempts: int, position: Any = None) -> None:
+        """Give a tuple up; `position`: that of its record in the source, if it has one."""
+        dead_letter = (self._snapshotted, pack_or_say(self._codec, values), why, attempts)
+        self._held[self._new_identity()] = dead_letter if position is None else (*dead_letter, position)
 
     def snapshot(self, checkpoint: int) -> PendingState:
         """Return the held dead letters as state."""
@@ -75,13 +76,13 @@ class PendingDeadLetters:
 
     def publish(self, checkpoint: int) -> None:
         """A checkpoint is complete: send the dead letters that it covers to the master."""
-        for identity, (before, values, why, attempts) in self._held.items():
+        for identity, (before, values, why, attempts, *position) in self._held.items():
             if before < checkpoint:
                 self._report_to_master(
                     DeadLetter(
                         task=self._task,
                         id=identity,
-                        position=self._codec.pack_value(None),
+                        position=self._codec.pack_value(position[0] if position else None),
                         values=values,
                         errors=[why],
                         attempts=attempts,

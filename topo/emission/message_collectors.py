@@ -22,8 +22,9 @@ class MessageCollector(EmitMessage, Emitter):
     Attributes:
         messages: for each stream, by row: the message id, or None for an untracked tuple.
         signals: signals since the last batch, in order: the number of rows on each stream at that moment, and a watermark,
-            `InputStatus.IDLE`, or None for the end of the input.
+            `InputStatus.IDLE`, None for the end of the input, or a `PartitionSignal`.
         ended: whether `end_of_input` was called.
+        wanted: how many rows there is room for, as the runner has set it for the calls of a burst.
         has_refused: whether REFUSED stands for the id of a message of the batch.
     """
 
@@ -34,8 +35,9 @@ class MessageCollector(EmitMessage, Emitter):
         self.messages: tuple[list[Any], ...] = tuple([] for _ in self.streams)
         default = self._by_name.get(DEFAULT_STREAM)
         self._messages: list[Any] = self.messages[default.index] if default is not None else []
-        self.signals: list[tuple[list[int], int | InputStatus | None]] = []
+        self.signals: list[tuple[list[int], Any]] = []
         self.ended = False
+        self.wanted = 0
         self.has_refused = False
 
     elsewhere = "take a BlockingSpout, whose run may emit, or give the call to context.executor.execute(...)"
@@ -67,7 +69,7 @@ class MessageCollector(EmitMessage, Emitter):
         self._signal(None)
         self.ended = True
 
-    def _signal(self, signal: int | InputStatus | None) -> None:
+    def _signal(self, signal: Any) -> None:
         self.check_thread()
         self.signals.append(([len(stream.rows) for stream in self.streams], signal))
 

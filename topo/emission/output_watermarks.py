@@ -15,6 +15,7 @@ from typing import Any
 from topo.api.column_batch import ColumnBatch
 from topo.api.watermarks import TimestampOf, WatermarkStrategy
 from topo.emission.emitter import checked_timestamp
+from topo.emission.partition_watermarks import PartitionWatermarks
 from topo.errors import EmitError
 from topo.hot import Row
 from topo.operators.time.watermarks import (
@@ -76,8 +77,10 @@ class OutputWatermarks:
         columnar: the main stream has batches; the generator is shown the latest timestamp of each.
         component: whose output it is.
         report: takes an exception of the user's own generator.
+        by_partition: the rows belong to partitions, each with its generator.
 
     Attributes:
+        partitions: the watermarks of the partitions; None without partitions, or without a strategy.
         latest: the last watermark that was made; MIN_WATERMARK before the first.
         is_idle: whether readers do not wait for watermarks of this task.
     """
@@ -92,17 +95,21 @@ class OutputWatermarks:
         report: Callable[[Exception], None],
         *,
         columnar: bool = False,
+        by_partition: bool = False,
     ) -> None:
         if strategy is not None and strategy.kind == "emitted":
             strategy = None
         self.strategy = strategy
         self._columnar = columnar
+        self._by_partition = by_partition
         self._component = component
         self._report = report
         self._reader = None if strategy is None else timestamp_reader(strategy.timestamp, fields, columnar=columnar)
         self._now_ms = now_ms
         self._interval_s = interval_s
-        self._generator = None if strategy is None else build_generator(strategy, now_ms)
+        self._generator: WatermarkSource | None = None
+        self.partitions: PartitionWatermarks | None = None
+        self._build()
         self.next_probe: float | None = None
         self.latest = MIN_WATERMARK
         self.is_idle = False
@@ -112,7 +119,15 @@ class OutputWatermarks:
     @property
     def is_used(self) -> bool:
         """Whether this component makes watermarks, and does not only pass on those of its inputs."""
-        return self._generator is not None
+        return self.strategy is not None
+
+    def _build(self) -> None:
+        strategy = self.strategy
+        if strategy is not None and self._by_partition:
+            make = partial(build_generator, strategy, self._now_ms)
+            self.partitions = PartitionWatermarks(make, self, advances_when_idle=strategy.advances_when_idle)
+        elif strategy is not None:
+            self._generator = build_generator(strategy, self._now_ms)
 
     @property
     def reads(self) -> bool:
@@ -136,9 +151,8 @@ class OutputWatermarks:
         if forget:
             self.latest = MIN_WATERMARK
             self.is_idle = False
-            if self.strategy is not None:
-                self._generator = build_generator(self.strategy, self._now_ms)
-        if self._generator is not None:
+            self._build()
+        if self.is_used:
             self.next_probe = now + self._interval_s
 
     def restore(self, watermark: int) -> None:
@@ -201,6 +215,7 @@ class OutputWatermarks:
         rows: Sequence[Row],
         stamps: Sequence[int | None] | None,
         changed: Callable[[int], object] = lambda _shown: None,
+        ids: Sequence[Any] = (),
     ) -> None:
         """Pass rows and their timestamps to the generator. A call of a user's generator that raises is reported and rolled back.
 
@@ -208,10 +223,20 @@ class OutputWatermarks:
             rows: in the order of emission.
             stamps: by row; a row without one is not passed.
             changed: called with the number of rows passed so far when one of them has changed the watermark or the idleness.
+            ids: of the messages; the first part of one names its partition, where there are partitions.
         """
-        generator = self._generator
-        if generator is None or stamps is None:
+        generator, partitions = self._generator, self.partitions
+        if stamps is None or (generator is None and partitions is None):
             return
+        if partitions is not None:
+            if not self.cuts and None not in stamps:
+                partitions.on_rows(ids, rows, stamps)  # type: ignore[arg-type]
+                return
+            for shown, (row, stamp, message) in enumerate(zip(rows, stamps, ids, strict=True), 1):
+                if stamp is not None and self._ask(partial(partitions.on_row, message[0], row, stamp)):
+                    changed(shown)
+            return
+        assert generator is not None
         if self._columnar:
             rows, stamps = [row[0] for row in rows], [row[0].latest for row in rows]
         if not self.cuts and None not in stamps:
@@ -223,9 +248,12 @@ class OutputWatermarks:
 
     def probe(self, now: float) -> None:
         """Ask the generator, when it is time. A call of a user's generator that raises is reported and rolled back."""
-        if self._generator is not None and self.next_probe is not None and now >= self.next_probe:
+        if self.is_used and self.next_probe is not None and now >= self.next_probe:
             self.next_probe = now + self._interval_s
-            self._ask(partial(self._generator.on_periodic_emit, self))
+            if self.partitions is not None:
+                self._ask(self.partitions.on_periodic_emit)
+            elif self._generator is not None:
+                self._ask(partial(self._generator.on_periodic_emit, self))
 
     def _ask(self, call: Callable[[], object]) -> bool:
         """Make one call of the generator. Returns whether it has changed the watermark or the idleness."""

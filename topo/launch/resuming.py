@@ -1,13 +1,17 @@
 """State that the last run under a name has left, and whether another run may continue from it.
 
-Positions belong to tasks by number, so they move to the numbers that the same tasks have in the new plan. Checkpoints are checked
-by their manifests.
+Positions belong to tasks by number, so they move to the numbers that the same tasks have in the new plan; positions by partition
+move to the tasks that read the partitions now. Checkpoints are checked by their manifests.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Any
+
 import msgspec
 
+from topo.api.partition_values import owned
 from topo.api.topology import Topology
 from topo.errors import CheckpointRefusedError, TopoError, UserError
 from topo.ids import TaskId
@@ -15,9 +19,11 @@ from topo.master_process.job import Job
 from topo.master_process.restore_point import checkpoint_to_restore, moment
 from topo.plan.parallelism import unsplittable
 from topo.plan.physical import PhysicalPlan
+from topo.plan.state_kinds import BY_PARTITION
 from topo.storage.checkpoint_store import open_store
 from topo.storage.state_folder import TopologyFolder, write_atomically
 from topo.storage.submitted import FIRST, last_run
+from topo.wire.codec import Codec
 
 StoredPositions = dict[int, tuple[bytes, bytes]]
 
@@ -88,17 +94,46 @@ def go_on_from_positions(folder: TopologyFolder, last: PhysicalPlan, plan: Physi
         raise UserError(f"{folder.name} ran {modes}; {fresh}")
     rows = _positions(folder)
     moved: StoredPositions = {}
+    known_components = {known.id: known for known in plan.components}
+    by_partition: dict[str, list[tuple[bytes, bytes]]] = {}
     for number, row in rows.items():
         task = last.task(TaskId(number))
-        tasks = plan.tasks_of(task.component) if any(task.component == known.id for known in plan.components) else ()
+        known = known_components.get(task.component)
+        tasks = plan.tasks_of(task.component) if known is not None else ()
+        if known is not None and known.state == last.component(task.component).state == BY_PARTITION:
+            by_partition.setdefault(task.component, []).append(row)
+            continue
         if len(tasks) != len(last.tasks_of(task.component)):
             raise UserError(
                 f"spout {task.component!r} had {len(last.tasks_of(task.component))} tasks with a position each, and now has "
                 f"{len(tasks)}: it cannot continue; {fresh}"
             )
         moved[tasks[task.index]] = row
+    for component, old in by_partition.items():
+        tasks = plan.tasks_of(component)
+        moved |= dict(zip(tasks, split_by_partition(old, len(tasks)), strict=True))
     if moved != rows:
         write_atomically(folder.positions, msgspec.msgpack.encode(moved))
+
+
+def split_by_partition(rows: Iterable[tuple[bytes, bytes]], parallelism: int) -> list[tuple[bytes, bytes]]:
+    """Return the rows of `parallelism` tasks, made of those of the tasks that have stored positions by partition.
+
+    A row has, packed, the positions by partition, and kills of messages, whose ids begin with their partition.
+    """
+    codec = Codec()
+    stored: dict[str, Any] = {}
+    kills: list[tuple[Any, int]] = []
+    for positions, attempts in rows:
+        stored |= codec.unpack_value(positions) if positions else {}
+        kills += codec.unpack_value(attempts) if attempts else []
+    found = []
+    for index in range(parallelism):
+        mine = owned(stored, index, parallelism)
+        own_kills = [(message, count) for message, count in kills if message[0] in mine]
+        positions = codec.pack_value({name: tuple(kept) for name, kept in mine.items()})
+        found.append((positions, codec.pack_value(own_kills) if own_kills else b""))
+    return found
 
 
 def _positions(folder: TopologyFolder) -> StoredPositions:

@@ -13,6 +13,7 @@ from typing import Any
 
 from topo.api.component import Component
 from topo.api.operator_bolts import AsyncBolt, WindowBolt
+from topo.api.partitions import PartitionedSpout
 from topo.api.topology import ComponentSpec
 from topo.api.windows import ProcessWindowFunction
 
@@ -74,6 +75,8 @@ def _kind_problem(name: str, base: Any, function: Any, cls: type) -> str:
         return "is awaited on the event loop; make it async def"
     if inspect.iscoroutinefunction(function) and not (inspect.iscoroutinefunction(base) or is_call):
         return "is async def, and nothing would await it; make it def, or take an AsyncBolt for asynchronous calls"
+    if issubclass(cls, PartitionedSpout) and name in ("read", "partitions") and inspect.isgeneratorfunction(function):
+        return ""
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         emits = issubclass(cls, Component | ProcessWindowFunction)
         fix = (

@@ -8,6 +8,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from topo.api.bolt import StatefulBolt
+from topo.api.partitions import PartitionedSpout
 from topo.api.topology import ComponentKind, ComponentSpec, Topology
 from topo.config import TopologyConfig
 from topo.errors import NotFoundError
@@ -85,10 +86,12 @@ def unsplittable(topology: Topology, before: Mapping[str, int]) -> list[str]:
     found = []
     for name, tasks in before.items():
         spec = topology.component(name)
+        if issubclass(spec.type, PartitionedSpout):
+            continue
         if spec.kind is ComponentKind.SPOUT:
             found.append(
                 f"{spec.id!r} is a spout: what each of its tasks has read cannot be split, so its parallelism stays "
-                f"{tasks}; give the bolts behind it more tasks"
+                f"{tasks}; give the bolts behind it more tasks, or make it a PartitionedSpout"
             )
         elif issubclass(spec.type, StatefulBolt) and spec.type.key is None:
             found.append(

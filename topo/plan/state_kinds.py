@@ -6,16 +6,20 @@ from topo.api.batch_bolt import BatchBolt
 from topo.api.bolt import StatefulBolt
 from topo.api.columns import ColumnBolt, StatefulColumnBolt
 from topo.api.operator_bolts import AsyncBolt, OperatorBolt, WindowBolt
+from topo.api.partitions import PartitionedSpout
 from topo.api.spout import RetryingSpout, Spout
 from topo.api.topology import ComponentSpec
 from topo.api.two_phase import TwoPhaseSink
 
 NO_STATE = "nothing"
+BY_PARTITION = "positions by partition"
 
 
 def state_kind(spec: ComponentSpec) -> str:
     """Return, in words, what a component remembers besides event time and dead letters; "" where only its run shows that."""
     kind = spec.type
+    if issubclass(kind, PartitionedSpout):
+        return BY_PARTITION
     if issubclass(kind, Spout):
         return "a position" if issubclass(kind, RetryingSpout) else "message ids"
     if issubclass(kind, StatefulBolt | StatefulColumnBolt):

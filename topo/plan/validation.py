@@ -15,6 +15,7 @@ from topo.api.component import Component
 from topo.api.groupings import Custom, CustomGrouping, Direct, Fields, PartialKey
 from topo.api.hooks import Hook
 from topo.api.operator_bolts import OperatorBolt
+from topo.api.partitions import PartitionedSpout
 from topo.api.spout import BlockingSpout, RetryingSpout, Spout
 from topo.api.streams import DEFAULT_STREAM, RESERVED_PREFIX, StreamDeclaration, streams_of
 from topo.api.topology import ComponentKind, ComponentSpec, Input, Topology
@@ -71,6 +72,7 @@ def problems_of(topology: Topology) -> list[str]:
         found += _parallelism(spec, config)
         found += _values_wanted(spec, config)
         found += _watermarks(spec, streams[spec.id])
+        found += _partitions(spec, streams[spec.id])
     if not any(spec.kind is ComponentKind.SPOUT for spec in specs):
         found.append(f"topology {topology.name!r} has no spout, so nothing would ever happen; add one with set_spout(...)")
     for spec in specs:
@@ -141,6 +143,24 @@ def _class(spec: ComponentSpec) -> Iterator[str]:
         yield from _arguments(spec, cls)
     elif spec.args or spec.kwargs:
         yield f"{where}: args and kwargs are for a class, but an instance was given; give the class, or leave them out"
+
+
+def _partitions(spec: ComponentSpec, streams: Sequence[StreamDeclaration] | None) -> Iterator[str]:
+    cls: Any = spec.type
+    if not issubclass(cls, PartitionedSpout):
+        return
+    where = f"component {spec.id!r}: {cls.__name__}"
+    plain = [stream.name for stream in streams or () if not stream.direct and not stream.columnar]
+    if streams is not None and plain != [DEFAULT_STREAM]:
+        yield f"{where} is a PartitionedSpout, which emits on one stream alone; set outputs to a tuple of field names"
+    drift = getattr(spec.component, "max_drift", None)
+    if drift is not None and spec.watermarks is None:
+        yield (
+            f"{where} has max_drift={drift!r}, which compares watermarks, and no watermark strategy; give set_spout(..., "
+            "watermarks=...), or leave max_drift out"
+        )
+    if cls.read is PartitionedSpout.read and cls.reader is PartitionedSpout.reader:
+        yield f"{where} defines neither read nor reader; define one of them"
 
 
 def _arguments(spec: ComponentSpec, cls: type[Component]) -> Iterator[str]:

@@ -57,6 +57,8 @@ class TaskEnvironment:
     something has arrived. Without it the thread waits for a mail alone."""
     observer: TaskObserver | None = None
     """Watches the task, in tests."""
+    run_beside: Callable[[Callable[[], object]], None] | None = None
+    """Runs an action that may block on a helper thread; None: at once."""
 
 
 @dataclass(slots=True)

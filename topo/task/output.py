@@ -21,6 +21,7 @@ class TaskOutput:
         collector: takes the rows that user code emits.
         now_ms: the clock of idleness.
         floor: returns the least timestamp of output that is still to come below the watermark; None without any.
+        by_partition: its rows belong to partitions, each with its watermark.
 
     Attributes:
         watermarks: event time of the output.
@@ -29,7 +30,13 @@ class TaskOutput:
     """
 
     def __init__(
-        self, parts: TaskParts, collector: Emitter, now_ms: Callable[[], int], floor: Callable[[], int | None] | None
+        self,
+        parts: TaskParts,
+        collector: Emitter,
+        now_ms: Callable[[], int],
+        floor: Callable[[], int | None] | None,
+        *,
+        by_partition: bool = False,
     ) -> None:
         state = parts.state
         declared = state.plan.streams(state.component_id)
@@ -43,6 +50,7 @@ class TaskOutput:
             state.component_id,
             lambda error: parts.reports.user_error(error, state.now),
             columnar=main is not None and main.columnar,
+            by_partition=by_partition,
         )
         router = make_router(parts.spec, parts.env.ids, parts.outbound.outbox, collector)
         names = [stream.name for stream in declared]

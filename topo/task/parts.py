@@ -48,6 +48,9 @@ class TaskParts:
         self.executor = MailboxExecutor(self.mailbox)
         user_executor = MailboxExecutor(self.mailbox, CALL_PRIORITY, run_user_mail)
         object.__setattr__(spec.context, "executor", user_executor)
+        object.__setattr__(spec.context, "clock", env.clock)
+        if env.run_beside is not None:
+            object.__setattr__(spec.context, "run_beside", env.run_beside)
         self.reports = Reports(state, spec.context, spec.hooks, spec.limits.causes, lambda: env.is_memory_short())
         targets = _targets(spec.plan, state.id)
         self.outbound = Outbound(state, self.reports, env.codec, targets)

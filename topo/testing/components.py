@@ -7,13 +7,14 @@ from copy import deepcopy
 
 from topo.api.bolt import BasicBolt, Bolt, StatefulBolt
 from topo.api.component import Component
+from topo.api.partitions import PartitionedSpout
 from topo.api.spout import BlockingSpout, RetryingSpout, Spout
 from topo.api.topology import ComponentSpec, Topology
 from topo.api.two_phase import TwoPhaseSink
 from topo.errors import UserError
 from topo.plan.physical import PlannedTask
 from topo.testing.recording import Watch, WatchedBasicBolt, WatchedBolt, WatchedStatefulBolt, WatchedTwoPhaseSink
-from topo.testing.recording_spouts import WatchedRetryingSpout, WatchedSpout
+from topo.testing.recording_spouts import SpoutWatch, WatchedPartitionedSpout, WatchedRetryingSpout, WatchedSpout
 
 
 class Instances:
@@ -65,7 +66,7 @@ def _copied(spec: ComponentSpec) -> Component | Exception:
         return error
 
 
-def watched(component: Component, watch: Watch) -> WatchedBolt | WatchedBasicBolt | WatchedSpout | WatchedRetryingSpout:
+def watched(component: Component, watch: Watch) -> WatchedBolt | WatchedBasicBolt | SpoutWatch:
     """Put a component under observation.
 
     Raises:
@@ -76,6 +77,8 @@ def watched(component: Component, watch: Watch) -> WatchedBolt | WatchedBasicBol
             f"spout {watch.component!r} runs in a separate thread, which a manual clock cannot hold; "
             f"give TopologyTest a script for it: sources={{{watch.component!r}: [...]}}"
         )
+    if isinstance(component, PartitionedSpout):
+        return WatchedPartitionedSpout(component, watch)
     if isinstance(component, RetryingSpout):
         return WatchedRetryingSpout(component, watch)
     if isinstance(component, Spout):

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from topo.api.context import TaskContext
+from topo.api.partition_values import Partition, StoredPartitions
+from topo.api.partitions import PartitionedSpout
 from topo.api.spout import RetryingSpout, Spout, SpoutCollector
 from topo.api.streams import DEFAULT_STREAM
 from topo.emission.batch_messages import given_collector
+from topo.emission.partition_messages import PartitionMessages
 from topo.testing.recording import Checked, Watch
 
 PATIENCE = 10
@@ -52,6 +56,11 @@ class CheckedSpoutCollector(Checked):
         self._inner = inner
         self.emit_watermark = inner.emit_watermark
         self.mark_idle = inner.mark_idle
+        self._partitions: Any = inner
+        if isinstance(inner, PartitionMessages):
+            self.begin_partition, self.end_partition = inner.begin_partition, inner.end_partition
+            self.partitions_found = inner.partitions_found
+            self.count = inner.count
         self._state = state
         self._messages = watch.record.messages.setdefault(watch.component, {})
 
@@ -67,9 +76,27 @@ class CheckedSpoutCollector(Checked):
         self.emitted(lambda: self._inner.emit_direct(task, values, message_id, stream, timestamp), values, stream)
         self._emitted(message_id)
 
+    def emit_rows(
+        self, partition: str, values: Sequence[Any], positions: Sequence[Any], stamps: Sequence[int] | None = None
+    ) -> None:
+        """Emit rows of a partition, as a `PartitionedSpout` does."""
+        for place, (row, position) in enumerate(zip(values, positions, strict=True)):
+            stamp = None if stamps is None else [stamps[place]]
+            self.emitted(partial(self._partitions.emit_rows, partition, [row], [position], stamp), row, DEFAULT_STREAM)
+            self._emitted((partition, position))
+
+    def give_up(self, partition: str, position: Any, record: Any, error: Exception | None) -> None:
+        """Pass over a record of a partition; as a dead letter it is a message until that is stored."""
+        self._partitions.give_up(partition, position, record, error)
+
     def end_of_input(self) -> None:
         self._inner.end_of_input()
         self._state.has_ended = True
+
+    @property
+    def wanted(self) -> int:
+        """How many rows there is room for, in a spout with partitions."""
+        return int(self._partitions.wanted)
 
     def _emitted(self, message_id: Any) -> None:
         # An id that is not hashable is for the engine to refuse.
@@ -79,7 +106,7 @@ class CheckedSpoutCollector(Checked):
                 self._state.fresh.append(message_id)
 
 
-class _SpoutWatch(Spout):
+class SpoutWatch(Spout):
     """What both kinds of watched spout share."""
 
     def __init__(self, inner: Spout, watch: Watch) -> None:
@@ -144,7 +171,7 @@ class _SpoutWatch(Spout):
         self._inner.close()
 
 
-class WatchedSpout(_SpoutWatch):
+class WatchedSpout(SpoutWatch):
     """A plain `Spout` under observation."""
 
     def fail(self, message_id: Any, *values: Any) -> None:
@@ -153,5 +180,28 @@ class WatchedSpout(_SpoutWatch):
         super().fail(message_id, *values)
 
 
-class WatchedRetryingSpout(_SpoutWatch, RetryingSpout):
+class WatchedRetryingSpout(SpoutWatch, RetryingSpout):
     """A `RetryingSpout` under observation. That a message failed and is retried, its task knows alone."""
+
+
+class WatchedPartitionedSpout(SpoutWatch, PartitionedSpout):
+    """A `PartitionedSpout` under observation."""
+
+    def __init__(self, inner: PartitionedSpout, watch: Watch) -> None:
+        super().__init__(inner, watch)
+        self._partitioned = inner
+        # The engine reads it of the spout it is given.
+        self.max_drift = inner.max_drift
+
+    def partitions(self) -> Iterable[Partition | str]:
+        return self._partitioned.partitions()
+
+    def restart(self, stored: StoredPartitions | None) -> None:
+        self.state.restart()
+        self._watch.call(self._partitioned.restart, stored)
+
+    def set_ahead(self, names: Collection[str]) -> None:
+        self._partitioned.set_ahead(names)
+
+    def on_committed(self, positions: Mapping[str, Any]) -> None:
+        self._watch.call(self._partitioned.on_committed, positions)

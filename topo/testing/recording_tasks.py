@@ -12,14 +12,14 @@ from topo.errors import UnsupportedValueError
 from topo.ids import TaskId
 from topo.task.observer import TaskObserver
 from topo.testing.recording import Watch
-from topo.testing.recording_spouts import WatchedRetryingSpout, WatchedSpout
+from topo.testing.recording_spouts import SpoutWatch
 
 
 class TaskRecorder(TaskObserver):
     """Observes the task that runs a component, which is watched itself unless it is an operator bolt."""
 
     def __init__(self, component: object, watch: Watch) -> None:
-        self._spout = component if isinstance(component, WatchedSpout | WatchedRetryingSpout) else None
+        self._spout = component if isinstance(component, SpoutWatch) else None
         self._is_operator = isinstance(component, OperatorBolt)
         self._watch = watch
 

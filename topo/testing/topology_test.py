@@ -37,7 +37,7 @@ from topo.testing.comparing import difference
 from topo.testing.components import Instances, watched
 from topo.testing.in_process import Host, InProcessCluster
 from topo.testing.recording import Record, Watch
-from topo.testing.recording_spouts import WatchedRetryingSpout, WatchedSpout
+from topo.testing.recording_spouts import SpoutWatch
 from topo.testing.recording_tasks import TaskRecorder
 from topo.testing.script import Crash, Script, ScriptedSpout, Stage, scripts_of
 from topo.testing.wire_roundtrip import WireRoundtrip, as_row, codec_for
@@ -152,7 +152,7 @@ class TopologyTest:
         groupings = deepcopy(custom_groupings(source, task.component))
         setup = TaskSpec(task_id, plan, config, runs, context, groupings, strategy, Hooks(source.hooks))
         self._lives[task.component, task.index] = component
-        if isinstance(runs, WatchedSpout | WatchedRetryingSpout):
+        if isinstance(runs, SpoutWatch):
             spout_task = make_task(setup, ports)
             assert isinstance(spout_task, Task) and isinstance(spout_task.guarantee, SourceGuarantee)
             runs.is_open = spout_task.guarantee.is_open

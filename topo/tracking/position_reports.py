@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
+from topo.api.partition_values import StoredPartition
 from topo.errors import UnsupportedValueError
+from topo.tracking.partition_positions import PartitionPositions, PartitionTracker
 from topo.tracking.positions import PositionTracker
 from topo.tracking.retries import RetryBook
 from topo.tracking.spout_task import SentRow, SpoutReports, SpoutTask
@@ -13,6 +15,8 @@ from topo.wire.codec import Codec
 from topo.wire.control import PositionReport
 
 COMMIT_INTERVAL_S = 0.5
+BYTES_A_SECOND = 1 << 20
+"""Each report has the positions of all partitions of the task: the longer it is, the longer the next one waits."""
 
 
 class PositionReports:
@@ -23,14 +27,24 @@ class PositionReports:
         reports: of the task.
         codec: what positions are stored with.
         book: the messages that are not done.
+        on_committed: where positions go by partition: takes those that have moved, with each report. Else None.
     """
 
-    def __init__(self, task: SpoutTask, reports: SpoutReports, codec: Codec, book: RetryBook[Any, SentRow]) -> None:
+    def __init__(
+        self,
+        task: SpoutTask,
+        reports: SpoutReports,
+        codec: Codec,
+        book: RetryBook[Any, SentRow],
+        on_committed: Callable[[dict[str, Any]], None] | None = None,
+    ) -> None:
         self._task = task
         self._reports = reports
         self._codec = codec
         self._book = book
-        self._tracker: PositionTracker[Any] = PositionTracker(book)
+        self._tracker: PositionTracker[Any] | PartitionTracker = PositionTracker(book)
+        self._on_committed = on_committed
+        self._partitions: PartitionPositions | None = None
         self._due_at = 0.0
         self._reported: tuple[Any, dict[Any, int]] = (None, {})
 
@@ -39,9 +53,21 @@ class PositionReports:
         position = None if committed is None else self._codec.unpack_value(committed)
         if attempts is not None:
             self._book.restore(dict(self._codec.unpack_value(attempts)))
+        if self._on_committed is not None:
+            position = None if position is None else {name: StoredPartition(*kept) for name, kept in position.items()}
+            self._partitions = PartitionPositions(position)
+            self._tracker = PartitionTracker(self._book, self._partitions)
+            self._reported = (None, {})
+            return position
         self._tracker = PositionTracker(self._book, position)
         self._reported = (position, {})
         return position
+
+    @property
+    def partitions(self) -> PartitionPositions:
+        """The positions by partition, of a spout with partitions that is open."""
+        assert self._partitions is not None
+        return self._partitions
 
     def emitted(self, messages: Sequence[Any]) -> None:
         """Take positions in order of emission; the book has them before `advance` is called."""
@@ -59,14 +85,15 @@ class PositionReports:
     @property
     def _has_changed(self) -> bool:
         position, attempts = self._reported
-        return self._tracker.committed != position or self._book.kills != attempts
+        return self._tracker.mark != position or self._book.kills != attempts
 
     def send(self, now: float, *, at_once: bool = False) -> None:
         """Report the position, now and then, when it or the kills have changed."""
         if not (at_once or now >= self._due_at) or not self._has_changed:
             return
         self._due_at = now + COMMIT_INTERVAL_S
-        position, attempts = self._reported = (self._tracker.committed, dict(self._book.kills))
+        position = self._tracker.committed
+        _, attempts = self._reported = (self._tracker.mark, dict(self._book.kills))
         try:
             packed = b"" if position is None else self._codec.pack_value(position)
             record = self._codec.pack_value(list(attempts.items())) if attempts else b""
@@ -77,6 +104,12 @@ class PositionReports:
             return
         task = self._task
         self._reports.to_master(PositionReport(task=task.id, epoch=task.epoch, position=packed, attempts=record))
+        self._due_at = max(self._due_at, now + len(packed) / BYTES_A_SECOND)
+        if self._on_committed is not None and (moved := self.partitions.take_changes()):
+            try:
+                self._on_committed(moved)
+            except Exception as error:
+                self._reports.user_error(error, now)
 
     def validate(self) -> None:
         """Assert the invariants."""

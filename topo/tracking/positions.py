@@ -36,6 +36,11 @@ class PositionTracker(Generic[P]):
         self._open = open_positions
         self._order: deque[P] = deque()
 
+    @property
+    def mark(self) -> P | None:
+        """What `committed` is compared by."""
+        return self.committed
+
     def emitted(self, positions: Iterable[P]) -> None:
         """Append positions in order of emission; they have to be open before `advance` is called."""
         self._order.extend(positions)

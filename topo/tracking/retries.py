@@ -208,6 +208,11 @@ class RetryBook(Generic[K, M]):
         self._unqueue(condemned)
         return [self._condemn(message_id, self.kills[message_id]) for message_id in condemned]
 
+    def give_up(self, message_id: K, why: str) -> GivenUpMessage[K, M]:
+        """Give up a message that was never sent."""
+        self._unqueue((message_id,))
+        return self._give_up(message_id, why, 1)
+
     def _condemn(self, message_id: K, kills: int) -> GivenUpMessage[K, M]:
         times = "once" if kills == 1 else f"{kills} times"
         return self._give_up(message_id, f"ended the process that worked on it, alone, {times}", kills)

@@ -16,10 +16,13 @@ from operator import itemgetter
 from typing import Any
 
 from topo.api.metrics import Histogram, HistogramSnapshot
+from topo.api.partition_values import Partition
+from topo.api.partitions import PartitionedSpout
 from topo.api.spout import RetryingSpout, Spout
 from topo.dead_letters.payload import pack_or_say
 from topo.hot import Pending
 from topo.tracking.dead_letter_reports import DeadLetterReports
+from topo.tracking.failure_causes import cause_of
 from topo.tracking.position_reports import PositionReports
 from topo.tracking.retries import Backoff, RetryBook
 from topo.tracking.spout_task import SentRow, SpoutReports, SpoutTask
@@ -52,11 +55,9 @@ class SourceMessages:
         is_open: whether a message of a retrying spout is kept under an id.
     """
 
-    def __init__(
-        self, spout: Spout, task: SpoutTask, reports: SpoutReports, codec: Codec, trial_s: float | None = None
-    ) -> None:
+    def __init__(self, spout: Spout, task: SpoutTask, reports: SpoutReports, codec: Codec, trial_s: float | None = None) -> None:
         config = task.config
-        self.is_retrying = isinstance(spout, RetryingSpout)
+        self.is_retrying = isinstance(spout, RetryingSpout | PartitionedSpout)
         self.keeps_values = self.is_retrying or spout.wants_values
         self.pending: Pending[PendingMessage] = Pending(config.message_timeout_s, task.clock())
         self._spout = spout
@@ -66,7 +67,8 @@ class SourceMessages:
         self._counters = task.counters
         self._book: RetryBook[Any, SentRow] = RetryBook(config.attempts, Backoff(config.back_off_s), trial_s)
         self.is_open: Callable[[Any], bool] = self._book.__contains__
-        self._positions = PositionReports(task, reports, codec, self._book)
+        on_committed = spout.on_committed if isinstance(spout, PartitionedSpout) else None
+        self._positions = PositionReports(task, reports, codec, self._book, on_committed)
         self._dead_letters = DeadLetterReports(task, reports, codec)
         self._unresolved = UnresolvedMessages()
         self._done: deque[PendingMessage] = deque()
@@ -159,6 +161,26 @@ class SourceMessages:
     def complete_unsent(self, records: Iterable[PendingMessage]) -> None:
         """Messages that no acker tracks are complete; `ack_untracked` calls `ack` for them."""
         self._done.extend(records)
+
+    # -- partitions ------------------------------------------------------------------------------------------------------
+
+    def partitions_found(self) -> None:
+        """The partitions of the source are known."""
+        self._positions.partitions.found()
+
+    def begin_partition(self, partition: Partition, position: Any, now: float) -> None:
+        """Keep where a partition begins; report it at once where that is not its beginning."""
+        if self._positions.partitions.begin(partition, position) and position is not None:
+            self.commit(now, at_once=True)
+
+    def pass_over(self, message: tuple[str, Any], record: Any, error: Exception | None) -> None:
+        """Move the position behind a record that is no row, at once or when its dead letter is stored."""
+        if error is not None:
+            self._book.emitted([message], [SentRow((record,), 0, None, None)])
+            why = str(cause_of(error, self._task.component_id))
+            self._dead_letters.give_up(self._book.give_up(message, why))
+        self._positions.emitted([message])
+        self._positions.advance()
 
     # -- decided ---------------------------------------------------------------------------------------------------------
 

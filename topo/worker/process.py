@@ -52,6 +52,7 @@ from topo.worker.blocking import BlockingSpoutRunner
 from topo.worker.connections import Connections, bind_inbox
 from topo.worker.core import EXIT_DONE, InFlightTracker, Worker, WorkerExit, busy_component
 from topo.worker.crash_marker import CrashMarkerFile
+from topo.worker.helper_thread import HelperThread
 from topo.worker.loop import LINK, Loop
 from topo.worker.memory import is_memory_short
 from topo.worker.progress import Progress
@@ -300,6 +301,7 @@ def make_tasks(
             None if snapshots is None else snapshots.of(task_id),
             is_memory_short,
             wait,
+            run_beside=HelperThread().run,
         )
         tasks.append(make_task(setup, ports))
     return tasks

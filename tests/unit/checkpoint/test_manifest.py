@@ -28,6 +28,7 @@ from topo.checkpoint.manifest import (
 from topo.errors import CheckpointDamagedError, CheckpointRefusedError
 from topo.ids import TaskId
 from topo.keys import key_group, range_of, route_of
+from topo.plan.state_kinds import BY_PARTITION
 
 SPOUT = ComponentShape(kind="spout", parallelism=1, max_parallelism=128)
 COUNT = ComponentShape(kind="bolt", parallelism=2, max_parallelism=128, keyed_by=("lines.default: word",))
@@ -175,6 +176,36 @@ def test_at_the_same_parallelism_each_task_takes_its_own_part_whole() -> None:
         assert share.part.index == index
         assert share.groups == range_of(index, 128, 2)
         assert share.takes_values
+
+
+def by_partition(*ended: bool) -> Manifest:
+    """A spout with positions by partition, of as many tasks."""
+    shape = msgspec.structs.replace(SPOUT, parallelism=len(ended), state=BY_PARTITION)
+    kept = manifest(len(ended))
+    parts = tuple(msgspec.structs.replace(part, ended=end) for part, end in zip(kept.parts[1:], ended, strict=True))
+    return msgspec.structs.replace(kept, components={"count": shape}, parts=parts)
+
+
+@pytest.mark.parametrize(("before", "after"), [(1, 3), (3, 2), (2, 1)])
+def test_all_tasks_of_another_parallelism_read_the_positions_of_all_partitions(before: int, after: int) -> None:
+    kept = by_partition(*[False] * before)
+    assert misfits(kept, "words", {"count": msgspec.structs.replace(kept.components["count"], parallelism=after)}) == []
+    for index in range(after):
+        shares = shares_for(kept, "count", index, after)
+        assert [share.part.index for share in shares if share.takes_values] == list(range(before))
+
+
+def test_positions_by_partition_stay_with_their_task_at_the_same_parallelism() -> None:
+    shares = [share for share in shares_for(by_partition(False, False), "count", 1, 2) if share.takes_values]
+    assert [share.part.index for share in shares] == [1]
+
+
+@pytest.mark.parametrize(("ended", "has_all"), [((True, True), True), ((True, False), False)])
+def test_with_another_parallelism_a_spout_with_partitions_has_ended_when_all_tasks_had(
+    ended: tuple[bool, ...], has_all: bool
+) -> None:
+    assert [has_ended(by_partition(*ended), "count", index, 3) for index in range(3)] == [has_all] * 3
+    assert has_ended(by_partition(*ended), "count", 0, 2), "by its own part where the number of tasks is the same"
 
 
 def test_a_component_that_the_checkpoint_does_not_know_takes_nothing() -> None:

@@ -10,11 +10,13 @@ import msgspec
 import pytest
 
 from tests.submissions import store_submission
-from topo import BasicBolt, IterableSpout, TopologyBuilder
+from topo import BasicBolt, IterableSpout, MemoryPartitions, MemorySpout, TopologyBuilder
+from topo.api.partition_values import owned
 from topo.errors import UserError
 from topo.launch.resuming import go_on_from_positions, text_of_beginning
 from topo.plan.physical import PhysicalPlan, physical_plan
 from topo.storage.state_folder import StateFolder, TopologyFolder
+from topo.wire.codec import Codec
 
 
 class Pass(BasicBolt):
@@ -84,3 +86,32 @@ def test_text_of_a_first_run_and_of_runs_after_it(folder: TopologyFolder) -> Non
     store(folder, plan(("a", 1)), {1: b"1"})
     os.utime(folder.positions, (0, 0))
     assert "the last run's positions of 1970-01-01 " in text_of_beginning(folder, "")
+
+
+@pytest.mark.parametrize(("before", "after"), [(2, 3), (3, 1), (1, 4), (2, 2)])
+def test_positions_by_partition_move_to_the_tasks_that_read_the_partitions_now(
+    folder: TopologyFolder, before: int, after: int
+) -> None:
+    def with_tasks(tasks: int) -> PhysicalPlan:
+        builder = TopologyBuilder("flow").config(delivery="at_least_once")
+        builder.set_spout("s", MemorySpout(MemoryPartitions()), parallelism=tasks)
+        builder.set_bolt("pass", Pass()).shuffle_grouping("s")
+        return physical_plan(builder.build())
+
+    codec, kept = Codec(), {f"t-{n}": ("t", n, n * 10, None) for n in range(5)}
+    kills = [(("t-3", 31), 2)]
+    last, now = with_tasks(before), with_tasks(after)
+    rows = {}
+    for index, task in enumerate(last.tasks_of("s")):
+        mine = {name: tuple(one) for name, one in owned(kept, index, before).items()}
+        rows[task] = (codec.pack_value(mine), codec.pack_value(kills) if "t-3" in mine else b"")
+    store_submission(folder, last)
+    folder.positions.write_bytes(msgspec.msgpack.encode(rows))
+
+    go_on_from_positions(folder, last, now)
+
+    moved = msgspec.msgpack.decode(folder.positions.read_bytes(), type=dict[int, tuple[bytes, bytes]])
+    for index, task in enumerate(now.tasks_of("s")):
+        packed, attempts = moved[task]
+        assert codec.unpack_value(packed) == {name: tuple(one) for name, one in owned(kept, index, after).items()}
+        assert bool(attempts) == ("t-3" in codec.unpack_value(packed))

@@ -328,6 +328,21 @@ class WatermarkMultiplexer:
         """Combine, and put out the changes."""
         self._update()
 
+    @property
+    def watermarks(self) -> dict[Hashable, int]:
+        """The watermark of each split."""
+        return {split: part.watermark for split, part in self._parts.items()}
+
+    @property
+    def idle(self) -> set[Hashable]:
+        """The splits that are idle."""
+        return {split for split, part in self._parts.items() if part.is_idle}
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether all splits are idle."""
+        return all(part.is_idle for part in self._parts.values())
+
     def _update(self) -> None:
         if not self._parts:
             return

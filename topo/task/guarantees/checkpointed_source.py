@@ -14,6 +14,8 @@ from typing import Any
 from zlib import crc32
 
 from topo.api.metrics import Histogram
+from topo.api.partition_values import Partition, StoredPartition, owned
+from topo.api.partitions import PartitionedSpout
 from topo.api.spout import Spout
 from topo.checkpoint.alignment import Snapshot
 from topo.checkpoint.source_progress import ANY_VALUES, UncommittedMessages
@@ -26,6 +28,7 @@ from topo.task.events import RoutesChanged
 from topo.task.guarantees.output_state import OutputState
 from topo.task.guarantees.source import SourceGuarantee, SourceStart
 from topo.task.parts import TaskParts
+from topo.tracking.partition_positions import PartitionPositions
 from topo.tracking.unresolved import UnresolvedMessages
 from topo.wire.control import BarrierAcked, CheckpointComplete, CheckpointWanted
 from topo.wire.frames import FrameKind
@@ -48,9 +51,14 @@ class CheckpointedSource(SourceGuarantee):
     def __init__(self, parts: TaskParts, spout: Spout, emission: Emission, watermarks: OutputWatermarks) -> None:
         super().__init__(parts, spout, emission, lambda _message: False)
         env = parts.env
+        self._read_by_partition = PartitionPositions() if isinstance(spout, PartitionedSpout) else None
+        """The position that each partition was read up to."""
+        self._changes: list[tuple[int, dict[str, Any]]] = []
+        """For each snapshot since the last complete one: its checkpoint, and the positions that had moved."""
         is_called_back = getattr(spout.ack, "__func__", None) is not Spout.ack
         self.uncommitted = UncommittedMessages(has_positions=self.is_retrying, keeps_ids=is_called_back, digest=self._digest)
         self._watermarks = watermarks
+        self._context = parts.spec.context
         self._snapshots = parts.snapshots
         self._ids = env.ids
         self.output = OutputState(parts, watermarks)
@@ -86,7 +94,10 @@ class CheckpointedSource(SourceGuarantee):
         if self.is_retrying:
             # Another `open` would not know them.
             self._ack(self.uncommitted.unreported, now)
-            return SourceStart(self.uncommitted.position, state.restored_ended)
+            position = self.uncommitted.position
+            if self._read_by_partition is not None:
+                position = self._restore_partitions()
+            return SourceStart(position, state.restored_ended)
         if not self._is_started:
             self._is_started = not state.restored_ended or self.redelivers
             return SourceStart(None, not self._is_started)
@@ -104,6 +115,19 @@ class CheckpointedSource(SourceGuarantee):
         sources = [part.values["source"] for part in self._state.restored if "source" in part.values]
         return self.uncommitted.restore(sources, self._state.restore_point)
 
+    def _restore_partitions(self) -> dict[str, StoredPartition] | None:
+        """Take over the partitions of this task; None without a checkpoint, so that they begin where the settings say."""
+        sources = [part.values["source"] for part in self._state.restored if "partitions" in part.values.get("source", ())]
+        context = self._context
+        stored = owned(
+            {name: kept for source in sources for name, kept in source["partitions"].items()},
+            context.task_index,
+            context.parallelism,
+        )
+        self._read_by_partition = PartitionPositions(stored if sources else None)
+        self._changes.clear()
+        return stored if sources else None
+
     def close(self, now: float) -> None:
         """Call `ack` for all covered messages."""
         for message in self.uncommitted.report(self.uncommitted.unreported):
@@ -117,8 +141,33 @@ class CheckpointedSource(SourceGuarantee):
 
     def note_order(self, messages: Sequence[Any]) -> None:
         """Take the position that the spout has come to."""
-        if messages:
+        if self._read_by_partition is not None:
+            self._read_by_partition.emitted(messages)
+        elif messages:
             self.uncommitted.reach(messages[-1])
+
+    def partitions_found(self) -> None:
+        """Have the next checkpoint note that."""
+        assert self._read_by_partition is not None
+        self._read_by_partition.found()
+
+    def begin_partition(self, partition: Partition, position: Any) -> None:
+        """Keep where a partition begins; have it stored soon where that is not its beginning."""
+        assert self._read_by_partition is not None
+        if self._read_by_partition.begin(partition, position) and position is not None:
+            self._want_checkpoint()
+
+    def pass_over(self, message: tuple[str, Any], record: Any, error: Exception | None, now: float) -> None:
+        """Make a dead letter of the next checkpoint."""
+        assert self._read_by_partition is not None
+        self._read_by_partition.reach(*message)
+        if error is not None:
+            self.output.give_up((record,), error, position=message)
+
+    def _want_checkpoint(self) -> None:
+        if not self._early_checkpoint_requested:
+            self._early_checkpoint_requested = True
+            self._reports.to_master(CheckpointWanted(task=self._state.id, epoch=self._state.epoch))
 
     def admit(self, stream: StreamRows, messages: list[Any], *, first_time: bool, now: float) -> None:
         """Send messages, but for those that a checkpoint covers."""
@@ -131,9 +180,8 @@ class CheckpointedSource(SourceGuarantee):
             stream.keep(accepted.sent)
         if stream.rows:
             self.admit_untracked(stream)
-        if not self.is_retrying and uncommitted.uncovered * 2 >= self._limit and not self._early_checkpoint_requested:
-            self._early_checkpoint_requested = True
-            self._reports.to_master(CheckpointWanted(task=self._state.id, epoch=self._state.epoch))
+        if not self.is_retrying and uncommitted.uncovered * 2 >= self._limit:
+            self._want_checkpoint()
 
     def admit_untracked(self, stream: StreamRows) -> None:
         """Send rows, unless the end of the input was restored: readers have published what they made of it."""
@@ -190,6 +238,10 @@ class CheckpointedSource(SourceGuarantee):
 
     def _snapshot(self, checkpoint: int) -> Snapshot:
         output, source = self.output.snapshot(checkpoint), self.uncommitted.snapshot(checkpoint)
+        if self._read_by_partition is not None and self._read_by_partition.is_known:
+            marks = self._watermarks.partitions
+            source["partitions"] = self._read_by_partition.record(None if marks is None else marks.reached)
+            self._changes.append((checkpoint, self._read_by_partition.take_changes()))
         # In this order, so that the bytes of a part stay what they were.
         return Snapshot(values={"watermark": output["watermark"], "source": source, **output})
 
@@ -222,6 +274,15 @@ class CheckpointedSource(SourceGuarantee):
         self.uncommitted.complete(checkpoint)
         self._counters.acked += self.uncommitted.covered - before
         self.output.publish(checkpoint)
+        if self._read_by_partition is not None:
+            self._publish_positions(checkpoint)
+
+    def _publish_positions(self, checkpoint: int) -> None:
+        committed: dict[str, Any] = {}
+        while self._changes and self._changes[0][0] <= checkpoint:
+            committed |= self._changes.pop(0)[1]
+        if committed and isinstance(self._spout, PartitionedSpout):
+            self._reports.guard(self._spout.on_committed, self._state.clock(), committed)
 
     def call_back(self, now: float) -> None:
         """Call `ack` for a part of the covered messages."""

@@ -30,10 +30,10 @@ class OutputState:
         self._dead_letters = PendingDeadLetters(state.id, parts.env.codec, parts.env.ids, parts.reports.to_master)
         self.messages: MessageHandlers = {DeadLettersStored: self._on_stored}
 
-    def give_up(self, values: Any, error: BaseException | str, attempts: int = 1) -> None:
-        """Make a dead letter of a row, an input, or the values that a call was made for."""
+    def give_up(self, values: Any, error: BaseException | str, attempts: int = 1, position: Any = None) -> None:
+        """Make a dead letter of a row, an input, or the values that a call was made for. `position`: of a source's record."""
         why = error if isinstance(error, str) else str(cause_of(error, self._state.component_id))
-        self._dead_letters.add(values, why, attempts)
+        self._dead_letters.add(values, why, attempts, position)
 
     def publish(self, checkpoint: int) -> None:
         """Have the dead letters stored that a complete checkpoint covers."""

@@ -11,6 +11,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
+from topo.api.partition_values import Partition
+from topo.api.partitions import PartitionedSpout
 from topo.api.spout import RetryingSpout, Spout
 from topo.emission.emission import Emission
 from topo.emission.emitter import StreamRows
@@ -30,7 +32,8 @@ class SourceStart(NamedTuple):
     """Where a spout begins to read.
 
     Attributes:
-        position: id of the last message before; None at the beginning of the source.
+        position: id of the last message before; None at the beginning of the source. With partitions: their stored progress;
+            None where none of them was ever read.
         is_ended: nothing is left to read: the spout stays closed, and END is passed on.
     """
 
@@ -76,7 +79,7 @@ class SourceGuarantee(ABC):
         self._emission = emission
         self._spout = spout
         self._acker_routes = AckerRoutes(state.plan.ackers, parts.outbound.outbox.put_ids)
-        self.is_retrying = isinstance(spout, RetryingSpout)
+        self.is_retrying = isinstance(spout, RetryingSpout | PartitionedSpout)
         self.is_open = is_open
         are_stored = self.is_retrying or self.stores_ids
         component = state.component_id
@@ -135,6 +138,25 @@ class SourceGuarantee(ABC):
     @abstractmethod
     def note_order(self, messages: Sequence[Any]) -> None:
         """Take the ids that a retrying spout has emitted over all its streams, in order, before `admit` has them by stream."""
+
+    def partitions_found(self) -> None:
+        """The partitions of the source are known: those that are found from here on begin at their beginning."""
+        raise TopoInternalError(f"task {self._state.id} has no partitions")
+
+    def begin_partition(self, partition: Partition, position: Any) -> None:
+        """A partition is read from here on behind a position, which is stored if the partition is new."""
+        raise TopoInternalError(f"task {self._state.id} has no partitions, so {partition.name!r} does not begin")
+
+    def pass_over(self, message: tuple[str, Any], record: Any, error: Exception | None, now: float) -> None:
+        """The position of a partition passes a record that is no row.
+
+        Args:
+            message: partition and position.
+            record: its bytes.
+            error: why it is a dead letter; None: it is none.
+            now: monotonic seconds.
+        """
+        raise TopoInternalError(f"task {self._state.id} has no partitions, so {message!r} is no record")
 
     @abstractmethod
     def admit(self, stream: StreamRows, messages: list[Any], *, first_time: bool, now: float) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from itertools import repeat
 from typing import Any
 
+from topo.api.partition_values import Partition
 from topo.api.spout import Spout
 from topo.emission.emission import Emission
 from topo.emission.emitter import StreamRows
@@ -91,6 +92,19 @@ class TrackedSource(SourceGuarantee):
         return self.source_messages.positions_of(roots)
 
     # -- emitted ---------------------------------------------------------------------------------------------------------
+
+    def partitions_found(self) -> None:
+        """Have the positions stored, even while there are none."""
+        self.source_messages.partitions_found()
+
+    def begin_partition(self, partition: Partition, position: Any) -> None:
+        """Keep where a partition begins."""
+        self.source_messages.begin_partition(partition, position, self._state.now)
+
+    def pass_over(self, message: tuple[str, Any], record: Any, error: Exception | None, now: float) -> None:
+        """Have the dead letter stored; the position waits for that."""
+        self._taken += error is not None
+        self.source_messages.pass_over(message, record, error)
 
     def note_order(self, messages: Sequence[Any]) -> None:
         """Take the ids of a burst in order."""

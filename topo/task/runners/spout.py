@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from topo.api.partitions import PartitionedSpout
 from topo.api.spout import Spout
 from topo.emission.batch_messages import given_collector
 from topo.errors import SpoutStalledError
@@ -42,6 +43,8 @@ class SpoutRunner:
 
     def __init__(self, parts: TaskParts, spout: Spout, output: SpoutOutput, source: SourceGuarantee) -> None:
         self._spout = spout
+        self._partitioned = spout if isinstance(spout, PartitionedSpout) else None
+        self._drift_ms = None if self._partitioned is None else self._partitioned.max_drift_ms
         self._output = output
         self._source = source
         self._context = parts.spec.context
@@ -93,6 +96,12 @@ class SpoutRunner:
     def _open(self, start: SourceStart, now: float) -> None:
         """Open the spout where it begins to read. An open spout is closed before, as if the process had ended."""
         collector = self._output.collector
+        if self._is_user_open and self._partitioned is not None and not start.is_ended:
+            # Its reader lives on, with its connections.
+            collector.clear()
+            collector.ended = False
+            self._partitioned.restart(start.position)
+            return
         if self._is_active:
             self._is_active = False
             self._reports.guard(self._spout.deactivate, now)
@@ -256,8 +265,15 @@ class SpoutRunner:
             else:
                 output.idle_clock.pause()
             output.on_time(now)
+            self._hold_back_drift()
         if self._feeds_windows:
             self._watch_stall(now)
+
+    def _hold_back_drift(self) -> None:
+        """Pause partitions that are further ahead of the others in event time than the spout wants."""
+        spout, partitions = self._partitioned, self._output.watermarks.partitions
+        if spout is not None and self._drift_ms is not None and partitions is not None and self._is_user_open:
+            spout.set_ahead(partitions.ahead(self._drift_ms))
 
     def _watch_stall(self, now: float) -> None:
         """Report that windows wait for a watermark which does not come, since the spout has no room for more messages."""
@@ -320,6 +336,7 @@ class SpoutRunner:
         limit = min(self._pace.size, room, self._outbox.room)
         if output.emission.runs_singly:
             limit = min(1, room)
+        collector.wanted = limit
         began = clock()
         size = signal_count = 0
         marks: list[int] = []

@@ -7,9 +7,11 @@ from functools import partial
 from itertools import groupby
 from typing import Any
 
+from topo.api.partitions import PartitionedSpout
 from topo.api.spout import RetryingSpout, Spout
 from topo.emission.emitter import StreamRows
 from topo.emission.message_collectors import REFUSED, MessageCollector, message_collector
+from topo.emission.partition_messages import PartitionMessages, PartitionOver, PartitionsFound, PartitionSignal, PassedOver
 from topo.emission.time_cuts import send_in_pieces
 from topo.operators.time.clock import PausableClock
 from topo.task.guarantees.source import SourceGuarantee
@@ -34,11 +36,14 @@ class SpoutOutput(TaskOutput):
     def __init__(self, parts: TaskParts, spout: Spout, floor: Callable[[], int | None]) -> None:
         state, clock, reports = parts.state, parts.env.clock, parts.reports
         streams, has_order = state.plan.streams(state.component_id), isinstance(spout, RetryingSpout)
-        self.collector: MessageCollector = message_collector(
-            state.component_id, streams, reports.record_misuse, parts.env.codec, has_order=has_order
+        self._has_partitions = isinstance(spout, PartitionedSpout)
+        self.collector: MessageCollector = (
+            PartitionMessages(state.component_id, streams, reports.record_misuse, parts.env.codec)
+            if self._has_partitions
+            else message_collector(state.component_id, streams, reports.record_misuse, parts.env.codec, has_order=has_order)
         )
         self.idle_clock = PausableClock(lambda: int(clock() * 1000))
-        super().__init__(parts, self.collector, self.idle_clock.now_ms, floor)
+        super().__init__(parts, self.collector, self.idle_clock.now_ms, floor, by_partition=self._has_partitions)
         self._spout = spout
         self._state = state
         self._reports = reports
@@ -61,16 +66,33 @@ class SpoutOutput(TaskOutput):
             self._state.counters.emitted += collector.count()
         for error in self.emission.read_messages(collector.streams, is_replay=not first_time):
             self._reports.user_error(error, now)
-        if first_time:
+        if first_time and not self._has_partitions:
             self._judge_ids(source, now)
         send_rows = partial(self._send_rows, source, first_time, now)
         if first_time and (collector.signals or time.is_used or time.is_idle):
-            send_in_pieces(collector, time, send_rows, self.send_event_time)
+            send_in_pieces(collector, time, send_rows, self.send_event_time, partial(self._on_partition, source, now))
         else:
             send_rows()
         collector.clear()
         if self._outbound.is_flush_due(now):
             self._outbound.flush(now)
+
+    def _on_partition(self, source: SourceGuarantee, now: float, signal: PartitionSignal) -> None:
+        """Take a change of partitions, or a record that is passed over, at its place between the rows."""
+        time = self.watermarks
+        if isinstance(signal, PassedOver):
+            source.pass_over(signal.message, signal.record, signal.error, now)
+        elif isinstance(signal, PartitionOver):
+            if time.partitions is not None:
+                time.partitions.end(signal.name)
+        elif isinstance(signal, PartitionsFound):
+            source.partitions_found()
+        else:
+            source.begin_partition(signal.partition, signal.position)
+            if time.partitions is not None:
+                time.partitions.begin(signal.partition.name, signal.watermark)
+            else:
+                time.mark_active()
 
     def _judge_ids(self, source: SourceGuarantee, now: float) -> None:
         """Refuse the messages whose ids cannot be used: they count, and are reported."""
@@ -97,6 +119,9 @@ class SpoutOutput(TaskOutput):
                 messages[:] = [message for message in messages if message is not REFUSED]
                 if not messages:
                     continue
+            if self._has_partitions and first_time:
+                # In pieces, so that records that are passed over have their places in the order.
+                source.note_order(messages)
             # None is no position: `MessageIds` has refused those.
             if source.is_retrying or None not in messages:
                 source.admit(stream, messages, first_time=first_time, now=now)

@@ -1,0 +1,55 @@
+"""The spouts with partitions keep the contract of `topo.testing.contracts`, which connectors of others use as well."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from topo import MemoryPartitions, MemorySpout, PartitionedSpout
+from topo.testing.contracts import PartitionedSpoutContract, SourceUnderTest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+class InMemory(SourceUnderTest):
+    """Records are JSON."""
+
+    def __init__(self) -> None:
+        self.kept = MemoryPartitions()
+
+    def spout(self) -> PartitionedSpout:
+        return MemorySpout(self.kept, ("n",), decode=json.loads)
+
+    def add(self, name: str, numbers: Sequence[int]) -> None:
+        self.kept.add(name, map(json.dumps, numbers))
+
+    def append(self, name: str, numbers: Sequence[int]) -> None:
+        self.kept.append(name, *map(json.dumps, numbers))
+
+    def remove(self, name: str) -> None:
+        self.kept.remove(name)
+
+    def poison(self, name: str, numbers: Sequence[int | None]) -> None:
+        self.kept.add(name, ["{" if number is None else json.dumps(number) for number in numbers])
+
+
+class TestMemorySpout(PartitionedSpoutContract):
+    def source(self, folder: Path) -> SourceUnderTest:
+        return InMemory()
+
+
+def _documented() -> dict[str, Any]:
+    """The connector of docs/connectors.md, and its tests."""
+    names: dict[str, Any] = {"__name__": "documented"}
+    for block in re.findall(r"^```python\n(.*?)^```", (ROOT / "docs" / "connectors.md").read_text(), re.MULTILINE | re.DOTALL):
+        exec(block, names)
+    return names
+
+
+class TestDocumentedSpout(PartitionedSpoutContract):
+    def source(self, folder: Path) -> SourceUnderTest:
+        made: SourceUnderTest = _documented()["TestPages"]().source(folder)
+        return made

@@ -1,0 +1,232 @@
+"""The life of partitions in a task, on a source in memory: cases that not every source can show."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from topo import MemoryPartitions, MemorySpout, Partition, PartitionedSpout, SourceRow, SourceRows
+from topo.errors import EmitError, TopoEnvironmentError
+from topo.testing.partition_harness import PartitionHarness
+
+
+def harness_of(source: MemoryPartitions, tasks: int = 1, **settings: Any) -> PartitionHarness:
+    harness = PartitionHarness(lambda: MemorySpout(source, **settings), tasks)
+    harness.turns()
+    return harness
+
+
+def test_latest_begins_behind_the_last_row_and_at_the_beginning_of_partitions_found_later() -> None:
+    source = MemoryPartitions({"a": [1, 2]})
+    harness = harness_of(source, start="latest")
+    source.append("a", 3)
+    source.add("b", [7])
+    harness.discover()
+    assert harness.read == {"a": [3], "b": [7]}
+
+
+def test_where_a_partition_begins_is_decided_once_even_before_a_row() -> None:
+    source = MemoryPartitions({"a": [1, 2], "empty": []})
+    harness = harness_of(source, start="latest")
+    harness.stop()
+    source.append("a", 3)
+    source.append("empty", 4)
+    harness.start(1)
+    harness.turns()
+    assert harness.read == {"a": [3], "empty": [4]}
+
+
+def test_a_partition_that_came_while_nothing_ran_is_read_from_its_beginning() -> None:
+    source = MemoryPartitions()
+    harness = harness_of(source, start="latest")
+    harness.stop()
+    source.add("a", [1])
+    harness.start(1)
+    harness.turns()
+    assert harness.read == {"a": [1]}
+
+
+def test_without_further_discovery_the_input_ends_with_its_partitions() -> None:
+    source = MemoryPartitions({"a": [1], "b": [2]})
+    harness = harness_of(source, discovery_interval=None)
+    source.end("a")
+    harness.turns()
+    assert not harness.has_ended
+    source.end("b")
+    harness.turns()
+    assert harness.has_ended and harness.read == {"a": [1], "b": [2]}
+
+
+def test_one_listing_without_a_partition_does_not_count_and_two_do() -> None:
+    source = MemoryPartitions({"a": [1], "b": [2]})
+    harness = harness_of(source)
+    source.remove("a")
+    harness.discover()
+    assert harness.errors == []
+    harness.discover()
+    (error,) = harness.errors
+    assert isinstance(error, TopoEnvironmentError) and "partition 'a' is gone" in str(error) and "position 0" in str(error)
+
+
+def test_a_partition_that_comes_back_goes_on_behind_its_position() -> None:
+    source = MemoryPartitions({"a": [1, 2]})
+    harness = harness_of(source)
+    source.remove("a")
+    harness.discover()
+    harness.discover()
+    source.add("a", [3])
+    harness.discover()
+    assert harness.read == {"a": [1, 2, 3]}
+
+
+def test_lost_records_hold_the_partition_by_default_and_the_others_are_read() -> None:
+    source = MemoryPartitions({"a": [1, 2], "b": [1]})
+    harness = harness_of(source)
+    harness.stop()
+    source.append("a", 3, 4, 5)
+    source.truncate("a", 3)
+    source.append("b", 2)
+    harness.start(1)
+    harness.turns()
+    assert harness.read == {"a": [1, 2], "b": [1, 2]}
+    assert [str(error) for error in harness.errors] == ["partition 'a' has no records 2 to 2 any more"]
+    harness.clock.advance("2s")
+    harness.turns()
+    assert len(harness.errors) == 2, "reported again and again"
+
+
+def test_lost_records_are_reported_and_skipped_where_the_user_wants_that() -> None:
+    source = MemoryPartitions({"a": [1, 2]})
+    harness = harness_of(source, on_lost="skip")
+    harness.stop()
+    source.append("a", 3, 4, 5)
+    source.truncate("a", 3)
+    harness.start(1)
+    harness.turns()
+    assert harness.read == {"a": [1, 2, 4, 5]} and len(harness.errors) == 1
+
+
+@pytest.mark.parametrize(("policy", "read", "given_up"), [("dead_letter", [1, 3], 1), ("drop", [1, 3], 0), ("fail", [1], 0)])
+def test_bad_records_follow_the_policy(policy: Any, read: list[int], given_up: int) -> None:
+    source = MemoryPartitions({"a": ["1", "x", "3"], "b": ["4"]})
+    harness = harness_of(source, decode=int, on_bad_record=policy)
+    assert harness.read == {"a": read, "b": [4]} and len(harness.given_up) == given_up
+    assert bool(harness.errors) == (policy == "fail")
+
+
+def test_a_paused_partition_gives_nothing_until_it_continues() -> None:
+    source = MemoryPartitions({"a": [1], "b": [2]})
+    harness = harness_of(source)
+    harness.tasks[0].spout.set_ahead({"a"})
+    source.append("a", 10)
+    source.append("b", 20)
+    harness.turns()
+    assert harness.read == {"a": [1], "b": [2, 20]}
+    harness.tasks[0].spout.set_ahead(())
+    harness.turns()
+    assert harness.read == {"a": [1, 10], "b": [2, 20]}
+
+
+def test_committed_positions_reach_the_source() -> None:
+    source = MemoryPartitions({"a": [1, 2], "b": [3]})
+    harness = harness_of(source)
+    harness.tasks[0].commit()
+    assert source.committed == {"a": 1, "b": 0}
+
+
+class Listed(PartitionedSpout):
+    """Reads what a test has listed for each partition; an exception is raised where it stands, the first time."""
+
+    outputs = ("value",)
+
+    def __init__(self, **listed: list[Any]) -> None:
+        self.listed = listed
+        self.polls: list[tuple[str, Any]] = []
+
+    def partitions(self) -> list[Partition | str]:
+        return list(self.listed)
+
+    def read(self, partition: Partition, position: Any) -> Any:
+        self.polls.append((partition.name, position))
+        items = self.listed[partition.name]
+        for place, item in enumerate(items):
+            if isinstance(item, Exception):
+                items.remove(item)
+                raise item
+            if position is None or place > position:
+                yield item if isinstance(item, SourceRows) or item is None else SourceRow((item,), place)
+        while True:
+            yield None
+
+
+def test_a_partition_whose_reading_fails_is_read_again_after_a_wait_and_others_meanwhile() -> None:
+    spout = Listed(a=[1, OSError("no disk"), 2], b=[5])
+    harness = PartitionHarness(lambda: spout)
+    harness.turns()
+    assert harness.read == {"a": [1], "b": [5]} and [str(error) for error in harness.errors] == ["no disk"]
+    harness.clock.advance("1s")
+    harness.turns()
+    assert harness.read == {"a": [1, 2], "b": [5]} and spout.polls == [("a", None), ("b", None), ("a", 0)]
+
+
+@pytest.mark.parametrize(
+    ("item", "why"),
+    [
+        ("x", "yielded 'x'"),
+        (SourceRows([(1,), (2,)], [1]), "2 rows, 1 positions"),
+        (SourceRows([(1,), (2,)], [2, 1]), "each position is later"),
+        (SourceRows([(1, 2)], [1]), "2 values"),
+    ],
+)
+def test_what_a_reader_may_not_give_drops_the_poll_and_reads_again(item: Any, why: str) -> None:
+    class Wrong(Listed):
+        def read(self, partition: Partition, position: Any) -> Any:
+            self.polls.append((partition.name, position))
+            yield SourceRow((0,), 0)
+            yield item
+
+    spout = Wrong(a=[])
+    harness = PartitionHarness(lambda: spout)
+    harness.turns()
+    (error,) = harness.errors
+    assert isinstance(error, EmitError) and why in str(error)
+    assert harness.read == {} and harness.tasks[0].stored()["a"].position is None
+    harness.clock.advance("1s")
+    harness.turns()
+    assert spout.polls == [("a", None), ("a", None)], "begins behind the last row that was taken"
+
+
+def test_rows_many_at_a_time_are_cut_to_the_room() -> None:
+    numbers = list(range(250))
+    spout = Listed(a=[SourceRows([(n,) for n in numbers], numbers, numbers)])
+    harness = PartitionHarness(lambda: spout)
+    harness.turns(2)
+    assert len(harness.all_rows()) == 100
+    harness.turns()
+    assert harness.read == {"a": numbers}
+
+
+def test_a_discovery_that_fails_is_reported_and_repeated() -> None:
+    class Shy(Listed):
+        def partitions(self) -> list[Partition | str]:
+            if not self.polls:
+                self.polls.append(("", None))
+                raise OSError("not yet")
+            return list(self.listed)
+
+    harness = PartitionHarness(lambda: Shy(a=[1]))
+    harness.turns()
+    assert [str(error) for error in harness.errors] == ["not yet"] and harness.read == {}
+    harness.clock.advance("1s")
+    harness.turns()
+    assert harness.read == {"a": [1]}
+
+
+@pytest.mark.parametrize("partitions", [{}, {"a": [1]}])
+def test_after_going_back_to_the_beginning_the_task_has_positions_to_store_again(partitions: dict[str, list[int]]) -> None:
+    harness = harness_of(MemoryPartitions(partitions))
+    (task,) = harness.tasks
+    task.restart(None)
+    harness.turns()
+    assert task.is_known and {name: kept.position for name, kept in task.stored().items()} == dict.fromkeys(partitions, 0)

@@ -1,0 +1,176 @@
+"""Spouts with partitions in whole topologies, in each delivery mode: dead letters, event time, commits, recoveries."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from topo import (
+    BasicBolt,
+    MemoryPartitions,
+    MemorySpout,
+    PartitionedSpout,
+    SourceRow,
+    Topology,
+    TopologyBuilder,
+    TopologyError,
+    WatermarkStrategy,
+    WindowBolt,
+    aggregates,
+    windows,
+)
+from topo.testing import TopologyTest
+
+MODES = pytest.mark.parametrize("delivery", ["at_least_once", "exactly_once"])
+
+
+class Pass(BasicBolt):
+    """Emits its input, but for values that are to fail."""
+
+    outputs = ("n",)
+
+    def execute(self, tup: Any, collector: Any) -> None:
+        """Emit the value."""
+        if tup[0] == 13:
+            raise ValueError("thirteen")
+        collector.emit((tup[0],))
+
+
+def passing(make: Callable[[], PartitionedSpout], delivery: str, tasks: int = 1) -> Topology:
+    builder = TopologyBuilder("t").config(delivery=delivery, attempts=2, backoff="1s", checkpoint_interval="500ms")
+    builder.set_spout("spout", make(), tasks)
+    builder.set_bolt("bolt", Pass()).shuffle_grouping("spout")
+    return builder.build()
+
+
+@MODES
+def test_a_bad_record_is_a_dead_letter_with_its_bytes_place_and_error(delivery: str) -> None:
+    source = MemoryPartitions({"a": [b"1", b"x", b"2"]}, ended=True)
+    test = TopologyTest(lambda: passing(lambda: MemorySpout(source, decode=int, discovery_interval=None), delivery))
+    test.run()
+    (given_up,) = test.dead_letters()
+    assert (given_up.component, given_up.message_id, given_up.values) == ("spout", ("a", 1), (b"x",))
+    assert "invalid literal" in given_up.why
+    assert sorted(test.emitted("bolt")) == [(1,), (2,)] and source.committed == {"a": 2}
+
+
+def test_the_position_does_not_pass_a_bad_record_before_its_dead_letter_is_stored() -> None:
+    source = MemoryPartitions({"a": [b"x"]})
+    test = TopologyTest(lambda: passing(lambda: MemorySpout(source, decode=int), "at_least_once"))
+    test.advance("1s")
+    assert source.committed == {"a": 0} and len(test.dead_letters()) == 1
+
+
+@MODES
+def test_a_message_that_a_bolt_fails_is_given_up_alone(delivery: str) -> None:
+    source = MemoryPartitions({"a": [1, 13, 2], "b": [3]}, ended=True)
+    test = TopologyTest(lambda: passing(lambda: MemorySpout(source, discovery_interval=None), delivery))
+    test.run()
+    assert [given_up.values for given_up in test.dead_letters()] == [(13,)]
+    assert sorted(test.emitted("bolt")) == [(1,), (2,), (3,)] and source.committed == {"a": 2, "b": 0}
+
+
+@MODES
+@pytest.mark.parametrize("seed", range(3))
+def test_partitions_that_come_while_tasks_die_are_read_to_their_end(delivery: str, seed: int) -> None:
+    source = MemoryPartitions({f"p{n}": range(n * 100 + 20, n * 100 + 40) for n in range(4)})
+    test = TopologyTest(lambda: passing(lambda: MemorySpout(source), delivery, 2), seed=seed)
+    test.advance("300ms")
+    test.crash("spout", seed % 2)
+    source.add("late", [900, 901])
+    test.advance("2s")
+    test.crash("bolt")
+    source.append("late", 902)
+    test.advance("5s")
+    wanted = {n * 100 + k for n in range(4) for k in range(20, 40)} | {900, 901, 902}
+    assert {n for (n,) in test.emitted("bolt")} == wanted
+    assert source.committed == {f"p{n}": 19 for n in range(4)} | {"late": 2}
+
+
+def test_a_living_reader_goes_back_to_the_checkpoint_when_another_worker_dies() -> None:
+    source = MemoryPartitions({"a": range(10), "b": range(10)})
+    made: list[MemorySpout] = []
+
+    class Counted(MemorySpout):
+        def reader(self, context: Any) -> Any:
+            made.append(self)
+            return super().reader(context)
+
+    test = TopologyTest(lambda: passing(lambda: Counted(source), "exactly_once"))
+    test.advance("3s")
+    test.crash("bolt")
+    source.append("a", 10)
+    test.advance("3s")
+    assert len(made) == 1 and source.committed == {"a": 10, "b": 9}
+
+
+def counting(source: MemoryPartitions, delivery: str, **settings: Any) -> Topology:
+    builder = TopologyBuilder("t").config(delivery=delivery, checkpoint_interval="500ms")
+    strategy = WatermarkStrategy.monotonic_timestamps("at").with_idleness("10s")
+    builder.set_spout("spout", MemorySpout(source, ("key", "at"), **settings), watermarks=strategy)
+    window = WindowBolt(key="key", window=windows.TumblingEventTimeWindows.of("1s"), aggregate=aggregates.Count())
+    builder.set_bolt("window", window).fields_grouping("spout", "key")
+    return builder.build()
+
+
+@MODES
+def test_no_row_is_late_because_another_partition_is_ahead(delivery: str) -> None:
+    source = MemoryPartitions({"fast": [("k", ms) for ms in range(0, 10_000, 10)], "slow": [("k", ms) for ms in (0, 1000, 2000)]})
+    test = TopologyTest(lambda: counting(source, delivery))
+    test.advance("5s")
+    source.append("slow", ("k", 3_000), ("k", 9_999))
+    test.advance("5s")
+    counts = [row[-1] for row in test.emitted("window")]
+    assert counts[:4] == [101, 101, 101, 101] and len(counts) == 9
+
+
+def test_max_drift_holds_the_partition_back_that_is_ahead() -> None:
+    source = MemoryPartitions({"fast": [("k", 0)], "slow": [("k", 0)]})
+    test = TopologyTest(lambda: counting(source, "at_least_once", max_drift="1s"))
+    test.advance("1s")
+    source.append("fast", ("k", 5_000))
+    test.advance("1s")
+    source.append("fast", ("k", 6_000))
+    test.advance("1s")
+    assert len(test.emitted("spout")) == 3, "the fast partition is paused"
+    source.append("slow", ("k", 5_500))
+    test.advance("1s")
+    assert len(test.emitted("spout")) == 5
+
+
+class Streams(PartitionedSpout):
+    outputs = {"default": ("a",), "other": ("b",)}
+
+    def partitions(self) -> list[str]:
+        """Return none."""
+        return []
+
+    def read(self, partition: Any, position: Any) -> Any:
+        """Return no rows."""
+        yield SourceRow((1,), 1)
+
+
+class Neither(PartitionedSpout):
+    outputs = ("a",)
+
+    def partitions(self) -> list[str]:
+        """Return none."""
+        return []
+
+
+@pytest.mark.parametrize(
+    ("spout", "why"),
+    [
+        (Streams(), "emits on one stream alone"),
+        (Neither(), "defines neither read nor reader"),
+        (MemorySpout(MemoryPartitions(), max_drift="1m"), "no watermark strategy"),
+    ],
+)
+def test_a_spout_that_cannot_work_is_refused_at_build(spout: PartitionedSpout, why: str) -> None:
+    builder = TopologyBuilder("t")
+    builder.set_spout("spout", spout)
+    builder.set_bolt("bolt", Pass()).shuffle_grouping("spout")
+    with pytest.raises(TopologyError, match=why):
+        builder.build()

@@ -1,0 +1,146 @@
+"""Reads partitions by a generator each: the short way to write a `PartitionedSpout`."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from topo.api.partition_values import Partition, PartitionOutput, SourceRow, SourceRows
+from topo.errors import EmitError
+
+Yielded = SourceRow | SourceRows | None
+Read = Callable[[Partition, Any], Iterator[Yielded]]
+
+
+class _Reading:
+    """A partition that is being read: its generator, and whether it is paused."""
+
+    __slots__ = ("is_paused", "partition", "rest", "rows")
+
+    def __init__(self, partition: Partition, rows: Iterator[Yielded]) -> None:
+        self.partition = partition
+        self.rows = rows
+        self.rest: SourceRows | None = None
+        """Rows that the generator has given and that there was no room for."""
+        self.is_paused = False
+
+
+class GeneratorReader:
+    """A `PartitionReader` that takes rows from `read(partition, position)`, from each partition in its turn.
+
+    Args:
+        read: returns the rows of a partition behind a position, as `PartitionedSpout.read` does.
+        begin: returns where a new partition begins, as `PartitionedSpout.begin` does.
+        committed: takes the positions up to which everything is done.
+    """
+
+    def __init__(
+        self,
+        read: Read,
+        begin: Callable[[Partition, bool], Any] = lambda _partition, _found_later: None,
+        committed: Callable[[Mapping[str, Any]], None] = lambda _positions: None,
+    ) -> None:
+        self._read = read
+        self._begin = begin
+        self.committed = committed
+        self._readings: dict[str, _Reading] = {}
+        self._turns: deque[str] = deque()
+
+    def assign(self, partition: Partition, position: Any, found_later: bool) -> Any:
+        if position is None:
+            position = self._begin(partition, found_later)
+        self._readings[partition.name] = _Reading(partition, iter(self._read(partition, position)))
+        self._turns.append(partition.name)
+        return position
+
+    def release(self, partition: Partition) -> None:
+        reading = self._readings.pop(partition.name, None)
+        if reading is not None:
+            self._turns.remove(partition.name)
+            # A generator ends its `with` blocks, such as that of its file.
+            close = getattr(reading.rows, "close", None)
+            if close is not None:
+                close()
+
+    def pause(self, partition: Partition, paused: bool) -> None:
+        self._readings[partition.name].is_paused = paused
+
+    def poll(self, output: PartitionOutput) -> None:
+        room, left = output.room, len(self._turns)
+        while room > 0 and left > 0:
+            name = self._turns.popleft()
+            self._turns.append(name)
+            left -= 1
+            reading = self._readings[name]
+            if not reading.is_paused:
+                # So a partition that always has rows leaves room for the others.
+                room -= self._take(reading, max(1, room // (left + 1)), output)
+
+    def _take(self, reading: _Reading, room: int, output: PartitionOutput) -> int:
+        """Give rows of one partition, at most `room`; return the number."""
+        singles: list[SourceRow] = []
+        taken = 0
+
+        def give() -> None:
+            if singles:
+                self._give(reading.partition, singles, output)
+                singles.clear()
+
+        while taken < room:
+            item: Yielded
+            try:
+                item = reading.rest if reading.rest is not None else next(reading.rows)
+            except StopIteration:
+                give()
+                self.release(reading.partition)
+                output.ended(reading.partition)
+                return taken
+            except Exception as error:
+                give()
+                self.release(reading.partition)
+                output.failed(reading.partition, error)
+                return taken
+            if item is None:
+                break
+            if type(item) is SourceRow:
+                singles.append(item)
+                taken += 1
+                continue
+            if type(item) is not SourceRows:
+                raise EmitError(
+                    f"read({reading.partition.name!r}, ...) yielded {item!r}; yield SourceRow(values, position), "
+                    "SourceRows(values, positions), or None when there is nothing for now"
+                )
+            give()
+            count = min(len(item.values), room - taken)
+            stamps = item.timestamps
+            output.rows(
+                reading.partition, item.values[:count], item.positions[:count], None if stamps is None else stamps[:count]
+            )
+            taken += count
+            is_whole = count == len(item.values)
+            reading.rest = (
+                None
+                if is_whole
+                else SourceRows(item.values[count:], item.positions[count:], None if stamps is None else stamps[count:])
+            )
+        give()
+        return taken
+
+    def _give(self, partition: Partition, rows: list[SourceRow], output: PartitionOutput) -> None:
+        values, positions, stamps = zip(*rows, strict=True)
+        if None not in stamps:
+            output.rows(partition, values, positions, stamps)
+        elif all(stamp is None for stamp in stamps):
+            output.rows(partition, values, positions)
+        else:
+            for row in rows:
+                output.rows(partition, [row.values], [row.position], None if row.timestamp is None else [row.timestamp])
+
+    def lag(self) -> int | None:
+        return None
+
+    def close(self) -> None:
+        for reading in list(self._readings.values()):
+            self.release(reading.partition)

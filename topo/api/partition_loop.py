@@ -1,0 +1,438 @@
+"""What a `PartitionedSpout` does in its task: finds partitions, assigns those of this task to the reader, and polls it.
+
+A partition of this task is in one state:
+
+| state    | meaning                              | leaves it by                                              |
+| -------- | ------------------------------------ | --------------------------------------------------------- |
+| waiting  | found, to be assigned at `assign_at` | `assign`; twice not found                                 |
+| assigned | the reader reads it                  | `ended`; `failed`, or a poll that raises; twice not found |
+| ended    | all of it was read                   | a restart; not found                                      |
+
+Changes of this kind are passed on in another call than rows: when a poll raises, the engine drops all that its call has emitted.
+It must not know: trees, checkpoints, what becomes of a row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from enum import Enum
+from functools import partial
+from math import inf
+from typing import Any, Literal, Protocol
+
+from topo.api.context import TaskContext
+from topo.api.partition_values import (
+    Partition,
+    PartitionReader,
+    StoredPartition,
+    StoredPartitions,
+    as_partitions,
+    check_positions,
+)
+from topo.api.spout import SpoutCollector
+from topo.errors import TopoEnvironmentError
+
+FIRST_WAIT_S = 1.0
+"""How long a partition that cannot be read waits, and a discovery that has failed; doubled each time, up to LONGEST_WAIT_S."""
+LONGEST_WAIT_S = 30.0
+LAG_INTERVAL_S = 1.0
+
+
+class PartitionCollector(SpoutCollector, Protocol):
+    """The collector of a spout with partitions.
+
+    Attributes:
+        wanted: how many rows there is room for, those included that it holds.
+    """
+
+    wanted: int
+
+    def count(self) -> int:
+        """Return the number of rows that it holds."""
+
+    def emit_rows(self, partition: str, values: Sequence[Any], positions: Sequence[Any], stamps: Sequence[int] | None) -> None:
+        """Emit rows of a partition, whose positions were checked."""
+
+    def partitions_found(self) -> None:
+        """The partitions of the source are known: those found from here on begin at their beginning."""
+
+    def begin_partition(self, partition: Partition, position: Any, watermark: int | None) -> None:
+        """A partition is read from here on behind that position; its watermark counts."""
+
+    def end_partition(self, name: str) -> None:
+        """A partition is read no more; its watermark counts no more."""
+
+    def give_up(self, partition: str, position: Any, record: Any, error: Exception | None) -> None:
+        """Pass over a record at its place between the rows: as a dead letter, or without one where there is no error."""
+
+
+class PartitionState(Enum):
+    """See above."""
+
+    WAITING = "waiting"
+    ASSIGNED = "assigned"
+    ENDED = "ended"
+
+
+class _Held:
+    """A partition of this task."""
+
+    __slots__ = (
+        "assign_at",
+        "found_later",
+        "has_begun",
+        "is_late",
+        "is_missing",
+        "is_paused",
+        "partition",
+        "position",
+        "state",
+        "wait_s",
+    )
+
+    def __init__(self, partition: Partition, position: Any, found_later: bool) -> None:
+        self.partition = partition
+        self.position = position
+        self.is_late = found_later
+        """Whether it was found later than the first ones."""
+        self.found_later = found_later
+        """Whether it begins at its beginning, without a position: also when that was decided before."""
+        self.state = PartitionState.WAITING
+        self.assign_at = -inf
+        self.wait_s = FIRST_WAIT_S
+        self.has_begun = False
+        """Whether the engine knows of it."""
+        self.is_missing = False
+        """Whether the last discovery has not found it."""
+        self.is_paused = False
+
+    def fails(self, now: float) -> None:
+        """Wait before the next attempt."""
+        self.state = PartitionState.WAITING
+        self.assign_at = now + self.wait_s
+        self.wait_s = min(2 * self.wait_s, LONGEST_WAIT_S)
+
+
+class _Output:
+    """The `PartitionOutput` of one poll: keeps all calls, in order."""
+
+    def __init__(self, known: Callable[[Partition], _Held]) -> None:
+        self._known = known
+        self.room = 0
+        self.calls: list[tuple[str, _Held, Any]] = []
+
+    def _add(self, kind: str, partition: Partition, what: Any) -> None:
+        self.calls.append((kind, self._known(partition), what))
+
+    def rows(
+        self, partition: Partition, values: Sequence[Any], positions: Sequence[Any], timestamps: Sequence[int] | None = None
+    ) -> None:
+        if values:
+            self._add("rows", partition, (values, positions, timestamps))
+
+    def bad(self, partition: Partition, position: Any, record: Any, error: Exception) -> None:
+        self._add("bad", partition, (position, record, error))
+
+    def lost(self, partition: Partition, count: int | None, error: Exception) -> None:
+        self._add("lost", partition, (count, error))
+
+    def failed(self, partition: Partition, error: Exception) -> None:
+        self._add("failed", partition, error)
+
+    def ended(self, partition: Partition) -> None:
+        self._add("ended", partition, None)
+
+
+class PartitionSettings(Protocol):
+    """The part of a spout that its loop uses."""
+
+    on_bad_record: Literal["dead_letter", "fail", "drop"]
+    on_lost: Literal["fail", "skip"]
+    batch_size: int
+
+    def partitions(self) -> Iterable[Partition | str]:
+        """Return the partitions that there are."""
+
+
+class PartitionLoop:
+    """The partitions of one task.
+
+    Args:
+        spout: names the partitions, and has the settings.
+        reader: reads them.
+        interval_s: between two discoveries; None: there is one, and the input ends with its partitions.
+        context: of the task.
+        collector: of the task.
+        stored: the progress of the partitions of this task; None at the first start.
+    """
+
+    def __init__(
+        self,
+        spout: PartitionSettings,
+        reader: PartitionReader,
+        interval_s: float | None,
+        context: TaskContext,
+        collector: PartitionCollector,
+        stored: StoredPartitions | None,
+    ) -> None:
+        self._spout = spout
+        self._reader = reader
+        self._interval_s = interval_s
+        self._context = context
+        self._collector = collector
+        self._clock = context.clock
+        self._held: dict[str, _Held] = {}
+        self._found: list[Partition] | Exception | None = None
+        """The result of a discovery that is to be taken over."""
+        self._is_looking = False
+        self._look_at = -inf
+        self._look_wait_s = FIRST_WAIT_S
+        self._was_found = False
+        """Whether a discovery has succeeded since the start."""
+        self._is_reported = False
+        """Whether the engine knows that, since the start or the last restart."""
+        metrics = context.metrics
+        self._records, self._bad, self._lost = map(metrics.counter, ("records", "bad_records", "lost_records"))
+        self._partitions_gauge, self._lag_gauge = metrics.gauge("partitions"), metrics.gauge("lag")
+        self._lag_at = -inf
+        self._begin(stored)
+
+    def _begin(self, stored: StoredPartitions | None) -> None:
+        self._is_first_start = stored is None
+        self._stored: dict[str, StoredPartition] = dict(stored or {})
+
+    # -- called by the spout -------------------------------------------------------------------------------------------------
+
+    def restart(self, stored: StoredPartitions | None) -> None:
+        """Go back to what a checkpoint has; the reader lives on."""
+        for held in self._held.values():
+            if held.state is PartitionState.ASSIGNED:
+                self._reader.release(held.partition)
+        before, self._held = self._held, {}
+        self._is_reported = False
+        self._begin(stored)
+        for name, held in before.items():
+            self._hold(held.partition, is_late=held.is_late)
+            self._held[name].is_missing = held.is_missing
+
+    def step(self) -> None:
+        """Emit what there is. Changes of partitions leave before rows, since they are not taken back with a poll."""
+        now = self._clock()
+        if self._change(now):
+            return
+        if any(held.state is PartitionState.ASSIGNED for held in self._held.values()):
+            self._poll(now)
+        elif self._interval_s is None and self._was_found and self._is_all_ended:
+            self._collector.end_of_input()
+        if now >= self._lag_at:
+            self._lag_at = now + LAG_INTERVAL_S
+            self._lag_gauge.set(self._reader.lag() or 0)
+
+    def set_ahead(self, names: Collection[str]) -> None:
+        """Pause the partitions that are too far ahead in event time, and let the others continue."""
+        for name, held in self._held.items():
+            if held.is_paused != (name in names):
+                held.is_paused = not held.is_paused
+                if held.state is PartitionState.ASSIGNED:
+                    self._reader.pause(held.partition, held.is_paused)
+
+    @property
+    def _is_all_ended(self) -> bool:
+        return all(held.state is PartitionState.ENDED for held in self._held.values())
+
+    # -- discovery -----------------------------------------------------------------------------------------------------------
+
+    def _look(self) -> None:
+        """Have `partitions` called on the helper thread, since it may block."""
+        self._is_looking = True
+
+        def look() -> None:
+            found: list[Partition] | Exception
+            try:
+                found = as_partitions(self._spout.partitions())
+            except Exception as error:
+                found = error
+            executor = self._context.executor
+            if executor is None:
+                self._take_look(found)
+            else:
+                executor.execute(partial(self._take_look, found), "partitions were looked for")
+
+        self._context.run_beside(look)
+
+    def _take_look(self, found: list[Partition] | Exception) -> None:
+        self._is_looking = False
+        self._found = found
+        if isinstance(found, Exception):
+            self._look_at = self._clock() + self._look_wait_s
+            self._look_wait_s = min(2 * self._look_wait_s, LONGEST_WAIT_S)
+        else:
+            self._look_at = inf if self._interval_s is None else self._clock() + self._interval_s
+            self._look_wait_s = FIRST_WAIT_S
+
+    def _take_found(self, found: Iterable[Partition]) -> bool:
+        """Keep the partitions of this task that are new, and leave those that are gone. Returns whether anything has changed."""
+        index, tasks = self._context.task_index, self._context.parallelism
+        mine = {one.name: one for one in found if one.owner(tasks) == index}
+        has_changed = False
+        for name, one in mine.items():
+            held = self._held.get(name)
+            if held is not None:
+                held.is_missing = False
+                continue
+            self._hold(one, is_late=self._was_found or not self._is_first_start)
+            has_changed = True
+        for name in [name for name in self._held if name not in mine]:
+            held = self._held[name]
+            if held.state is PartitionState.ENDED or held.is_missing:
+                self._leave(held)
+                has_changed = True
+            else:
+                # A listing may be wrong for a moment; the second one in a row counts.
+                held.is_missing = True
+        return has_changed
+
+    def _hold(self, partition: Partition, *, is_late: bool) -> None:
+        kept = self._stored.get(partition.name)
+        held = self._held[partition.name] = _Held(partition, None if kept is None else kept.position, is_late)
+        held.found_later = is_late or kept is not None
+
+    def _leave(self, held: _Held) -> None:
+        name, group, number = held.partition
+        del self._held[name]
+        if held.state is PartitionState.ENDED:
+            self._stored[name] = StoredPartition(group, number, held.position)
+            return
+        if held.state is PartitionState.ASSIGNED:
+            self._reader.release(held.partition)
+        if held.has_begun:
+            self._collector.end_partition(name)
+            self._stored[name] = StoredPartition(group, number, held.position)
+        where = "" if held.position is None else f" behind position {held.position!r}"
+        self._collector.report_error(
+            TopoEnvironmentError(f"partition {name!r} is gone: nothing of it is read{where}, unless it comes back")
+        )
+
+    # -- a step --------------------------------------------------------------------------------------------------------------
+
+    def _change(self, now: float) -> bool:
+        """Take over a discovery, and assign what waits. Returns whether the engine was given anything."""
+        if not self._is_looking and now >= self._look_at and self._found is None:
+            self._look()
+        found, self._found = self._found, None
+        has_changed = False
+        if isinstance(found, Exception):
+            self._collector.report_error(found)
+        elif found is not None:
+            has_changed = self._take_found(found)
+            self._was_found = True
+            self._partitions_gauge.set(len(self._held))
+        if self._was_found and not self._is_reported:
+            self._is_reported = has_changed = True
+            self._collector.partitions_found()
+            if not self._held:
+                # Readers do not wait for a task that has nothing to read.
+                self._collector.mark_idle()
+        for held in self._held.values():
+            if held.state is PartitionState.WAITING and now >= held.assign_at:
+                has_changed |= self._assign(held, now)
+        return has_changed
+
+    def _assign(self, held: _Held, now: float) -> bool:
+        name = held.partition.name
+        try:
+            position = self._reader.assign(held.partition, held.position, held.found_later)
+            if position is not None:
+                check_positions(name, [position], None)
+        except Exception as error:
+            held.fails(now)
+            self._collector.report_error(error)
+            return False
+        held.state, held.position = PartitionState.ASSIGNED, position
+        if held.is_paused:
+            self._reader.pause(held.partition, True)
+        if held.has_begun:
+            return False
+        held.has_begun = held.found_later = True
+        kept = self._stored.get(name)
+        self._collector.begin_partition(held.partition, position, None if kept is None else kept.watermark)
+        return True
+
+    def _known(self, partition: Partition) -> _Held:
+        held = self._held.get(partition.name)
+        if held is None:
+            raise TopoEnvironmentError(f"the reader gave something of partition {partition.name!r}, which is not assigned to it")
+        return held
+
+    def _poll(self, now: float) -> None:
+        output = _Output(self._known)
+        output.room = max(1, min(self._spout.batch_size, self._collector.wanted - self._collector.count()))
+        positions = {}
+        try:
+            self._reader.poll(output)
+            positions = self._pass_on(output.calls)
+        except Exception:
+            # The reader is behind rows that were not taken.
+            for held in self._held.values():
+                if held.state is PartitionState.ASSIGNED:
+                    self._reader.release(held.partition)
+                    held.fails(now)
+            raise
+        for held, position in positions.items():
+            held.position, held.wait_s = position, FIRST_WAIT_S
+        self._settle(output.calls, now)
+
+    def _pass_on(self, calls: Iterable[tuple[str, _Held, Any]]) -> dict[_Held, Any]:
+        """Give rows and bad records to the collector, up to a failure of their partition; return the positions come to."""
+        collector, reached, stopped = self._collector, dict[_Held, Any](), set[_Held]()
+        for kind, held, what in calls:
+            name = held.partition.name
+            if held in stopped:
+                continue
+            if kind == "rows":
+                values, positions, stamps = what
+                check_positions(name, positions, reached.get(held, held.position))
+                collector.emit_rows(name, values, positions, stamps)
+                reached[held] = positions[-1]
+                self._records.add(len(values))
+            elif kind == "bad" and self._spout.on_bad_record != "fail":
+                position, record, error = what
+                check_positions(name, [position], reached.get(held, held.position))
+                collector.give_up(name, position, record, error if self._spout.on_bad_record == "dead_letter" else None)
+                reached[held] = position
+                self._bad.add()
+            elif kind == "ended":
+                collector.end_partition(name)
+            elif not (kind == "lost" and self._spout.on_lost == "skip"):
+                stopped.add(held)
+        return reached
+
+    def _settle(self, calls: Iterable[tuple[str, _Held, Any]], now: float) -> None:
+        """Do what else the reader has reported; all rows have been taken."""
+        stopped = set[_Held]()
+        for kind, held, what in calls:
+            if held in stopped or kind == "rows":
+                continue
+            if kind == "ended":
+                held.state, held.has_begun = PartitionState.ENDED, False
+            elif kind == "lost":
+                count, error = what
+                self._lost.add(count or 1)
+                self._collector.report_error(error)
+                if self._spout.on_lost == "fail":
+                    stopped.add(held)
+            elif kind == "failed" or self._spout.on_bad_record == "fail":
+                self._collector.report_error(what if kind == "failed" else what[2])
+                stopped.add(held)
+        for held in stopped:
+            if held.state is PartitionState.ASSIGNED:
+                self._reader.release(held.partition)
+            held.fails(now)
+
+    def committed(self, positions: Mapping[str, Any]) -> None:
+        """Pass on the positions up to which everything is done."""
+        self._reader.committed(positions)
+
+    def close(self) -> None:
+        """Close the reader."""
+        self._reader.close()
