@@ -101,6 +101,7 @@ class Round:
 
     def __init__(self, topology: Topology) -> None:
         plan = physical_plan(topology)
+        self.plan = plan
         self.spent: dict[TaskId, float] = {}
         self.inboxes: dict[TaskId, list[FrameArrived]] = {}
         self.tasks: dict[TaskId, Task] = {}

@@ -59,7 +59,9 @@ class BatchSplitter:
         if len(targets := sorted(set(positions))) == 1:
             return [(targets[0], batch)]
         by_row = pa.array(positions, pa.int32()).take(codes)
-        return [(target, batch.take(pc.indices_nonzero(pc.equal(by_row, target)))) for target in targets]
+        # A scalar of another type would have the whole column cast.
+        masks = [(target, pc.equal(by_row, pa.scalar(target, pa.int32()))) for target in targets]
+        return [(target, batch.take(pc.indices_nonzero(mask))) for target, mask in masks]
 
 
 def _distinct(column: Any) -> tuple[Any, list[Any]]:
