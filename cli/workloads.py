@@ -123,6 +123,7 @@ class OpenLoop(Spout):
     def open(self, context: TaskContext, collector: SpoutCollector) -> None:
         self.emit = collector.emit
         self.end = collector.end_of_input
+        self.nothing_before = collector.nothing_before
         self.acked = SampleFile(self.samples, context)
         self.number = 0
         self.began = 0
@@ -140,6 +141,7 @@ class OpenLoop(Spout):
                 return
             self.emit(self.row(self.number, due), (self.number, due))
             self.number += 1
+        self.nothing_before((due - now) / 1e9)
 
     def ack(self, message_id: tuple[int, int]) -> None:
         self.acked.add((message_id[1], monotonic_ns()))

@@ -45,6 +45,9 @@ class ColumnSpoutCollector(Protocol):
     def mark_idle(self) -> None:
         """As of a `SpoutCollector`."""
 
+    def nothing_before(self, seconds: float) -> None:
+        """As of a `SpoutCollector`."""
+
     def end_of_input(self) -> None:
         """As of a `SpoutCollector`."""
 

@@ -27,6 +27,7 @@ class BatchMessages:
         self._fields = {stream.name: stream.fields for stream in streams}
         self.emit_watermark = inner.emit_watermark
         self.mark_idle = inner.mark_idle
+        self.nothing_before = inner.nothing_before
         self.end_of_input = inner.end_of_input
         self.report_error = inner.report_error
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from itertools import chain, count
+from math import inf
 from typing import Any, Final
 
 from topo.api.streams import DEFAULT_STREAM, StreamDeclaration
@@ -26,6 +27,7 @@ class MessageCollector(EmitMessage, Emitter):
         ended: whether `end_of_input` was called.
         wanted: how many rows there is room for, as the runner has set it for the calls of a burst.
         has_refused: whether REFUSED stands for the id of a message of the batch.
+        silent_s: seconds for which the source has no message, by `nothing_before`; None without that call.
     """
 
     def __init__(
@@ -39,6 +41,7 @@ class MessageCollector(EmitMessage, Emitter):
         self.ended = False
         self.wanted = 0
         self.has_refused = False
+        self.silent_s: float | None = None
 
     elsewhere = "take a BlockingSpout, whose run may emit, or give the call to context.executor.execute(...)"
 
@@ -64,6 +67,19 @@ class MessageCollector(EmitMessage, Emitter):
         """Declare the source idle: readers do not wait for its watermarks until the next tuple or watermark."""
         self._signal(InputStatus.IDLE)
 
+    def nothing_before(self, seconds: float) -> None:
+        """Declare that the source has no message for that many seconds."""
+        self.check_thread()
+        if not isinstance(seconds, int | float) or not 0 <= seconds < inf:
+            what = f"component {self.component!r}: nothing_before({seconds!r})"
+            raise ValueError(f"{what} needs seconds from now, 0 or more: how long next_tuple has nothing to emit")
+        self.silent_s = seconds
+
+    def take_silence(self) -> float | None:
+        """Return `silent_s`, once."""
+        seconds, self.silent_s = self.silent_s, None
+        return seconds
+
     def end_of_input(self) -> None:
         """Declare the end of the input."""
         self._signal(None)
@@ -82,6 +98,7 @@ class MessageCollector(EmitMessage, Emitter):
         """
         del self.signals[signals:]
         self.ended = False
+        self.silent_s = None
         for stream, messages, kept in zip(self.streams, self.messages, rows, strict=True):
             stream.truncate(kept)
             del messages[kept:]

@@ -56,6 +56,7 @@ class CheckedSpoutCollector(Checked):
         self._inner = inner
         self.emit_watermark = inner.emit_watermark
         self.mark_idle = inner.mark_idle
+        self.nothing_before = inner.nothing_before
         self._partitions: Any = inner
         if isinstance(inner, PartitionMessages):
             self.begin_partition, self.end_partition = inner.begin_partition, inner.end_partition

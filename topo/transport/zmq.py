@@ -210,9 +210,11 @@ class ZmqTransport:
         socket.sndhwm = socket.rcvhwm = self._high_water_mark
         socket.maxmsgsize = max(max_frame + _CURVE_OVERHEAD, _CURVE_GREETING) if self._keys else max_frame
         socket.handshake_ivl = _HANDSHAKE_MS
-        socket.heartbeat_ivl = _HEARTBEAT_MS
-        socket.heartbeat_timeout = _HEARTBEAT_TIMEOUT_MS
-        socket.heartbeat_ttl = _HEARTBEAT_TIMEOUT_MS
+        if isinstance(self._place, TcpPlace):
+            # A peer on the same machine cannot vanish without closing its end.
+            socket.heartbeat_ivl = _HEARTBEAT_MS
+            socket.heartbeat_timeout = _HEARTBEAT_TIMEOUT_MS
+            socket.heartbeat_ttl = _HEARTBEAT_TIMEOUT_MS
         socket.reconnect_ivl = _RECONNECT_MS
         socket.reconnect_ivl_max = _RECONNECT_MAX_MS
         return socket

@@ -57,6 +57,9 @@ class _ThreadCollector:
     def mark_idle(self) -> None:
         self._put(lambda collector: collector.mark_idle())
 
+    def nothing_before(self, seconds: float) -> None:
+        """Do nothing: `run` waits for its source, and nothing polls it."""
+
     def end_of_input(self) -> None:
         self._put(lambda collector: collector.end_of_input())
 

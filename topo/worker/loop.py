@@ -96,11 +96,12 @@ class Loop:
         worker = self.worker
         if worker.exit is not None:
             return self._leave(now)
+        has_rested = not self._is_busy
         self.session.woke(now, max(self.turned_at, self.alive_at))
         self.turned_at = now
         has_read, has_run = self._work(ready, now, self._stint_s)
-        # After a turn that a deadline caused, the inboxes need not be polled at once: they were silent until then.
-        self._is_busy = has_read or worker.has_work or (has_run and self._is_busy)
+        # After a rest the results of the arrival that woke the loop leave at once, without another look at the inboxes.
+        self._is_busy = worker.has_work or (not has_rested and (has_read or has_run))
         if not self._is_busy:
             worker.idle(self._clock())
             self._perform()

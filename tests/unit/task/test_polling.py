@@ -40,6 +40,26 @@ def test_a_mail_ends_the_wait_of_an_idle_source_and_not_of_one_that_backs_off() 
     assert polling.at == 10.2
 
 
+def test_a_wait_that_the_spout_has_named_counts_as_the_polls_that_it_replaces() -> None:
+    polling = Polling()
+    polling.silent(10.0, 1.0)
+    assert (polling.at, polling.idle_polls) == (11.0, 1)
+    polling.silent(11.0, 0.0)
+    assert (polling.at, polling.idle_polls) == (11.0, 52)
+    polling.silent(11.0, 5.0)
+    assert polling.idle_polls == 53
+    polling.emitted()
+    polling.silent(16.0, 5.0)
+    assert polling.idle_polls == 1
+
+
+def test_a_mail_ends_the_wait_that_the_spout_has_named() -> None:
+    polling = Polling()
+    polling.silent(10.0, 60.0)
+    polling.wake(12.0)
+    assert polling.at == 12.0
+
+
 def test_a_stall_is_reported_once_until_a_verdict_comes() -> None:
     watch = StallWatch()
     assert not watch.is_full(heard_at=1.0, now=10.0)

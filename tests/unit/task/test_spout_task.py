@@ -14,7 +14,7 @@ from topo.api.topology import Topology
 from topo.builder import TopologyBuilder
 from topo.ids import Epoch
 from topo.task.events import Turn
-from topo.wire.control import Deactivate, Go, Probe, Quiet
+from topo.wire.control import ComponentError, Deactivate, Go, Probe, Quiet
 from topo.wire.frames import FrameKind, SenderStatus
 
 BOTH = pytest.mark.parametrize("kind", [Scripted, Replaying])
@@ -101,6 +101,57 @@ def test_a_slow_source_is_asked_for_few_messages_at_a_time() -> None:
             break
     assert sizes[0] == 8
     assert sizes[-1] in (1, 0)
+
+
+def test_a_spout_is_not_called_before_the_time_that_it_has_named() -> None:
+    calls = []
+
+    def silent(collector: Any) -> None:
+        calls.append(task.clock.now)
+        collector.nothing_before(1.5)
+
+    _, task = spouting(silent, silent, 7)
+    began = task.clock.now
+    for _ in range(2):
+        task.turn()
+        assert task.task.runner.deadlines(task.clock.now)[0] == task.clock.now + 1.5  # type: ignore[index]
+        assert not task.task.has_work
+        task.clock.now += 1.5
+    task.run()
+    assert calls == [began, began + 1.5] and task.values() == [7]
+
+
+def test_a_call_that_emits_and_names_a_time_ends_the_burst() -> None:
+    def emit(collector: Any) -> None:
+        collector.emit((1,), message_id=1)
+        collector.nothing_before(60)
+
+    _, task = spouting(emit, 2)
+    task.turn()
+    assert (task.task.counters.emitted, task.task.has_work) == (1, False)
+    task.clock.now += 60
+    task.run()
+    assert task.values() == [1, 2]
+
+
+def test_a_time_named_by_a_call_that_raises_does_not_count() -> None:
+    def fail(collector: Any) -> None:
+        collector.nothing_before(3600)
+        raise OSError("no")
+
+    _, task = spouting(fail, 2)
+    task.turn()
+    task.clock.now += 0.2
+    task.run()
+    assert task.values() == [2]
+
+
+@pytest.mark.parametrize("seconds", [-1, float("nan"), float("inf"), "5s", None])
+def test_a_time_that_is_none_is_refused(seconds: Any) -> None:
+    _, task = spouting(lambda collector: collector.nothing_before(seconds))
+    task.turn()
+    (error,) = task.messages(ComponentError)
+    assert error.kind == "ValueError" and f"component 'a': nothing_before({seconds!r}) needs seconds from now" in error.message
 
 
 # -- verdicts

@@ -13,6 +13,9 @@ from topo import (
     IterableSpout,
     NotFoundError,
     RetryingSpout,
+    Spout,
+    SpoutCollector,
+    TaskContext,
     Topology,
     TopologyBuilder,
     Tuple,
@@ -50,6 +53,31 @@ def test_a_spout_without_a_script_runs_as_it_is() -> None:
     test.assert_emitted("lines", ["real input"])
     test.assert_emitted("split", ["real", "input"])
     assert test.acked("lines") == [0]
+
+
+def test_a_spout_that_names_its_next_message_is_called_when_it_is_due() -> None:
+    class Scheduled(Spout):
+        outputs = ("at",)
+
+        def open(self, context: TaskContext, collector: SpoutCollector) -> None:
+            self.collector, self.due = collector, 0.0
+
+        def next_tuple(self) -> None:
+            called.append(now := test.clock())
+            if now >= self.due:
+                self.collector.emit((self.due,), message_id=self.due)
+                self.due += 10.0
+            self.collector.nothing_before(self.due - now)
+
+    called: list[float] = []
+    builder = TopologyBuilder("scheduled")
+    builder.set_spout("a", Scheduled)
+    test = TopologyTest(builder.build())
+
+    test.advance("35s")
+
+    test.assert_emitted("a", [0.0, 10.0, 20.0, 30.0])
+    assert [round(at, 1) for at in called] == [0.0, 10.0, 20.0, 30.0]
 
 
 def test_the_same_seed_gives_the_same_run_and_another_seed_another_order() -> None:

@@ -87,6 +87,19 @@ def test_idle_turn_returns_the_next_deadline() -> None:
     assert turned.turn() == turned.loop.session.next_beat == turned.clock.now + turned.plan.config.heartbeat_s
 
 
+def test_a_loop_that_has_slept_sends_in_the_turn_that_woke_it() -> None:
+    turned = Turned(Scripted(ends=False))
+    turned.start()
+    turned.run(0.5)
+    flushed: list[float] = []
+    turned.loop.worker.idle = flushed.append  # type: ignore[method-assign]
+    turned.clock.now += 0.001
+    turned.send(control.Alive(sent_count=0))
+    at = turned.turn()
+    assert at is not None and at > turned.clock.now
+    assert flushed == [turned.clock.now]
+
+
 def test_stopped_worker_works_off_what_it_has_and_closes() -> None:
     turned = Turned(Scripted(LINES, ends=False))
     turned.start()

@@ -24,10 +24,13 @@ class Polling:
         self.idle_polls = 0
         self._wait_s = FIRST_WAIT_S
         self._error_wait_s = FIRST_ERROR_WAIT_S
+        self._silent_s = 0.0
+        """The last wait that the spout itself has asked for."""
 
     def emitted(self) -> None:
         """It had messages: begin with short waits."""
         self._wait_s, self.idle_polls, self._error_wait_s = FIRST_WAIT_S, 0, FIRST_ERROR_WAIT_S
+        self._silent_s = 0.0
 
     def idle(self, now: float) -> None:
         """It had no message, or fewer than there was room for."""
@@ -35,6 +38,12 @@ class Polling:
         if self.idle_polls > PATIENT_POLLS:
             self._wait_s = min(self._wait_s * 2, LONGEST_WAIT_S)
         self.at = now + self._wait_s
+
+    def silent(self, now: float, seconds: float) -> None:
+        """It has declared that it has no message for that long; the wait counts as the polls that it replaces."""
+        self.idle_polls += 1 + int(self._silent_s / LONGEST_WAIT_S)
+        self._wait_s, self._silent_s = FIRST_WAIT_S, seconds
+        self.at = now + seconds
 
     def raised(self, now: float) -> None:
         """It has raised: back off."""

@@ -358,11 +358,13 @@ class SpoutRunner:
             if grown == size:
                 break
             size = grown
+            if collector.silent_s is not None:
+                break
             if signals:
                 signal_count = len(signals)
                 if collector.ended:
                     break
-        seconds = clock() - began
+        seconds, silent_s = clock() - began, collector.take_silence()
         later = now + seconds
         self._state.counters.busy_s += seconds
         self._state.counters.overshoot += max(0, size - room)
@@ -376,6 +378,8 @@ class SpoutRunner:
         if failure is not None:
             self._polling.raised(later)
             self._reports.user_error(failure, later)
+        elif silent_s is not None:
+            self._polling.silent(later, silent_s)
         elif size < limit:
             self._polling.idle(later)
         output.send_event_time()
