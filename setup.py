@@ -5,9 +5,12 @@ Cython or a C compiler the package is built without them, and topo runs in Pytho
 TOPO_PURE=1 builds a package for any platform. Any value but an empty one sets them.
 """
 
+import fcntl
 import os
 import sys
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 from setuptools import Extension, find_packages, setup
@@ -23,6 +26,15 @@ IS_REQUIRED = bool(os.environ.get("TOPO_REQUIRE_COMPILED"))
 SOURCES = [] if os.environ.get("TOPO_PURE") else sorted(map(str, Path("topo/hot/compiled").glob("*.pyx")))
 
 
+@contextmanager
+def exclusive() -> Iterator[None]:
+    """One build at a time in this folder: all of them write the C beside the sources, and below `build`."""
+    Path("build").mkdir(exist_ok=True)
+    with Path("build", "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
 def is_stale(generated: Path) -> bool:
     """Whether C is older than the Cython source beside it, or than a file of declarations that this names."""
     source = generated.with_suffix(".pyx")
@@ -33,6 +45,11 @@ def is_stale(generated: Path) -> bool:
 
 class BuildCompiled(build_ext):
     """Compiles all of the extension modules, as many at a time as --parallel says, or says in one line that there are none."""
+
+    def run(self) -> None:
+        """Build, and copy what was built, while no other process does."""
+        with exclusive():
+            super().run()
 
     def build_extensions(self) -> None:
         """Build all modules. Without Cython the C must be there, and must not be older than its sources."""
@@ -56,7 +73,8 @@ class SourceDistribution(sdist):
 
     def run(self) -> None:
         """Generate the C first: the manifest lists what is there."""
-        cythonize(SOURCES)
+        with exclusive():
+            cythonize(SOURCES)
         super().run()
 
 

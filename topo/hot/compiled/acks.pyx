@@ -1,11 +1,10 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
 """`topo.hot.plain.acks` with a C table in place of a dict of ints."""
 
-from cpython.buffer cimport PyBuffer_Release
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport uint64_t
 
-from topo.hot.compiled.columns cimport read_column, word_at
+from topo.hot.compiled.columns cimport close_pair, read_pair, word_at
 from topo.hot.compiled.table cimport Slot, Table, table_add, table_bytes, table_clear, table_close, table_find, table_open
 
 
@@ -33,25 +32,19 @@ cdef class Acks:
 
     def fold(self, roots, values):
         cdef Py_buffer of_roots, of_values
-        cdef Py_ssize_t at = 0, count = read_column(roots, &of_roots)
+        cdef Py_ssize_t at = 0, count = read_pair(roots, values, &of_roots, &of_values)
         cdef uint64_t root, value
         try:
-            if read_column(values, &of_values) != count:
-                PyBuffer_Release(&of_values)
-                raise ValueError("roots and values of unequal length")
-            try:
-                while at < count:
-                    root, value = word_at(of_roots.buf, at), word_at(of_values.buf, at)
+            while at < count:
+                root, value = word_at(of_roots.buf, at), word_at(of_values.buf, at)
+                at += 1
+                while at < count and word_at(of_roots.buf, at) == root:
+                    value ^= word_at(of_values.buf, at)
                     at += 1
-                    while at < count and word_at(of_roots.buf, at) == root:
-                        value ^= word_at(of_values.buf, at)
-                        at += 1
-                    if root:
-                        self._fold(root, value)
-            finally:
-                PyBuffer_Release(&of_values)
+                if root:
+                    self._fold(root, value)
         finally:
-            PyBuffer_Release(&of_roots)
+            close_pair(&of_roots, &of_values)
 
     def add(self, roots, edges, uint64_t out=0):
         cdef uint64_t edge

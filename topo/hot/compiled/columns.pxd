@@ -17,3 +17,24 @@ cdef inline Py_ssize_t read_column(object column, Py_buffer *view) except -1:
         PyBuffer_Release(view)
         raise TypeError("the length of a column is not a multiple of 8 bytes")
     return view.len >> 3
+
+cdef inline int read_words(object column, Py_ssize_t count, Py_buffer *view) except -1:
+    """Open a column of that many words; the caller releases `view`, unless it raises."""
+    if read_column(column, view) != count:
+        PyBuffer_Release(view)
+        raise ValueError("columns of unequal length")
+    return 0
+
+cdef inline Py_ssize_t read_pair(object roots, object values, Py_buffer *of_roots, Py_buffer *of_values) except -1:
+    """Open columns of roots and of values. Returns the number of words in each; the caller calls `close_pair`, unless it raises."""
+    cdef Py_ssize_t count = read_column(roots, of_roots)
+    try:
+        read_words(values, count, of_values)
+    except:
+        PyBuffer_Release(of_roots)
+        raise
+    return count
+
+cdef inline void close_pair(Py_buffer *of_roots, Py_buffer *of_values) noexcept:
+    PyBuffer_Release(of_values)
+    PyBuffer_Release(of_roots)

@@ -11,7 +11,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 
-from topo.hot.compiled.columns cimport read_column, word_at
+from topo.hot.compiled.columns cimport read_words, word_at
 
 cdef enum:
     SIZE = 624
@@ -140,9 +140,7 @@ cdef class Ids:
                 return roots, edges
             repeated = PyBytes_FromStringAndSize(NULL, 8 * count)
             root_of = <uint64_t *>PyBytes_AS_STRING(repeated)
-            if read_column(roots, &view) != inputs:
-                PyBuffer_Release(&view)
-                raise ValueError("the number of inputs is not that of their roots")
+            read_words(roots, inputs, &view)
             try:
                 for at in range(inputs):
                     end = bounds[at]

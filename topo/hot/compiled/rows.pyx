@@ -28,13 +28,17 @@ cdef extern from *:
     #endif
     #define IS_ASCII(one) PyUnicode_IS_COMPACT_ASCII(one)
     #define ASCII_OF(one) ((const char *)PyUnicode_1BYTE_DATA(one))
-    #define PLAIN_KIND(one) (PyUnicode_CheckExact(one) ? 1 : PyLong_CheckExact(one) ? 2 : PyFloat_CheckExact(one) ? 3 \\
-        : PyTuple_CheckExact(one) ? 4 : PyList_CheckExact(one) ? 5 : PyBytes_CheckExact(one) ? 6 : PyDict_CheckExact(one) ? 7 \\
-        : (one) == Py_None ? 8 : (one) == Py_True ? 9 : (one) == Py_False ? 10 : 0)
+    enum value_kind {OTHER, TEXT, INTEGER, REAL, TUPLE, LIST, BYTES, DICT, NONE, TRUE_VALUE, FALSE_VALUE};
+    #define KIND_OF(one) (PyUnicode_CheckExact(one) ? TEXT : PyLong_CheckExact(one) ? INTEGER : PyFloat_CheckExact(one) ? REAL \\
+        : PyTuple_CheckExact(one) ? TUPLE : PyList_CheckExact(one) ? LIST : PyBytes_CheckExact(one) ? BYTES \\
+        : PyDict_CheckExact(one) ? DICT : (one) == Py_None ? NONE : (one) == Py_True ? TRUE_VALUE \\
+        : (one) == Py_False ? FALSE_VALUE : OTHER)
     """
     bint IS_ASCII(object one) noexcept
     const char *ASCII_OF(object one) noexcept
-    int PLAIN_KIND(object one) noexcept
+    enum value_kind:
+        OTHER, TEXT, INTEGER, REAL, TUPLE, LIST, BYTES, DICT, NONE, TRUE_VALUE, FALSE_VALUE
+    value_kind KIND_OF(object one) noexcept
     Py_ssize_t PyUnicode_GET_LENGTH(object one) noexcept
     const char *PyUnicode_AsUTF8AndSize(object one, Py_ssize_t *size) noexcept
     object PyUnicode_DecodeUTF8(const char *text, Py_ssize_t size, const char *errors)
@@ -146,12 +150,12 @@ cdef int _pack_int(Packed *out, value) noexcept:
 
 cdef int _pack(Packed *out, value, int depth) except -2:
     """Append a value. Returns -1 when it is declined."""
-    cdef int kind = PLAIN_KIND(value)
+    cdef value_kind kind = KIND_OF(value)
     cdef Py_ssize_t length
     cdef const char *content
     cdef double real
     cdef uint64_t bits
-    if kind == 1:
+    if kind == TEXT:
         if IS_ASCII(value):
             content, length = ASCII_OF(value), PyUnicode_GET_LENGTH(value)
         else:
@@ -160,35 +164,35 @@ cdef int _pack(Packed *out, value, int depth) except -2:
                 PyErr_Clear()
                 return -1
         return _put_length(out, length, 0xA0, 32, 0xD9, 0xDA) or _pack_bytes(out, content, length)
-    if kind == 2:
+    if kind == INTEGER:
         return _pack_int(out, value)
-    if kind == 3:
+    if kind == REAL:
         real = PyFloat_AS_DOUBLE(value)
         memcpy(&bits, &real, 8)
         if _reserve(out, 9):
             return -1
         _put_number(out, 0xCB, bits, 8)
         return 0
-    if kind == 6:
+    if kind == BYTES:
         length = PyBytes_GET_SIZE(value)
         return _put_length(out, length, 0, 0, 0xC4, 0xC5) or _pack_bytes(out, PyBytes_AS_STRING(value), length)
-    if kind >= 8:
+    if kind == NONE or kind == TRUE_VALUE or kind == FALSE_VALUE:
         if _reserve(out, 1):
             return -1
-        _put(out, 0xC0 if kind == 8 else 0xC3 if kind == 9 else 0xC2)
+        _put(out, 0xC0 if kind == NONE else 0xC3 if kind == TRUE_VALUE else 0xC2)
         return 0
-    if not kind or depth >= DEEPEST:
+    if kind == OTHER or depth >= DEEPEST:
         return -1
-    if kind == 7:
+    if kind == DICT:
         if _put_length(out, len(<dict>value), 0x80, 16, 0, 0xDE):
             return -1
         for key, one in (<dict>value).items():
             if _pack(out, key, depth + 1) or _pack(out, one, depth + 1):
                 return -1
         return 0
-    if _put_length(out, len(<tuple>value) if kind == 4 else len(<list>value), 0x90, 16, 0, 0xDC):
+    if _put_length(out, len(<tuple>value) if kind == TUPLE else len(<list>value), 0x90, 16, 0, 0xDC):
         return -1
-    if kind == 4:
+    if kind == TUPLE:
         for one in <tuple>value:
             if _pack(out, one, depth + 1):
                 return -1

@@ -10,7 +10,7 @@ from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdint cimport int64_t, uint64_t
 from libc.stdlib cimport free, realloc
 
-from topo.hot.compiled.columns cimport read_column, word_at
+from topo.hot.compiled.columns cimport close_pair, read_column, read_pair, word_at
 from topo.hot.compiled.table cimport (
     DEAD,
     Slot,
@@ -96,7 +96,7 @@ cdef class Trees:
 
     def init(self, int64_t spout, roots, values):
         cdef Py_buffer of_roots, of_values
-        cdef Py_ssize_t at, count = read_column(roots, &of_roots)
+        cdef Py_ssize_t at, count = read_pair(roots, values, &of_roots, &of_values)
         cdef Slot *slot
         cdef uint64_t root, value
         cdef _Decided own
@@ -105,59 +105,47 @@ cdef class Trees:
             if spout not in self._decided:
                 self._decided[spout] = _Decided()
             own = self._for(spout)
-            if read_column(values, &of_values) != count:
-                PyBuffer_Release(&of_values)
-                raise ValueError("roots and values of unequal length")
-            try:
-                for at in range(count):
-                    root, value = word_at(of_roots.buf, at), word_at(of_values.buf, at)
-                    slot = table_find(&self._table, root)
-                    if slot == NULL:
-                        if value:
-                            slot = table_add(&self._table, root, self._rotations)
-                            slot.value, slot.mark = value, spout
-                        else:
-                            own.acked.append(root)
-                    elif slot.mark == 0:
-                        slot.value ^= value
-                        slot.mark = spout
-                        if slot.value == 0:
-                            table_remove(&self._table, slot)
-                            own.acked.append(root)
-                    elif slot.mark == -1:
-                        slot.mark = ~spout
-                        own.failed.append(root)
+            for at in range(count):
+                root, value = word_at(of_roots.buf, at), word_at(of_values.buf, at)
+                slot = table_find(&self._table, root)
+                if slot == NULL:
+                    if value:
+                        slot = table_add(&self._table, root, self._rotations)
+                        slot.value, slot.mark = value, spout
                     else:
-                        self._repeated_inits += 1
-            finally:
-                PyBuffer_Release(&of_values)
+                        own.acked.append(root)
+                elif slot.mark == 0:
+                    slot.value ^= value
+                    slot.mark = spout
+                    if slot.value == 0:
+                        table_remove(&self._table, slot)
+                        own.acked.append(root)
+                elif slot.mark == -1:
+                    slot.mark = ~spout
+                    own.failed.append(root)
+                else:
+                    self._repeated_inits += 1
         finally:
-            PyBuffer_Release(&of_roots)
+            close_pair(&of_roots, &of_values)
 
     def ack(self, roots, values):
         cdef Py_buffer of_roots, of_values
-        cdef Py_ssize_t at, count = read_column(roots, &of_roots)
+        cdef Py_ssize_t at, count = read_pair(roots, values, &of_roots, &of_values)
         cdef Slot *slot
         cdef uint64_t root
         self._acks += count
         try:
-            if read_column(values, &of_values) != count:
-                PyBuffer_Release(&of_values)
-                raise ValueError("roots and values of unequal length")
-            try:
-                for at in range(count):
-                    root = word_at(of_roots.buf, at)
-                    slot = table_find(&self._table, root)
-                    if slot == NULL:
-                        slot = table_add(&self._table, root, self._rotations)
-                    slot.value ^= word_at(of_values.buf, at)
-                    if slot.value == 0 and slot.mark > 0:
-                        self._for(slot.mark).acked.append(root)
-                        table_remove(&self._table, slot)
-            finally:
-                PyBuffer_Release(&of_values)
+            for at in range(count):
+                root = word_at(of_roots.buf, at)
+                slot = table_find(&self._table, root)
+                if slot == NULL:
+                    slot = table_add(&self._table, root, self._rotations)
+                slot.value ^= word_at(of_values.buf, at)
+                if slot.value == 0 and slot.mark > 0:
+                    self._for(slot.mark).acked.append(root)
+                    table_remove(&self._table, slot)
         finally:
-            PyBuffer_Release(&of_roots)
+            close_pair(&of_roots, &of_values)
 
     def fail(self, roots):
         cdef Py_buffer of_roots
