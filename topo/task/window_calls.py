@@ -1,35 +1,21 @@
 """Calls of a window operator that may raise: for the elements of a slice, and for a timer.
 
-A call is a scope: it knows the element or timer that an exception belongs to, and how to undo and repeat the call. The guarantee
-of the task decides whether that happens.
+A call knows the element or timer that an exception belongs to, and how to undo and repeat it. The guarantee of the task decides
+whether that happens.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from topo.hot import Row
 from topo.operators.windows.operator import WindowOperator, WindowTimer
 from topo.task.batch import Batch
 
 
-class CallScope(Protocol):
-    """A call of user code that has raised."""
-
-    @property
-    def subject(self) -> Any:
-        """Values of its dead letter."""
-
-    def repeat(self) -> None:
-        """Make the call again."""
-
-    def undo(self) -> None:
-        """Undo its output, and its changes of state and timers."""
-
-
 class ElementCalls:
-    """The calls for the elements of a slice; the scope of that which has raised.
+    """The calls for the elements of a slice, and the one of them that has raised.
 
     Args:
         windows: the operator.

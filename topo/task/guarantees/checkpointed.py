@@ -12,6 +12,7 @@ from topo.checkpoint.alignment import Aligned, Snapshot
 from topo.checkpoint.held_inputs import HeldInputs, still_held
 from topo.checkpoint.staged_output import StagedOutput
 from topo.emission.collectors import BoltCollector, Mark, TrackedTuple, TupleState
+from topo.emission.emitter import StreamRows
 from topo.errors import FrameError, UserError
 from topo.hot import pack_words
 from topo.operators.state.undo_log import UndoLog
@@ -80,7 +81,7 @@ class CheckpointedInputs(InputGuarantee):
 
     def frame_lost(self, frame: Frame, error: FrameError, now: float) -> None:
         """End the epoch: the rows of the frame are lost."""
-        super().frame_lost(frame, error, now)
+        self._count_lost_frame(error, now)
         self._inbound.drop_unreadable(frame, error, now)
 
     # -- calls that raise ------------------------------------------------------------------------------------------------
@@ -142,6 +143,11 @@ class CheckpointedInputs(InputGuarantee):
             self._reports.user_error(final, self._state.now)
         return final is None
 
+    def _route_slice(
+        self, streams: Sequence[StreamRows], batch: Batch, first: int, last: int, failures: dict[int, Exception]
+    ) -> None:
+        self._route_untracked(streams, batch, first, last)
+
     def _fail_slice_input(self, batch: Batch, index: int, error: Exception) -> None:
         self.output.give_up(batch.unchanged(index, self._codec), error, self._state.config.attempts)
 
@@ -174,7 +180,7 @@ class CheckpointedInputs(InputGuarantee):
 
     def begin_epoch(self, event: RoutesChanged, now: float) -> None:
         """Bring back the dead letters of the checkpoint, and the watermark of the output."""
-        super().begin_epoch(event, now)
+        self._out.begin_epoch(now)
         # Another run that reads on from where one had ended has rows that are not late.
         self.output.restore(restores_end=self._state.restored_ended)
 

@@ -187,7 +187,7 @@ class CheckpointedSource(SourceGuarantee):
         """Send rows, unless the end of the input was restored: readers have published what they made of it."""
         state = self._state
         if not state.restored_ended or not stream.rows:
-            super().admit_untracked(stream)
+            self._route_untracked(stream)
             return
         self._is_past_end = True
         error = EmitError(
@@ -296,6 +296,10 @@ class CheckpointedSource(SourceGuarantee):
     def _ack(self, most: int, now: float) -> None:
         for message in self.uncommitted.report(most):
             self._reports.guard(self._spout.ack, now, message)
+
+    def on_time(self, now: float) -> None:
+        """Take the verdicts of barriers."""
+        self._take_verdicts(now)
 
     def deadlines(self) -> Iterable[float | None]:
         """Return nothing: verdicts have a turn when they arrive."""

@@ -131,9 +131,9 @@ class InputGuarantee(ABC):
         self.roll_back(collector, mark, tup, error)
         return error
 
+    @abstractmethod
     def fail_input(self, collector: BoltCollector, tup: TrackedTuple, error: BaseException) -> None:
         """Fail an input whose call has failed, with no attempt left."""
-        collector.fail(tup)
 
     def roll_back(self, collector: BoltCollector, mark: Mark, culprit: TrackedTuple | None, error: Exception) -> None:
         """Discard what a call that raised has emitted, and fail the inputs that it acked together with its own."""
@@ -163,9 +163,9 @@ class InputGuarantee(ABC):
 
     # -- life ------------------------------------------------------------------------------------------------------------
 
+    @abstractmethod
     def begin_epoch(self, event: RoutesChanged, now: float) -> None:
-        """Forget the epoch before."""
-        self._out.begin_epoch(now)
+        """Forget the epoch before, that of the output included."""
 
     def begin_again(self, restore: Callable[[list[Snapshot]], None], forget: Callable[[], None] | None = None) -> None:
         """Bring user code to where a later epoch begins.
@@ -185,8 +185,11 @@ class InputGuarantee(ABC):
         self.lose_input(one.values, one.roots, one.error)
         self._reports.user_error(one.error, now)
 
+    @abstractmethod
     def frame_lost(self, frame: Frame, error: FrameError, now: float) -> None:
         """Drop a frame that cannot be read."""
+
+    def _count_lost_frame(self, error: FrameError, now: float) -> None:
         self._counters.malformed_frames += 1
         self._reports.record(error, now)
 
@@ -239,9 +242,13 @@ class InputGuarantee(ABC):
         self._counters.failed += len(failures)
         self._counters.acked += last - first - len(failures)
 
+    @abstractmethod
     def _route_slice(
         self, streams: Sequence[StreamRows], batch: Batch, first: int, last: int, failures: dict[int, Exception]
     ) -> None:
+        """Route the rows of a slice, and account for those of its inputs that have not failed."""
+
+    def _route_untracked(self, streams: Sequence[StreamRows], batch: Batch, first: int, last: int) -> None:
         for stream in streams:
             if stream.rows:
                 self._emission.untracked(stream, self._reject_untracked(stream), batch.stamps_of(first, last))

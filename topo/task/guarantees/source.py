@@ -112,8 +112,11 @@ class SourceGuarantee(ABC):
     def deadlines(self) -> Iterable[float | None]:
         """Return when `on_time` is due, in monotonic seconds."""
 
+    @abstractmethod
     def on_time(self, now: float) -> None:
-        """Take the verdicts that wait: they count before the timeouts of the same time."""
+        """Do what is due. Verdicts come first: they count before the timeouts of the same time."""
+
+    def _take_verdicts(self, now: float) -> None:
         inbound = self._inbound
         while inbound.queue:
             edge, frame = inbound.queue.popleft()
@@ -169,8 +172,11 @@ class SourceGuarantee(ABC):
             now: monotonic seconds.
         """
 
+    @abstractmethod
     def admit_untracked(self, stream: StreamRows) -> None:
         """Route rows with which no message fails."""
+
+    def _route_untracked(self, stream: StreamRows) -> None:
         for _, values, error in self._emission.drop_unreadable(stream):
             self._lose_row(values, (), error)
         self._emission.untracked_messages(stream, lambda row, error: self.reject_row(stream.rows[row], (), error))

@@ -60,7 +60,7 @@ class TrackedInputs(InputGuarantee):
 
     def begin_epoch(self, event: RoutesChanged, now: float) -> None:
         """Forget all ids: the messages are replayed."""
-        super().begin_epoch(event, now)
+        self._out.begin_epoch(now)
         self.owed.clear()
         self._causes.clear()
 
@@ -102,7 +102,7 @@ class TrackedInputs(InputGuarantee):
     def frame_lost(self, frame: Frame, error: FrameError, now: float) -> None:
         """Fail the roots of a frame that cannot be read."""
         self.fail(frame.root_list(), error)
-        super().frame_lost(frame, error, now)
+        self._count_lost_frame(error, now)
 
     def lose_input(self, values: Any, roots: Iterable[int], error: Exception) -> None:
         """Fail the input."""
@@ -125,12 +125,12 @@ class TrackedInputs(InputGuarantee):
     def fail_input(self, collector: BoltCollector, tup: TrackedTuple, error: BaseException) -> None:
         """Fail an input whose call has failed, and note why."""
         self._causes.note(tup.roots, error)
-        super().fail_input(collector, tup, error)
+        collector.fail(tup)
 
     def roll_back(self, collector: BoltCollector, mark: Mark, culprit: TrackedTuple | None, error: Exception) -> None:
         """Discard what a call that raised has emitted, and fail the inputs that it acked together with its own."""
         before = len(collector.failed)
-        super().roll_back(collector, mark, culprit, error)
+        collector.roll_back(mark, culprit)
         for tup in collector.failed[before:]:
             self._causes.note(tup.roots, error)
 
@@ -147,7 +147,7 @@ class TrackedInputs(InputGuarantee):
         elif batch.anchoring is Anchoring.MULTI:
             self._route_multi(streams, batch, first, last, failures)
         else:
-            super()._route_slice(streams, batch, first, last, failures)
+            self._route_untracked(streams, batch, first, last)
 
     def _route_single(
         self, streams: Sequence[StreamRows], batch: Batch, first: int, last: int, failures: dict[int, Exception]

@@ -125,7 +125,7 @@ class TrackedSource(SourceGuarantee):
                     return
         records = kept.records(messages, sent, now)
         if not self._acker_routes.ackers or not self._emission.has_readers(stream):
-            self.admit_untracked(stream)
+            self._route_untracked(stream)
             kept.complete_unsent(records)
             return
         roots = self._draw_roots(messages, first_time)
@@ -151,6 +151,10 @@ class TrackedSource(SourceGuarantee):
         self._owe_inits(packed, owed)
         if self._fails or len(self._init_roots) >= self._state.config.batch_size * ID_BYTES:
             self._flush_ids()
+
+    def admit_untracked(self, stream: StreamRows) -> None:
+        """Route rows with which no message fails."""
+        self._route_untracked(stream)
 
     def _draw_roots(self, messages: Sequence[Any], first_time: bool) -> list[int]:
         roots = self._ids.unmarked_roots(len(messages))
@@ -220,7 +224,7 @@ class TrackedSource(SourceGuarantee):
 
     def on_time(self, now: float) -> None:
         """Take verdicts; keep the messages that wait on edges; fail those that are over their timeout; report positions."""
-        super().on_time(now)
+        self._take_verdicts(now)
         if self._waiting is not None and (roots := self._waiting.due(now)):
             self._keep_alive(roots)
         self.source_messages.expire(now)
