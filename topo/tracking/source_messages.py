@@ -114,7 +114,7 @@ class SourceMessages:
 
     def count(self) -> dict[str, float]:
         """Update the counters that are kept elsewhere; return the levels."""
-        self._counters.late_acks = self.pending.statistics().late_acks
+        self._counters.late_acks = self.pending.late_acks
         self._counters.finally_failed = len(self._unresolved)
         return {
             "in_flight": float(len(self.pending)),

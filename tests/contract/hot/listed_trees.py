@@ -15,7 +15,7 @@ class ListedTrees:
 
     def __init__(self, hot: ModuleType) -> None:
         self.trees: Any = hot.Trees()
-        self.clear, self.validate, self.statistics = self.trees.clear, self.trees.validate, self.trees.statistics
+        self.clear, self.validate = self.trees.clear, self.trees.validate
 
     def init(self, spout: TaskId, roots: Sequence[int], values: Sequence[int]) -> None:
         self.trees.init(spout, pack_words(roots), pack_words(values))

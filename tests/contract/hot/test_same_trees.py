@@ -44,7 +44,7 @@ def test_the_same_frames_give_the_same_answers(hot: ModuleType, calls: list, buc
     one, other = hot.Trees(buckets), plain.Trees(buckets)
     for name, spout, content in calls:
         assert call(one, name, spout, content) == call(other, name, spout, content)
-        assert (len(one), one.open_roots(), one.statistics()) == (len(other), other.open_roots(), other.statistics())
+        assert (len(one), one.open_roots()) == (len(other), other.open_roots())
         one.validate()
 
 

@@ -23,7 +23,7 @@ from topo.hot.compiled.table cimport (
     table_remove,
 )
 
-from topo.hot.plain.trees import TreeStatistics, Verdicts
+from topo.hot.plain.trees import Verdicts
 
 
 cdef class _Roots:
@@ -70,7 +70,6 @@ cdef class Trees:
     cdef dict _decided
     cdef int64_t _spout
     cdef _Decided _of_spout
-    cdef Py_ssize_t _inits, _acks, _fails, _resets, _completed, _failed, _expired, _orphans, _repeated_inits
 
     def __cinit__(self):
         table_open(&self._table)
@@ -100,7 +99,6 @@ cdef class Trees:
         cdef Slot *slot
         cdef uint64_t root, value
         cdef _Decided own
-        self._inits += count
         try:
             if spout not in self._decided:
                 self._decided[spout] = _Decided()
@@ -123,8 +121,6 @@ cdef class Trees:
                 elif slot.mark == -1:
                     slot.mark = ~spout
                     own.failed.append(root)
-                else:
-                    self._repeated_inits += 1
         finally:
             close_pair(&of_roots, &of_values)
 
@@ -133,7 +129,6 @@ cdef class Trees:
         cdef Py_ssize_t at, count = read_pair(roots, values, &of_roots, &of_values)
         cdef Slot *slot
         cdef uint64_t root
-        self._acks += count
         try:
             for at in range(count):
                 root = word_at(of_roots.buf, at)
@@ -152,7 +147,6 @@ cdef class Trees:
         cdef Py_ssize_t at, count = read_column(roots, &of_roots)
         cdef uint64_t root
         cdef int64_t mark
-        self._fails += count
         try:
             for at in range(count):
                 root = word_at(of_roots.buf, at)
@@ -180,7 +174,6 @@ cdef class Trees:
         cdef uint64_t root
         cdef Slot *slot
         cdef int64_t mark
-        self._resets += count
         try:
             for at in range(count):
                 root = word_at(of_roots.buf, at)
@@ -197,8 +190,6 @@ cdef class Trees:
         taken = {}
         for spout, own in self._decided.items():
             if own.acked.count or own.failed.count or own.reset.count:
-                self._completed += own.acked.count
-                self._failed += own.failed.count
                 taken[spout] = Verdicts(own.acked.take(), own.failed.take(), own.reset.take())
         return taken
 
@@ -212,14 +203,10 @@ cdef class Trees:
                 break
             if slot.mark > 0:
                 expired.append(slot.key)
-                self._expired += 1
-            else:
-                self._orphans += 1
             table_remove(&self._table, slot)
         return expired.take()
 
     def clear(self):
-        self.verdicts()
         table_clear(&self._table)
         self._decided = {}
         self._of_spout = None
@@ -249,17 +236,3 @@ cdef class Trees:
             assert table_find(&self._table, slot.key) == slot, f"root {slot.key:#x} is not found"
             age = slot.age
         assert alive == self._table.alive, f"{alive} records, counted as {self._table.alive}"
-
-    def statistics(self):
-        return TreeStatistics(
-            entries=self._table.alive,
-            inits=self._inits,
-            acks=self._acks,
-            fails=self._fails,
-            resets=self._resets,
-            completed=self._completed,
-            failed=self._failed,
-            expired=self._expired,
-            orphans=self._orphans,
-            repeated_inits=self._repeated_inits,
-        )

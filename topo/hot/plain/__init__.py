@@ -4,11 +4,11 @@ from topo.hot.plain.acks import Acks
 from topo.hot.plain.emit import Emit, EmitFour, EmitMessage, EmitMessageOne, EmitOne, EmitThree, EmitTwo
 from topo.hot.plain.ids import Ids
 from topo.hot.plain.inputs import Ran, run_inputs
-from topo.hot.plain.pending import Pending, PendingStatistics
+from topo.hot.plain.pending import Pending
 from topo.hot.plain.rotating_map import RotatingMap, Rotation
 from topo.hot.plain.rows import pack_rows, unpack_rows
 from topo.hot.plain.share import EVERY_ROW, RowShare, Selection, share, take
-from topo.hot.plain.trees import Trees, TreeStatistics, Verdicts
+from topo.hot.plain.trees import Trees, Verdicts
 from topo.hot.plain.values import ATOMS, Row, stays
 from topo.hot.plain.words import NO_TIMESTAMP, Column, pack_counts, pack_timestamps, pack_words, unpack_words, xor_words
 
@@ -27,14 +27,12 @@ __all__ = [
     "EmitTwo",
     "Ids",
     "Pending",
-    "PendingStatistics",
     "Ran",
     "RotatingMap",
     "Rotation",
     "Row",
     "RowShare",
     "Selection",
-    "TreeStatistics",
     "Trees",
     "Verdicts",
     "pack_counts",

@@ -11,7 +11,6 @@ message stays where it is, and when its bucket is dropped before its time it goe
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import repeat
 from typing import Any, Generic, TypeVar
 
@@ -23,26 +22,15 @@ _BUCKETS = 11
 _ABSENT: Any = object()
 
 
-@dataclass(frozen=True, slots=True)
-class PendingStatistics:
-    """Counts since the start, and `pending`, the messages held now.
-
-    Attributes:
-        late_acks: verdicts for roots that were no longer pending: timed out before, or of an earlier life of the task.
-        expired: messages that timed out.
-    """
-
-    pending: int
-    late_acks: int
-    expired: int
-
-
 class Pending(Generic[R]):
     """The pending messages of one spout task. R is whatever the task needs to ack, fail or replay a message.
 
     Args:
         message_timeout_s: T in seconds; None if messages never time out.
         now: monotonic seconds.
+
+    Attributes:
+        late_acks: verdicts for roots that were no longer pending: timed out before, or of an earlier life of the task.
     """
 
     def __init__(self, message_timeout_s: float | None, now: float, buckets: int = _BUCKETS) -> None:
@@ -52,8 +40,7 @@ class Pending(Generic[R]):
         self._rotations = 0
         self._touched: dict[int, int] = {}
         """Roots touched in the last `buckets` rotations, with the number of rotations at their last touch."""
-        self._late_acks = 0
-        self._expired = 0
+        self.late_acks = 0
 
     def collides(self, roots: Sequence[int]) -> bool:
         """Whether one of `roots` is pending or occurs twice. The task then draws the whole batch again."""
@@ -74,7 +61,7 @@ class Pending(Generic[R]):
         found = list(map(self._map.entries.pop, roots, repeat(_ABSENT)))
         late = len(found) - (before - len(self._map))
         if late:
-            self._late_acks += late
+            self.late_acks += late
             found = [record for record in found if record is not _ABSENT]
         return found
 
@@ -86,7 +73,7 @@ class Pending(Generic[R]):
     def touch(self, root: int) -> bool:
         """Start the timeout of a root again. False, and counted as late, if it is not pending."""
         if root not in self._map:
-            self._late_acks += 1
+            self.late_acks += 1
             return False
         self._touched[root] = self._rotations
         return True
@@ -109,7 +96,6 @@ class Pending(Generic[R]):
                 self._touched = {root: moment for root, moment in self._touched.items() if moment > dead}
                 kept = {root: dropped.pop(root) for root in list(dropped) if root in self._touched}
                 self._map.put_oldest(kept)
-        self._expired += len(dropped)
         return dropped
 
     @property
@@ -137,7 +123,3 @@ class Pending(Generic[R]):
         self._map.validate()
         horizon = self._rotations - self._map.buckets
         assert all(horizon < moment <= self._rotations for moment in self._touched.values()), "a touch outlived its effect"
-
-    def statistics(self) -> PendingStatistics:
-        """Return the counts."""
-        return PendingStatistics(pending=len(self._map), late_acks=self._late_acks, expired=self._expired)

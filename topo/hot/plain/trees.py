@@ -65,31 +65,6 @@ class _Decided:
     reset: list[int] = field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True)
-class TreeStatistics:
-    """Counts since the trees were made, and `entries`, the records held now.
-
-    Attributes:
-        entries: records of any state.
-        inits, acks, fails, resets: roots in the messages taken.
-        completed, failed: trees whose verdict, acked or failed, has been taken.
-        expired: open trees that rotated out.
-        orphans: other records that rotated out, failed trees among them.
-        repeated_inits: inits refused because the root had one.
-    """
-
-    entries: int
-    inits: int
-    acks: int
-    fails: int
-    resets: int
-    completed: int
-    failed: int
-    expired: int
-    orphans: int
-    repeated_inits: int
-
-
 class Trees:
     """Follows the tuple trees of one acker task. Single-threaded; every call takes a whole frame's columns."""
 
@@ -104,8 +79,6 @@ class Trees:
         """By spout that has sent an init; empty ones included."""
         self._acked: dict[int, list[int]] = {}
         """The `acked` lists of `_decided`, by the word of a tree that is done."""
-        self._inits = self._acks = self._fails = self._resets = 0
-        self._completed = self._failed = self._expired = self._orphans = self._repeated_inits = 0
 
     def __len__(self) -> int:
         return len(self._words)
@@ -121,7 +94,6 @@ class Trees:
         if done not in self._acked:
             self._begin(spout)
         acked = self._acked[done]
-        self._inits += len(roots) >> 3
         for root, value in zip(unpack_words(roots), unpack_words(values), strict=True):
             word = get(root, 0)
             if word >> _SPOUT_SHIFT:
@@ -139,15 +111,12 @@ class Trees:
         if word < 0 and not ~word >> _SPOUT_SHIFT:
             self._words.entries[root] = word ^ spout << _SPOUT_SHIFT
             self._decided[spout].failed.append(root)
-        else:
-            self._repeated_inits += 1
 
     def ack(self, roots: Column, values: Column) -> None:
         """Take the acks of a frame: `values[i]` is an acked edge XOR all edges anchored to it, for `roots[i]`."""
         words = self._words.entries
         get = words.get
         acked = self._acked
-        self._acks += len(roots) >> 3
         for root, value in zip(unpack_words(roots), unpack_words(values), strict=True):
             word = get(root, 0) ^ value
             if word in acked:
@@ -159,7 +128,6 @@ class Trees:
     def fail(self, roots: Column) -> None:
         """Take the fails of a frame."""
         words = self._words.entries
-        self._fails += len(roots) >> 3
         for root in unpack_words(roots):
             word = words.pop(root, 0)
             if word >= 0:
@@ -171,7 +139,6 @@ class Trees:
 
     def reset(self, roots: Column) -> None:
         """Take the requests of a frame to start the timeouts of `roots` again."""
-        self._resets += len(roots) >> 3
         for root in unpack_words(roots):
             word = self._words.get(root)
             if word is None:
@@ -186,9 +153,7 @@ class Trees:
     def verdicts(self) -> dict[TaskId, Verdicts]:
         """Return the verdicts reached since the last call, by spout; spouts without any are left out."""
         taken = {spout: own for spout, own in self._decided.items() if own.acked or own.failed or own.reset}
-        for spout, own in taken.items():
-            self._completed += len(own.acked)
-            self._failed += len(own.failed)
+        for spout in taken:
             self._begin(spout)
         return {
             spout: Verdicts(pack_words(own.acked), pack_words(own.failed), pack_words(own.reset)) for spout, own in taken.items()
@@ -197,14 +162,10 @@ class Trees:
     def rotate(self) -> Column:
         """Drop the oldest bucket. Returns the roots of open trees that expired with it."""
         dropped = self._words.rotate()
-        expired = [root for root, word in dropped.items() if word >> _SPOUT_SHIFT > 0]
-        self._expired += len(expired)
-        self._orphans += len(dropped) - len(expired)
-        return pack_words(expired)
+        return pack_words([root for root, word in dropped.items() if word >> _SPOUT_SHIFT > 0])
 
     def clear(self) -> None:
-        """Forget every record and every verdict not taken: a new epoch has begun. Counts stay."""
-        self.verdicts()
+        """Forget every record and every verdict not taken: a new epoch has begun."""
         self._words.drain()
         self._decided = {}
         self._acked = {}
@@ -221,21 +182,6 @@ class Trees:
             assert word not in self._acked, f"root {root:#x} is done and still recorded"
             owner = (~word if word < 0 else word) >> _SPOUT_SHIFT << _SPOUT_SHIFT
             assert owner == 0 or owner in self._acked, f"root {root:#x} belongs to a spout that has sent no init"
-
-    def statistics(self) -> TreeStatistics:
-        """Return the counts."""
-        return TreeStatistics(
-            entries=len(self._words),
-            inits=self._inits,
-            acks=self._acks,
-            fails=self._fails,
-            resets=self._resets,
-            completed=self._completed,
-            failed=self._failed,
-            expired=self._expired,
-            orphans=self._orphans,
-            repeated_inits=self._repeated_inits,
-        )
 
     def _begin(self, spout: TaskId) -> None:
         own = self._decided[spout] = _Decided()
