@@ -114,7 +114,7 @@ class SourceGuarantee(ABC):
 
     @abstractmethod
     def on_time(self, now: float) -> None:
-        """Do what is due. Verdicts come first: they count before the timeouts of the same time."""
+        """Act by the clock. Verdicts come first: they count before the timeouts of the same time."""
 
     def _take_verdicts(self, now: float) -> None:
         inbound = self._inbound
