@@ -127,7 +127,7 @@ def test_processing_timers_fire_as_a_sorted_list_says_with_one_clock_timer_at_mo
                 service.timers.delete_processing_timer(namespace, timestamp)
                 model.timers.discard((timestamp, key, namespace))
             case "advance", until:
-                service.clock.advance_to(until)
+                service.clock.advance_to(until + 1)
                 assert service.take_fired() == model.advance(until)
             case _:
                 service = Service(service.clock.now_ms(), service.services.snapshot())

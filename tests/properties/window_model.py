@@ -71,8 +71,9 @@ class Naive:
         """Return what reaching a watermark (or a moment of the clock) causes."""
         self.out = []
         self.time = time
+        over = time if self.is_event_time else time - 1  # a watermark is over, the millisecond that a clock shows is not
         while due := [
-            (min(pane.timers), number) for number, pane in enumerate(self.panes) if pane.timers and min(pane.timers) <= time
+            (min(pane.timers), number) for number, pane in enumerate(self.panes) if pane.timers and min(pane.timers) <= over
         ]:
             at, number = min(due)
             pane = self.panes[number]

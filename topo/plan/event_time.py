@@ -94,7 +94,7 @@ class _Sources:
         strategy: Any = spec.watermarks
         if strategy is not None and (stream == DEFAULT_STREAM or strategy == WatermarkStrategy.emitted()):
             return True
-        return not _words(spec.type).isdisjoint(("emit_watermark", "timestamp="))
+        return not _words(spec.type).isdisjoint(("emit_watermark", "timestamp=", "timestamps="))
 
     @staticmethod
     def is_timeless(spec: ComponentSpec) -> bool:

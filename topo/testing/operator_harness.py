@@ -211,8 +211,8 @@ class OperatorHarness(OperatorResults):
     def advance_clock(self, by: int | str | timedelta) -> None:
         """Move the clock on by milliseconds or a duration ("10s"), and run what becomes due.
 
-        The clock stops at everything that is due on the way, as that of a task does: a timer, or a call after a sleep, sees the
-        clock at its own moment.
+        The clock stops at everything that is due on the way, as that of a task does: a timer sees the clock
+        a millisecond behind its timestamp, a call after a sleep at its own moment.
         """
         self._settle()
         now_ms = self.now_ms + (by if isinstance(by, int) else duration_ms(by))

@@ -64,7 +64,8 @@ class StrategyOperator(Operator):
         return self.context.clock.now_ms() / 1000
 
     def _arm(self) -> None:
-        self.context.clock.register(self.context.clock.now_ms() + INTERVAL_MS, self._on_time)
+        # A task asks when the interval has passed; a timer is due a millisecond after its timestamp.
+        self.context.clock.register(self.context.clock.now_ms() + INTERVAL_MS - 1, self._on_time)
 
     def _on_time(self, _timestamp: int) -> None:
         self._time.probe(self._now_s)

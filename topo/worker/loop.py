@@ -31,6 +31,7 @@ READ_AT_ONCE = 128
 STINT_S = 0.001
 """Time that the tasks work on frames that were read before the sockets are polled again."""
 
+
 class Loop:
     """Runs the tasks of one worker until it has to exit.
 

@@ -92,9 +92,9 @@ def test_what_the_invocation_itself_raises_fails_directly_and_blocks_nothing() -
 def test_a_timeout_completes_exceptionally_by_default() -> None:
     r, _ = rig(timeout_ms=50)
     feed(r, "a1")
-    r.time(49)
-    assert r.run_mails() == 0
     r.time(50)
+    assert r.run_mails() == 0
+    r.time(51)
     with pytest.raises(AsyncTimeoutError):
         r.run_mails()
     assert in_flight(r) == 0
@@ -103,7 +103,7 @@ def test_a_timeout_completes_exceptionally_by_default() -> None:
 def test_a_timeout_handler_may_give_a_value_and_the_late_result_is_ignored() -> None:
     r, function = rig(function=Substituting(), timeout_ms=50)
     feed(r, "a1")
-    r.time(50)
+    r.time(51)
     function.done("a1")
     r.run_mails()
     assert r.taken() == [("timeout a1", 1)]
@@ -135,7 +135,7 @@ def test_a_timeout_handler_that_raises_blocks_nothing() -> None:
     r, _ = rig(function=Broken(), timeout_ms=50)
     feed(r, "a1")
     with pytest.raises(RuntimeError, match="handler"):
-        r.time(50)
+        r.time(51)
     r.run_mails()
     assert in_flight(r) == 0
 
@@ -161,7 +161,7 @@ def test_max_attempts_is_the_number_of_repetitions() -> None:
         function.failed("a1")
         r.run_mails()
         assert len(function.invoked) == made
-        r.clock.advance(9)
+        r.clock.advance(10)
         assert len(function.invoked) == made
         r.clock.advance(1)
         assert len(function.invoked) == made + 1
@@ -177,7 +177,7 @@ def test_a_retry_that_succeeds_gives_its_result() -> None:
     feed(r, "a1")
     function.handles["a1"][0].complete([])
     r.run_mails()
-    r.clock.advance(10)
+    r.clock.advance(11)
     function.done("a1", "at last")
     r.run_mails()
     assert r.taken() == [("at last", 1)]
@@ -188,7 +188,7 @@ def test_results_that_still_ask_for_a_retry_are_taken_when_attempts_run_out() ->
     feed(r, "a1")
     function.done("a1", "first")
     r.run_mails()
-    r.clock.advance(10)
+    r.clock.advance(11)
     function.done("a1", "second")
     r.run_mails()
     assert r.taken() == [("second", 1)]
@@ -200,7 +200,7 @@ def test_a_strategy_without_conditions_retries_every_exception_and_no_result(ret
     feed(r, "a1")
     function.failed("a1")
     r.run_mails()
-    r.clock.advance(10)
+    r.clock.advance(11)
     function.handles["a1"][-1].complete([])
     r.run_mails()
     assert (r.taken(), len(function.invoked)) == ([], 2)
@@ -257,7 +257,7 @@ def test_completions_of_an_earlier_attempt_are_ignored_while_a_retry_waits_and_a
     r.run_mails()
     function.done("a1", "too late", attempt=0)
     r.run_mails()
-    r.clock.advance(10)
+    r.clock.advance(11)
     function.done("a1", "too late", attempt=0)
     r.run_mails()
     assert r.taken() == []
@@ -271,23 +271,23 @@ def test_one_timeout_covers_all_attempts_and_cancels_the_one_that_waits() -> Non
     feed(r, "a1")
     function.failed("a1")
     r.run_mails()
-    r.time(10)
+    r.time(11)
     function.failed("a1")
     r.run_mails()
-    r.time(15)
+    r.time(16)
     r.run_mails()
     assert r.taken() == [("timeout a1", 1)]
-    r.time(100)
+    r.time(101)
     assert len(function.invoked) == 2
 
 
 def test_a_timeout_is_not_retried() -> None:
     r, function = rig(timeout_ms=15, retry=FixedDelayRetry(5, "10ms", if_error=lambda error: True))
     feed(r, "a1")
-    r.time(15)
+    r.time(16)
     with pytest.raises(AsyncTimeoutError):
         r.run_mails()
-    r.time(100)
+    r.time(101)
     assert function.invoked == ["a1"]
 
 

@@ -66,7 +66,7 @@ def test_a_batch_is_ready_when_it_is_full() -> None:
 def test_a_batch_is_ready_when_its_first_element_has_waited_long_enough() -> None:
     rig = Rig(3, 100)
     rig.feed(1)
-    rig.clock.advance(60)
+    rig.clock.advance(61)
     rig.feed(2)
     rig.clock.advance(39)
     assert rig.run() == []
@@ -168,7 +168,7 @@ def test_idleness_is_told_behind_what_is_held() -> None:
     rig.feed(1)
     rig.operator.process_idle(True)
     assert rig.output.events == []
-    rig.clock.advance(100)
+    rig.clock.advance(101)
     rig.run()
     assert rig.output.events == [Status(True)]
 

@@ -40,10 +40,22 @@ def test_the_manual_clock_fires_what_it_has_reached_in_the_order_of_the_timestam
     seen: list[int] = []
     for timestamp in (30, 10, 20, 31):
         clock.register(timestamp, seen.append)
-    clock.advance_to(30)
+    clock.advance_to(31)
     assert seen == [10, 20, 30]
     clock.advance(1)
     assert seen == [10, 20, 30, 31]
+
+
+def test_both_clocks_run_a_timer_when_its_millisecond_is_over() -> None:
+    manual, real = ManualProcessingTime(), RealClock()
+    seen: dict[str, list[int]] = {"manual": [], "real": []}
+    manual.register(10, seen["manual"].append)
+    real.service.register(10, seen["real"].append)
+    for now_ms, expected in ((9, []), (10, []), (11, [10])):
+        assert (manual.next_due_ms, real.service.next_due_ms) == (11, 11)
+        manual.advance_to(now_ms)
+        real.fire_at(now_ms)
+        assert seen == {"manual": expected, "real": expected}
 
 
 def test_the_manual_clock_fires_what_is_registered_meanwhile() -> None:
@@ -73,11 +85,11 @@ def test_on_the_real_clock_a_timer_runs_when_the_clock_has_passed_it() -> None:
     clock = RealClock()
     seen: list[int] = []
     clock.service.register(10, seen.append)
-    assert clock.service.next_deadline_ms() == 11
+    assert clock.service.next_due_ms == 11
     assert clock.fire_at(10) == 0
     assert clock.fire_at(11) == 1
     assert seen == [10]
-    assert clock.service.next_deadline_ms() is None
+    assert clock.service.next_due_ms is None
 
 
 def test_on_the_real_clock_callbacks_run_as_mails() -> None:
@@ -109,7 +121,7 @@ def test_a_timer_cancelled_before_it_is_due_never_runs_and_is_no_deadline() -> N
     clock.service.register(5, seen.append)
     timer.cancel()
     timer.cancel()
-    assert clock.service.next_deadline_ms() == 6
+    assert clock.service.next_due_ms == 6
     assert timer.is_done
     clock.fire_at(9)
     assert seen == [5]
@@ -148,7 +160,7 @@ def test_after_quiesce_nothing_runs_and_registering_gives_a_timer_that_never_wil
         service.advance_to(10)
     else:
         assert isinstance(service, TaskProcessingTime)
-        assert service.next_deadline_ms() is None
+        assert service.next_due_ms is None
         assert service.fire(10) == 0
     before.cancel()
     assert seen == []

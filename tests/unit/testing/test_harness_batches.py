@@ -58,7 +58,7 @@ def test_a_batch_is_called_for_when_it_is_full() -> None:
 def test_a_batch_is_called_for_when_its_first_tuple_has_waited() -> None:
     harness = harness_of(Upper())
     harness.process(("a",))
-    harness.advance_clock("60ms")
+    harness.advance_clock("61ms")
     harness.process(("b",))
     harness.advance_clock("39ms")
     assert harness.values == []

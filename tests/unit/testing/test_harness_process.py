@@ -108,7 +108,7 @@ def test_a_process_bolt_is_restored_with_state_and_timers_of_a_new_instance() ->
     assert restored.bolt is not harness.bolt
     restored.process(("a", ("echo", 0)))
     restored.watermark(10)
-    restored.set_clock(10)
+    restored.set_clock(11)
     assert restored.values == [("a", "echo", 2), ("a", "event time", 10), ("a", "processing time", 10)]
 
 

@@ -58,7 +58,7 @@ def test_processing_time_windows_go_by_the_clock_and_not_by_timestamps_or_latene
     harness.process(("a", 2))
     harness.watermark(END - 1)
     assert harness.values == []
-    harness.set_clock(5999)
+    harness.set_clock(6000)
     assert harness.outputs == [(("a", 3000, 6000, 3), 5999)]
     assert (harness.open_windows, harness.timers) == (0, 0)
 
@@ -105,11 +105,11 @@ def test_the_continuous_event_time_trigger_fires_last_at_the_end_of_the_window()
 def test_the_continuous_processing_time_trigger_goes_by_the_clock() -> None:
     harness = windows(TumblingProcessingTimeWindows.of("10s"), trigger=ContinuousProcessingTimeTrigger.of("3s"), now_ms=1000)
     harness.process(("a", 1))
-    harness.set_clock(3000)
-    harness.set_clock(6000)
+    harness.set_clock(3001)
+    harness.set_clock(6001)
     harness.process(("a", 2))
-    harness.set_clock(9000)
-    harness.set_clock(9999)
+    harness.set_clock(9001)
+    harness.set_clock(10000)
     assert [values[3] for values in harness.values] == [1, 1, 3, 3]
     assert (harness.open_windows, harness.timers) == (0, 0)
 
@@ -135,11 +135,11 @@ def test_a_processing_timeout_fires_what_its_inner_trigger_did_not() -> None:
     trigger = ProcessingTimeoutTrigger.of(CountTrigger(3), "50ms", resets_on_element=False, clears_on_timeout=True)
     harness = contents(GlobalWindows(), trigger=trigger)
     harness.process(("a", 1))
-    harness.set_clock(40)
+    harness.set_clock(41)
     harness.process(("a", 2))
-    harness.set_clock(49)
-    assert harness.values == []
     harness.set_clock(50)
+    assert harness.values == []
+    harness.set_clock(51)
     assert harness.values == [("a", (1, 2))]
     assert harness.timers == 0
 
@@ -283,13 +283,13 @@ def test_windows_that_merging_makes_end_in_the_past_are_refused(is_event_time: b
     if is_event_time:
         harness.watermark(20)
     else:
-        harness.set_clock(20)
+        harness.set_clock(21)
     assigner.into = TimeWindow(0, 21)
     with pytest.raises(UserError, match="must not end earlier"):
         harness.process(("a", (0, 25)), 0)
     assigner.into = TimeWindow(0, 22)
     harness.process(("a", (0, 22)), 0)
-    harness.set_clock(21)
+    harness.set_clock(22)
     harness.watermark(21)
     assert harness.values == [("a", 0, 22, 2)]
 
@@ -318,7 +318,7 @@ def test_processing_time_sessions_end_a_gap_after_the_last_element() -> None:
     harness.process(("a", 1))
     harness.set_clock(2000)
     harness.process(("a", 2))
-    harness.set_clock(4998)
-    assert harness.values == []
     harness.set_clock(4999)
+    assert harness.values == []
+    harness.set_clock(5000)
     assert harness.values == [("a", 0, 5000, 3)]

@@ -212,14 +212,14 @@ def test_the_armed_clock_timer_is_that_of_the_earliest_moment() -> None:
     timers = TimerHarness()
     assert timers.clock.next_due_ms is None
     timers.register_processing("a", 30)
-    assert timers.clock.next_due_ms == 30
+    assert timers.clock.next_due_ms == 31
     timers.register_processing("b", 10)
-    assert timers.clock.next_due_ms == 10
+    assert timers.clock.next_due_ms == 11
     timers.register_event("a", 5)
     timers.delete_processing("b", 10)
-    assert timers.clock.next_due_ms == 10, "the armed timer stays; it will find nothing due"
-    timers.set_clock(10)
-    assert (timers.clock.next_due_ms, timers.processing_fired) == (30, [])
+    assert timers.clock.next_due_ms == 11, "the armed timer stays; it will find nothing due"
+    timers.set_clock(11)
+    assert (timers.clock.next_due_ms, timers.processing_fired) == (31, [])
 
 
 def test_timers_of_one_key_differ_by_namespace_and_domain() -> None:

@@ -155,7 +155,7 @@ def test_a_call_that_takes_too_long_fails_and_its_late_result_is_ignored() -> No
     harness, bolt = asks(timeout="100ms")
     with harness:
         harness.process(("a",))
-        harness.advance_clock(99)
+        harness.advance_clock(100)
         assert harness.failed == []
         harness.advance_clock(1)
         assert isinstance(harness.failed[0][1], TimeoutError)
@@ -171,7 +171,7 @@ def test_the_user_may_answer_a_timeout() -> None:
 
     with OperatorHarness(Guesses(timeout="1s"), ("name",)) as harness:
         harness.process(("a",), 3)
-        harness.advance_clock("1s")
+        harness.advance_clock(1_001)
         assert harness.outputs == [(("no answer for a",), 3)]
         assert harness.failed == []
 
@@ -189,7 +189,7 @@ def test_the_end_of_the_input_waits_for_attempts_and_their_pauses() -> None:
     with OperatorHarness(Flaky(retry=retry), ("x",)) as harness:
         harness.process((1,), 1)
         harness.end_of_input()
-        assert harness.now_ms == 4 * 3_600_000
+        assert harness.now_ms == 4 * 3_600_001
         assert (harness.bolt.attempts, harness.values) == (5, [(5,)])  # type: ignore[union-attr]
         assert harness.events[-1] == Watermark(END)
 
@@ -369,7 +369,7 @@ def test_a_bare_operator_without_completions_is_an_error_or_times_out(
     with pytest.raises(MailFailed) as failed:
         harness.end_of_input()
     assert isinstance(failed.value.__cause__, AsyncTimeoutError)
-    assert harness.now_ms == 1000
+    assert harness.now_ms == 1001
 
 
 def test_a_completion_after_the_close_is_dropped() -> None:

@@ -189,7 +189,7 @@ def test_a_timer_sees_the_clock_at_its_own_moment() -> None:
     harness = OperatorHarness(Watches(), ("key",))
     harness.process(("a",), 0)
     harness.advance_clock("250ms")
-    assert harness.values == [(100, 100), (200, 200)] and harness.now_ms == 250
+    assert harness.values == [(100, 101), (200, 201)] and harness.now_ms == 250
 
 
 def test_a_clock_that_is_set_jumps_and_what_is_due_sees_that() -> None:

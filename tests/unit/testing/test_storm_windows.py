@@ -144,7 +144,7 @@ def test_the_last_elements_are_looked_at_as_often_as_the_clock_says() -> None:
         for n in range(4):
             harness.process(("u", n))
         assert results(harness) == []
-        harness.advance_clock("10s")
+        harness.advance_clock(10_001)
         assert results(harness) == [(2, 3)]
         harness.process(("u", 4))
         harness.advance_clock("10s")

@@ -93,12 +93,12 @@ def test_event_time_merged_behind_the_watermark_fires_with_the_next_element_alon
 def test_processing_time_fires_at_the_end_by_the_clock() -> None:
     harness = with_elements(ProcessingTimeTrigger(), FIRST, SECOND)
     assert counts(harness) == (0, 0, 2)
-    assert harness.clock.next_due_ms == 1
-    assert harness.set_clock(0) == []
-    assert harness.set_clock(1) == [(FIRST, FIRE)]
+    assert harness.clock.next_due_ms == 2
+    assert harness.set_clock(1) == []
+    assert harness.set_clock(2) == [(FIRST, FIRE)]
     harness.merge(BOTH, [FIRST, SECOND])
     assert (counts(harness), counts(harness, BOTH)) == ((0, 0, 1), (0, 0, 1))
-    assert harness.set_clock(4) == [(BOTH, FIRE)]
+    assert harness.set_clock(5) == [(BOTH, FIRE)]
 
 
 # -- counts --------------------------------------------------------------------------------------------------------------
@@ -198,10 +198,10 @@ def test_continuous_processing_time_goes_by_the_clock() -> None:
     window = TimeWindow(0, 20)
     harness = with_elements(ContinuousProcessingTimeTrigger(5), window, window)
     assert counts(harness) == (1, 0, 1)
-    assert harness.set_clock(4) == []
-    assert harness.set_clock(5) == [(window, FIRE)]
+    assert harness.set_clock(5) == []
+    assert harness.set_clock(6) == [(window, FIRE)]
     assert counts(harness) == (1, 0, 1)
-    assert harness.set_clock(10) == [(window, FIRE)]
+    assert harness.set_clock(11) == [(window, FIRE)]
     harness.clear(window)
     assert counts(harness) == (0, 0, 0)
 
@@ -244,7 +244,7 @@ def test_a_purging_trigger_answers_as_its_inner_one_and_purges_when_that_fires(i
     assert harness.on_processing_time(7, FIRST) is purging
     assert counts(harness, FIRST) == (1, 1, 1)
     assert harness.watermark(1) == [(FIRST, purging)]
-    assert harness.set_clock(1) == [(FIRST, purging)]
+    assert harness.set_clock(2) == [(FIRST, purging)]
     harness.process(1, 0, SECOND)
     harness.clear(SECOND)
     assert (counts(harness, FIRST), counts(harness, SECOND)) == ((1, 0, 0), (0, 0, 0))
@@ -261,8 +261,8 @@ def test_a_purging_trigger_merges_as_its_inner_one() -> None:
 def test_a_timeout_keeps_its_own_value_beside_that_of_its_inner_trigger() -> None:
     harness = with_elements(ProcessingTimeoutTrigger.of(CountTrigger(3), "50ms"), FIRST)
     assert counts(harness) == (2, 0, 1)
-    assert harness.clock.next_due_ms == 50
-    assert harness.set_clock(50) == [(FIRST, FIRE)]
+    assert harness.clock.next_due_ms == 51
+    assert harness.set_clock(51) == [(FIRST, FIRE)]
     assert counts(harness) == (0, 0, 0)
 
 

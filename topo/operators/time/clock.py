@@ -1,8 +1,7 @@
 """Processing time: the clock, and calls at a moment of it.
 
-A timer is one-shot, and its callback gets the timestamp that was *registered*, whatever the clock shows by then. The two
-services differ in one rule. On a real clock a timer for `t` runs when the clock has passed `t`, as a watermark `t` means that `t`
-is over; so its deadline is t + 1. On the manual clock of tests it runs when the clock reaches `t`.
+A timer is one-shot, and its callback gets the timestamp that was *registered*, whatever the clock shows by then. A timer for `t`
+runs when the clock has passed `t`, as a watermark `t` means that `t` is over; so it is due at t + 1.
 """
 
 from __future__ import annotations
@@ -97,6 +96,12 @@ class ProcessingTimeService(ABC):
         """How many timers wait."""
         return len(self._heap) - self._cancelled
 
+    @property
+    def next_due_ms(self) -> int | None:
+        """When the earliest timer is due: one millisecond after its timestamp; None when none waits."""
+        head = self._head()
+        return None if head is None else head + 1
+
     def quiesce(self) -> None:
         """Let no further timer become due."""
         self._quiesced = True
@@ -124,10 +129,10 @@ class ProcessingTimeService(ABC):
             self._cancelled -= 1
         return self._heap[0][0] if self._heap else None
 
-    def _pop_due(self, last_ms: int) -> ClockTimer | None:
-        """Take out the earliest timer with a timestamp <= `last_ms`."""
+    def _pop_due(self, now_ms: int) -> ClockTimer | None:
+        """Take out the earliest timer, if it lies before `now_ms`."""
         head = self._head()
-        return heappop(self._heap)[2].taken_out() if head is not None and head <= last_ms else None
+        return heappop(self._heap)[2].taken_out() if head is not None and head < now_ms else None
 
 
 class ManualProcessingTime(ProcessingTimeService):
@@ -140,13 +145,8 @@ class ManualProcessingTime(ProcessingTimeService):
     def now_ms(self) -> int:
         return self._now_ms
 
-    @property
-    def next_due_ms(self) -> int | None:
-        """The timestamp of the earliest timer; None when none waits."""
-        return self._head()
-
     def advance_to(self, now_ms: int) -> None:
-        """Set the clock, then run every timer with a timestamp <= `now_ms` in order, those registered meanwhile included."""
+        """Set the clock, then run every timer that lies before `now_ms` in order, those registered meanwhile included."""
         self._now_ms = now_ms
         while (timer := self._pop_due(now_ms)) is not None:
             timer.run()
@@ -171,15 +171,10 @@ class TaskProcessingTime(ProcessingTimeService):
     def now_ms(self) -> int:
         return self._read()
 
-    def next_deadline_ms(self) -> int | None:
-        """Return when `fire` wants to be called: one millisecond after the earliest timer; None if there is none."""
-        head = self._head()
-        return None if head is None else head + 1
-
     def fire(self, now_ms: int) -> int:
         """Post a mail for every timer that lies before `now_ms`, in order; return how many."""
         posted = 0
-        while (timer := self._pop_due(now_ms - 1)) is not None:
+        while (timer := self._pop_due(now_ms)) is not None:
             self._execute(timer.run, "processing-time timer")
             posted += 1
         return posted

@@ -182,7 +182,7 @@ class OperatorKind(ABC):
 
     def deadlines(self) -> list[float | None]:
         """Return when the next timer of processing time is due."""
-        due_ms = self._clock.next_deadline_ms()
+        due_ms = self._clock.next_due_ms
         return [None if due_ms is None else self._began + (due_ms - self._began_ms) / 1000]
 
     def on_time(self, now: float) -> None:
