@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from itertools import chain
 from typing import Any, NamedTuple, TypeGuard
 
 from topo.api.bolt import Anchors
 from topo.api.streams import DEFAULT_STREAM, StreamDeclaration
 from topo.api.tuples import Origin, Tuple
-from topo.emission.emitter import Emitter, ReportError
+from topo.emission.emitter import Emitter, ReportError, StreamRows
 from topo.errors import EmitError, TupleStateError
 from topo.hot import ATOMS, NO_TIMESTAMP, Emit, EmitFour, EmitOne, EmitThree, EmitTwo, Row
 from topo.wire.codec import Codec
@@ -161,6 +162,22 @@ class BoltCollector(Emitter):
                     self.anchors[main.index].append(anchors)
                     return
         self.emit(values, anchors, timestamp=timestamp)
+
+    def put_plain(self, rows: Sequence[Any], timestamp: int) -> StreamRows | None:
+        """Append rows with one timestamp to the main stream, and return it; None, and none appended, if they need a closer look.
+
+        The rows have no anchors.
+        """
+        main = self._main
+        is_plain = set(map(type, rows)) == {tuple} and set(map(len, rows)) == {self._width}
+        if not is_plain or not ATOMS.issuperset(map(type, chain.from_iterable(rows))):
+            return None
+        if not NO_TIMESTAMP < timestamp <= MAX_WATERMARK or not self._mine._is_owned():
+            return None
+        main.stamps.update(dict.fromkeys(range(len(main.rows), len(main.rows) + len(rows)), timestamp))
+        main.rows.extend(rows)
+        self.anchors[main.index].extend([()] * len(rows))
+        return main  # type: ignore[no-any-return]
 
     def emit_direct(
         self,

@@ -220,9 +220,23 @@ class KeyedOperator(Operator):
         """Return the namespace that was written as `encoded`: a snapshot that was stored has plain tuples for windows."""
         return encoded
 
+    @property
+    def ends(self) -> Sequence[Any]:
+        """The windows with one timer for all keys, by their ends."""
+        return ()
+
+    @property
+    def pending_timers(self) -> int:
+        """How many timers are registered, of both kinds."""
+        return self.timers.pending + len(self.ends)
+
+    def advance(self, watermark: int) -> bool:
+        """Fire the timers that a watermark makes due; False if the brake has left some: to be called again."""
+        return self.timers.advance_watermark(watermark)
+
     def process_watermark(self, timestamp: int) -> None:
         """Fire the timers that are due, then pass the watermark on."""
-        self.is_behind = not self.timers.advance_watermark(timestamp)
+        self.is_behind = not self.advance(timestamp)
         if not self.is_behind:
             self.output.watermark(timestamp)
 

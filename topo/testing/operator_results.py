@@ -106,12 +106,16 @@ class OperatorResults:
     @property
     def timers(self) -> int:
         """How many timers are registered, of both kinds."""
-        return self._keyed.timers.pending
+        return self._keyed.pending_timers
 
     @property
     def event_timers(self) -> list[Fired]:
-        """The timers of event time, earliest first: key, window (None in a process bolt) and timestamp of each."""
-        return self._timers_of(0)
+        """The timers of event time, earliest first: key, window (None in a process bolt) and timestamp of each.
+
+        The key is None where one timer fires a window for all keys.
+        """
+        ends = [Fired(None, window, window.max_timestamp) for window in self._keyed.ends]
+        return sorted([*ends, *self._timers_of(0)], key=lambda timer: timer.timestamp)
 
     @property
     def processing_timers(self) -> list[Fired]:

@@ -10,7 +10,7 @@ from topo.api.windows import Window
 from topo.operators.state.keyed_state import KeyContext, KeyedState
 from topo.operators.time.clock import MIN_TIMESTAMP, ManualProcessingTime
 from topo.operators.time.timers import TimerServices
-from topo.operators.windows.operator import WindowTriggerContext
+from topo.operators.windows.trigger_context import WindowTriggerContext
 from topo.operators.windows.triggers import build_trigger
 
 

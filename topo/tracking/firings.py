@@ -86,6 +86,21 @@ class FiringChain:
             yield firing
             firing = firing.next
 
+    def complete(self) -> list[Pane]:
+        """Let go of the firings that are done, up to the first open one; return the parts that wait for none in the chain."""
+        oldest, parts = self.oldest, self.parts
+        while oldest is not None and oldest.is_done:
+            oldest = oldest.next
+        self.oldest = oldest
+        if oldest is None:
+            self.newest = None
+        free = []
+        while parts and (oldest is None or parts[0][0] < oldest.number):
+            _, part = parts.popleft()
+            part.awaited -= 1
+            free.append(part)
+        return free
+
     def detach(self, part: Pane) -> None:
         """Have a part of the pane wait for the firings so far."""
         if self.parts is None:
@@ -121,3 +136,52 @@ class Firing:
         self.began = 0.0
         self.is_done = False
         self.anchor = TrackedTuple.made((), _FIRING, None, epoch, (root,), (0,))
+
+    def complete(self) -> list[Pane]:
+        """Its verdict is known. Returns the released panes, and parts of them, that wait for one firing less."""
+        pane = self.line.pane
+        self.is_done = True
+        free = self.line.complete()
+        pane.awaited -= 1
+        return [*free, pane] if pane.released else free
+
+    def take_failed(self) -> list[Pane]:
+        """Return the panes, and parts of them, whose inputs fail with it."""
+        failed, parts = [self.line.pane], self.line.parts
+        while parts and parts[-1][0] >= self.number:
+            failed.append(parts.pop()[1])
+        return failed
+
+    def panes(self) -> list[Pane]:
+        """Return the panes, and parts of them, that it has the inputs of."""
+        return [self.line.pane, *(part for number, part in self.line.parts or () if number >= self.number)]
+
+
+class OnlyFiring:
+    """The only firing of a pane, which was released with it.
+
+    Attributes:
+        pane: holds the inputs.
+        began: when its result was put out, in monotonic seconds.
+    """
+
+    __slots__ = ("began", "pane")
+
+    def __init__(self, pane: Pane, began: float) -> None:
+        self.pane = pane
+        self.began = began
+        pane.awaited += 1
+        pane.released = True
+
+    def complete(self) -> list[Pane]:
+        """Its verdict is known. Returns the panes that wait for one firing less."""
+        self.pane.awaited -= 1
+        return self.panes()
+
+    def take_failed(self) -> list[Pane]:
+        """Return the panes whose inputs fail with it."""
+        return self.panes()
+
+    def panes(self) -> list[Pane]:
+        """Return the panes that it has the inputs of."""
+        return [self.pane]

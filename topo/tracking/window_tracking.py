@@ -33,7 +33,8 @@ from typing import Any
 
 from topo.hot import Acks, Ids
 from topo.ids import REPLAYED_BIT
-from topo.tracking.firings import Firing, FiringChain, Pane
+from topo.tracking.firings import Firing, FiringChain, OnlyFiring, Pane
+from topo.tracking.pane_table import PaneTable
 
 _ROOTS_AT_ONCE = 256
 
@@ -56,10 +57,9 @@ class WindowTracker:
 
     def __init__(self, ids: Ids) -> None:
         self._ids = ids
-        self._panes: dict[Any, dict[Any, Pane]] = {}
-        """By window, then by key."""
+        self._panes = PaneTable()
         self._fresh_roots: list[int] = []
-        self._open: dict[int, Firing] = {}
+        self._open: dict[int, Firing | OnlyFiring] = {}
         self._firings: list[Firing] = []
         self._roots: Sequence[Any] = ()
         self._edges: Sequence[Any] = ()
@@ -84,7 +84,7 @@ class WindowTracker:
     def reset(self, epoch: int) -> None:
         """Forget everything: every held input is replayed."""
         self._epoch = epoch
-        self._panes.clear()
+        self._panes = PaneTable()
         self._open.clear()
         self._firings.clear()
         self.acks.clear()
@@ -101,18 +101,21 @@ class WindowTracker:
     @property
     def open_panes(self) -> int:
         """Panes that hold inputs."""
-        return sum(map(len, self._panes.values()))
+        return len(self._panes)
 
     def held_roots(self) -> dict[int, None]:
         """Return the roots of the inputs of all panes."""
-        return {root: None for panes in self._panes.values() for pane in panes.values() for root in pane.roots}
+        return {root: None for pane in self._panes for root in pane.roots}
 
     def validate(self) -> None:
         known = {*self._open.values(), *self._firings}
         for firing in known:
-            assert firing in firing.line.firings() and not firing.is_done, "a firing that its pane does not wait for"
-        assert all(self._panes.values()), "a window without panes"
-        for pane in (pane for panes in self._panes.values() for pane in panes.values()):
+            if isinstance(firing, Firing):
+                assert firing in firing.line.firings() and not firing.is_done, "a firing that its pane does not wait for"
+            else:
+                assert firing.pane.released and firing.pane.awaited == 1, "an only firing of a pane that is held"
+        self._panes.validate()
+        for pane in self._panes:
             waiting = [firing for line in pane.lines for firing in line.firings() if not firing.is_done]
             assert pane.awaited == len(waiting) and known.issuperset(waiting), "a pane has lost count of its firings"
             for line in pane.lines:
@@ -148,7 +151,7 @@ class WindowTracker:
 
     def held(self, position: int, key: Any, window: Any) -> None:
         """An input went into a pane."""
-        pane = self._pane(key, window)
+        pane = self._panes.open(key, window)
         # The common case: one root, and the first pane of the input, which takes the input's own edge and needs no share.
         if self._is_plain and pane.counts is None and not self._held_once[position]:
             self._held_once[position] = 1
@@ -163,13 +166,13 @@ class WindowTracker:
             held_once = self._held_once
             for position in positions:
                 held_once[position] = 1
-                self._pane(keys[position], window).count_inputs().append(0)
+                self._panes.open(keys[position], window).count_inputs().append(0)
             return
         if not self._is_plain:
             for position in positions:
                 self.held(position, keys[position], window)
             return
-        panes = self._panes.setdefault(window, {})
+        panes = self._panes.of_window(window)
         roots, edges, held_once, pane_of = self._roots, self._edges, self._held_once, panes.get
         for position in positions:
             key = keys[position]
@@ -181,26 +184,6 @@ class WindowTracker:
             pane.edges.append(edges[position])
             if pane.counts is not None:
                 pane.counts.append(1)
-
-    def _pane(self, key: Any, window: Any) -> Pane:
-        panes = self._panes.get(window)
-        if panes is None:
-            panes = self._panes[window] = {}
-        pane = panes.get(key)
-        if pane is None:
-            pane = panes[key] = Pane()
-        return pane
-
-    def _find(self, key: Any, window: Any) -> Pane | None:
-        panes = self._panes.get(window)
-        return None if panes is None else panes.get(key)
-
-    def _take_out(self, key: Any, window: Any) -> Pane | None:
-        panes = self._panes.get(window)
-        pane = None if panes is None else panes.pop(key, None)
-        if panes is not None and not panes:
-            del self._panes[window]
-        return pane
 
     def _hold(self, pane: Pane, position: int) -> None:
         roots, edges = self._roots[position], self._edges[position]
@@ -229,9 +212,9 @@ class WindowTracker:
 
     def merge(self, key: Any, target: Any, sources: Sequence[Any]) -> None:
         """Panes were merged."""
-        into = self._pane(key, target)
+        into = self._panes.open(key, target)
         for source in sources:
-            pane = self._take_out(key, source)
+            pane = self._panes.take(key, source)
             if pane is not None:
                 if into.counts is not None or pane.counts is not None:
                     into.count_inputs().extend(pane.input_counts())
@@ -252,7 +235,7 @@ class WindowTracker:
 
     def firing(self, key: Any, window: Any) -> None:
         """The next results come from this pane."""
-        pane = self._firing_pane = self._find(key, window)
+        pane = self._firing_pane = self._panes.find(key, window)
         self.is_firing, self.current = True, None
         # A pane whose inputs are untracked has no roots to ack or fail, so its firing needs no verdict.
         if pane is not None and len(pane.roots):
@@ -274,7 +257,7 @@ class WindowTracker:
 
     def abandon(self, key: Any, window: Any) -> None:
         """A pane is over without having fired: its inputs fail."""
-        pane = self._find(key, window)
+        pane = self._panes.find(key, window)
         if pane is not None:
             self._lose_inputs(pane)
             self._fail_inputs(pane)
@@ -284,7 +267,7 @@ class WindowTracker:
 
     def evicted(self, key: Any, window: Any, positions: Sequence[int]) -> None:
         """Inputs have left a pane; they are done when the firings that had them are done, the current one included."""
-        pane = self._find(key, window)
+        pane = self._panes.find(key, window)
         if pane is None:
             return
         gone = set(positions)
@@ -310,16 +293,52 @@ class WindowTracker:
 
     def released(self, key: Any, window: Any) -> None:
         """A pane holds nothing any more."""
-        pane = self._take_out(key, window)
+        pane = self._panes.take(key, window)
         if pane is not None:
             self._release(pane)
 
+    def fired_whole(self, keys: Sequence[Any], window: Any, rows: Sequence[Any], timestamp: int) -> bool:
+        """Nothing is sent here: the panes fire one by one."""
+        return False
+
+    def released_all(self, window: Any) -> None:
+        """The panes of a window hold nothing any more."""
+        for pane in self._panes.take_window(window):
+            self._release(pane)
+
+    def only_panes(self, keys: Sequence[Any], window: Any) -> tuple[list[Pane], list[int]] | None:
+        """Return panes that fire for the first and the last time, and a root for each: none where no pane has inputs with ids.
+
+        None when that is not known of all of them: they fire one by one.
+        """
+        panes = self._panes.find_all(keys, window)
+        known = [pane for pane in panes if pane is not None and not pane.lines]
+        with_ids = sum([bool(pane.roots) for pane in known])
+        if len(known) < len(panes) or with_ids not in (0, len(panes)):
+            return None
+        fresh = self._ids.unmarked_roots(with_ids)
+        return known, [root | pane.is_replay for root, pane in zip(fresh, known, strict=False)]
+
+    def fired_once(
+        self, keys: Sequence[Any], window: Any, panes: Sequence[Pane], roots: Sequence[int], values: Sequence[int], now: float
+    ) -> None:
+        """The only results of panes that `only_panes` has returned were sent at `now`; the panes hold nothing any more.
+
+        `values` has for each root the XOR of the edges of its results; 0 where no task has to process any.
+        """
+        self._panes.remove_all(keys, window)
+        for root, value, pane in zip(roots, values, panes, strict=False):
+            if value:
+                self._open[root] = OnlyFiring(pane, now)
+        if not all(values) or not roots:
+            for pane in panes:
+                if not pane.awaited:
+                    self._release(pane)
+
     def release_all(self) -> None:
         """The input has ended: panes that are still held will never fire."""
-        panes, self._panes = self._panes, {}
-        for of_window in panes.values():
-            for pane in of_window.values():
-                self._release(pane)
+        for pane in self._panes.take_all():
+            self._release(pane)
 
     def fail_current(self) -> None:
         """The pane that fires has raised in its last attempt: its inputs fail."""
@@ -391,29 +410,12 @@ class WindowTracker:
                 # In order of `began`, which `expire` relies on.
                 firing.began = now
                 self._open[root] = firing
-                found.update(dict.fromkeys(firing.line.pane.roots))
-                for number, part in reversed(firing.line.parts or ()):
-                    if number < firing.number:
-                        break
-                    found.update(dict.fromkeys(part.roots))
+                for pane in firing.panes():
+                    found.update(dict.fromkeys(pane.roots))
         return found
 
-    def _complete(self, firing: Firing) -> None:
-        line = firing.line
-        oldest, parts, pane = line.oldest, line.parts, line.pane
-        firing.is_done = True
-        while oldest is not None and oldest.is_done:
-            oldest = oldest.next
-        line.oldest = oldest
-        if oldest is None:
-            line.newest = None
-        # Parts that left before the oldest open firing have no firing in this chain left to wait for.
-        while parts and (oldest is None or parts[0][0] < oldest.number):
-            _, part = parts.popleft()
-            part.awaited -= 1
-            self._release(part)
-        pane.awaited -= 1
-        if pane.released:
+    def _complete(self, firing: Firing | OnlyFiring) -> None:
+        for pane in firing.complete():
             self._release(pane)
 
     def _release(self, pane: Pane) -> None:
@@ -428,11 +430,9 @@ class WindowTracker:
         self.acks.add(pane.roots, pane.edges)
         pane.roots, pane.edges, pane.counts = array("Q"), array("Q"), None
 
-    def _fail(self, firing: Firing) -> None:
-        self._fail_inputs(firing.line.pane)
-        parts = firing.line.parts
-        while parts and parts[-1][0] >= firing.number:
-            self._fail_inputs(parts.pop()[1])
+    def _fail(self, firing: Firing | OnlyFiring) -> None:
+        for pane in firing.take_failed():
+            self._fail_inputs(pane)
 
     def _lose_inputs(self, pane: Pane) -> None:
         if pane.counts is not None and not len(pane.roots):

@@ -166,12 +166,12 @@ def test_merging_nothing_leaves_nothing(store: Store) -> None:
 
 def test_rows_are_the_state_of_one_namespace_by_key_to_work_on_in_bulk(store: Store) -> None:
     counts = store.state.value("v")
-    rows = counts.rows("window")
+    rows = counts.table.rows("window")
     for key in "aab":
         rows[key] = rows.get(key, 0) + 1
     counts.namespace, store.keys.key = "window", "a"
     assert counts.get() == 2
-    assert counts.rows("elsewhere") == {}
+    assert counts.table.rows("elsewhere") == {}
 
 
 def test_a_name_has_one_kind(store: Store) -> None:
@@ -182,11 +182,11 @@ def test_a_name_has_one_kind(store: Store) -> None:
         store.state.value("x", ttl="1s")
 
 
-def test_a_time_to_live_is_above_zero_and_forbids_rows(store: Store) -> None:
+def test_a_time_to_live_is_above_zero_and_forbids_work_in_bulk(store: Store) -> None:
     with pytest.raises(UserError, match="above zero"):
         store.state.value("x", ttl="0s")
-    with pytest.raises(UserError, match="no rows"):
-        store.state.value("x", ttl="1s").rows(None)
+    with pytest.raises(UserError, match="no table"):
+        _ = store.state.value("x", ttl="1s").table
 
 
 @pytest.mark.parametrize("refresh", [False, True])

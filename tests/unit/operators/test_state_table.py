@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from topo.operators.state.deep_copy import independent_rows
 from topo.operators.state.keyed_state import KeyContext, KeyedState
 from topo.operators.state.table import StateTable
+from topo.operators.state.undo_log import UndoableTable, UndoLog
 
 KEYS = ("a", "b", "c")
 
@@ -62,6 +63,33 @@ def test_rows_are_changed_past_the_table_so_nothing_of_it_is_shared() -> None:
     assert frozen.cells == {None: {"one": [1]}}
 
 
+def test_rows_given_away_stay_the_tables_when_they_are_empty_meanwhile() -> None:
+    table = table_of(one=[1])
+    rows = table.rows(None)
+    table.delete(None, "one")
+    table.put(None, "two", [2])
+    assert table.rows(None) is rows and rows == {"two": [2]}
+    table.delete(None, "two")
+    assert table.namespaces() == []
+    table.give_back(None)
+    table.put(None, "three", [3])
+    assert rows == {} and table.namespaces() == [None]
+
+
+def test_discarded_cells_are_gone_for_good() -> None:
+    log = UndoLog()
+    table = UndoableTable(log)
+    for key in ("one", "two", "three"):
+        table.load("window", key, [1])
+    log.begin()
+    table.discard("window", ["one", "three", "none"])
+    table.discard("elsewhere", ["one"])
+    log.undo()
+    assert list(table.items()) == [("window", "two", [1])] and table.keys("window") == ["two"] and table.keys("elsewhere") == []
+    table.discard("window", ["two"])
+    assert table.namespaces() == []
+
+
 def test_rows_given_away_during_a_snapshot_are_not_shared_with_it() -> None:
     table = table_of(one=[1])
     frozen = table.frozen()
@@ -94,7 +122,7 @@ def change(state: KeyedState, keys: KeyContext, kind: str, key: str, number: int
         inner.append(number)
         entries.put(number % 2, inner)
     elif kind == "rows":
-        rows = state.value("value").rows(None)
+        rows = state.value("value").table.rows(None)
         if key in rows:
             rows[key]["deep"].append(number)
     else:

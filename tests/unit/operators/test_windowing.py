@@ -44,8 +44,6 @@ from topo.api.windows import (
 )
 from topo.errors import UserError
 from topo.operators.time.clock import MAX_TIMESTAMP, MIN_TIMESTAMP
-from topo.operators.windows.builder import build_window_operator
-from topo.operators.windows.tumbling_fast_path import TumblingFastPath
 
 # Elements and windows
 
@@ -361,20 +359,27 @@ def test_count_windows_need_counts_above_zero(count: int, slide: int | None) -> 
 # The direct way
 
 
-def test_the_direct_way_is_taken_where_it_applies_and_nowhere_else() -> None:
-    def is_direct(window: Any, **options: Any) -> bool:
-        return isinstance(build_window_operator(window, **options), TumblingFastPath)
+def test_windows_that_only_fire_at_their_end_have_one_timer_for_all_keys() -> None:
+    def fires_whole(window: Any, **options: Any) -> bool:
+        r = rig(window, **options)
+        for key in "abc":
+            r.operator.process_batch([key, key], [1, 1], [3, 3])
+        operator = operator_of(r)
+        assert operator.pending_timers == sum(timers(r))
+        return timers(r) == (len(operator.ends), 0)
 
     count = aggregates.Count()
-    assert is_direct(TEN, aggregate=count)
-    assert is_direct(TEN, reduce=max, trigger=EventTimeTrigger(), allowed_lateness_ms=5)
-    assert is_direct(TEN, aggregate=count, process=Together())
-    assert not is_direct(TEN, process=Together())
-    assert not is_direct(TEN, aggregate=count, evictor=CountEvictor(1))
-    assert not is_direct(TEN, aggregate=count, trigger=CountTrigger(1))
-    assert not is_direct(TumblingProcessingTimeWindows.of("1s"), aggregate=count)
-    assert not is_direct(SlidingEventTimeWindows.of("1s", "1s"), aggregate=count)
-    assert not is_direct(GAP_3S, aggregate=count)
+    assert fires_whole(TEN, aggregate=count)
+    assert fires_whole(TEN, reduce=max, trigger=EventTimeTrigger())
+    assert fires_whole(TEN, aggregate=count, process=Together())
+    assert fires_whole(TEN, process=Together())
+    assert fires_whole(SlidingEventTimeWindows.of("1s", "300ms"), aggregate=count)
+    assert not fires_whole(TEN, aggregate=count, allowed_lateness_ms=5)
+    assert not fires_whole(TEN, aggregate=count, direct=False)
+    assert not fires_whole(TEN, aggregate=count, evictor=CountEvictor(1))
+    assert not fires_whole(TEN, aggregate=count, trigger=CountTrigger(1))
+    assert not fires_whole(TumblingProcessingTimeWindows.of("1s"), aggregate=count)
+    assert not fires_whole(GAP_3S, aggregate=count)
 
 
 @both_ways

@@ -43,7 +43,7 @@ def operator_of(rig: Rig) -> WindowOperator:
 
 def timers(rig: Rig) -> tuple[int, int]:
     service = operator_of(rig).timer_service
-    return service.event_timers, service.processing_timers
+    return service.event_timers + len(operator_of(rig).ends), service.processing_timers
 
 
 def entries(rig: Rig) -> int:

@@ -10,6 +10,7 @@ from topo.hot.plain.rows import pack_rows, unpack_rows
 from topo.hot.plain.share import EVERY_ROW, RowShare, Selection, share, take
 from topo.hot.plain.trees import Trees, Verdicts
 from topo.hot.plain.values import ATOMS, Row, stays
+from topo.hot.plain.windows import Slots, accumulate
 from topo.hot.plain.words import NO_TIMESTAMP, Column, pack_counts, pack_timestamps, pack_words, unpack_words, xor_words
 
 __all__ = [
@@ -33,8 +34,10 @@ __all__ = [
     "Row",
     "RowShare",
     "Selection",
+    "Slots",
     "Trees",
     "Verdicts",
+    "accumulate",
     "pack_counts",
     "pack_rows",
     "pack_timestamps",

@@ -7,7 +7,7 @@ gone), and each element of a list and each entry of a map has its own stamp.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from topo.api.aggregates import AggregateFunction
@@ -151,17 +151,16 @@ class _Handle:
         """Drop the values of the current key and namespace."""
         self._table.delete(self.namespace, self._keys.key)
 
-    def rows(self, namespace: Hashable) -> MutableMapping[Any, Any]:
-        """Return the values of a namespace by key, as stored (for an aggregating state: accumulators), to work on in bulk.
-
-        It stands for the state until anything of the state is cleared; ask again then.
+    @property
+    def table(self) -> StateTable:
+        """The cells themselves (for an aggregating state: accumulators), to work on in bulk.
 
         Raises:
             UserError: the state has a time to live.
         """
         if self._ageing is not None:
-            raise UserError("a state with a time to live has no rows: its entries have to be looked at one by one")
-        return self._table.rows(namespace)
+            raise UserError("a state with a time to live has no table: its entries have to be looked at one by one")
+        return self._table
 
 
 class _SingleHandle(_Handle):

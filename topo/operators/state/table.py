@@ -6,7 +6,7 @@ cells in dicts. A store on disk would be another implementation, whose cells are
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterator, MutableMapping
+from collections.abc import Collection, Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 from weakref import ref
@@ -32,11 +32,13 @@ class StateTable:
     `rows`, past `get`: of a table that has given any away everything is copied at once.
     """
 
-    __slots__ = ("_frozen", "_gave_rows", "_namespaces")
+    __slots__ = ("_frozen", "_gave_rows", "_given", "_namespaces")
 
     def __init__(self) -> None:
         self._namespaces: dict[Hashable, dict[Any, Any]] = {}
         self._gave_rows = False
+        self._given: set[Hashable] = set()
+        """Namespaces whose rows are with a caller: they stay where they are, also when they are empty."""
         self._frozen: ref[Frozen] | None = None
         """Snapshots that share cells with the table."""
 
@@ -119,16 +121,37 @@ class StateTable:
             if not cell:
                 self._drop(namespace, key)
 
-    def rows(self, namespace: Hashable) -> MutableMapping[Any, Any]:
-        """Return the cells of one namespace by key, to read and change many at once.
-
-        It stands for the table until the next call of `delete`, after which it has to be asked for again.
-        """
+    def rows(self, namespace: Hashable) -> dict[Any, Any]:
+        """Return the cells of one namespace by key, to read and change many at once; they stay the table's until `give_back`."""
         self._gave_rows = True
+        self._given.add(namespace)
         rows = self._namespaces.setdefault(namespace, {})
         if self._is_shared:
             rows.update(independent_rows(rows))
         return rows
+
+    def give_back(self, namespace: Hashable) -> None:
+        """End the use of what `rows` has returned; nothing happens when it was not called."""
+        self._given.discard(namespace)
+        if not self._namespaces.get(namespace, True):
+            del self._namespaces[namespace]
+
+    def namespaces(self) -> list[Any]:
+        """Return the namespaces that have cells."""
+        return [namespace for namespace, rows in self._namespaces.items() if rows]
+
+    def keys(self, namespace: Hashable) -> list[Any]:
+        """Return the keys of one namespace, in the order in which their cells were made."""
+        return list(self._namespaces.get(namespace, ()))
+
+    def discard(self, namespace: Hashable, keys: Iterable[Any]) -> None:
+        """Drop cells of one namespace: no change of the call at hand."""
+        rows = self._namespaces.get(namespace)
+        if rows is not None:
+            for key in keys:
+                rows.pop(key, None)
+            if not rows and namespace not in self._given:
+                del self._namespaces[namespace]
 
     def items(self) -> Iterator[tuple[Any, Any, Any]]:
         """Yield (namespace, key, cell) of every cell; the table must not be changed meanwhile."""
@@ -172,7 +195,7 @@ class StateTable:
         rows = self._namespaces.get(namespace)
         if rows is not None:
             rows.pop(key, None)
-            if not rows:
+            if not rows and namespace not in self._given:
                 del self._namespaces[namespace]
 
     def __len__(self) -> int:

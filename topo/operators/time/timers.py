@@ -227,6 +227,11 @@ class TimerService:
             self._armed.cancel()
         self._armed = self._clock.register(timestamp, self._on_clock)
 
+    def forget_event_timers(self) -> TimerQueue:
+        """Drop all timers of event time; return them."""
+        forgotten, self._event = self._event, TimerQueue()
+        return forgotten
+
     def queues(self) -> tuple[TimerQueue, TimerQueue]:
         """Return the event-time and the processing-time queue, for snapshots."""
         return self._event, self._processing

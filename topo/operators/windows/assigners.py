@@ -7,6 +7,7 @@ which is what Flink reaches by correcting a truncated remainder.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import gcd
 from typing import Any, Final
 
 from topo.api.durations import duration_ms
@@ -67,6 +68,10 @@ class TumblingAssigner(WindowAssigner):
             self.shift_ms = clock() % self.size_ms if self._draw is None else self._draw(self.size_ms)
         return (self.offset_ms + self.shift_ms) % self.size_ms
 
+    def slots(self, clock: Clock) -> tuple[int, int]:
+        """Return length and offset of the slots of time that are in the same windows."""
+        return self.size_ms, self.effective_offset(clock)
+
     def assign(self, value: Any, timestamp: int, clock: Clock) -> Sequence[TimeWindow]:
         time = _element_time(timestamp) if self.is_event_time else clock()
         start = window_start(time, self.effective_offset(clock), self.size_ms)
@@ -84,6 +89,11 @@ class SlidingAssigner(WindowAssigner):
         self._size = declared.size_ms
         self._slide = declared.slide_ms
         self._offset = declared.offset_ms
+
+    def slots(self, clock: Clock) -> tuple[int, int]:
+        """Return length and offset of the slots of time that are in the same windows."""
+        length = gcd(self._size, self._slide)
+        return length, self._offset % length
 
     def assign(self, value: Any, timestamp: int, clock: Clock) -> Sequence[TimeWindow]:
         time = _element_time(timestamp) if self.is_event_time else clock()

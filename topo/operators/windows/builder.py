@@ -10,7 +10,7 @@ from topo.api.evictors import CountEvictor, EvictorLike, TimeEvictor
 from topo.api.triggers import ContinuousProcessingTimeTrigger, CountTrigger, EventTimeTrigger, PurgingTrigger, TriggerLike
 from topo.api.windows import AssignerLike, CountWindows, GlobalWindows, ProcessWindowFunction, ReduceFunction, WindowAssigner
 from topo.errors import UserError
-from topo.operators.windows.assigners import Draw, TumblingAssigner, build_assigner
+from topo.operators.windows.assigners import Draw, SlidingAssigner, TumblingAssigner, build_assigner
 from topo.operators.windows.contents import (
     Accumulated,
     Aggregated,
@@ -26,8 +26,7 @@ from topo.operators.windows.evictors import build_evictor
 from topo.operators.windows.functions import CallUser, EmitResult, ResultOf
 from topo.operators.windows.operator import WindowOperator
 from topo.operators.windows.rows import WindowRows
-from topo.operators.windows.triggers import build_trigger
-from topo.operators.windows.tumbling_fast_path import TumblingFastPath
+from topo.operators.windows.triggers import AtWindowEnd, build_trigger
 
 Reducer = ReduceFunction | Callable[[Any, Any], Any]
 
@@ -105,9 +104,18 @@ def build_window_operator(
     else:
         contents = Elements()
 
-    is_direct = direct and _is_direct(assigner, declared_trigger) and isinstance(contents, Accumulated)
-    operator = (TumblingFastPath if is_direct else WindowOperator)(
-        assigner, resolved_trigger, contents, function, lateness_ms=allowed_lateness_ms, late_stream=late_stream, keyed=keyed
+    ends_alone = direct and _fires_at_ends(assigner, declared_trigger)
+    fires_whole = ends_alone and evictor is None and not allowed_lateness_ms
+    operator = WindowOperator(
+        assigner,
+        AtWindowEnd() if fires_whole else resolved_trigger,
+        contents,
+        function,
+        lateness_ms=allowed_lateness_ms,
+        late_stream=late_stream,
+        keyed=keyed,
+        fires_whole=fires_whole,
+        is_quick=ends_alone and isinstance(contents, Accumulated),
     )
     return operator
 
@@ -145,5 +153,6 @@ def _summary(reduce: Callable[[Any, Any], Any] | None, aggregate: AggregateFunct
     return aggregated_at_fire(aggregate) if aggregate is not None else lambda values: values
 
 
-def _is_direct(assigner: WindowAssigner, trigger: TriggerLike) -> bool:
-    return isinstance(assigner, TumblingAssigner) and assigner.is_event_time and isinstance(trigger, EventTimeTrigger)
+def _fires_at_ends(assigner: WindowAssigner, trigger: TriggerLike) -> bool:
+    is_fixed = isinstance(assigner, TumblingAssigner | SlidingAssigner)
+    return is_fixed and assigner.is_event_time and isinstance(trigger, EventTimeTrigger)

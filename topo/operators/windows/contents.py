@@ -33,10 +33,12 @@ class WindowContents(ABC):
     Attributes:
         handle: the state, which merges itself.
         may_change: the function's argument may hold values that can be changed in place, and has to be copied for user code.
+        copies: elements are copied when they are added.
     """
 
     handle: ReducingState | AggregatingState | ListState
     may_change = False
+    copies = False
 
     @abstractmethod
     def open(self, state: KeyedState) -> None:
@@ -90,8 +92,6 @@ class Accumulated(WindowContents):
     may_change = True
     calls_user = True
     """Elements are given to user code when they are added."""
-    copies = False
-    """Elements are copied when they are added."""
 
     def look_at(self, values: Sequence[Any]) -> None:
         self.copies = self.calls_user and not all_stay(values)

@@ -3,7 +3,8 @@
 Theory. An element goes into each of its windows that is not late; the trigger is asked after each element and each timer and
 decides when the contents go to the function (fire) and when they are dropped (purge). A window ends at its clean-up time,
 whatever the trigger did: the last millisecond of the window plus, in event time, the allowed lateness. One timer stands for that
-moment; it may be the trigger's own as well.
+moment; it may be the trigger's own as well. `WindowEnds` stands for the timers where all panes of a window fire at its end alone;
+`OpenWindows` takes the elements that need no decision.
 
 What belongs to (key, window): the trigger's values and timers, the clean-up timer, the function's per-window state. Contents
 lie under the same window, except with merging assigners: there they lie under a *state window*, and `MergingWindowSet` names
@@ -15,25 +16,31 @@ where an element goes that no window took.
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
 from topo.api.triggers import Trigger, TriggerResult
 from topo.api.windows import GlobalWindow, TimeWindow, WindowAssigner
 from topo.errors import UserError
-from topo.operators.base import KeyedOperator, OperatorContext, OperatorSnapshot
-from topo.operators.state.keyed_state import MapState, SortedState
+from topo.hot import pack_timestamps
+from topo.operators.base import Keyed, KeyedOperator, OperatorContext, OperatorSnapshot
+from topo.operators.state.keyed_state import SortedState
 from topo.operators.time.clock import MAX_TIMESTAMP, MIN_TIMESTAMP
-from topo.operators.time.timers import TimerClocks, TimerService
+from topo.operators.time.timers import TimerService
 from topo.operators.windows.assigners import TumblingAssigner
 from topo.operators.windows.contents import CONTENTS_STATE, WindowContents
 from topo.operators.windows.functions import FunctionContext, WindowFunction
 from topo.operators.windows.merging import MergingWindowSet, restored_pairs
+from topo.operators.windows.open_windows import OpenWindows
 from topo.operators.windows.scope import NoWindowScope, WindowScope
+from topo.operators.windows.trigger_context import WindowTriggerContext
+from topo.operators.windows.window_ends import Attempt, WindowEnds
 
 TIMERS: Final = "window-timers"
 _TRIGGER_STATE: Final = "__window-trigger"
 _MERGING_STATE: Final = "__merging-window-set"
+_FIRES_WHOLE: Final = "fires_whole"
 
 MAX_LETTER_ELEMENTS: Final = 1_000
 """Elements of a window in its dead letter."""
@@ -59,6 +66,8 @@ class WindowOperator(KeyedOperator):
         lateness_ms: how long after its end an event-time window is kept for late elements.
         late_stream: where elements go that are too late; None: they are dropped and counted.
         keyed: False gives all elements the key None.
+        fires_whole: whether windows fire at their end alone, for all keys at once.
+        is_quick: whether elements may take the quick way into open windows.
 
     Attributes:
         late_elements: elements too late for all their windows, whether dropped or put out.
@@ -79,6 +88,8 @@ class WindowOperator(KeyedOperator):
         lateness_ms: int,
         late_stream: str | None,
         keyed: bool,
+        fires_whole: bool = False,
+        is_quick: bool = False,
     ) -> None:
         self.assigner = assigner
         self.late_elements = 0
@@ -89,6 +100,11 @@ class WindowOperator(KeyedOperator):
         self._lateness_ms = lateness_ms
         self._late_stream = late_stream
         self._keyed = keyed
+        self._ends = WindowEnds(contents, function, self._end_pane) if fires_whole else None
+        self._open: OpenWindows | None = None
+        if is_quick:
+            begins = None if self._ends is None else self._ends.add
+            self._open = OpenWindows(assigner, contents, self._is_reached, begins)  # type: ignore[arg-type]
         self.scope: WindowScope = NoWindowScope()
         self.timer: WindowTimer | None = None
         self.position = 0
@@ -104,6 +120,10 @@ class WindowOperator(KeyedOperator):
         if self.assigner.is_merging:
             has_own_rule = type(self.assigner).merge is not WindowAssigner.merge
             self._merging = MergingWindowSet(self._merging_state, self.assigner.merge if has_own_rule else None)
+        if self._ends is not None:
+            self._ends.setup(self.output, self.scope, context.brake, can_undo=self.undo_log is not None)
+        if self._open is not None:
+            self._open.setup(self._now_ms, self.begin_call, can_undo=self.undo_log is not None)
 
     def open(self) -> None:
         self._function.open(FunctionContext(self.output, self._timers, self.state, self._contents, self.assigner.is_merging))
@@ -120,6 +140,15 @@ class WindowOperator(KeyedOperator):
         """How many windows, over all keys, have contents."""
         return self.state.entries_of(CONTENTS_STATE)
 
+    @property
+    def ends(self) -> Sequence[TimeWindow]:
+        return () if self._ends is None else self._ends.windows
+
+    def advance(self, watermark: int) -> bool:
+        if self._open is not None:
+            self._open.rise(watermark)
+        return super().advance(watermark) and (self._ends is None or self._ends.fire(watermark))
+
     def process_element(self, key: Any, value: Any, timestamp: int | None) -> None:
         """Put an element into its windows and ask the trigger about each.
 
@@ -133,9 +162,22 @@ class WindowOperator(KeyedOperator):
     def process_batch(self, keys: Sequence[Any], values: Sequence[Any], timestamps: Sequence[int | None]) -> None:
         """Take several elements; `position` is the current one. Ends early when the list `values` is emptied meanwhile."""
         self.position = -1
+        if not self._keyed:
+            keys = [None] * len(keys)
+        if self._open is not None:
+            try:
+                self._open.process(keys, values, array("q", pack_timestamps(timestamps)), self._take_at, self.scope)
+            finally:
+                self.position = self._open.position
+            return
         self._contents.look_at(values)
         for self.position, (key, value, timestamp) in enumerate(zip(keys, values, timestamps)):  # noqa: B905
-            self._take(key if self._keyed else None, value, timestamp)
+            self._take(key, value, timestamp)
+
+    def _take_at(self, position: int, key: Any, value: Any, timestamp: int | None) -> None:
+        self._contents.look_at((value,))
+        self.position = position
+        self._take(key, value, timestamp)
 
     def on_event_time(self, key: Any, namespace: Any, timestamp: int) -> None:
         if self.undo_log is not None:
@@ -152,7 +194,7 @@ class WindowOperator(KeyedOperator):
 
         Called again behind replays, it also fires the windows that wait for the last watermark, which is not repeated.
         """
-        while not (self._timers.advance_watermark(self._timers.current_watermark) and self._timers.end_clock()):
+        while not (self.advance(self._timers.current_watermark) and self._timers.end_clock()):
             self.context.brake.is_on = False
         self.scope.release_all()
 
@@ -192,6 +234,12 @@ class WindowOperator(KeyedOperator):
             return [{"stagger": self.assigner.shift_ms}]
         return []
 
+    def freeze(self) -> Callable[[], Keyed]:
+        sort = super().freeze()
+        if self._ends is None:
+            return sort
+        return lambda: {group: {**data, _FIRES_WHOLE: True} for group, data in sort().items()}
+
     def restore(self, snapshot: OperatorSnapshot) -> None:
         """Resume from a snapshot; the watermark starts at MIN_TIMESTAMP."""
         super().restore(snapshot)
@@ -199,6 +247,18 @@ class WindowOperator(KeyedOperator):
         self._merging_state.decode(restored_pairs)
         if isinstance(self.assigner, TumblingAssigner) and self.assigner.is_staggered and snapshot.own:
             self.assigner.shift_ms = snapshot.own[0]["stagger"]
+        self._restore_timers({group for group, data in snapshot.keyed.items() if _FIRES_WHOLE in data})
+
+    def _restore_timers(self, whole: set[int]) -> None:
+        """Bring restored panes and timers together: those of these key groups have none, whatever the declaration is now."""
+        table, group_of = self._contents.handle.table, self.keys.group_of
+        if self._ends is not None:
+            self._ends.restore(self._timers.forget_event_timers(), lambda key: group_of[key] in whole)
+        elif whole and self._merging is None and self.assigner.is_event_time:
+            for window in table.namespaces():
+                for self.keys.key in [key for key in table.keys(window) if group_of[key] in whole]:
+                    self._timers.register_event_timer(window, window.max_timestamp)
+                    self._register_cleanup(window)
 
     def decode_namespace(self, encoded: Any) -> Any:
         """Return the window, or None for what belongs to the key alone."""
@@ -254,6 +314,9 @@ class WindowOperator(KeyedOperator):
     def _is_late(self, window: Any) -> bool:
         return self.assigner.is_event_time and self.cleanup_time(window) <= self._timers.current_watermark
 
+    def _is_reached(self, window: Any) -> bool:
+        return bool(window.max_timestamp <= self._timers.current_watermark)
+
     def _is_element_late(self, time: int) -> bool:
         return self.assigner.is_event_time and min(time + self._lateness_ms, MAX_TIMESTAMP) <= self._timers.current_watermark
 
@@ -289,14 +352,30 @@ class WindowOperator(KeyedOperator):
         if result in _PURGES:
             self._clear_contents(key, namespace)
 
-    def _fire(self, key: Any, window: Any, namespace: Any) -> None:
+    def _end_pane(self, key: Any, window: TimeWindow, first: Attempt | None) -> None:
+        """Fire and clear a pane of a window that fires whole."""
+        last = window.max_timestamp
+        self.keys.key = key
+        if self.undo_log is not None:
+            self._begin_timer(WindowTimer(key, window, last, True))
+
+        def fire(_timestamp: int, _window: Any, _context: Any) -> TriggerResult:
+            self._fire(key, window, window, first)
+            return TriggerResult.CONTINUE
+
+        self._on_timer(key, window, last, fire, is_event_time=True)
+
+    def _fire(self, key: Any, window: Any, namespace: Any, first: Attempt | None = None) -> None:
         def evicted(positions: Sequence[int]) -> None:
             self.scope.evicted(key, namespace, positions)
 
         def apply(elements: Sequence[Any]) -> None:
             self._function.apply(key, window, elements)
 
-        self._put_out(key, namespace, lambda: self._contents.fire(namespace, window, apply, evicted))
+        attempts: list[Attempt] = [lambda: self._contents.fire(namespace, window, apply, evicted)]
+        if first is not None:
+            attempts.append(first)
+        self._put_out(key, namespace, lambda: (attempts.pop() if len(attempts) > 1 else attempts[0])())
 
     def _put_out(self, key: Any, namespace: Any, fire: Callable[[], None]) -> None:
         """Put out the results of a pane, as often as the scope asks for it when that raises."""
@@ -326,6 +405,9 @@ class WindowOperator(KeyedOperator):
                 self._merging.retire(window)
 
     def _register_cleanup(self, window: Any) -> None:
+        if self._ends is not None:
+            self._ends.add(window)
+            return
         time = self.cleanup_time(window)
         if time == MAX_TIMESTAMP:
             return
@@ -366,49 +448,3 @@ class WindowOperator(KeyedOperator):
 
 def _go_on(_timestamp: int, _window: Any, _context: Any) -> TriggerResult:
     return TriggerResult.CONTINUE
-
-
-class WindowTriggerContext(TimerClocks):
-    """The context of triggers; one object for all, pointed at the window at hand before each call."""
-
-    def __init__(self, timers: TimerService, values: MapState) -> None:
-        super().__init__(timers)
-        self.window: Any = None
-        self.merged: Sequence[Any] = ()
-        self._values = values
-
-    def register_event_time_timer(self, timestamp: int) -> None:
-        self._timers.register_event_timer(self.window, timestamp)
-
-    def register_processing_time_timer(self, timestamp: int) -> None:
-        self._timers.register_processing_timer(self.window, timestamp)
-
-    def delete_event_time_timer(self, timestamp: int) -> None:
-        self._timers.delete_event_timer(self.window, timestamp)
-
-    def delete_processing_time_timer(self, timestamp: int) -> None:
-        self._timers.delete_processing_timer(self.window, timestamp)
-
-    def get(self, name: str, default: Any = None) -> Any:
-        self._values.namespace = self.window
-        return self._values.get(name, default)
-
-    def put(self, name: str, value: Any) -> None:
-        self._values.namespace = self.window
-        self._values.put(name, value)
-
-    def forget(self, name: str) -> None:
-        self._values.namespace = self.window
-        self._values.remove(name)
-
-    def merge(self, name: str, combine: Callable[[Any, Any], Any]) -> Any:
-        values, merged = self._values, None
-        for window in dict.fromkeys((self.window, *self.merged)):
-            values.namespace = window
-            value = values.get(name)
-            if value is not None:
-                values.remove(name)
-                merged = value if merged is None else combine(merged, value)
-        if merged is not None:
-            self.put(name, merged)
-        return merged

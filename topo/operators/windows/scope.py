@@ -55,6 +55,22 @@ class WindowScope(Protocol):
     def released(self, key: Any, window: Any) -> None:
         """The pane holds nothing any more."""
 
+    def fired_whole(self, keys: Sequence[Any], window: Any, rows: Sequence[Any], timestamp: int) -> bool:
+        """Put out the only results of panes of one window, and release the panes.
+
+        Args:
+            keys: of the panes.
+            window: the panes' window.
+            rows: for each pane one.
+            timestamp: of the rows.
+
+        Returns:
+            Whether that was done; False when nothing was, and the panes have to fire one by one.
+        """
+
+    def released_all(self, window: Any) -> None:
+        """The panes of a window hold nothing any more."""
+
     def release_all(self) -> None:
         """The input has ended: no pane fires any more."""
 
@@ -82,5 +98,10 @@ class NoWindowScope:
     def evicted(self, key: Any, window: Any, positions: Sequence[int]) -> None: ...
 
     def released(self, key: Any, window: Any) -> None: ...
+
+    def fired_whole(self, keys: Sequence[Any], window: Any, rows: Sequence[Any], timestamp: int) -> bool:
+        return False
+
+    def released_all(self, window: Any) -> None: ...
 
     def release_all(self) -> None: ...

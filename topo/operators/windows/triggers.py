@@ -122,6 +122,16 @@ class _EventTime(_Quiet):
         context.delete_event_time_timer(window.max_timestamp)
 
 
+class AtWindowEnd(_Quiet):
+    """Fires when it is asked, which the operator does at the end of a window alone."""
+
+    def on_element(self, value: Any, timestamp: int, window: Any, context: TriggerContext) -> TriggerResult:
+        return CONTINUE
+
+    def on_event_time(self, time: int, window: Any, context: TriggerContext) -> TriggerResult:
+        return FIRE
+
+
 class _ProcessingTime(_Quiet):
     can_merge = True
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 from topo.checkpoint.held_inputs import HeldInputs
 from topo.emission.collectors import BoltCollector
 from topo.errors import TopoInternalError
@@ -12,6 +15,21 @@ from topo.task.bolt_output import BoltOutput
 from topo.task.guarantees.checkpointed import CheckpointedInputs
 from topo.task.parts import TaskParts
 from topo.task.window_calls import ElementCalls, TimerCall
+
+
+class CoveredScope(NoWindowScope):
+    """The scope of a window operator whose inputs are not tracked.
+
+    Args:
+        collector: takes its rows.
+    """
+
+    def __init__(self, collector: BoltCollector) -> None:
+        self._collector = collector
+
+    def fired_whole(self, keys: Sequence[Any], window: Any, rows: Sequence[Any], timestamp: int) -> bool:
+        """Emit the only results of panes together; False if they have to be emitted one by one."""
+        return self._collector.put_plain(rows, timestamp) is not None
 
 
 class CheckpointedWindowInputs(CheckpointedInputs):
@@ -28,7 +46,7 @@ class CheckpointedWindowInputs(CheckpointedInputs):
         super().__init__(parts, out, held)
         self.undo_log = UndoLog(collector)
         self._collector = collector
-        self.scope: WindowScope = NoWindowScope()
+        self.scope: WindowScope = CoveredScope(collector)
         self._errors: list[Exception] = []
         """Final errors of the elements of a batch; reported when the results of the others are out."""
 

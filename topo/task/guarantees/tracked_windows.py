@@ -5,13 +5,14 @@ A firing is a root of the task, as a message is one of its spout. Its verdict be
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from topo.checkpoint.held_inputs import HeldInputs
 from topo.config import TopologyConfig
 from topo.emission.collectors import BoltCollector, Mark, TrackedTuple
 from topo.errors import LateReplayError, TopoInternalError
-from topo.hot import Ids
+from topo.hot import Ids, Row, pack_words, unpack_words
 from topo.task.batch import Batch
 from topo.task.bolt_output import BoltOutput
 from topo.task.events import RoutesChanged
@@ -22,6 +23,8 @@ from topo.task.window_calls import ElementCalls, TimerCall
 from topo.tracking.window_tracking import WindowTracker
 from topo.wire.frames import Anchoring, Frame, FrameKind
 
+SendOnly = Callable[[Sequence[Any], Any, Sequence[Row], int], bool]
+
 
 class FiringScope(WindowTracker):
     """The panes of one task; the scope of its window operator. A firing that raises is repeated in place.
@@ -30,10 +33,12 @@ class FiringScope(WindowTracker):
         ids: draws shares and roots.
         output: of the operator; its rows are anchored on the current firing.
         config: has the number of attempts.
+        send_only: sends the only results of panes of one window.
     """
 
-    def __init__(self, ids: Ids, output: OperatorOutput, config: TopologyConfig) -> None:
+    def __init__(self, ids: Ids, output: OperatorOutput, config: TopologyConfig, send_only: SendOnly) -> None:
         super().__init__(ids)
+        self._send_only = send_only
         self._output = output
         self._collector = output.collector
         self._attempts = 1 if config.on_error == "crash" else config.attempts
@@ -47,6 +52,10 @@ class FiringScope(WindowTracker):
         self._output.anchors = () if self.current is None else (self.current.anchor,)
         self.mark = self._collector.mark()
         self._tries = 0
+
+    def fired_whole(self, keys: Sequence[Any], window: Any, rows: Sequence[Row], timestamp: int) -> bool:
+        """Send the only results of panes as one batch, each under a root; False if they have to fire one by one."""
+        return self._send_only(keys, window, rows, timestamp)
 
     def raised(self, error: Exception) -> bool:
         """Take back the results of the firing, if it may try again. Its changes of state stay."""
@@ -74,7 +83,7 @@ class TrackedWindowInputs(TrackedInputs):
     ) -> None:
         super().__init__(parts, out, held, self._roots_in_panes)
         self.operator_output = OperatorOutput(parts.state, collector, out, self, self._side_anchors)
-        self.scope = FiringScope(parts.env.ids, self.operator_output, parts.state.config)
+        self.scope = FiringScope(parts.env.ids, self.operator_output, parts.state.config, self._send_only)
         parts.checks.append(self.scope.validate)
         self._is_tracked = bool(parts.state.plan.ackers)
         self._timeout_s = parts.state.plan.longest_message_timeout_s
@@ -212,6 +221,37 @@ class TrackedWindowInputs(TrackedInputs):
         if scope.fails:
             owed.fail(scope.fails)
             scope.fails.clear()
+
+    def _send_only(self, keys: Sequence[Any], window: Any, rows: Sequence[Row], timestamp: int) -> bool:
+        now, scope, collector = self._state.now, self.scope, self._collector
+        found = None if self._out.watermarks.is_used else scope.only_panes(keys, window)
+        if found is None:
+            return False
+        if collector.count():
+            self.settle_calls(collector, now)
+        main = collector.put_plain(rows, timestamp)
+        if main is None:
+            return False
+        panes, roots = found
+        owed, refused = bytearray(8 * len(roots)), dict[int, Exception]()
+        if self._state.observer is not None:
+            self._state.observer.rows_emitted(self._state.id, collector.streams)
+        if roots:
+            main.ends = list(range(1, len(rows) + 1))
+            self._emission.single(main, pack_words(roots), owed, refused.__setitem__, None)
+        else:
+            self._emission.untracked(main, self._reject_untracked(main))
+        collector.clear()
+        values = unpack_words(owed)
+        for place, error in refused.items():
+            values[place] = values[place] or 1
+            self._causes.note(panes[place].roots, error)
+            self._reports.record(error, now)
+        scope.fired_once(keys, window, panes, roots, values, now)
+        scope.failed([roots[place] for place in refused])
+        followed = enumerate(zip(roots, values, strict=True))
+        self.owed.trees += [tree for place, tree in followed if tree[1] and place not in refused]
+        return True
 
     def on_verdicts(self, frame: Frame, now: float) -> None:
         """Pass the verdicts of firings on to their inputs."""

@@ -231,7 +231,7 @@ class OperatorKind(ABC):
         operator = self._operator
         if not self._is_set_up or not isinstance(operator, KeyedOperator):
             return {}
-        return {"timers": float(operator.timers.pending), "state_entries": float(operator.state.entries)}
+        return {"timers": float(operator.pending_timers), "state_entries": float(operator.state.entries)}
 
     # -- keys ------------------------------------------------------------------------------------------------------------
 

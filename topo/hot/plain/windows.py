@@ -1,0 +1,71 @@
+"""Elements of a batch into the accumulators of open windows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import islice
+from typing import Any
+
+from topo.hot.plain.values import ATOMS
+
+Slots = dict[int, tuple[tuple[dict[Any, Any], ...], list[int]]]
+"""By start of a slot: for each window of it the accumulators by key; and the positions of the elements that went into them."""
+
+
+def accumulate(
+    keys: Sequence[Any],
+    values: Sequence[Any],
+    stamps: Sequence[int],
+    at: int,
+    slots: Slots,
+    offset: int,
+    step: int,
+    more: Callable[[Any, Any], Any],
+    first: Callable[[Any], Any] | None,
+    protect: Callable[[Any], Any] | None,
+) -> tuple[int, Exception | None]:
+    """Add elements to the accumulators of their windows, each to all or to none, up to the first whose slot is not open.
+
+    Args:
+        keys, values, stamps: of the elements. The call ends behind the element at hand when `values` is emptied meanwhile.
+        at: the first element to take.
+        slots: those that are open.
+        offset, step: slots begin at `offset` modulo `step`.
+        more: returns the accumulator of a further element and the former accumulator; None drops it.
+        first: returns the accumulator of a first element. None: the call ends at an element of a key without accumulator.
+        protect: copies an accumulator before it is given to `more`. None: it is given as it is.
+
+    Returns:
+        The position of the first element that was not taken, and the error if a call for it has raised.
+    """
+    slot_of = slots.get
+    # Iterators over lists: they end when another thread cuts the batch short.
+    elements = zip(islice(keys, at, None), islice(values, at, None), islice(stamps, at, None))  # noqa: B905
+    for key, value, stamp in elements:
+        slot = slot_of(stamp - (stamp - offset) % step)
+        if slot is None:
+            return at, None
+        windows, taken = slot
+        # Looked at ahead of the calls: each is made once.
+        if first is None and not all(key in cells for cells in windows):
+            return at, None
+        added = []
+        try:
+            for cells in windows:
+                kept = cells.get(key)
+                if kept is not None:
+                    if protect is not None and type(kept) not in ATOMS:
+                        kept = protect(kept)
+                    added.append(more(value, kept))
+                else:
+                    added.append(first(value))  # type: ignore[misc]
+        except Exception as error:
+            return at, error
+        for cells, accumulator in zip(windows, added):  # noqa: B905
+            if accumulator is None:
+                cells.pop(key, None)
+            else:
+                cells[key] = accumulator
+        taken.append(at)
+        at += 1
+    return at, None

@@ -1,0 +1,158 @@
+"""Windows that fire whole: one timer for all keys of a window, which fire one after the other when the watermark reaches it.
+
+So do tumbling and sliding windows of event time with the event-time trigger and no lateness. Their timers follow from their
+contents, so no checkpoint has them. Results that need no further call of user code leave in batches; a pane whose call raises,
+or whose result cannot go that way, is fired alone, as the panes of all other windows are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from heapq import heapify, heappop, heappush
+from typing import Any
+
+from topo.api.windows import TimeWindow
+from topo.hot import ATOMS
+from topo.operators.base import Output
+from topo.operators.state.deep_copy import independent
+from topo.operators.time.timer_queue import TimerQueue
+from topo.operators.time.timers import Brake
+from topo.operators.windows.contents import Accumulated, WindowContents
+from topo.operators.windows.functions import EmitResult, ResultOf, WindowFunction
+from topo.operators.windows.scope import WindowScope
+
+_AT_ONCE = 1_024
+"""Panes of one batch of results."""
+
+Attempt = Callable[[], None]
+EndPane = Callable[[Any, TimeWindow, Attempt | None], None]
+
+
+class WindowEnds:
+    """The windows of one operator that have not fired, in the order of their ends.
+
+    Args:
+        contents: of the windows.
+        function: of the windows.
+        end_pane: fires and clears one pane; `first`, if any, takes the place of its first attempt.
+    """
+
+    def __init__(self, contents: WindowContents, function: WindowFunction, end_pane: EndPane) -> None:
+        self._contents = contents
+        self._end_pane = end_pane
+        self._result_of = function.result_of if isinstance(function, EmitResult) and isinstance(contents, Accumulated) else None
+        self._ends: list[tuple[int, TimeWindow]] = []
+        self._known: set[TimeWindow] = set()
+
+    def setup(self, output: Output, scope: WindowScope, brake: Brake, *, can_undo: bool) -> None:
+        """Take the surroundings of the operator."""
+        self._output = output
+        self._scope = scope
+        self._brake = brake
+        self._can_undo = can_undo
+
+    def __len__(self) -> int:
+        return len(self._ends)
+
+    @property
+    def windows(self) -> list[TimeWindow]:
+        """The windows, by their ends."""
+        return [window for _, window in sorted(self._ends)]
+
+    def add(self, window: TimeWindow) -> None:
+        """Have a window fire at its end; again changes nothing."""
+        if window not in self._known:
+            self._known.add(window)
+            heappush(self._ends, (window.max_timestamp, window))
+
+    def restore(self, timers: TimerQueue, has_none: Callable[[Any], bool]) -> None:
+        """Have all windows fire that have contents, and forget all others.
+
+        Args:
+            timers: of panes. A pane without one for its end has fired, and was kept for late elements.
+            has_none: whether the snapshot has no timers for the panes of a key.
+        """
+        table = self._contents.handle.table
+        for window in table.namespaces():
+            last = window.max_timestamp
+            table.discard(window, [key for key in table.keys(window) if not (has_none(key) or timers.has(last, key, window))])
+        self._known = set(table.namespaces())
+        self._ends = [(window.max_timestamp, window) for window in self._known]
+        heapify(self._ends)
+
+    def fire(self, watermark: int) -> bool:
+        """Fire all windows that a watermark has reached, the earliest first.
+
+        Returns:
+            Whether all have fired; False when the brake was pulled before: to be called again, as after an exception.
+        """
+        ends = self._ends
+        while ends and ends[0][0] <= watermark:
+            _, window = ends[0]
+            if not self._fire_panes(window):
+                return False
+            # Panes are left whose accumulators were dropped.
+            self._scope.released_all(window)
+            heappop(ends)
+            self._known.discard(window)
+        return True
+
+    def _fire_panes(self, window: TimeWindow) -> bool:
+        keys = self._contents.handle.table.keys(window)
+        if self._result_of is None:
+            for key in keys:
+                if self._brake.is_on:
+                    return False
+                self._end_pane(key, window, None)
+            return True
+        return all(self._fire_some(window, keys[at : at + _AT_ONCE], self._result_of) for at in range(0, len(keys), _AT_ONCE))
+
+    def _fire_some(self, window: TimeWindow, keys: Sequence[Any], result_of: ResultOf) -> bool:
+        """Fire the panes of some keys; False if the brake has left some."""
+        last = window.max_timestamp
+        while keys:
+            results, error = self._results(window, keys, result_of)
+            made, keys = keys[: len(results)], keys[len(results) :]
+            rows = [row for row in results if row is not None]
+            if rows and len(rows) == len(made) and self._scope.fired_whole(made, window, rows, last):
+                self._contents.handle.table.discard(window, made)
+            else:
+                for key, row in zip(made, results, strict=True):
+                    self._end_pane(key, window, _nothing if row is None else partial(self._output.emit, row, last))
+            if error is not None:
+                self._end_pane(keys[0], window, partial(_raise, error))
+                keys = keys[1:]
+            elif keys:
+                return False
+        return True
+
+    def _results(self, window: TimeWindow, keys: Sequence[Any], result_of: ResultOf) -> tuple[list[Any], Exception | None]:
+        """Return the rows of the first keys, None for a pane without result; and the error of the next key if its call raised."""
+        contents = self._contents
+        assert isinstance(contents, Accumulated)
+        cells, result, brake = contents.handle.table.rows(window), contents.result, self._brake
+        rows: list[Any] = []
+        try:
+            for key in keys:
+                if brake.is_on:
+                    break
+                kept = cells[key]
+                if self._can_undo and type(kept) not in ATOMS:
+                    # A further attempt has to see what this one has seen.
+                    kept = independent(kept)
+                value = result(kept)
+                rows.append(None if value is None else result_of(key, window, value))
+        except Exception as error:
+            return rows, error
+        finally:
+            contents.handle.table.give_back(window)
+        return rows, None
+
+
+def _nothing() -> None:
+    """A pane without result."""
+
+
+def _raise(error: Exception) -> None:
+    raise error
