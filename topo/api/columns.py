@@ -125,7 +125,7 @@ class ColumnBolt(OperatorBolt, ABC):
     acked together when the call returns. When such a call raises, each half of its tuples is tried as a batch, until the tuples
     are found that raise alone; a batch that came as one fails as one.
 
-    The order of calls is that of a `BatchBolt`.
+    The order of calls is that of a `BatchBolt`, with `on_watermark` between those of `execute_batch`.
 
     Attributes:
         columns: "lists" or "arrow": the form of the columns that `execute_batch` is given. "arrow" needs pyarrow.
@@ -152,6 +152,18 @@ class ColumnBolt(OperatorBolt, ABC):
     @abstractmethod
     def execute_batch(self, batch: ColumnBatch, collector: ColumnCollector) -> None:
         """Process a batch of at least one row. Raise any exception to fail it; its output is then discarded."""
+
+    def on_watermark(self, watermark: int, collector: ColumnCollector) -> None:
+        """Called when event time has advanced, behind the batches before it: emit the results that are complete.
+
+        Results go ahead of the watermark, and are not tracked: make them of the state of a `StatefulColumnBolt`, with
+        `exactly_once`. A call that raises is repeated there; in other modes its results are lost, and the run reports it.
+
+        Args:
+            watermark: no row with a timestamp up to it follows, replays aside; in milliseconds since the epoch. After the last
+                batch it is the greatest 64-bit integer.
+            collector: takes the results.
+        """
 
     def end_of_input(self, collector: ColumnCollector) -> None:
         """Called when all inputs have ended, after the last batch: emit the remaining results, which are not tracked.

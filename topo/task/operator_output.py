@@ -24,7 +24,10 @@ class OperatorOutput:
     Attributes:
         collector: the same.
         anchors: of the rows that are emitted next.
+        before_watermark: called with each watermark before it is passed on; None where nothing acts on it.
     """
+
+    before_watermark: Callable[[int], object] | None = None
 
     def __init__(
         self,
@@ -53,6 +56,8 @@ class OperatorOutput:
     def watermark(self, timestamp: int) -> None:
         """Pass a watermark on."""
         self._settle()
+        if self.before_watermark is not None:
+            self.before_watermark(timestamp)
         self._out.on_watermark(timestamp)
 
     def mark_idle(self) -> None:

@@ -248,6 +248,62 @@ def test_rows_of_batches_fall_into_windows_by_their_column_of_timestamps(deliver
     assert sorted(test.emitted("window")) == [(0, 2000, 2), (2000, 4000, 4), (4000, 6000, 1)]
 
 
+class Complete(ColumnBolt):
+    """Emits the number of rows up to each watermark, and raises at the first few."""
+
+    outputs = ("watermark", "rows")
+
+    def __init__(self, fails: int = 0) -> None:
+        super().__init__()
+        self.fails = fails
+
+    def prepare(self, context: Any) -> None:
+        self.stamps: list[int] = []
+
+    def execute_batch(self, batch: Any, collector: Any) -> None:
+        self.stamps += batch.timestamps
+
+    def on_watermark(self, watermark: int, collector: Any) -> None:
+        count = sum(stamp <= watermark for stamp in self.stamps)
+        collector.emit_batch({"watermark": [watermark], "rows": [count]}, timestamps=[min(watermark, 9_000)])
+        if self.fails:
+            self.fails -= 1
+            raise ValueError("not yet")
+
+
+def completed(fails: int, **settings: Any) -> TopologyTest:
+    builder = TopologyBuilder("complete").config(**settings)
+    strategy = WatermarkStrategy.bounded_out_of_orderness("1s", timestamp="ms")
+    builder.set_spout("blocks", Blocks(), watermarks=strategy)
+    builder.set_bolt("complete", Complete(fails)).global_grouping("blocks")
+    window = WindowBolt(key=None, window=windows.TumblingEventTimeWindows.of("10s"), aggregate=aggregates.Max("rows"))
+    builder.set_bolt("most", window).global_grouping("complete")
+    return run(builder.build())
+
+
+@pytest.mark.parametrize("delivery", ["at_least_once", "exactly_once"])
+def test_a_watermark_comes_behind_the_batches_before_it_and_its_results_ahead_of_it(delivery: str) -> None:
+    test = completed(0, delivery=delivery)
+    test.assert_all_acked()
+    found = dict(test.emitted("complete"))
+    assert found[2**63 - 1] == 7 and list(found) == sorted(found)
+    expected = {stamp: sum(len(block) for at, block in enumerate(TEXT, 1) if 1000 * at <= stamp) for stamp in found}
+    assert found == expected
+    assert test.emitted("most") == [(0, 10_000, 7)]
+
+
+def test_a_call_for_a_watermark_that_raises_is_repeated_with_exactly_once() -> None:
+    test = completed(1, delivery="exactly_once", attempts=2)
+    assert dict(test.emitted("complete"))[2**63 - 1] == 7 and test.dead_letters() == []
+
+
+def test_a_call_for_a_watermark_that_raises_is_reported_in_other_modes() -> None:
+    test = completed(99, delivery="at_least_once")
+    assert test.emitted("complete") == [] and len(test.acked()) == 4
+    assert "not yet" in test.errors()[0].message
+    assert test.outcome is not None and test.outcome.exit_code == 1
+
+
 def test_the_status_counts_batches_and_their_rows() -> None:
     test = run(word_count(delivery="at_least_once"))
     counters = {found["component"]: found["counters"] for found in test.status()["components"]}

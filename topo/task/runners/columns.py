@@ -7,6 +7,7 @@ batching bolt (`topo.task.runners.batch`); a call for them is given their rows a
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from topo.api.column_batch import ColumnBatch, ColumnsLike, batch_of, batch_of_rows
@@ -110,6 +111,8 @@ class ColumnKind(BatchKind):
         self, parts: TaskParts, bolt: ColumnBolt, guarantee: InputGuarantee, output: OperatorOutput, calls: GatheredCalls
     ) -> None:
         super().__init__(parts, bolt, guarantee, output, calls)
+        if type(bolt).on_watermark is not ColumnBolt.on_watermark:
+            output.before_watermark = self._on_watermark
         self._group_of = KeyContext(parts.state.plan.component(parts.state.component_id).max_parallelism).group_of
 
     def run(self, batch: Batch, first: int, last: int, now: float) -> None:
@@ -119,6 +122,10 @@ class ColumnKind(BatchKind):
         super().run(batch, first, last, now)
         if batch.origin.columnar:
             self._state.counters.batch_rows_in += sum([len(one) for (one,) in batch.rows[first : batch.done]])
+
+    def _on_watermark(self, watermark: int) -> None:
+        call = partial(call_for_effect, self.bolt.on_watermark, watermark, self._batch_calls.collector)
+        self.calls.run(call, self._state.now, "a watermark", self._config.max_task_emit)
 
     def _keys(self, batch: Batch, first: int, last: int) -> Sequence[Any]:
         # Tuples of one batch have the same fields.
