@@ -21,6 +21,9 @@ from topo.plan.delivery import settled
 from topo.plan.logical import PlannedComponent, PlannedSubscription, logical_plan
 from topo.plan.placement import placement
 
+MANY_PENDING = 1024
+"""Messages that a spout task may have in flight: with as many it need not stop while acks take `flush_interval` longer."""
+
 
 class PlannedTask(Struct, frozen=True):
     """One task.
@@ -174,6 +177,13 @@ class PhysicalPlan(Struct, frozen=True, kw_only=True, dict=True):
 
     def config_of(self, component_id: str) -> TopologyConfig:
         return self._configs[component_id]
+
+    @cached_property
+    def ids_may_wait(self) -> bool:
+        """Whether ids for ackers may wait for others: every spout may have many messages in flight meanwhile."""
+        spouts = [component.id for component in self.components if component.kind is ComponentKind.SPOUT]
+        limits = [self.config_of(spout).max_spout_pending for spout in spouts]
+        return all(limit is None or limit >= MANY_PENDING for limit in limits)
 
     @property
     def longest_message_timeout_s(self) -> float | None:

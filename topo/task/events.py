@@ -51,7 +51,13 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Idle:
-    """Nothing is left to read or do: send buffered rows and ids before the worker sleeps."""
+    """Nothing is left to read or do: send buffered rows and ids before the worker sleeps.
+
+    Attributes:
+        ids_may_wait: whether ids for ackers may wait for others, for `flush_interval` at most; rows never do.
+    """
+
+    ids_may_wait: bool = False
 
 
 ToTasks = Go | Activate | Deactivate | Drain | Probe | DeadLettersStored | BeginCheckpoint | CheckpointComplete | Close

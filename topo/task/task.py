@@ -74,7 +74,7 @@ class Task:
         self._handlers: dict[type, Callable[[Any, float], None]] = {
             FrameArrived: self._on_frame,
             Turn: lambda _event, now: self.turn(now),
-            Idle: lambda _event, now: self._on_idle(now),
+            Idle: self._on_idle,
             RoutesChanged: self._on_routes,
             Probe: lambda event, _now: self._report_quiet(event.number),
             Close: lambda _event, now: self.close(now),
@@ -204,10 +204,14 @@ class Task:
             self.mailbox.run_batch()
         self.runner.act(state.now)
 
-    def _on_idle(self, now: float) -> None:
-        """Nothing is left to do or to read: send all that is buffered."""
+    def _on_idle(self, event: Idle, now: float) -> None:
+        """Nothing is left to do or to read: send all rows that are buffered, and the ids that should not wait."""
         if self.state.is_working:
-            self.outbound.flush(now)
+            if event.ids_may_wait and self._id_sender is not None and not self._has_ended:
+                self.outbound.outbox.flush()
+                self._id_sender.on_idle(now)
+            else:
+                self.outbound.flush(now)
             facts = (self._has_ended, self.is_quiet)
             if facts != self._quiet_reported and (facts == (True, True) or self._quiet_reported[1]):
                 self._report_quiet(0)

@@ -24,7 +24,8 @@ from topo.task.task import Task
 from topo.wire import control
 from topo.wire.envelope import unpack
 
-_IDLE = Idle()
+_IDLE = Idle(ids_may_wait=True)
+_LEAVING = Idle()
 _TURN = Turn()
 
 
@@ -190,11 +191,11 @@ class Worker:
             self.idle(now)
         return any_work
 
-    def idle(self, now: float) -> None:
+    def idle(self, now: float, *, ids_may_wait: bool = True) -> None:
         """Flush buffers, as there is no work or input left. May make work for tasks of the same worker."""
         self._busy_since = now
         for task in self._at_hand():
-            self._handle(task, _IDLE, now)
+            self._handle(task, _IDLE if ids_may_wait else _LEAVING, now)
 
     def cut_short(self) -> None:
         """Have the task at work leave the rest of its slice for later; any thread may call it.

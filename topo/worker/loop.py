@@ -228,7 +228,7 @@ class Loop:
         worker = self.worker
         message = end.next_message(worker.epoch, now, has_work=worker.has_work)
         if message is not None:
-            worker.idle(now)
+            worker.idle(now, ids_may_wait=False)
             worker.on_messages([message], now)
         worker.run(now)
         self._perform()

@@ -15,6 +15,9 @@ class IdSender(Protocol):
     def flush(self, now: float) -> None:
         """Send all ids. The rows that they stand for have just left."""
 
+    def on_idle(self, now: float) -> None:
+        """Send ids that should not wait, and note since when the others do. The task has sent all rows, and has nothing to do."""
+
     @property
     def is_quiet(self) -> bool:
         """Whether nothing is owed."""

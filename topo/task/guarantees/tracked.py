@@ -47,6 +47,7 @@ class TrackedInputs(InputGuarantee):
         if state.plan.ackers:
             self.queue_limit_s = state.plan.shortest_message_timeout_s
         self._causes = parts.reports.causes
+        self._ids_wait = state.plan.ids_may_wait
         self._waiting = WaitingRoots(state, parts.outbound)
         self.timed = self.id_sender = self
 
@@ -92,6 +93,13 @@ class TrackedInputs(InputGuarantee):
     def flush_full(self, now: float) -> None:
         """Send ids if they are a batch, or if a fail or a touch is among them."""
         self.owed.flush_full(now)
+
+    def on_idle(self, now: float) -> None:
+        """Send ids where messages may be few; else only a batch or a failure, and the others with `flush_interval`."""
+        if self._ids_wait:
+            self.owed.flush_full(now)
+        else:
+            self.owed.flush()
 
     def flush(self, now: float) -> None:
         """Send all ids; the rows that they stand for have left."""

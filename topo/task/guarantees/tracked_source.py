@@ -61,6 +61,9 @@ class TrackedSource(SourceGuarantee):
         self._ids = parts.env.ids
         self._init_roots, self._init_values = bytearray(), bytearray()
         self._fails: list[int] = []
+        self._ids_since: float | None = None
+        """When the first of the waiting ids was due; None while none waits."""
+        self._ids_wait = state.plan.ids_may_wait
         self._taken = 0
         """Messages that were to be tracked, each time that the user's spout emitted them."""
 
@@ -68,7 +71,7 @@ class TrackedSource(SourceGuarantee):
 
     def begin_epoch(self, event: RoutesChanged, now: float) -> None:
         """Forget INITs and FAILs that have not left."""
-        self._init_roots, self._init_values, self._fails = bytearray(), bytearray(), []
+        self._init_roots, self._init_values, self._fails, self._ids_since = bytearray(), bytearray(), [], None
         self._reports.causes.clear()
 
     def start(self, event: RoutesChanged, now: float) -> SourceStart | None:
@@ -179,6 +182,13 @@ class TrackedSource(SourceGuarantee):
         self._fails.extend(roots)
         self._reports.causes.note(roots, error)
 
+    def on_idle(self, now: float) -> None:
+        """Have INITs wait for `flush_interval`, unless a message has failed, or there is no room for others meanwhile."""
+        if self._fails or not self._ids_wait or self.room <= 0:
+            self._flush_ids()
+        elif self._ids_since is None and self._init_roots:
+            self._ids_since = now
+
     def flush(self, now: float) -> None:
         """Send the ids that are owed; the rows that they stand for have left."""
         self._flush_ids()
@@ -190,6 +200,7 @@ class TrackedSource(SourceGuarantee):
 
     def _flush_ids(self) -> None:
         """Send INITs, and FAILs of messages that could not be sent, to the ackers."""
+        self._ids_since = None
         # The init of a message that no task got would complete its tree; that it has failed must be known before.
         if self._fails:
             self._reports.flush_causes()
@@ -227,13 +238,20 @@ class TrackedSource(SourceGuarantee):
         self._take_verdicts(now)
         if self._waiting is not None and (roots := self._waiting.due(now)):
             self._keep_alive(roots)
+        if (ids_at := self._ids_at) is not None and now >= ids_at:
+            self._outbound.flush(now)
         self.source_messages.expire(now)
         self.source_messages.commit(now)
 
     def deadlines(self) -> Iterable[float | None]:
         """Return when messages time out, when those on edges are kept alive, and when positions are to be reported."""
         waiting = None if self._waiting is None else self._waiting.deadline
-        return [waiting, *self.source_messages.deadlines()]
+        return [waiting, self._ids_at, *self.source_messages.deadlines()]
+
+    @property
+    def _ids_at(self) -> float | None:
+        """When the waiting ids have to leave."""
+        return None if self._ids_since is None else self._ids_since + self._state.config.flush_interval_s
 
     def call_back(self, now: float) -> None:
         """Call `ack` for the messages that were done as soon as they had been emitted."""

@@ -69,6 +69,10 @@ class VerdictDelivery:
         """Send all verdicts."""
         self._deliver()
 
+    def on_idle(self, now: float) -> None:
+        """Send all verdicts: the ids that have led to them have waited for each other."""
+        self._deliver()
+
     def _deliver(self) -> None:
         """Send the verdicts reached since the last time."""
         self._undelivered = 0
