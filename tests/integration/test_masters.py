@@ -186,7 +186,7 @@ def test_a_drained_topology_that_is_resumed_repeats_nothing(scene: Scene) -> Non
 
 @pytest.mark.parametrize(("parent", "goes_on"), [("os.getppid()", True), ("os.getppid() + 1", False)])
 def test_a_process_that_is_to_die_with_its_parent_notices_that_it_has_another_one(parent: str, goes_on: bool) -> None:
-    program = f"import os; from topo.worker.process import die_with; die_with({parent}); print('continues')"
+    program = f"import os; from topo.worker.parent import die_with; die_with({parent}); print('continues')"
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=PATIENCE_S)
     assert (ended.returncode, ended.stdout) == (0, "continues\n" if goes_on else ""), ended.stderr
 

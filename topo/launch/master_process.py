@@ -21,7 +21,7 @@ from topo.master.outcome import Outcome, OutcomeKind
 from topo.master_process.shell import MasterShell
 from topo.observability.status import never_ran
 from topo.storage.state_folder import StateFolder, StateFolderLost, TopologyFolder, TopologyIsRunning, write_atomically
-from topo.worker.process import die_with
+from topo.worker.parent import die_with
 
 _LOG = logging.getLogger("topo.master")
 

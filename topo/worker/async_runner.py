@@ -31,16 +31,16 @@ class AsyncRunner:
     """Runs coroutines for the tasks of one worker.
 
     Args:
+        threads: how many calls may be under way: `asyncio.to_thread` has a thread for each, but not fewer than MIN_THREADS nor
+            more than MAX_THREADS. They are started as they are needed.
         blocked_s: how long the loop may fail to turn before that is reported.
 
     Attributes:
-        threads: how many calls may be under way, set before the first one: `asyncio.to_thread` has a thread for each, but not
-            fewer than MIN_THREADS nor more than MAX_THREADS. They are started as they are needed.
         blocked: how often the loop was held up for longer.
     """
 
-    def __init__(self, blocked_s: float = BLOCKED_S) -> None:
-        self.threads = 0
+    def __init__(self, threads: int = 0, blocked_s: float = BLOCKED_S) -> None:
+        self._threads = threads
         self.blocked = 0
         self._blocked_s = blocked_s
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -68,7 +68,7 @@ class AsyncRunner:
 
     def _start(self) -> asyncio.AbstractEventLoop:
         self._loop = loop = asyncio.new_event_loop()
-        threads = min(max(self.threads, MIN_THREADS), MAX_THREADS)
+        threads = min(max(self._threads, MIN_THREADS), MAX_THREADS)
         loop.set_default_executor(ThreadPoolExecutor(threads, thread_name_prefix="topo-async-call"))
         self._thread = threading.Thread(target=self._turn, args=(loop,), name="topo-async", daemon=True)
         self._thread.start()

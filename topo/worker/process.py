@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import gc
 import json
 import logging
@@ -12,11 +11,11 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from copy import deepcopy
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from topo.api.component import Component
 from topo.api.groupings import CustomGrouping
@@ -47,7 +46,6 @@ from topo.user_code.load import load_topology, search_py_files, serializers_of
 from topo.wire import control
 from topo.wire.codec import Codec
 from topo.wire.frames import ROW_OVERHEAD
-from topo.worker.async_runner import AsyncRunner
 from topo.worker.blocking import BlockingSpoutRunner
 from topo.worker.connections import Connections, bind_inbox
 from topo.worker.core import EXIT_DONE, InFlightTracker, Worker, WorkerExit, busy_component
@@ -55,13 +53,16 @@ from topo.worker.crash_marker import CrashMarkerFile
 from topo.worker.helper_thread import HelperThread
 from topo.worker.loop import LINK, Loop
 from topo.worker.memory import is_memory_short
+from topo.worker.parent import die_with
 from topo.worker.progress import Progress
 from topo.worker.session import WorkerSession
 from topo.worker.spec import STAND_BY, WorkerSpec, read_spec
 from topo.worker.watchdog import Watchdog
 
+if TYPE_CHECKING:
+    from topo.worker.async_runner import AsyncRunner
+
 _LOG = logging.getLogger("topo.worker")
-_PR_SET_PDEATHSIG = 1
 _SWITCH_S = 0.001
 """How long the tasks' thread may run while another one waits for the interpreter. Writing a snapshot gives the interpreter away
 hundreds of times: at Python's 5 ms the snapshot of 100,000 keys took 4 s beside a busy task, at 1 ms it takes 0.2 s."""
@@ -139,7 +140,7 @@ def run(spec: WorkerSpec, log: TaskLog, start_file: Path | None = None) -> Worke
 
     hooks = Hooks(topology.hooks)
     hooks.call("worker_starts", spec.topology, spec.worker)
-    calls = AsyncRunner()
+    runners: list[AsyncRunner] = []
     registry = serializers_of(topology)
     snapshots = SnapshotWriter(spec.checkpoints, plan, registry, partial(files_for, spec)) if spec.checkpoints else None
     folder = Path(spec.folder) if spec.folder else None
@@ -147,13 +148,20 @@ def run(spec: WorkerSpec, log: TaskLog, start_file: Path | None = None) -> Worke
     def attend() -> None:
         loop.attend()
 
+    def run_async(call: Coroutine[Any, Any, Any], done: Callable[..., None], on_blocked: Callable[[Exception], None]) -> None:
+        if not runners:
+            # asyncio takes a tenth of the CPU time of a worker's start, and most workers need none.
+            from topo.worker.async_runner import AsyncRunner
+
+            runners.append(AsyncRunner(sum(kind.capacity for kind in kinds if isinstance(kind, AsyncKind))))
+        runners[0].run(call, done, on_blocked)
+
     progress = Progress(time.monotonic, lambda: loop.turned_at)
     wait = attend if len(mine) > 1 else None
     tasks = make_tasks(
-        plan, mine, topology, rebuild, tracker, transport.wake, calls.run, snapshots, folder, wait, hooks, progress
+        plan, mine, topology, rebuild, tracker, transport.wake, run_async, snapshots, folder, wait, hooks, progress
     )
     kinds = [task.runner.kind for task in tasks if isinstance(task, Task) and isinstance(task.runner, InputRunner)]
-    calls.threads = sum(kind.capacity for kind in kinds if isinstance(kind, AsyncKind))
     worker = Worker(spec.worker, spec.incarnation, tasks, tracker)
     endpoint = bind_inbox(transport, config)
     master = transport.link(LINK, spec.master_endpoint, spec.identity(), spec.master_key or None)
@@ -193,7 +201,8 @@ def run(spec: WorkerSpec, log: TaskLog, start_file: Path | None = None) -> Worke
         return loop.run()
     finally:
         watchdog.stop()
-        calls.close()
+        for runner in runners:
+            runner.close()
         hooks.call("worker_ends")
         if snapshots is not None:
             snapshots.close()
@@ -305,18 +314,6 @@ def make_tasks(
         )
         tasks.append(make_task(setup, ports))
     return tasks
-
-
-def die_with(parent: int) -> None:
-    """End when the process that started this one does; if it has ended already, at once.
-
-    Args:
-        parent: its id. A process that adopts an orphan looks like its parent otherwise: either may be process 1.
-    """
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:
-        raise SystemExit(EXIT_DONE)
 
 
 if __name__ == "__main__":

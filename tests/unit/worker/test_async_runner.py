@@ -13,8 +13,7 @@ from topo.worker.async_runner import MAX_THREADS, MIN_THREADS, AsyncRunner
 
 @pytest.mark.parametrize(("calls", "threads"), [(1, MIN_THREADS), (100, 100), (MAX_THREADS * 2, MAX_THREADS)])
 def test_to_thread_has_a_thread_for_each_call_that_may_be_under_way(calls: int, threads: int) -> None:
-    runner = AsyncRunner()
-    runner.threads = calls
+    runner = AsyncRunner(calls)
     meeting = threading.Barrier(min(threads, 100) + 1)
     ended: list[Any] = []
 
