@@ -84,7 +84,14 @@ def record_is_written_last(patch: pytest.MonkeyPatch) -> None:
 
 def refused_frames_are_dropped(patch: pytest.MonkeyPatch) -> None:
     """A frame for a connection that does not stand yet is never sent again."""
-    patch.setattr(Connections, "send_again", lambda self: [waiting.clear() for waiting in self._waiting.values()])
+    send = Connections.send
+
+    def dropping(self: Connections) -> None:
+        send(self)
+        for outlet in self._refused:
+            self._gathered[outlet].clear()
+
+    patch.setattr(Connections, "send", dropping)
 
 
 PLANTS: dict[Plant, tuple[set[int], tuple[int, ...]]] = {

@@ -41,12 +41,10 @@ def names_are_not_synced(patch: pytest.MonkeyPatch) -> None:
 def folders_are_not_synced(patch: pytest.MonkeyPatch) -> None:
     """The folder of a checkpoint is made, and its name is not durable."""
 
-    def make_folder(folder: Path, system: FileSystem) -> None:
-        if not system.is_folder(folder):
-            make_folder(folder.parent, system)
-            system.make_folder(folder)
+    def make_one(folder: Path, system: FileSystem) -> None:
+        system.make_folder(folder)
 
-    patch.setattr(files, "_make_folder", make_folder)
+    patch.setattr(files, "_make_one", make_one)
 
 
 def removals_are_not_synced(patch: pytest.MonkeyPatch) -> None:
@@ -65,7 +63,13 @@ def removals_are_not_synced(patch: pytest.MonkeyPatch) -> None:
 
 def a_root_that_was_not_synced_stays_so(patch: pytest.MonkeyPatch) -> None:
     """The folder of all checkpoints, whose sync has failed, is taken to be durable by the next write."""
-    patch.setattr(LocalFiles, "_keep_root", lambda self: None)
+    keep = LocalFiles._keep_root
+
+    def keep_root(self: LocalFiles) -> None:
+        if not self._system.is_folder(self._root):
+            keep(self)
+
+    patch.setattr(LocalFiles, "_keep_root", keep_root)
 
 
 def a_failed_commit_is_not_discarded(patch: pytest.MonkeyPatch) -> None:

@@ -143,8 +143,7 @@ class NewFile:
         self._system = system
         self._temporary = path.with_name(f".{path.name}.{os.getpid()}-{os.urandom(4).hex()}.new")
         if not system.is_folder(path.parent):
-            system.make_folder(path.parent)
-            system.sync_folder(path.parent.parent)
+            _make_one(path.parent, system)
         self._file = system.create(self._temporary)
 
     def write(self, data: bytes) -> None:
@@ -324,5 +323,9 @@ def _make_folder(folder: Path, system: FileSystem) -> None:
     if system.is_folder(folder):
         return
     _make_folder(folder.parent, system)
+    _make_one(folder, system)
+
+
+def _make_one(folder: Path, system: FileSystem) -> None:
     system.make_folder(folder)
     system.sync_folder(folder.parent)
