@@ -20,7 +20,7 @@ from topo.api.hooks import Hook
 from topo.api.metrics import Counter as Counter
 from topo.api.metrics import Gauge, Histogram, Metrics
 from topo.api.operator_bolts import AsyncBolt, ProcessBolt, ProcessCollector, ProcessContext, TimeDomain, WindowBolt
-from topo.api.partition_values import Partition, PartitionOutput, PartitionReader, SourceRow, SourceRows
+from topo.api.partition_values import BadRecord, Partition, PartitionOutput, PartitionReader, SourceRow, SourceRows
 from topo.api.partitions import PartitionedSpout
 from topo.api.spout import BlockingSpout, RetryingSpout, Spout, SpoutCollector
 from topo.api.streams import direct
@@ -48,6 +48,7 @@ from topo.errors import (
 from topo.version import __version__
 
 if TYPE_CHECKING:
+    from topo.connectors.files_spout import FilesSpout
     from topo.connectors.iterable_spout import IterableSpout
     from topo.connectors.json_lines_sink import JsonLinesSink
     from topo.connectors.memory_spout import MemoryPartitions, MemorySpout
@@ -65,6 +66,7 @@ _RENAMED = {
     "ValueNotCarried": "UnsupportedValueError",
 }
 _LAZY = {
+    "FilesSpout": "topo.connectors.files_spout",
     "IterableSpout": "topo.connectors.iterable_spout",
     "JsonLinesSink": "topo.connectors.json_lines_sink",
     "MemoryPartitions": "topo.connectors.memory_spout",
@@ -79,6 +81,7 @@ __all__ = [
     "AsyncBolt",
     "AsyncMode",
     "AsyncTimeoutError",
+    "BadRecord",
     "BasicBolt",
     "BasicCollector",
     "BatchBolt",
@@ -97,6 +100,7 @@ __all__ = [
     "CustomGrouping",
     "EmitError",
     "ExponentialBackoffRetry",
+    "FilesSpout",
     "FixedDelayRetry",
     "Gauge",
     "Histogram",

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from topo import MemoryPartitions, MemorySpout, PartitionedSpout
+from topo import FilesSpout, MemoryPartitions, MemorySpout, PartitionedSpout
 from topo.testing.contracts import PartitionedSpoutContract, SourceUnderTest
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -39,6 +39,31 @@ class InMemory(SourceUnderTest):
 class TestMemorySpout(PartitionedSpoutContract):
     def source(self, folder: Path) -> SourceUnderTest:
         return InMemory()
+
+
+class Files(SourceUnderTest):
+    """Files of JSON lines; complete as soon as they are written."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def spout(self) -> PartitionedSpout:
+        return FilesSpout(self.folder, format="json", fields=("n",), settle="0s")
+
+    def add(self, name: str, numbers: Sequence[int | None]) -> None:
+        lines = ["{" if number is None else json.dumps({"n": number}) for number in numbers]
+        (self.folder / f"{name}.json").write_text("".join(f"{line}\n" for line in lines))
+
+    def remove(self, name: str) -> None:
+        (self.folder / f"{name}.json").unlink()
+
+    def poison(self, name: str, numbers: Sequence[int | None]) -> None:
+        self.add(name, numbers)
+
+
+class TestFilesSpout(PartitionedSpoutContract):
+    def source(self, folder: Path) -> SourceUnderTest:
+        return Files(folder)
 
 
 def _documented() -> dict[str, Any]:

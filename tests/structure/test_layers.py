@@ -71,6 +71,7 @@ IO_MODULES = {
 IO_EXCEPTIONS = {
     ("operators/mailbox/mailbox.py", "threading"): "other threads post to it, so it holds a lock",
     ("operators/time/clock.py", "time"): "the one place that may read a clock",
+    ("connectors/file_folders.py", "time"): "the age of a file, which the same clock has stamped",
     ("connectors/tail_spout.py", "time"): "the age of a file, which the same clock has stamped",
 }
 ENVIRONMENT_EXCEPTIONS = {"hot/__init__.py": "TOPO_PURE chooses the implementation before anything else is imported"}

@@ -6,10 +6,10 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from topo.api.partition_values import Partition, PartitionOutput, SourceRow, SourceRows
+from topo.api.partition_values import BadRecord, Partition, PartitionOutput, SourceRow, SourceRows
 from topo.errors import EmitError
 
-Yielded = SourceRow | SourceRows | None
+Yielded = SourceRow | SourceRows | BadRecord | None
 Read = Callable[[Partition, Any], Iterator[Yielded]]
 
 
@@ -105,6 +105,11 @@ class GeneratorReader:
                 break
             if type(item) is SourceRow:
                 singles.append(item)
+                taken += 1
+                continue
+            if type(item) is BadRecord:
+                give()
+                output.bad(reading.partition, item.position, item.record, item.error)
                 taken += 1
                 continue
             if type(item) is not SourceRows:

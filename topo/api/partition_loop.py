@@ -6,7 +6,7 @@ A partition of this task is in one state:
 | -------- | ------------------------------------ | --------------------------------------------------------- |
 | waiting  | found, to be assigned at `assign_at` | `assign`; twice not found                                 |
 | assigned | the reader reads it                  | `ended`; `failed`, or a poll that raises; twice not found |
-| ended    | all of it was read                   | a restart; not found                                      |
+| ended    | all of it was read                   | a restart; twice not found, and it is forgotten           |
 
 Changes of this kind are passed on in another call than rows: when a poll raises, the engine drops all that its call has emitted.
 It must not know: trees, checkpoints, what becomes of a row.
@@ -61,6 +61,9 @@ class PartitionCollector(SpoutCollector, Protocol):
 
     def end_partition(self, name: str) -> None:
         """A partition is read no more; its watermark counts no more."""
+
+    def forget_partition(self, name: str) -> None:
+        """A partition that has ended is gone: its position is stored no more."""
 
     def give_up(self, partition: str, position: Any, record: Any, error: Exception | None) -> None:
         """Pass over a record at its place between the rows: as a dead letter, or without one where there is no error."""
@@ -284,7 +287,7 @@ class PartitionLoop:
             has_changed = True
         for name in [name for name in self._held if name not in mine]:
             held = self._held[name]
-            if held.state is PartitionState.ENDED or held.is_missing:
+            if held.is_missing:
                 self._leave(held)
                 has_changed = True
             else:
@@ -301,7 +304,9 @@ class PartitionLoop:
         name, group, number = held.partition
         del self._held[name]
         if held.state is PartitionState.ENDED:
-            self._stored[name] = StoredPartition(group, number, held.position)
+            # All of it was read: another one of that name would be new.
+            self._stored.pop(name, None)
+            self._collector.forget_partition(name)
             return
         if held.state is PartitionState.ASSIGNED:
             self._reader.release(held.partition)

@@ -78,6 +78,14 @@ class SourceRows(NamedTuple):
     timestamps: Sequence[int] | None = None
 
 
+class BadRecord(NamedTuple):
+    """A record of a partition that cannot be decoded: its bytes, its position, and why."""
+
+    record: Any
+    position: Any
+    error: Exception
+
+
 class PartitionOutput(Protocol):
     """Takes what a reader has read. Rows of one call of `poll` leave together, when it has returned.
 

@@ -32,6 +32,12 @@ class PartitionOver(NamedTuple):
     name: str
 
 
+class PartitionForgotten(NamedTuple):
+    """A partition that has ended is gone."""
+
+    name: str
+
+
 class PassedOver(NamedTuple):
     """A record that is no row: its message id, its bytes, and why it is a dead letter; None: it is none."""
 
@@ -40,7 +46,7 @@ class PassedOver(NamedTuple):
     error: Exception | None
 
 
-PartitionSignal = PartitionsFound | PartitionBegun | PartitionOver | PassedOver
+PartitionSignal = PartitionsFound | PartitionBegun | PartitionOver | PartitionForgotten | PassedOver
 
 
 class PartitionMessages(MessageCollector):
@@ -84,6 +90,10 @@ class PartitionMessages(MessageCollector):
     def end_partition(self, name: str) -> None:
         """A partition is read no more."""
         self._signal(PartitionOver(name))
+
+    def forget_partition(self, name: str) -> None:
+        """A partition that has ended is gone."""
+        self._signal(PartitionForgotten(name))
 
     def give_up(self, partition: str, position: Any, record: Any, error: Exception | None) -> None:
         """Pass over a record: as a dead letter, or without one where there is no error."""

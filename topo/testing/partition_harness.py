@@ -12,7 +12,7 @@ from topo.api.context import TaskContext
 from topo.api.partition_values import StoredPartition, owned
 from topo.api.partitions import PartitionedSpout
 from topo.api.streams import declared_streams
-from topo.emission.partition_messages import PartitionBegun, PartitionMessages, PartitionsFound, PassedOver
+from topo.emission.partition_messages import PartitionBegun, PartitionForgotten, PartitionMessages, PartitionsFound, PassedOver
 from topo.testing.clock import ManualClock
 from topo.tracking.partition_positions import PartitionPositions
 
@@ -71,6 +71,8 @@ class PartitionTask:
                 self._positions.found()
             elif isinstance(signal, PartitionBegun):
                 self._positions.begin(signal.partition, signal.position)
+            elif isinstance(signal, PartitionForgotten):
+                self._positions.forget(signal.name)
             elif isinstance(signal, PassedOver):
                 self._positions.reach(*signal.message)
                 if signal.error is not None:

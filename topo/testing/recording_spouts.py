@@ -60,7 +60,7 @@ class CheckedSpoutCollector(Checked):
         self._partitions: Any = inner
         if isinstance(inner, PartitionMessages):
             self.begin_partition, self.end_partition = inner.begin_partition, inner.end_partition
-            self.partitions_found = inner.partitions_found
+            self.partitions_found, self.forget_partition = inner.partitions_found, inner.forget_partition
             self.count = inner.count
         self._state = state
         self._messages = watch.record.messages.setdefault(watch.component, {})

@@ -51,6 +51,11 @@ class PartitionPositions:
         self.revision += 1
         return True
 
+    def forget(self, name: str) -> None:
+        """Keep nothing of a partition."""
+        if self._stored.pop(name, None) is not None:
+            self.revision += 1
+
     def reach(self, name: str, position: Any) -> None:
         """Move the position of a partition."""
         self._stored[name] = self._stored[name]._replace(position=position)
@@ -92,6 +97,10 @@ class PartitionTracker:
         """Append messages in the order of emission; they have to be open before `advance` is called."""
         for name, run in groupby(messages, partition_of):
             self._orders.setdefault(name, deque()).extend(run)
+
+    def has_open(self, name: str) -> bool:
+        """Whether messages of a partition are uncommitted."""
+        return name in self._orders
 
     def advance(self) -> None:
         """Move the positions behind the messages that are done."""

@@ -69,6 +69,11 @@ class PositionReports:
         assert self._partitions is not None
         return self._partitions
 
+    def forget_partition(self, name: str) -> None:
+        """Store the position of a partition no more, unless messages of it are open."""
+        if isinstance(self._tracker, PartitionTracker) and not self._tracker.has_open(name):
+            self.partitions.forget(name)
+
     def emitted(self, messages: Sequence[Any]) -> None:
         """Take positions in order of emission; the book has them before `advance` is called."""
         self._tracker.emitted(messages)

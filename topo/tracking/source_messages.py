@@ -173,6 +173,10 @@ class SourceMessages:
         if self._positions.partitions.begin(partition, position) and position is not None:
             self.commit(now, at_once=True)
 
+    def forget_partition(self, name: str) -> None:
+        """A partition that has ended is gone; while messages of it are open its position stays."""
+        self._positions.forget_partition(name)
+
     def pass_over(self, message: tuple[str, Any], record: Any, error: Exception | None) -> None:
         """Move the position behind a record that is no row, at once or when its dead letter is stored."""
         if error is not None:

@@ -157,6 +157,11 @@ class CheckpointedSource(SourceGuarantee):
         if self._read_by_partition.begin(partition, position) and position is not None:
             self._want_checkpoint()
 
+    def forget_partition(self, name: str) -> None:
+        """Leave a partition out of the next checkpoint."""
+        assert self._read_by_partition is not None
+        self._read_by_partition.forget(name)
+
     def pass_over(self, message: tuple[str, Any], record: Any, error: Exception | None, now: float) -> None:
         """Make a dead letter of the next checkpoint."""
         assert self._read_by_partition is not None

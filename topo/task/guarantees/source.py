@@ -150,6 +150,10 @@ class SourceGuarantee(ABC):
         """A partition is read from here on behind a position, which is stored if the partition is new."""
         raise TopoInternalError(f"task {self._state.id} has no partitions, so {partition.name!r} does not begin")
 
+    def forget_partition(self, name: str) -> None:
+        """A partition that has ended is gone: its position is stored no more."""
+        raise TopoInternalError(f"task {self._state.id} has no partitions, so {name!r} is not forgotten")
+
     def pass_over(self, message: tuple[str, Any], record: Any, error: Exception | None, now: float) -> None:
         """The position of a partition passes a record that is no row.
 

@@ -104,6 +104,10 @@ class TrackedSource(SourceGuarantee):
         """Keep where a partition begins."""
         self.source_messages.begin_partition(partition, position, self._state.now)
 
+    def forget_partition(self, name: str) -> None:
+        """Leave a partition out of the next report, unless messages of it are open."""
+        self.source_messages.forget_partition(name)
+
     def pass_over(self, message: tuple[str, Any], record: Any, error: Exception | None, now: float) -> None:
         """Have the dead letter stored; the position waits for that."""
         self._taken += error is not None

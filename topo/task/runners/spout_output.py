@@ -11,7 +11,14 @@ from topo.api.partitions import PartitionedSpout
 from topo.api.spout import RetryingSpout, Spout
 from topo.emission.emitter import StreamRows
 from topo.emission.message_collectors import REFUSED, MessageCollector, message_collector
-from topo.emission.partition_messages import PartitionMessages, PartitionOver, PartitionsFound, PartitionSignal, PassedOver
+from topo.emission.partition_messages import (
+    PartitionForgotten,
+    PartitionMessages,
+    PartitionOver,
+    PartitionsFound,
+    PartitionSignal,
+    PassedOver,
+)
 from topo.emission.time_cuts import send_in_pieces
 from topo.operators.time.clock import PausableClock
 from topo.task.guarantees.source import SourceGuarantee
@@ -85,6 +92,8 @@ class SpoutOutput(TaskOutput):
         elif isinstance(signal, PartitionOver):
             if time.partitions is not None:
                 time.partitions.end(signal.name)
+        elif isinstance(signal, PartitionForgotten):
+            source.forget_partition(signal.name)
         elif isinstance(signal, PartitionsFound):
             source.partitions_found()
         else:

@@ -1,0 +1,165 @@
+from __future__ import annotations
+
+import bz2
+import csv
+import gzip
+import json
+import lzma
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from topo import FilesSpout
+from topo.errors import ConfigError
+from topo.testing.partition_harness import PartitionHarness
+
+ROWS = [{"n": n, "text": f'a "b",\n{n}'} for n in range(2500)]
+
+
+def harness_of(folder: Path | str, **settings: Any) -> PartitionHarness:
+    harness = PartitionHarness(lambda: FilesSpout(folder, settle="0s", **settings))
+    harness.turns(40)
+    return harness
+
+
+def write_json(path: Path) -> None:
+    path.write_text("".join(json.dumps(row) + "\n" for row in ROWS))
+
+
+def write_csv(path: Path) -> None:
+    with path.open("w", newline="") as file:
+        records = csv.DictWriter(file, ("n", "text"))
+        records.writeheader()
+        records.writerows(ROWS)
+
+
+def write_parquet(path: Path) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    parquet.write_table(pyarrow.Table.from_pylist(ROWS), path, row_group_size=300)
+
+
+KINDS = pytest.mark.parametrize(("format", "write"), [("json", write_json), ("csv", write_csv), ("parquet", write_parquet)])
+
+
+@KINDS
+@pytest.mark.parametrize("stop", [None, 1, 999, 1000, 2499])
+def test_the_records_of_a_file_are_read_also_behind_any_of_them(
+    tmp_path: Path, format: Any, write: Callable[[Path], None], stop: int | None
+) -> None:
+    write(tmp_path / "a.data")
+    harness = harness_of(tmp_path, format=format, fields=("n", "text", "none?"))
+    rows = harness.all_rows()
+    if stop is not None:
+        task = harness.tasks[0]
+        kept = task.stored()["a.data"]._replace(position=rows[stop][1])
+        task.rows.clear()
+        task.restart({"a.data": kept})
+        harness.turns(40)
+        rows = [*rows[: stop + 1], *harness.all_rows()]
+    assert [(int(values[0]), values[1], values[2]) for _, _, values in rows] == [(row["n"], row["text"], None) for row in ROWS]
+    assert harness.errors == []
+
+
+@pytest.mark.parametrize(
+    ("suffix", "pack"), [("", bytes), (".gz", gzip.compress), (".bz2", bz2.compress), (".xz", lzma.compress)]
+)
+def test_lines_of_compressed_files_and_of_subfolders_are_read(
+    tmp_path: Path, suffix: str, pack: Callable[[bytes], bytes]
+) -> None:
+    (tmp_path / "day").mkdir()
+    (tmp_path / "day" / f"a.log{suffix}").write_bytes(pack("é\nb\r\n\nlast".encode()))
+    assert harness_of(tmp_path).read == {f"day/a.log{suffix}": ["é", "b", "", "last"]}
+
+
+@pytest.mark.parametrize("line", [b"{", b"[1]", b'{"m": 1}'])
+def test_a_line_that_cannot_be_decoded_is_given_up_with_its_bytes(tmp_path: Path, line: bytes) -> None:
+    (tmp_path / "a").write_bytes(b'{"n": 1}\n' + line + b'\n{"n": 2}\n')
+    harness = harness_of(tmp_path, format="json", fields=("n",))
+    assert harness.read == {"a": [1, 2]} and [record for _, _, record in harness.given_up] == [line + b"\n"]
+
+
+def test_hidden_names_other_names_and_files_that_are_being_written_are_left_out(tmp_path: Path) -> None:
+    for name in (".a.log", "_b.log", "c.txt", "d.log", ".tmp/e.log"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(name)
+    harness = PartitionHarness(lambda: FilesSpout(tmp_path, pattern="*.log", settle="1h"))
+    harness.turns()
+    assert harness.read == {}
+    os.utime(tmp_path / "d.log", (1, 1))
+    harness.discover()
+    assert harness.read == {"d.log": ["d.log"]}
+
+
+def test_a_file_that_was_written_again_is_reported_and_not_read_on(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("1\n2\n")
+    harness = harness_of(tmp_path)
+    harness.stop()
+    (tmp_path / "a").write_text("other\nlines\nthan before\n")
+    harness.start(1)
+    harness.turns()
+    assert harness.read == {"a": ["1", "2"]} and "'a' was written again" in str(harness.errors[0])
+
+
+def test_a_file_is_deleted_when_all_of_it_is_done_and_forgotten_then(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("1\n2\n")
+    (tmp_path / "empty").write_text("")
+    harness = harness_of(tmp_path, on_done="delete")
+    assert [path.name for path in tmp_path.iterdir()] == ["a"], "nothing of it is committed"
+    harness.tasks[0].commit()
+    assert list(tmp_path.iterdir()) == []
+    harness.discover()
+    harness.discover()
+    assert harness.tasks[0].stored() == {} and harness.errors == []
+    (tmp_path / "a").write_text("3\n")
+    harness.discover()
+    assert harness.read == {"a": ["1", "2", "3"]}
+
+
+def test_a_file_that_a_former_life_has_read_is_deleted_by_the_next_one(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("1\n2\n")
+    harness = harness_of(tmp_path, on_done="delete")
+    harness.stop()
+    harness.start(1)
+    harness.tasks[0].commit()
+    harness.turns()
+    assert list(tmp_path.iterdir()) == [] and harness.read == {"a": ["1", "2"]}
+
+
+def test_files_at_a_url_are_read(tmp_path: Path) -> None:
+    fsspec = pytest.importorskip("fsspec")
+    files = fsspec.filesystem("memory")
+    files.pipe("/orders/a.json", b'{"n": 1}\n')
+    files.pipe("/orders/sub/b.json", b'{"n": 2}\n')
+    harness = harness_of("memory://orders", format="json", fields=("n",), on_done="delete")
+    assert harness.read == {"a.json": [1], "sub/b.json": [2]}
+    harness.tasks[0].commit()
+    assert files.find("/orders") == []
+
+
+def test_the_input_ends_with_the_files_where_nothing_is_discovered_later(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("1\n")
+    assert harness_of(tmp_path, discovery_interval=None).has_ended
+
+
+@pytest.mark.parametrize(
+    ("settings", "why"),
+    [
+        ({"format": "xml"}, "must be one of lines, json, csv, parquet"),
+        ({"format": "csv"}, "needs fields="),
+        ({"fields": ("a",)}, "one field 'line'"),
+        ({"on_done": "move"}, "must be None or 'delete'"),
+    ],
+)
+def test_arguments_that_cannot_be_used_are_refused(settings: Any, why: str) -> None:
+    with pytest.raises(ConfigError, match=why):
+        FilesSpout("/data", **settings)
+
+
+def test_a_url_that_nothing_reads_is_refused() -> None:
+    with pytest.raises(ConfigError, match="FilesSpout cannot read nothing://"):
+        harness_of("nothing://bucket/folder")

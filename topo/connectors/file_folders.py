@@ -1,0 +1,136 @@
+"""The files below a folder, on a local disk or at a URL that fsspec reaches."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Mapping
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple, Protocol
+
+from topo.errors import ConfigError
+from topo.extras import EXTRAS, pip_install
+
+
+class FoundFile(NamedTuple):
+    """A file below a folder: its path there, and an identity that changes when it is written again."""
+
+    name: str
+    identity: str
+
+
+class FileFolder(Protocol):
+    """The files below one folder."""
+
+    def find(self, pattern: str) -> Iterator[FoundFile]:
+        """Yield the files that are complete and whose names match; hidden ones, and those that begin with "_", are left out."""
+
+    def identity(self, name: str) -> str:
+        """Return the present identity of a file. Raises FileNotFoundError."""
+
+    def open(self, name: str) -> BinaryIO:
+        """Open a file."""
+
+    def remove(self, name: str) -> None:
+        """Remove a file."""
+
+
+def is_visible(name: str) -> bool:
+    """Whether no part of a path begins with "." or "_", as files that are being written do."""
+    return not any(part.startswith((".", "_")) for part in name.split("/"))
+
+
+class LocalFolder:
+    """Files of a local disk.
+
+    Args:
+        root: the folder; it may come later.
+        settle_s: a file counts when it was not written to for this time.
+    """
+
+    def __init__(self, root: Path, settle_s: float) -> None:
+        self._root = root
+        self._settle_s = settle_s
+
+    def find(self, pattern: str) -> Iterator[FoundFile]:
+        settled_ns = time.time_ns() - int(self._settle_s * 1e9)
+        for folder, _, names in os.walk(self._root):
+            for name in names:
+                path = Path(folder, name)
+                relative = path.relative_to(self._root).as_posix()
+                if fnmatch(name, pattern) and is_visible(relative):
+                    try:
+                        found = path.stat()
+                    except FileNotFoundError:
+                        # Removed since it was listed.
+                        continue
+                    if found.st_mtime_ns <= settled_ns:
+                        yield FoundFile(relative, _identity_of(found))
+
+    def identity(self, name: str) -> str:
+        return _identity_of((self._root / name).stat())
+
+    def open(self, name: str) -> BinaryIO:
+        return (self._root / name).open("rb")
+
+    def remove(self, name: str) -> None:
+        (self._root / name).unlink()
+
+
+def _identity_of(found: os.stat_result) -> str:
+    return f"{found.st_size}:{found.st_mtime_ns}"
+
+
+class RemoteFolder:
+    """Files at a URL. Stores show an object when it is complete, so each of them counts at once.
+
+    Raises:
+        ConfigError: fsspec is not installed, or does not know the protocol.
+    """
+
+    def __init__(self, url: str, options: Mapping[str, Any]) -> None:
+        try:
+            from fsspec.core import url_to_fs
+        except ImportError as error:
+            raise ConfigError(f"FilesSpout needs fsspec for {url}: {pip_install(EXTRAS['remote'])}") from error
+        try:
+            self._files, root = url_to_fs(url, **options)
+        except (ValueError, ImportError) as error:
+            raise ConfigError(f"FilesSpout cannot read {url}: {error}") from error
+        self._root = root.rstrip("/")
+
+    def find(self, pattern: str) -> Iterator[FoundFile]:
+        # What another process has written is not in the cache of listings.
+        self._files.invalidate_cache()
+        try:
+            listed = self._files.find(self._root, detail=True)
+        except FileNotFoundError:
+            return
+        for path, info in listed.items():
+            name = path.removeprefix(self._root).lstrip("/")
+            if fnmatch(name.rpartition("/")[2], pattern) and is_visible(name):
+                yield FoundFile(name, _remote_identity(info))
+
+    def identity(self, name: str) -> str:
+        return _remote_identity(self._files.info(f"{self._root}/{name}"))
+
+    def open(self, name: str) -> BinaryIO:
+        opened: BinaryIO = self._files.open(f"{self._root}/{name}", "rb")
+        return opened
+
+    def remove(self, name: str) -> None:
+        self._files.rm_file(f"{self._root}/{name}")
+
+
+def _remote_identity(info: Mapping[str, Any]) -> str:
+    version = next((info[key] for key in ("ETag", "etag", "md5Hash", "LastModified", "mtime", "created") if info.get(key)), "")
+    return f"{info.get('size')}:{version}"
+
+
+def folder_at(url: str | os.PathLike[str], settle_s: float, options: Mapping[str, Any]) -> FileFolder:
+    """Return the folder at a path or URL."""
+    text = os.fspath(url)
+    if "://" in text and not text.startswith("file://"):
+        return RemoteFolder(text, options)
+    return LocalFolder(Path(text.removeprefix("file://")), settle_s)

@@ -1,0 +1,166 @@
+"""A spout that reads the files of a folder, and those that come later."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import timedelta
+from typing import Any, Literal
+
+from topo.api.context import TaskContext
+from topo.api.durations import duration_ms
+from topo.api.generator_reader import Yielded
+from topo.api.partition_values import BadRecord, Partition, SourceRows
+from topo.api.partitions import PartitionedSpout
+from topo.api.spout import SpoutCollector
+from topo.connectors.file_folders import FileFolder, folder_at
+from topo.connectors.file_formats import ReadFile, decode_json, decompressed, read_csv, read_lines, read_parquet
+from topo.errors import ConfigError, TopoEnvironmentError
+
+FORMATS = ("lines", "json", "csv", "parquet")
+
+
+class FilesSpout(PartitionedSpout):
+    """Emits the records of all files below a folder, and of files that come later. Each file is a partition.
+
+        builder.set_spout("orders", FilesSpout("/data/orders", pattern="*.json.gz", format="json", fields=("id", "cents")), 4)
+        builder.set_spout("events", FilesSpout("s3://bucket/events", format="parquet", fields=("user", "at")))
+
+    | delivery | promise |
+    | --- | --- |
+    | `at_least_once` | no record is missing; some repeat after a recovery |
+    | `exactly_once` | reads again from the checkpoint's place in each file |
+    | `at_most_once` | a place counts as soon as its record was emitted |
+
+    A file must not change after it is complete: names that begin with "." or "_" are left out, so write under such a name and
+    rename. For files that grow take `TailSpout`.
+    """
+
+    def __init__(
+        self,
+        url: str | os.PathLike[str],
+        *,
+        pattern: str = "*",
+        format: Literal["lines", "json", "csv", "parquet"] = "lines",
+        fields: Sequence[str] | None = None,
+        encoding: str = "utf-8",
+        discovery_interval: str | timedelta | None = "10s",
+        settle: str | timedelta = "2s",
+        on_done: Literal["delete"] | None = None,
+        on_bad_record: Literal["dead_letter", "fail", "drop"] = "dead_letter",
+        storage_options: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Keep what to read; nothing is opened yet.
+
+        Args:
+            url: a folder of this machine, which all workers with tasks of the spout share; or a URL that fsspec reaches, such as
+                "s3://bucket/folder". It may come later.
+            pattern: which names, such as "*.json.gz". Subfolders are read, too. Names that end with .gz, .bz2 or .xz are those of
+                compressed files.
+            format: "lines": a text for each line; "json": an object for each line; "csv", whose first record names the columns
+                and whose values are text; "parquet".
+            fields: keys or columns that become the fields of the tuple; a "?" at the end lets it be missing: it is None then.
+                Needed for csv and parquet; without, a line of JSON is one field, `value`, and a line of text is `line`.
+            encoding: of lines and csv.
+            discovery_interval: how often the folder is listed; None: once, and the input ends with its files.
+            settle: how long a file of this machine must not have been written to before it is read.
+            on_done: "delete" removes a file when all of it is done.
+            on_bad_record: see `PartitionedSpout`.
+            storage_options: for fsspec.
+
+        Raises:
+            ConfigError: an argument cannot be used.
+        """
+        if format not in FORMATS:
+            raise ConfigError(f"format={format!r} must be one of {', '.join(FORMATS)}")
+        if format in ("csv", "parquet") and not fields:
+            raise ConfigError(f"format={format!r} needs fields=, the columns that become the fields of the tuple")
+        if format == "lines" and fields is not None:
+            raise ConfigError("format='lines' has the one field 'line'; leave fields= out, or take format='json' or 'csv'")
+        if on_done not in (None, "delete"):
+            raise ConfigError(f"on_done={on_done!r} must be None or 'delete'")
+        names = ("line",) if format == "lines" else ("value",) if fields is None else tuple(fields)
+        self.outputs = tuple(name.removesuffix("?") for name in names)
+        self.discovery_interval = discovery_interval
+        self.on_bad_record = on_bad_record
+        self._url, self._pattern, self._format, self._fields = url, pattern, format, fields
+        self._encoding = encoding
+        self._settle_s = duration_ms(settle) / 1000
+        self._on_done = on_done
+        self._options = dict(storage_options or {})
+        self._committed: dict[str, Any] = {}
+        self._ends: dict[str, Any] = {}
+        """Of the files that were read to their end: the position of their last record."""
+
+    def open(self, context: TaskContext, collector: SpoutCollector) -> None:
+        """Prepare to read.
+
+        Raises:
+            ConfigError: a library is missing, or the URL cannot be used.
+        """
+        self._folder: FileFolder = folder_at(self._url, self._settle_s, self._options)
+        self._read_file = self._reader()
+        self._context = context
+        super().open(context, collector)
+
+    def _reader(self) -> ReadFile:
+        fields = self._fields or ()
+        if self._format == "parquet":
+            return read_parquet(fields)
+        if self._format == "csv":
+            return read_csv(fields, self._encoding)
+        if self._format == "json":
+            return read_lines(decode_json(self._fields))
+        encoding = self._encoding
+        return read_lines(lambda line: (line.decode(encoding),))
+
+    def partitions(self) -> Iterator[str]:
+        """Yield the files that are complete."""
+        for file in self._folder.find(self._pattern):
+            yield file.name
+
+    def read(self, partition: Partition, position: Any) -> Iterator[Yielded]:
+        """Yield the records of a file behind (place, identity of the file)."""
+        name = partition.name
+        identity = self._folder.identity(name)
+        place, known = (0, identity) if position is None else position
+        if identity != known:
+            raise TopoEnvironmentError(
+                f"file {name!r} was written again after it had been read up to place {place}, so the records behind it are "
+                "unknown; give new contents a new name"
+            )
+        last = position
+        with self._folder.open(name) as file:
+            for chunk in self._read_file(decompressed(file, name), place):
+                if chunk.rows:
+                    positions = [(one, identity) for one in chunk.places]
+                    last = positions[-1]
+                    yield SourceRows(chunk.rows, positions)
+                if chunk.bad is not None:
+                    at, record, error = chunk.bad
+                    last = (at, identity)
+                    yield BadRecord(record, last, error)
+        self._ends[name] = last
+        self._finish(name)
+
+    def committed(self, positions: Mapping[str, Any]) -> None:
+        """Remove the files of which all is done, if that is wanted."""
+        if self._on_done is not None:
+            self._committed |= positions
+            for name in positions:
+                self._finish(name)
+
+    def _finish(self, name: str) -> None:
+        if self._on_done is None or name not in self._ends or self._committed.get(name) != self._ends[name]:
+            return
+        del self._ends[name]
+        self._committed.pop(name, None)
+        self._context.run_beside(lambda: self._remove(name))
+
+    def _remove(self, name: str) -> None:
+        try:
+            self._folder.remove(name)
+        except FileNotFoundError:
+            pass
+        except Exception as error:
+            self._context.logger.warning("file %s is done and cannot be removed: %s", name, error)
