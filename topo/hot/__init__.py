@@ -13,7 +13,16 @@ from topo.hot.plain import (
     ATOMS,
     EVERY_ROW,
     NO_TIMESTAMP,
+    Acks,
     Column,
+    Emit,
+    EmitFour,
+    EmitMessage,
+    EmitMessageOne,
+    EmitOne,
+    EmitThree,
+    EmitTwo,
+    Ids,
     Pending,
     Ran,
     RotatingMap,
@@ -22,13 +31,18 @@ from topo.hot.plain import (
     RowShare,
     Selection,
     Slots,
+    Trees,
     Verdicts,
     accumulate,
     pack_counts,
+    pack_rows,
     pack_timestamps,
     pack_words,
+    run_inputs,
+    share,
     stays,
     take,
+    unpack_rows,
     unpack_words,
     xor_words,
 )
@@ -53,23 +67,6 @@ try:
         unpack_rows,
     )
 except ImportError as error:
-    from topo.hot.plain import (
-        Acks,
-        Emit,
-        EmitFour,
-        EmitMessage,
-        EmitMessageOne,
-        EmitOne,
-        EmitThree,
-        EmitTwo,
-        Ids,
-        Trees,
-        pack_rows,
-        run_inputs,
-        share,
-        unpack_rows,
-    )
-
     KIND, PLAIN_BECAUSE = "plain", str(error)
 else:
     KIND, PLAIN_BECAUSE = "compiled", ""
