@@ -114,20 +114,9 @@ class Tree:
         head = full.rpartition(".")[0]
         return head if head in self.modules else ""
 
-    @cached_property
-    def simulator(self) -> set[str]:
-        """The modules of `topo.testing` that the users' kit never imports."""
-        kit = {name for name in ("topo.testing", "topo.testing.fixtures") if name in self.modules}
-        reached: set[str] = set()
-        while kit:
-            name = kit.pop()
-            reached.add(name)
-            kit |= {one for one in self.graph[name] if one.startswith("topo.testing")} - reached
-        return {name for name in self.modules if name.startswith("topo.testing.")} - reached
-
     @property
     def product(self) -> list[Module]:
-        return [module for name, module in self.modules.items() if name not in self.simulator]
+        return list(self.modules.values())
 
     # -- classes
 
@@ -274,10 +263,10 @@ def figures(tree: Tree) -> list[Line]:
     )
     product_lines, test_lines = sum(sizes), lines_of(files("tests"))
     return [
-        ("product without the simulator: lines", product_lines),
-        ("product without the simulator: modules", len(product)),
-        ("simulator: lines", sum(tree.modules[name].lines for name in tree.simulator) or lines_of(files("tests/simulator"))),
-        ("tests: lines", test_lines),
+        ("product: lines", product_lines),
+        ("product: modules", len(product)),
+        ("tests with the simulator: lines", test_lines),
+        ("simulator: lines", lines_of(files("tests/simulator"))),
         ("tests to product", f"{test_lines / product_lines:.2f}"),
         ("module size: median", int(median(sizes))),
         ("module size: 90 %", sizes[len(sizes) * 9 // 10]),

@@ -42,7 +42,7 @@ class PositionReports:
         self._reports = reports
         self._codec = codec
         self._book = book
-        self._tracker: PositionTracker[Any] | PartitionTracker = PositionTracker(book)
+        self._tracker: PositionTracker[Any] | PartitionTracker = PositionTracker(book.open_ids)
         self._on_committed = on_committed
         self._partitions: PartitionPositions | None = None
         self._due_at = 0.0
@@ -56,10 +56,10 @@ class PositionReports:
         if self._on_committed is not None:
             position = None if position is None else {name: StoredPartition(*kept) for name, kept in position.items()}
             self._partitions = PartitionPositions(position)
-            self._tracker = PartitionTracker(self._book, self._partitions)
+            self._tracker = PartitionTracker(self._book.open_ids, self._partitions)
             self._reported = (None, {})
             return position
-        self._tracker = PositionTracker(self._book, position)
+        self._tracker = PositionTracker(self._book.open_ids, position)
         self._reported = (position, {})
         return position
 

@@ -29,7 +29,7 @@ Order: replays of lost messages go first, in the order in which `lost` names the
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, KeysView, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from itertools import count, repeat
@@ -71,6 +71,7 @@ class RetryBook(Generic[K, M]):
         trial_s: how long a trial takes at most, in seconds; None: until its verdict.
 
     Attributes:
+        open_ids: a view of the ids of all messages that the book keeps.
         kills: of every message that is or was suspect, zero included; also of those restored and not emitted yet. To be
             stored: a spout that shares its process with the task that dies loses its book.
 
@@ -84,6 +85,7 @@ class RetryBook(Generic[K, M]):
         self._attempts = attempts
         self._backoff = backoff or Backoff()
         self._messages: dict[K, M] = {}
+        self.open_ids: KeysView[K] = self._messages.keys()
         self._failures: dict[K, int] = {}
         self.kills: dict[K, int] = {}
         self._delayed: dict[K, float] = {}

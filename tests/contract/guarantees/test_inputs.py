@@ -194,6 +194,18 @@ def test_an_epoch_begins_with_nothing_owed(mode: str) -> None:
     assert stand.solo.frames(FrameKind.ACK, FrameKind.FAIL, FrameKind.RESET) == [] and stand.is_quiet
 
 
+@ALL
+def test_an_epoch_begins_with_the_event_time_of_its_own_input(mode: str) -> None:
+    stand = Stand(mode)
+    stand.solo.feed_time(7)
+    stand.flush()
+    stand.new_epoch()
+    stand.solo.out.clear()
+    stand.solo.feed_time(3)
+    stand.flush()
+    assert stand.solo.times() == [3]
+
+
 def test_causes_of_an_earlier_epoch_are_not_reported() -> None:
     stand = Stand(TRACKED)
     old, new = stand.inputs("old", "new")

@@ -80,6 +80,11 @@ def test_kills_are_reported_until_the_message_is_done() -> None:
     task.handle(Go(Epoch(2)))
     task.wait(1.0)
     assert attempts(task)[-1] == {"x": 1}
+    task.adopt(3, suspects=[task.root_of("x")], alone=True)
+    task.open_inputs()
+    task.handle(Go(Epoch(3)))
+    task.wait(1.0)
+    assert attempts(task)[-1] == {"x": 2}, "reported though no position has moved"
     task.verdict(FrameKind.ACKED, "x")
     task.wait(1.0)
     assert attempts(task)[-1] == {}
