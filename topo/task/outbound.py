@@ -55,6 +55,7 @@ class Outbound:
         self._targets = targets
         config, plan = state.config, state.plan
         self.consumers = tuple(target for target in plan.downstream_tasks(state.id) if target not in plan.ackers)
+        self._linger_s = config.flush_interval_s
         self._silence_limit_s = (config.progress_timeout_s or UNWATCHED_SILENCE_S) + KEEP_ALIVE_S
         self.outbox = Outbox(
             codec,
@@ -71,6 +72,9 @@ class Outbound:
 
     def begin_epoch(self) -> None:
         """Forget all that has not left, and make new edges."""
+        # In a busy worker all other tasks have a slice before this one has the next. Rows that are overdue by then, each time,
+        # would leave after every slice, in small frames.
+        self._linger_s = self._state.config.flush_interval_s * max(1, len(self._state.local))
         self.outbox.open(self._state.stamp, [self._edge(target, control) for target, control in self._targets])
 
     def flush(self, now: float) -> None:
@@ -134,14 +138,14 @@ class Outbound:
             self._reports.edge_lost(target, f"task {target} confirmed nothing for {now - since:.0f} s")
 
     def is_flush_due(self, now: float) -> bool:
-        """Whether buffered rows have waited for `flush_interval`."""
+        """Whether buffered rows have waited for `flush_interval`, once for each task of the worker."""
         oldest = self.outbox.oldest
-        return oldest is not None and now >= oldest + self._state.config.flush_interval_s
+        return oldest is not None and now >= oldest + self._linger_s
 
     def deadlines(self) -> list[float | None]:
         """Return when rows have to leave, and when the receiver that is silent for longest has to be reported."""
         oldest, silent = self.outbox.oldest, self.outbox.unconfirmed_since()
-        flush = None if oldest is None else oldest + self._state.config.flush_interval_s
+        flush = None if oldest is None else oldest + self._linger_s
         return [flush, None if silent is None else silent[1] + self._silence_limit_s]
 
     def validate(self) -> None:

@@ -10,6 +10,7 @@ from tests.tasks.bolts import Plain
 from tests.tasks.components import Scripted, chain
 from tests.tasks.solo import Solo
 from tests.unit.task.spouts import spouting
+from topo.ids import TaskId
 from topo.task.events import Idle
 from topo.wire.frames import FrameKind
 
@@ -80,6 +81,24 @@ def test_ids_of_an_ended_spout_do_not_wait() -> None:
         task.turn()
     task.handle(WAITING)
     assert len(task.roots(FrameKind.INIT)) == 1
+
+
+@pytest.mark.parametrize("tasks", [1, 3])
+def test_rows_of_a_busy_worker_wait_for_the_interval_once_for_each_task(tasks: int) -> None:
+    task = relay(ackers=0)
+    task.local = frozenset(map(TaskId, [task.id, *range(10, 9 + tasks)]))
+    task.adopt(2)
+    task.open_inputs()
+    task.feed("a")
+    task.turn()
+    due = task.task.outbound.deadlines()[0]
+    assert due == pytest.approx(task.clock.now + tasks * INTERVAL_S)
+    task.clock.now = due - 0.001
+    task.turn()
+    assert task.values() == []
+    task.clock.now = due
+    task.turn()
+    assert task.values() == ["a"]
 
 
 def test_a_worker_that_leaves_sends_all_ids() -> None:
