@@ -61,6 +61,7 @@ try:
         EmitTwo,
         Ids,
         Trees,
+        accumulate,
         pack_rows,
         run_inputs,
         share,

@@ -424,10 +424,10 @@ class WindowTracker:
             return
         # An input of several panes counts as acked once: as many releases are set off as it went into further panes.
         inputs = len(pane.roots) if pane.counts is None else sum(map(bool, pane.counts))
-        repeats = min(inputs, self._repeats)
-        self._repeats -= repeats
+        self._repeats -= (repeats := min(inputs, self._repeats))
         self.acked += inputs - repeats
-        self.acks.add(pane.roots, pane.edges)
+        if pane.roots:
+            self.acks.fold(memoryview(pane.roots).cast("B"), memoryview(pane.edges).cast("B"))
         pane.roots, pane.edges, pane.counts = array("Q"), array("Q"), None
 
     def _fail(self, firing: Firing | OnlyFiring) -> None:

@@ -7,6 +7,7 @@ from topo.hot.compiled.inputs import run_inputs
 from topo.hot.compiled.rows import pack_rows, unpack_rows
 from topo.hot.compiled.share import share
 from topo.hot.compiled.trees import Trees
+from topo.hot.compiled.windows import accumulate
 
 __all__ = [
     "Acks",
@@ -19,6 +20,7 @@ __all__ = [
     "EmitTwo",
     "Ids",
     "Trees",
+    "accumulate",
     "pack_rows",
     "run_inputs",
     "share",

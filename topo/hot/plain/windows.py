@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Sequence
 from itertools import islice
 from typing import Any
@@ -15,7 +16,7 @@ Slots = dict[int, tuple[tuple[dict[Any, Any], ...], list[int]]]
 def accumulate(
     keys: Sequence[Any],
     values: Sequence[Any],
-    stamps: Sequence[int],
+    stamps: array[int],
     at: int,
     slots: Slots,
     offset: int,
@@ -46,11 +47,11 @@ def accumulate(
         if slot is None:
             return at, None
         windows, taken = slot
-        # Looked at ahead of the calls: each is made once.
-        if first is None and not all(key in cells for cells in windows):
-            return at, None
         added = []
         try:
+            # Looked at ahead of the calls: each is made once.
+            if first is None and not all(key in cells for cells in windows):
+                return at, None
             for cells in windows:
                 kept = cells.get(key)
                 if kept is not None:

@@ -8,6 +8,7 @@ that this way does not. Elements that user code may change in place are copied w
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Sequence
 from math import inf
 from typing import Any
@@ -72,7 +73,7 @@ class OpenWindows:
         self._first_end = inf
 
     def process(
-        self, keys: Sequence[Any], values: Sequence[Any], stamps: Sequence[int], take: TakeOne, scope: WindowScope
+        self, keys: Sequence[Any], values: Sequence[Any], stamps: array[int], take: TakeOne, scope: WindowScope
     ) -> None:
         """Take the elements of a batch, until `values` is emptied.
 

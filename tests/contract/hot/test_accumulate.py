@@ -1,0 +1,123 @@
+"""Elements into the accumulators of open windows, against one element after the other."""
+
+from __future__ import annotations
+
+from array import array
+from types import ModuleType
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+STEP, OFFSET, SPAN = 10, 3, 4
+FAR = 2**63 - 1
+stamps = st.one_of(st.integers(-40, 60), st.sampled_from([-FAR - 1, -FAR, FAR, 2**61, -(2**61)]))
+elements = st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 9), stamps), max_size=30)
+
+
+def start_of(stamp: int) -> int:
+    return stamp - (stamp - OFFSET) % STEP
+
+
+class Work:
+    """Accumulators that are lists of values; some values raise, some drop the accumulator, and one cuts the batch short."""
+
+    def __init__(self, opened: list[int], width: int) -> None:
+        self.cells: dict[int, dict[Any, Any]] = {
+            start: {} for at in opened for start in range(at - STEP * (width - 1), at + 1, STEP)
+        }
+        self.slots: dict[int, Any] = {at: (tuple([self.cells[at - STEP * back] for back in range(width)]), []) for at in opened}
+        self.calls: list[Any] = []
+        self.values: list[int] = []
+
+    def first(self, value: int) -> Any:
+        self.calls.append(value)
+        return self.checked(value, [value])
+
+    def more(self, value: int, kept: list[int]) -> Any:
+        self.calls.append((value, list(kept)))
+        return self.checked(value, [*kept, value])
+
+    def checked(self, value: int, accumulator: list[int]) -> Any:
+        if value == 9:
+            raise ValueError("nine")
+        if value == 8:
+            self.values.clear()
+        return None if value == 7 else accumulator
+
+    def state(self) -> Any:
+        return self.cells, {at: taken for at, (_, taken) in self.slots.items()}, self.calls
+
+
+def naive(work: Work, keys: list[Any], values: list[int], times: list[int], at: int, *, takes_first: bool) -> tuple[int, str]:
+    cut = False
+    while at < len(values) and not cut:
+        slot = work.slots.get(start_of(times[at]))
+        if slot is None or not (takes_first or all(keys[at] in cells for cells in slot[0])):
+            return at, ""
+        try:
+            added = [work.more(values[at], cells[keys[at]]) if keys[at] in cells else work.first(values[at]) for cells in slot[0]]
+        except ValueError as error:
+            return at, str(error)
+        for cells, accumulator in zip(slot[0], added, strict=True):
+            cells.pop(keys[at], None)
+            if accumulator is not None:
+                cells[keys[at]] = accumulator
+        slot[1].append(at)
+        cut = values[at] == 8
+        at += 1
+    return at, ""
+
+
+@given(
+    batch=elements, more=elements, opened=st.sets(st.integers(-3, 5), max_size=5), width=st.integers(1, 3), takes=st.booleans()
+)
+def test_each_element_goes_to_all_its_windows_or_the_call_ends_there(
+    hot: ModuleType, batch: Any, more: Any, opened: set[int], width: int, takes: bool
+) -> None:
+    starts = [OFFSET + STEP * number for number in sorted(opened)]
+    work, model = Work(starts, width), Work(starts, width)
+    for rows in (batch, more):
+        keys, values, times = ([row[place] for row in rows] for place in range(3))
+        at = 0
+        while True:
+            work.values = list(values)
+            first = work.first if takes else None
+            at_hand = at
+            at, error = hot.accumulate(
+                keys, work.values, array("q", times), at_hand, work.slots, OFFSET, STEP, work.more, first, list
+            )
+            assert (at, str(error or "")) == naive(model, keys, values, times, at_hand, takes_first=takes)
+            assert work.state() == model.state()
+            if at >= len(values):
+                break
+            at += not (at > at_hand and values[at - 1] == 8)
+
+
+def test_an_accumulator_that_can_change_is_copied_where_the_call_may_be_undone(hot: ModuleType) -> None:
+    def more(value: int, kept: list[int]) -> list[int]:
+        kept.append(value)
+        raise ValueError
+
+    for protect, left in ((list, [1]), (None, [1, 2])):
+        cells = {"k": [1]}
+        at, error = hot.accumulate(["k"], [2], array("q", [5]), 0, {0: ((cells,), [])}, 0, 10, more, None, protect)
+        assert (at, type(error), cells) == (0, ValueError, {"k": left})
+
+
+def test_a_key_that_cannot_be_looked_up_is_an_error_of_its_element(hot: ModuleType) -> None:
+    for first in (None, id):
+        at, error = hot.accumulate(
+            ["k", []], [1, 2], array("q", [5, 5]), 0, {0: (({"k": 1},), [])}, 0, 10, lambda value, kept: kept, first, None
+        )
+        assert at == 1 and isinstance(error, TypeError)
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
+def test_an_interrupt_leaves_the_call(hot: ModuleType, error: type[BaseException]) -> None:
+    def more(value: int, kept: int) -> int:
+        raise error
+
+    with pytest.raises(error):
+        hot.accumulate(["k"], [2], array("q", [5]), 0, {0: (({"k": 1},), [])}, 0, 10, more, None, None)

@@ -1,0 +1,1 @@
+from topo.hot.plain.windows import accumulate as accumulate
