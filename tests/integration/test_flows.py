@@ -64,6 +64,7 @@ def test_a_topology_over_tcp_gives_the_same_results(scene: Scene) -> None:
 
 
 def test_without_ackers_the_spout_is_acked_when_its_emit_has_returned(scene: Scene) -> None:
+    """Promise of the README: at_most_once (ackers=0)."""
     spout = """
 class Notified(IterableSpout):
     def open(self, context, collector):
@@ -259,6 +260,7 @@ class Talking(BasicBolt):
 
 
 def test_messages_of_an_untracked_emit_are_neither_acked_nor_failed(scene: Scene) -> None:
+    """Promise of the README: Tuples emitted without an anchor (at a tick, at the end of the input) are not tracked."""
     spout = """
 class Mixed(Spout):
     outputs = ("value",)

@@ -367,6 +367,7 @@ def test_over_tcp_the_master_hears_its_workers_alone(scene: Scene, senders: zmq.
 
 
 def test_private_files_of_a_running_topology_are_its_users_alone(scene: Scene) -> None:
+    """Promise of the README: Sockets lie in a private folder, or are encrypted and let in only the topology's own keys."""
     running = scene.submit(scene.file(FLOW), transport="tcp")
     status = running.wait_until(lambda status: acked(status) > 0)
     for path in [*running.folder.workers.iterdir(), running.folder.master, running.folder.topology]:

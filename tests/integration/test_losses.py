@@ -52,6 +52,7 @@ def test_a_killed_worker_loses_no_message(scene: Scene, component: str) -> None:
 
 
 def test_kills_at_any_moment_lose_nothing_and_make_no_dead_letter(scene: Scene) -> None:
+    """Promise of the README: at_least_once (the default otherwise), a source that can be read again: RetryingSpout."""
     chance = random.Random(os.environ.get("TOPO_TEST_SEED", "kills"))
     running = scene.submit(scene.file(FLOW.replace(f"range({COUNT})", "range(6000)")), restart_backoff_max="100ms")
     running.wait_until(lambda status: acked(status) > 0)
@@ -191,6 +192,7 @@ def topology():
 
 
 def test_a_sink_that_dies_between_write_and_ack_writes_twice_unless_idempotent(scene: Scene) -> None:
+    """Promise of the README: Effects outside topo may happen twice, unless the sink is idempotent."""
     flow = """
 class Files(Bolt):
     '''Writes each value to a separate file, which makes it idempotent, and appends to a log, which does not.'''

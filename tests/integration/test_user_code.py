@@ -73,6 +73,7 @@ class Notified(IterableSpout):
 def test_of_many_messages_the_one_that_kills_its_process_is_the_only_dead_letter(
     scene: Scene, workers: int | None, how: str
 ) -> None:
+    """Promise of the README: With at_least_once a message that kills its process becomes the only dead letter."""
     file = scene.file(poison(how) + flow(NUMBERS.format(10_000), ODD, SINK_OF_ODD))
     run = scene.run(file, workers=workers, attempts=2)
     assert run.outcome.kind is OutcomeKind.DEAD_LETTERS
@@ -274,6 +275,7 @@ class Count(BasicBolt):
 
 
 def test_a_message_that_fails_at_the_head_of_its_source_holds_nothing_up(scene: Scene) -> None:
+    """Promise of the README: A replayed message arrives later than those that followed it."""
     head = """
 class Odd(BasicBolt):
     outputs = ("value",)
@@ -295,7 +297,10 @@ class Odd(BasicBolt):
 
 
 def test_with_exactly_once_a_message_kills_its_process_until_the_code_is_mended(scene: Scene) -> None:
-    """Nothing is given up and nothing counts twice; here the mending is a file that the code looks for."""
+    """Nothing is given up and nothing counts twice; here the mending is a file that the code looks for.
+
+    Promise of the README: With exactly_once, a message that kills its process does so until the code is fixed.
+    """
     deadly = poison("(HERE / 'mended').exists() or os._exit(7)")
     running = scene.submit(
         scene.file(deadly + flow(NUMBERS.format(200), ODD, SINK_OF_ODD)),

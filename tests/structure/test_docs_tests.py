@@ -17,9 +17,15 @@ def text_of(page: str) -> str:
     return (ROOT / "docs" / page).read_text()
 
 
-def exists(path: str, name: str) -> bool:
+def text_behind(path: str, name: str) -> str:
+    """The code from the body of a test on; empty where there is no such test."""
     found = [file for folder in ("", "tests/integration", "tests/unit") if (file := ROOT / folder / path).is_file()]
-    return any(f"\ndef {name}(" in file.read_text() for file in found)
+    parts = [re.split(rf"\ndef {name}\([^)]*\) -> None:\n", file.read_text(), maxsplit=1)[1:] for file in found]
+    return next((part[0] for part in parts if part), "")
+
+
+def exists(path: str, name: str) -> bool:
+    return text_behind(path, name) != ""
 
 
 def rows_of(text: str) -> Iterator[list[str]]:
@@ -55,3 +61,10 @@ def test_each_promise_of_the_readme_is_held_by_a_test() -> None:
     held = {row[0]: row[1] for row in rows_of(section)}
     assert list(held) == promises(), "docs/reliability.md has a row for each promise, in the README's words and order"
     assert [promise for promise, tests in held.items() if not NAME.search(tests)] == []
+
+
+def test_the_first_test_of_each_promise_says_so_in_its_docstring() -> None:
+    section = text_of("reliability.md").partition("## Promises of the README\n")[2].partition("\n## ")[0]
+    first = [NAME.findall(row[1])[0] for row in rows_of(section)]
+    docstrings = {f"{path}::{name}": text_behind(path, name).partition('"""')[2].partition('"""')[0] for path, name in first}
+    assert [test for test, docstring in docstrings.items() if "Promise of the README: " not in docstring] == []

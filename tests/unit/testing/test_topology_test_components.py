@@ -73,6 +73,8 @@ def test_a_message_that_is_never_acked_times_out_and_is_given_up() -> None:
 
 
 def test_a_plain_spouts_message_that_fails_is_finally_failed() -> None:
+    """Promise of the README: at_least_once, a plain Spout."""
+
     class Once(Spout):
         outputs = ("value",)
 
