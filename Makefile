@@ -35,7 +35,9 @@ flights: ## the example with Spark at both ends; ARGS="-p month=1" goes to topo 
 	@.venv/bin/topo run topologies/flights_on_spark.py -p out=build/flights $(ARGS)
 	@$(python) topologies/flights_on_spark.py build/flights
 
-pytest = $(python) -m pytest -n 2 --dist loadgroup --no-loadscope-reorder
+# The tests of a file share what they have computed, such as 500 simulated runs.
+spread = -n 2 --dist loadgroup --no-loadscope-reorder
+pytest = $(python) -m pytest $(spread)
 
 test: ## run the tests but those in Spark; ARGS="-k acker -n 0" goes to pytest
 	@$(setup) test examples spark
@@ -48,7 +50,7 @@ spark: ## run the tests in Spark, with a Java from PyPI where the machine has no
 
 unit: ## run the tests that start no processes; PYTHON=python3.13 ENVIRONMENT=.venv.3.13 does so with another interpreter
 	@TOPO_VENV=$(ENVIRONMENT) $(setup) test
-	@$(ENVIRONMENT)/bin/python -m pytest -q -n 2 -m "not integration" tests/unit tests/properties tests/contract tests/user_mistakes $(ARGS)
+	@$(ENVIRONMENT)/bin/python -m pytest -q $(spread) -m "not integration" $(ARGS) tests/unit tests/properties tests/contract tests/user_mistakes
 
 check: ## lint, strict types, import directions
 	@$(setup) test dev
