@@ -104,7 +104,7 @@ PLANTS: dict[Plant, tuple[set[int], tuple[int, ...]]] = {
     stillness_outlives_its_epoch: ({0}, (0,)),
     letters_are_confirmed_unwritten: ({4}, (2,)),
     ready_of_an_older_epoch_counts: (set(), ()),
-    spouts_go_before_all_are_ready: (set(), ()),
+    spouts_go_before_all_are_ready: ({16}, (0, 1)),
     frames_on_their_way_are_not_counted: (set(), ()),
 }
 """Each planted fault with the oracles that may catch it, and a seed that has. Those without oracles no seed has caught yet."""
@@ -292,7 +292,7 @@ CHECKPOINT_PLANTS: dict[Plant, tuple[set[int], tuple[int, ...]]] = {
     failed_calls_leave_state: ({7}, (3,)),
     covered_messages_are_not_remembered: (set(), ()),
     an_epoch_begins_while_a_manifest_is_written: (set(), ()),
-    one_checkpoint_is_kept: (set(), ()),
+    one_checkpoint_is_kept: ({16}, (0, 1)),
     tokens_of_later_checkpoints_are_published: (set(), ()),
 }
 """Likewise, for topologies with checkpoints."""

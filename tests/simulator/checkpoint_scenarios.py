@@ -14,6 +14,7 @@ from tests.simulator import checkpointed_operators as operators
 from tests.simulator import checkpointed_sources as sources
 from tests.simulator import checkpointed_stages as stages
 from tests.simulator.checkpointed_stages import Beyond, CheckpointedStage, Mishaps, Row, Stateful
+from tests.simulator.consistency_checker import ConsistencyChecker
 from tests.simulator.faults import Fault, FaultKind
 from tests.simulator.runs import Run
 from tests.simulator.simulation import Simulation
@@ -110,8 +111,12 @@ class CheckpointScenario:
             keeps_trace=keeps_trace,
         )
         outside.work, outside.kill, outside.now = simulation.work, simulation.kill, lambda: simulation.now
+        checker = simulation.history
+        assert isinstance(checker, ConsistencyChecker)
+        outside.on_stage, outside.on_commit = checker.token_staged, checker.token_committed
         simulation.run()
         if not simulation.violations:
+            checker.check_kept()
             Judgement(self, simulation, outside, expected).judge()
         return Run(self, simulation, outside, simulation.violations)
 

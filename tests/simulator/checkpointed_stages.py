@@ -7,7 +7,7 @@ the rows of its spouts alone: timestamps are such that nothing is late by chance
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import xor
 from typing import Any, NamedTuple
@@ -57,10 +57,13 @@ class Beyond(ExternalWorld):
     Attributes:
         staged: by token: ids of rows that are durable and not visible.
         published: by token, in the order of their commits: ids of rows that are visible.
+        on_stage, on_commit: called with each token.
     """
 
     staged: dict[Token, list[str]] = field(default_factory=dict)
     published: dict[Token, list[str]] = field(default_factory=dict)
+    on_stage: Callable[[Token], None] = lambda _token: None
+    on_commit: Callable[[Token], None] = lambda _token: None
 
 
 @dataclass(frozen=True, slots=True)
@@ -385,12 +388,14 @@ class Ledger(CheckpointedStage, TwoPhaseSink):
         self.stumble(f"stage {number}")
         token = (self.name, self.index, number)
         self.outside.staged[token] = self.rows
+        self.outside.on_stage(token)
         return token
 
     def commit(self, token: Any) -> None:
         rows = self.outside.staged.get(token)
         if rows is None:
             return
+        self.outside.on_commit(token)
         published = self.outside.published.setdefault(token, [])
         published[:] = rows[: len(rows) // 2]
         self.stumble(f"publish {token}")

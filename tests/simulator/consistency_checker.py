@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from tests.simulator.faults import Moment
+from tests.simulator.checkpointed_stages import Token
+from tests.simulator.faults import FaultKind, Moment
 from tests.simulator.history import History
 from tests.simulator.observers import FrameObserver
 from topo.checkpoint.alignment import Snapshot, SnapshotStore, StoredCallback, StoredPart
@@ -140,6 +141,10 @@ class ConsistencyChecker(History):
         super().__init__(lambda: simulation.now)
         self._simulation = simulation
         self._cuts: dict[int, dict[TaskId, EdgeRows]] = {}
+        self._complete: set[int] = set()
+        self._last_cut = 0
+        """The checkpoint of the snapshot that is being taken."""
+        self._staged_for: dict[Token, int] = {}
 
     # -- reports of observers --------------------------------------------------------------------------------------------
 
@@ -161,6 +166,33 @@ class ConsistencyChecker(History):
         if task in cut:
             self.violated(9, f"task {task} took two snapshots of checkpoint {checkpoint}")
         cut[task] = rows
+        self._last_cut = checkpoint
+
+    def token_staged(self, token: Token) -> None:
+        """A sink has staged rows in its snapshot."""
+        self._staged_for[token] = self._last_cut
+
+    def token_committed(self, token: Token) -> None:
+        """A sink publishes rows: a checkpoint that covers them has to be complete."""
+        covered_by, disk = self._staged_for[token], self._simulation.disk
+        assert disk is not None
+        # The answer is lost with a master that dies while the manifest is written; its successor finds the manifest.
+        if not any(one in self._complete or disk.may_be_complete(one) for one in range(covered_by, max(self._cuts) + 1)):
+            self.violated(16, f"token {token} is published, and checkpoint {covered_by} is not complete")
+
+    def _durable(self) -> set[int]:
+        """Return the checkpoints that would be complete after a power cut."""
+        disk = self._simulation.disk
+        assert disk is not None
+        return {stored.checkpoint for stored in disk.after_power_cut().checkpoints() if stored.manifest is not None}
+
+    def check_kept(self) -> None:
+        """Check that the last complete checkpoints are kept. A damaged one is not counted as complete any more."""
+        keep, durable = self._simulation.plan.config.checkpoint_keep, self._durable()
+        is_damaged = any(fault.kind is FaultKind.DAMAGE for _, fault, _ in self._simulation.strikes.struck)
+        if len(durable) < min(keep, len(self._complete)) and not is_damaged:
+            what = f"of {len(self._complete)} complete checkpoints {sorted(durable)} are left; checkpoint_keep is {keep}"
+            self.violated(16, what)
 
     def watermarks_at(self, checkpoint: int, task: TaskId) -> dict[TaskId, int]:
         """Return the watermark that a task had from each sender at a checkpoint.
@@ -181,6 +213,7 @@ class ConsistencyChecker(History):
         simulation = self._simulation
         assert simulation.disk is not None
         manifest = command.manifest
+        self.check_kept()
         cut = self._cuts.get(manifest.checkpoint, {})
         tasks = {task.id for task in simulation.plan.tasks} - set(simulation.plan.ackers)
         if cut.keys() != tasks:
@@ -206,9 +239,10 @@ class ConsistencyChecker(History):
         self.count("checkpoint not committed" if problem else "checkpoint")
         if problem and disk.may_be_complete(checkpoint):
             self.violated(3, f"checkpoint {checkpoint} may be complete after a power cut, although: {problem}")
-        elif not problem and all(stored.checkpoint != checkpoint for stored in disk.after_power_cut().checkpoints()):
+        elif not problem and checkpoint not in self._durable():
             self.violated(3, f"checkpoint {checkpoint} is complete, and would be gone after a power cut")
         if not problem:
+            self._complete.add(checkpoint)
             self._simulation.strikes.reached(Moment.COMPLETE, None)
 
     # -- now and then ----------------------------------------------------------------------------------------------------

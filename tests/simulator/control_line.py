@@ -65,6 +65,7 @@ class ControlLine:
 
     Attributes:
         slow_until: until then messages take much longer.
+        most_in_flight: messages of the master; it refuses others until one has arrived.
         lost_at: when messages that are counted were first lost; None: never.
         on_send: called with each message that was handed over.
     """
@@ -75,6 +76,7 @@ class ControlLine:
         self.up = Way(self, to_master)
         self.down = Way(self, to_worker)
         self.slow_until = 0.0
+        self.most_in_flight = 1 << 30
         self.lost_at: float | None = None
         self.on_send: Callable[[ControlLine, bytes], None] = lambda _line, _data: None
         self._waiting: deque[bytes] = deque()
@@ -101,8 +103,8 @@ class ControlLine:
             self._waiting.append(data)
 
     def send_down(self, data: bytes, now: float) -> bool:
-        """Take a message of the master; False when there is no connection."""
-        if not self._is_connected:
+        """Take a message of the master; False when there is no connection, or it is full."""
+        if not self._is_connected or len(self.down.in_flight) >= self.most_in_flight:
             return False
         self.down.put(data, now)
         self.on_send(self, data)

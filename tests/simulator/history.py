@@ -97,6 +97,8 @@ class History:
         """Whether user code or a fault may have kept a message from its verdict until now."""
         self.replays_in_order: frozenset[TaskId] = frozenset()
         """Spout tasks whose lost messages are replayed by the engine, in the order of their emission."""
+        self.ready: dict[int, set[TaskId]] = {}
+        """By epoch: the tasks whose TaskReady has arrived at the master."""
         self.takes_single_roots: frozenset[TaskId] = frozenset()
         """Tasks of basic bolts each of whose inputs descends from one message."""
         self.on_positions: Callable[[Mapping[TaskId, SpoutProgress]], None] = lambda _: None
@@ -126,6 +128,15 @@ class History:
                 for root, (message_id, _, _) in task.guarantee.source_messages.pending.items():
                     self.violated(2, f"{message_id!r} is pending under root {root:x} of an epoch before {message.epoch}")
                     return
+
+    def task_ready(self, message: control.TaskReady) -> None:
+        """A TaskReady has arrived at the master."""
+        self.ready.setdefault(message.epoch, set()).add(message.task)
+
+    def go_sent(self, message: control.Go, tasks: Iterable[TaskId]) -> None:
+        """A Go leaves the master: all tasks have to be ready."""
+        if unready := sorted(set(tasks) - self.ready.get(message.epoch, set())):
+            self.violated(16, f"spouts may emit in epoch {message.epoch}, and tasks {unready} are not ready")
 
     def stored_positions(self, progress: Mapping[TaskId, SpoutProgress]) -> None:
         """The master has stored the positions from which spouts resume."""

@@ -88,6 +88,10 @@ class MasterPorts:
         name = message_name(message)
         if name == control.Routes.__name__:
             self._check_stored(life[1], message)
+        elif name == control.Go.__name__:
+            go = control.decode_from_master(message)
+            assert isinstance(go, control.Go)
+            self._simulation.history.go_sent(go, [task.id for task in self._simulation.plan.tasks])
         return self._simulation.send_to_worker(*life, message, is_for_all=name == control.Routes.__name__)
 
     def _check_stored(self, incarnation: Incarnation, message: bytes) -> None:

@@ -78,6 +78,7 @@ class SimulatedNetwork:
         self._dead: set[Incarnation] = set()
         self.counts = NetworkCounts()
         self.slow_factor = 100.0
+        self.most_in_flight = 1 << 30
 
     def send(self, key: LinkKey, frame: bytes, now: float) -> None:
         """Hand a frame over; to a process that has died it is lost without a word."""
@@ -88,6 +89,11 @@ class SimulatedNetwork:
         if link is None:
             link = self._links[key] = Link(*key, base_s=self._random.uniform(*self._delay_s))
         self._put(link, frame, now)
+
+    def has_room(self, key: LinkKey) -> bool:
+        """Whether a link takes another message: fewer than `most_in_flight` are in flight on it."""
+        link = self._links.get(key)
+        return link is None or len(link.in_flight) < self.most_in_flight
 
     def links_in_use(self) -> list[Link]:
         """Return the links that have frames in flight, in the order in which they were opened."""

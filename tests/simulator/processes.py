@@ -167,6 +167,7 @@ class SimulatedProcess:
             lambda at: simulation.wake(self, at),
             simulation.draw_delay_s,
         )
+        self.transport.on_full = lambda: simulation.history.count("a full connection refused frames")
         self.is_booted = False
         self.worker = SimulatedWorker(self, simulation)
         components = {task.id: task.component_id for task in self.tasks}

@@ -17,6 +17,7 @@ from random import Random
 from traceback import extract_tb
 
 from tests.simulator.consistency_checker import ConsistencyChecker
+from tests.simulator.control_line import message_name
 from tests.simulator.fault_injector import FaultInjector
 from tests.simulator.faults import Fault, FaultKind
 from tests.simulator.history import History, Violation
@@ -117,6 +118,9 @@ class Simulation:
         low = self.random.choice((0.00005, 0.0005, 0.002))
         self.network = SimulatedNetwork(self.random, self.at, self._arrived, (low / 4, low))
         self.history.has_lost = self.network.has_lost
+        self.network.most_in_flight = limits.choice((1, 3, 1_000, 1_000))
+        self._most_orders = limits.choice((2, 1_000, 1_000))
+        """Messages of the master in flight to one process."""
         self.master = SimulatedMaster(self, limits.choice((0.0, 0.0005, 0.005)))
         self.notes: dict[Incarnation, InFlightTuples | None] = {}
         """Tuples that processes worked on at their end, until the master takes them."""
@@ -244,6 +248,7 @@ class Simulation:
         self.trace("launch", worker, incarnation)
         process = SimulatedProcess(self, worker, incarnation, self._topology_for, self.plan, self.master.term, self.now)
         process.turn_s *= self.strikes.slowness_of(worker)
+        process.line.most_in_flight = self._most_orders
         self.processes[incarnation] = process
         self.all_processes.append(process)
         self.at(self.now + self.random.uniform(0.001, 0.05), lambda: self._booted(process))
@@ -389,6 +394,10 @@ class Simulation:
         """A worker's message has arrived at the master."""
         self._hash.update(data)
         self._note("to the master from", process.id, lambda: control.decode_from_worker(data))
+        if message_name(data) == control.TaskReady.__name__:
+            ready = control.decode_from_worker(data)
+            assert isinstance(ready, control.TaskReady)
+            self.history.task_ready(ready)
         self.master.arrived(process.id, process.incarnation, data)
 
     def arrived_at_worker(self, process: SimulatedProcess, data: bytes) -> None:
@@ -410,19 +419,26 @@ class Simulation:
                 if process.id == worker and process.incarnation != incarnation:
                     process.line.send_down(data, self.now)
         addressee = self.processes.get(incarnation)
-        return addressee is not None and self._is_known(addressee) and addressee.line.send_down(data, self.now)
+        if addressee is None or not self._is_known(addressee):
+            return False
+        is_sent = addressee.line.send_down(data, self.now)
+        if not is_sent:
+            self.history.count("an order was refused")
+        return is_sent
 
     def _arrived(self, link: Link, data: bytes) -> None:
         stamps = stamps_of(data)
         self._hash.update(data)
         self._note("frames", link.receiver, lambda: frames_of(data))
-        process, is_sender_alive = self.processes.get(link.receiver), link.sender in self.processes
+        process, sender = self.processes.get(link.receiver), self.processes.get(link.sender)
         for stamp in stamps:
             if stamp.incarnation != link.sender:
                 self.history.violated(9, f"a life of a worker sends under the name of another: {frames_of(data)}")
             known = link.sender if process is None else process.routes.get(TaskId(stamp.sender), link.sender)
-            if is_sender_alive and known != link.sender:
+            if sender is not None and known != link.sender:
                 self.history.count("frame of a replaced worker refused")
         if process is not None:
             process.transport.put(INBOX, data)
             self._wake(process, self.now)
+        if sender is not None:
+            sender.transport.drained(link.receiver)

@@ -56,6 +56,7 @@ class VirtualTransport:
         """Of outlets whose connection may not stand yet."""
         self._refused: set[Outlet] = set()
         self._last = _MASTER
+        self.on_full: Callable[[], None] = lambda: None
 
     def put(self, inbox: str, data: bytes) -> None:
         """A frame or a message has arrived."""
@@ -104,6 +105,10 @@ class VirtualTransport:
                 self._wake(connected_at)
                 return False
             del self._connected_at[outlet]
+        if not self._network.has_room(self._targets[outlet]):
+            self._refused.add(outlet)
+            self.on_full()
+            return False
         self._network.send(self._targets[outlet], frame, now)
         return True
 
@@ -114,9 +119,15 @@ class VirtualTransport:
         if not self._refused:
             return []
         now = self._clock()
-        recovered = sorted(outlet for outlet in self._refused if self._connected_at.get(outlet, 0.0) <= now)
+        standing = [outlet for outlet in self._refused if self._connected_at.get(outlet, 0.0) <= now]
+        recovered = sorted(outlet for outlet in standing if self._network.has_room(self._targets[outlet]))
         self._refused.difference_update(recovered)
         return recovered
+
+    def drained(self, receiver: Incarnation) -> None:
+        """A message to a process has arrived, so that its connection has room for another one."""
+        if any(self._targets[outlet][1] == receiver for outlet in self._refused):
+            self._wake(0.0)
 
     def receive(self, inbox: str, limit: int) -> list[bytes]:
         frames = self._frames[inbox]
