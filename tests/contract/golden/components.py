@@ -21,6 +21,7 @@ from topo import (
     aggregates,
 )
 from topo.api.operator_bolts import OperatorBolt
+from topo.api.watermarks import WatermarkStrategy
 from topo.api.windows import EventTimeSessionWindows, ProcessWindowFunction, TumblingEventTimeWindows
 
 Note = Callable[[str], None]
@@ -365,6 +366,7 @@ def bolt(make: Callable[[Note], Any], mode: str, **settings: Any) -> Callable[[N
             "a",
             (Keyed if isinstance(made, OperatorBolt) and not isinstance(made, BatchBolt) else Source)(note, []),
             parallelism=2,
+            watermarks=WatermarkStrategy.emitted(),
         )
         declarer = builder.set_bolt("b", made, **({"tick_interval": tick} if tick else {}))
         declarer.fields_grouping("a", *([key] if isinstance(key, str) else key)) if key else declarer.shuffle_grouping("a")
