@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from topo import BasicBolt, BasicCollector, Tuple
+from topo import BasicBolt, BasicCollector, IterableSpout, TopologyBuilder, Tuple
 from topo.launch.local_cluster import LocalCluster
 from topo.master.outcome import Outcome, OutcomeKind
-from topo.testing import run_bolt
+from topo.testing import TopologyTest, run_bolt
 from topo.testing.fixtures import local_cluster
 
 __all__ = ["local_cluster"]
@@ -168,3 +169,33 @@ def test_a_generator_is_refused_as_a_value() -> None:
     """The user forgets to make a list of a generator."""
     run = run_bolt(EmitsGenerator(), [(0,)], fields=("number",))
     assert "field 'words'" in str(run.errors[0]) and "generator" in str(run.errors[0])
+
+
+class Doubled(BasicBolt):
+    outputs = ("value",)
+
+    def execute(self, tup: Tuple, collector: BasicCollector) -> None:
+        collector.emit((type(tup["value"])(2 * tup["value"].number),))
+
+
+def number_of(value: Any) -> bytes:
+    return str(value.number).encode()
+
+
+def test_more_than_ninety_six_own_types_can_be_registered() -> None:
+    """A topology registers two hundred classes, each under a separate code."""
+
+    class Numbered:
+        def __init__(self, number: int) -> None:
+            self.number = number
+
+    kinds = [type(f"Kind{number}", (Numbered,), {}) for number in range(200)]
+    builder = TopologyBuilder("kinds")
+    for place, kind in enumerate(kinds):
+        builder.register_type(kind, 32 + place, number_of, lambda data, kind=kind: kind(int(data)))  # type: ignore[misc]
+    builder.set_spout("values", IterableSpout([kind(number) for number, kind in enumerate(kinds)], fields=("value",)))
+    builder.set_bolt("doubled", Doubled()).shuffle_grouping("values")
+    test = TopologyTest(builder.build())
+    test.run()
+    assert sorted(value.number for (value,) in test.emitted("doubled")) == list(range(0, 400, 2))
+    test.assert_all_acked()

@@ -15,6 +15,9 @@ from topo.api.watermarks import WatermarkStrategy
 from topo.config import TopologyConfig
 from topo.errors import TopologyError
 
+TYPE_CODES = range(32, 65_536)
+"""The codes of types that users register."""
+
 
 class ComponentKind(StrEnum):
     """What a component is in the plan."""

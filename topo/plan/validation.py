@@ -18,7 +18,7 @@ from topo.api.operator_bolts import OperatorBolt
 from topo.api.partitions import PartitionedSpout
 from topo.api.spout import BlockingSpout, RetryingSpout, Spout
 from topo.api.streams import DEFAULT_STREAM, RESERVED_PREFIX, StreamDeclaration, streams_of
-from topo.api.topology import ComponentKind, ComponentSpec, Input, Topology
+from topo.api.topology import TYPE_CODES, ComponentKind, ComponentSpec, Input, Topology
 from topo.api.watermarks import WatermarkStrategy, strategy_problem
 from topo.config import MAX_PARALLELISM_LIMIT, TopologyConfig, has_effect
 from topo.errors import ConfigError, TopologyError
@@ -33,7 +33,6 @@ from topo.plan.operator_validation import operator_problems
 
 _COMPONENT_NAME = re.compile(r"[A-Za-z0-9_-]{1,63}")
 _NAME_RULE = "1 to 63 of a-z, A-Z, 0-9, '-' and '_'"
-_TYPE_CODES = range(32, 128)
 _BASES: dict[ComponentKind, tuple[type[Component], ...]] = {
     ComponentKind.SPOUT: (Spout,),
     ComponentKind.BOLT: (Bolt, BasicBolt, OperatorBolt),
@@ -293,8 +292,8 @@ def _carried_types(topology: Topology) -> Iterator[str]:
         cls: Any = carried.cls
         if not isinstance(cls, type):
             yield f"register_type: {cls!r} is not a class"
-        elif not isinstance(carried.code, int) or carried.code not in _TYPE_CODES:
-            yield f"register_type({cls.__name__}): code {carried.code!r} is not one of {_TYPE_CODES[0]} to {_TYPE_CODES[-1]}"
+        elif not isinstance(carried.code, int) or carried.code not in TYPE_CODES:
+            yield f"register_type({cls.__name__}): code {carried.code!r} is not one of {TYPE_CODES[0]} to {TYPE_CODES[-1]}"
     for what, counted in (("code", Counter(c.code for c in topology.carried_types)), ("class", _class_counts(topology))):
         for value, count in counted.items():
             if count > 1:

@@ -19,12 +19,12 @@ from zoneinfo import ZoneInfo
 
 import msgpack
 
+from topo.api.topology import TYPE_CODES
 from topo.errors import ConfigError, FrameError, UnsupportedValueError
 from topo.nesting import check_depth
 from topo.wire.structures import CODES, EXACT, NATIVE, Structure, Unfit, build, structure_of
 
-FIRST_USER_CODE = 32
-LAST_USER_CODE = 65_535
+FIRST_USER_CODE, LAST_USER_CODE = TYPE_CODES[0], TYPE_CODES[-1]
 _LAST_EXT_CODE = 127
 """The highest that msgpack has; higher ones share one."""
 _WIDE = 14

@@ -161,7 +161,7 @@ RULES: list[tuple[str, Change, str]] = [
     (
         "code out of range",
         lambda b: b.register_type(Lines, 7, bytes, bytes),
-        "register_type(Lines): code 7 is not one of 32 to 127",
+        "register_type(Lines): code 7 is not one of 32 to 65535",
     ),
     (
         "code taken",

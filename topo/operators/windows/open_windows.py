@@ -72,9 +72,7 @@ class OpenWindows:
         self._windows.clear()
         self._first_end = inf
 
-    def process(
-        self, keys: Sequence[Any], values: Sequence[Any], stamps: array[int], take: TakeOne, scope: WindowScope
-    ) -> None:
+    def process(self, keys: Sequence[Any], values: Sequence[Any], stamps: array[int], take: TakeOne, scope: WindowScope) -> None:
         """Take the elements of a batch, until `values` is emptied.
 
         Args:
