@@ -32,6 +32,8 @@ def event_time_problems(specs: Sequence[ComponentSpec], streams: Streams) -> Ite
     """
     sources = _Sources(specs, streams)
     for spec in specs:
+        if streams.get(spec.id) is None:
+            continue  # reported elsewhere, such as a bolt whose __init__ was not called
         wanted = _goes_by_event_time(spec)
         if wanted is None:
             continue
