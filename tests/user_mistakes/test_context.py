@@ -129,5 +129,5 @@ def test_a_timer_says_what_it_goes_by() -> None:
     with OperatorHarness(Both(), fields=("k",)) as harness:
         harness.process(("a",), 1)
         harness.watermark(5)
-        harness.advance_clock(5)
+        harness.advance_clock(6)
         assert [values for values, _ in harness.outputs] == [("EVENT_TIME",), ("PROCESSING_TIME",)]
