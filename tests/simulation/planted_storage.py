@@ -82,6 +82,11 @@ def a_failed_commit_is_not_discarded(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(CheckpointStore, "discard", discard)
 
 
+def restored_manifests_are_not_kept(patch: pytest.MonkeyPatch) -> None:
+    """A master restores a manifest that its predecessor may not have synced, and does not sync it either."""
+    patch.setattr(CheckpointStore, "keep", lambda _self, _checkpoint: None)
+
+
 PLANTS: dict[Plant, tuple[set[int], tuple[int, ...]]] = {
     content_is_not_synced: ({3}, (0,)),
     names_are_not_synced: ({3}, (0,)),

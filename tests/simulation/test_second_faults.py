@@ -1,6 +1,7 @@
 """Faults that strike before the topology has recovered from the one before, with checkpoints: results are published once.
 
 A worker dies while a manifest is written, and soon another process does; the store is slow, so both fall into one checkpoint.
+Or the master dies in that write: a successor that finds the manifest makes it durable before a sink publishes on it.
 """
 
 from __future__ import annotations
@@ -9,17 +10,20 @@ from random import Random
 
 import pytest
 
+from tests.simulation import planted_storage
 from tests.simulation.test_ends import draw_spout
 from tests.simulator import checkpointed_sources as sources
 from tests.simulator import checkpointed_stages as stages
 from tests.simulator.checkpoint_scenarios import CheckpointRun, CheckpointScenario
 from tests.simulator.checkpointed_sources import Source
 from tests.simulator.faults import Fault, FaultKind, Moment
+from tests.simulator.memory_files import WriteEnding
 from tests.simulator.processes import CrashPoint
 from tests.simulator.random_checkpoint_scenarios import SETTINGS
 from tests.simulator.topologies import Part
 
 SEEDS = 48
+DEATHS_IN_A_WRITE = 24
 
 
 def scenario(seed: int) -> CheckpointScenario:
@@ -56,6 +60,14 @@ def draw_faults(random: Random) -> list[Fault]:
     return [slow, first, second] if random.random() < 0.7 else [first, second]
 
 
+def death_in_a_write(seed: int) -> CheckpointRun:
+    """Run a topology whose master dies while it writes a manifest."""
+    slow = Fault(FaultKind.SLOW_STORE, 0.3, for_s=0.4)
+    one = scenario(seed)
+    one.faults = [slow, Fault(FaultKind.MASTER, 0.3, moment=Moment.COMMITTING, for_s=0.02)]
+    return one.run()
+
+
 def judged(seed: int) -> CheckpointRun:
     run = scenario(seed).run()
     assert run.violations == [], scenario(seed).describe()
@@ -66,3 +78,15 @@ def judged(seed: int) -> CheckpointRun:
 def test_rows_are_published_once_when_a_second_fault_strikes_within_a_recovery(chunk: int) -> None:
     runs = [judged(seed) for seed in range(chunk, SEEDS, 4)]
     assert sum(len(run.simulation.strikes.struck) > 1 for run in runs) > len(runs) // 2
+
+
+def test_results_are_published_only_on_manifests_that_a_power_cut_leaves() -> None:
+    runs = [death_in_a_write(seed) for seed in range(DEATHS_IN_A_WRITE)]
+    assert [run.violations for run in runs if run.violations] == []
+    written_whole = f"death in a write: {WriteEnding.WHOLE.value}"
+    assert sum(run.simulation.history.counts.get(written_whole, 0) for run in runs) > 3
+
+
+def test_a_successor_that_does_not_keep_the_manifest_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    planted_storage.restored_manifests_are_not_kept(monkeypatch)
+    assert any(violation.oracle == 16 for seed in (1, 3, 5, 17, 18) for violation in death_in_a_write(seed).violations)

@@ -280,9 +280,9 @@ class FaultInjector:
         simulation = self._simulation
         if simulation.master.master is None:
             return None
-        self._disk.lose_power()
         simulation.master.restarts_in_s = fault.for_s
         simulation.master.crash()
+        self._disk.lose_power()
         for process in list(simulation.processes.values()):
             simulation.died(process, "lost its power")
         return "the machine"

@@ -22,7 +22,7 @@ from topo.master.master import TopologyMaster
 from topo.master.outcome import Outcome
 from topo.master.positions import SpoutProgress
 from topo.master_process.loop import MasterLoop
-from topo.master_process.restore_point import Restored, checkpoint_to_restore
+from topo.master_process.restore_point import Restored, checkpoint_to_restore, settle
 from topo.tracking.suspects import InFlightTuples
 from topo.wire import control
 from topo.wire.codec import Codec
@@ -171,6 +171,11 @@ class MasterPorts:
 
     # -- store -----------------------------------------------------------------------------------------------------------
 
+    def end(self) -> None:
+        """The master dies: its write is cut short before a successor starts."""
+        if self._keeper is not None:
+            self._keeper.end()
+
     def do(self, command: StoreCommand) -> None:
         """Have a command performed."""
         self._take_risk()
@@ -225,7 +230,7 @@ class SimulatedMaster:
             expected = 0 if self.store.record is None else self.store.record.completed
             store = simulation.disk.store()
             restored = checkpoint_to_restore(store, simulation.plan, expected=expected)
-            store.abandon(restored.passed_over)
+            settle(store, restored)
             simulation.history.count("a master found a damaged checkpoint", len(restored.problems))
         self.master = TopologyMaster(
             simulation.plan,
@@ -300,7 +305,9 @@ class SimulatedMaster:
     def crash(self) -> None:
         """The master's process dies; another one is started in a while."""
         simulation = self._simulation
-        self.master = self.ports = None
+        ports, self.master, self.ports = self.ports, None, None
+        if ports is not None:
+            ports.end()
         self.crashes_after = self._woken_at = None
         simulation.trace("master dies")
         simulation.master_died()

@@ -187,9 +187,12 @@ class VirtualThread:
         self._is_stopped = is_stopped
         self._waiting: deque[Callable[[], None]] = deque()
         self._pause_s = 0.0
+        self._is_at_work = self._has_ended = False
 
     def submit(self, work: Callable[[], None]) -> None:
         """Have something done after what came before."""
+        if self._has_ended:
+            return
         self._waiting.append(work)
         if len(self._waiting) == 1:
             self._next()
@@ -198,6 +201,14 @@ class VirtualThread:
         """Called by the work at hand: it is done again a while later."""
         self._waiting.appendleft(self._waiting[0])
         self._pause_s = after_s
+
+    def end(self) -> None:
+        """Its process dies, in the midst of the work at hand: nothing is written after this call."""
+        self._has_ended = True
+        if self._waiting and not self._is_at_work:
+            assert self._simulation.disk is not None
+            self._simulation.disk.perform(self._waiting[0], is_dying=True)
+            self._waiting.clear()
 
     def _next(self) -> None:
         simulation = self._simulation
@@ -212,8 +223,11 @@ class VirtualThread:
         if self._is_alive() and self._is_stopped():
             simulation.at(simulation.now + 0.01, self._do)
             return
-        work = self._waiting[0]
-        simulation.disk.perform(work, is_dying=not self._is_alive())
+        if not self._waiting:
+            return
+        self._is_at_work = True
+        simulation.disk.perform(self._waiting[0], is_dying=not self._is_alive())
+        self._is_at_work = False
         if not self._is_alive():
             self._waiting.clear()
             return
@@ -247,6 +261,10 @@ class VirtualKeeper(CheckpointWriterThread):
     def do(self, command: StoreCommand) -> None:
         """Have a command performed, after those before it."""
         self._on_thread.submit(lambda: self._work_on(command))
+
+    def end(self) -> None:
+        """The master dies."""
+        self._on_thread.end()
 
     def _work_on(self, command: StoreCommand) -> None:
         simulation = self._simulation

@@ -100,6 +100,20 @@ def checkpoint_to_restore(
     return restored
 
 
+def settle(store: CheckpointStore, restored: Restored) -> None:
+    """Make the start state of a run durable before anything acts on it: sinks publish on a checkpoint that is restored.
+
+    Args:
+        store: the run's own.
+
+    Raises:
+        TopoEnvironmentError: the storage fails.
+    """
+    store.abandon(restored.passed_over)
+    if restored.manifest is not None and not restored.folder:
+        store.keep(restored.manifest.checkpoint)
+
+
 def way_out(topology: str) -> str:
     """Say how a run continues whose checkpoints cannot be restored."""
     return f"once its files can be read, `topo resume {topology}` restores it; with --from-beginning it discards the state"

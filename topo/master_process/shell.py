@@ -33,7 +33,7 @@ from topo.master_process.launcher import Launcher
 from topo.master_process.loop import MasterLoop
 from topo.master_process.part_server import PartServer
 from topo.master_process.recorder import Incident, Recorder, read_progress
-from topo.master_process.restore_point import Restored, checkpoint_to_restore, start_of
+from topo.master_process.restore_point import Restored, checkpoint_to_restore, settle, start_of
 from topo.master_process.starter import WorkerStarter
 from topo.observability.status import TopologyStatus, describe
 from topo.storage.checkpoint_store import open_store
@@ -135,7 +135,7 @@ class MasterShell:
         if self._damage:
             _check_whole(self._restored, self._damage, store.url, job.plan.name)
             record = record_by_clock(store.highest())
-        store.abandon(self._restored.passed_over)
+        settle(store, self._restored)
         self._keeper = CheckpointWriterThread(store, job.plan.name)
         return record
 

@@ -115,6 +115,14 @@ class CheckpointStore(PartStore):
         """
         self._files.write(_manifest(manifest.checkpoint), [encode_manifest(manifest)])
 
+    def keep(self, checkpoint: int) -> None:
+        """Make sure that a complete checkpoint stays complete after a power cut: the master that wrote it may have died before.
+
+        Raises:
+            TopoEnvironmentError: the storage fails; repeat it.
+        """
+        self._files.keep_name(_manifest(checkpoint))
+
     def discard(self, checkpoint: int) -> None:
         """Throw a checkpoint away, complete or not. Raises TopoEnvironmentError when it may still be complete."""
         self._files.remove(_manifest(checkpoint))

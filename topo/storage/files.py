@@ -39,6 +39,9 @@ class Files(PartFiles, Protocol):
     def names(self, folder: str = "") -> list[str]:
         """Return the names in a folder, unsorted; none when it is not there."""
 
+    def keep_name(self, name: str) -> None:
+        """Make the name of a file durable: the process that wrote the file may have died, or failed, before it had done so."""
+
     def remove(self, name: str) -> None:
         """Remove a file, durably; a missing one is no error."""
 
@@ -228,6 +231,11 @@ class LocalFiles:
             return self._system.names(self._root / folder)
         return []
 
+    def keep_name(self, name: str) -> None:
+        # The content was durable before the file got this name.
+        with _explained("sync the folder of", self._root / name):
+            self._system.sync_folder((self._root / name).parent)
+
     def remove(self, name: str) -> None:
         path = self._root / name
         with _explained("remove", path):
@@ -284,6 +292,9 @@ class RemoteFiles:
         with suppress(*_NO_FOLDER), self._explained("list", folder, *_NO_FOLDER):
             return [found.rstrip("/").rpartition("/")[2] for found in self._system.ls(path, detail=False)]
         return []
+
+    def keep_name(self, name: str) -> None:
+        """Do nothing: a name that others see is durable there."""
 
     def remove(self, name: str) -> None:
         with suppress(FileNotFoundError), self._explained("remove", name, FileNotFoundError):

@@ -45,6 +45,9 @@ class MemoryFiles:
         start = f"{folder}/" if folder else ""
         return list({name.removeprefix(start).partition("/")[0] for name in self.content if name.startswith(start)})
 
+    def keep_name(self, name: str) -> None:
+        """Do nothing: no power cut is survived."""
+
     def remove(self, name: str) -> None:
         self.content.pop(name, None)
 

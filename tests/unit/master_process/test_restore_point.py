@@ -7,20 +7,23 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from tests.simulator.memory_files import MemoryFileSystem, WriteEnding
 from tests.unit.master.playbook import small_plan
 from topo.checkpoint.assignment import shapes_of
 from topo.checkpoint.encoding import TaskSnapshot, encode_snapshot
 from topo.checkpoint.manifest import Manifest, Part
-from topo.errors import CheckpointDamagedError, CheckpointMissingError, CheckpointRefusedError
+from topo.errors import CheckpointDamagedError, CheckpointMissingError, CheckpointRefusedError, TopoEnvironmentError
 from topo.ids import TaskId
-from topo.master_process.restore_point import Restored, checkpoint_to_restore
+from topo.master_process.restore_point import Restored, checkpoint_to_restore, settle
 from topo.storage.checkpoint_store import CheckpointStore, open_store
+from topo.storage.files import LocalFiles
 from topo.wire.serializers import SerializerRegistry
 
 PLAN = small_plan(delivery="exactly_once")
 
 
-def complete(store: CheckpointStore, checkpoint: int, topology: str = "small") -> Manifest:
+def write(store: CheckpointStore, checkpoint: int, topology: str = "small") -> Manifest:
+    """Store the parts of a checkpoint; return the manifest that makes it complete."""
     parts = []
     for task, component in ((1, "lines"), (2, "sink")):
         snapshot = TaskSnapshot(component, TaskId(task), 0, 1)
@@ -28,7 +31,11 @@ def complete(store: CheckpointStore, checkpoint: int, topology: str = "small") -
         file = store.write_part(checkpoint, TaskId(task), encoded)
         part = Part(file=file, length=encoded.length, checksum=encoded.checksum, component=component, task=TaskId(task), index=0)
         parts.append(part)
-    manifest = Manifest(topology=topology, checkpoint=checkpoint, components=shapes_of(PLAN), parts=tuple(parts))
+    return Manifest(topology=topology, checkpoint=checkpoint, components=shapes_of(PLAN), parts=tuple(parts))
+
+
+def complete(store: CheckpointStore, checkpoint: int, topology: str = "small") -> Manifest:
+    manifest = write(store, checkpoint, topology)
     store.commit(manifest)
     return manifest
 
@@ -131,3 +138,28 @@ def test_a_savepoint_of_another_topology_is_refused(store: CheckpointStore, tmp_
     complete(other, 1, topology="large")
     with pytest.raises(CheckpointRefusedError, match="of topology 'large', not of 'small'"):
         checkpoint_to_restore(store, PLAN, start_from=other.url)
+
+
+def test_a_manifest_whose_writer_died_before_the_sync_survives_a_power_cut_once_a_run_continues_from_it() -> None:
+    """Sinks publish on a checkpoint that is restored: a power cut after that must not take it away."""
+    system = MemoryFileSystem()
+    store = CheckpointStore(LocalFiles(Path("checkpoints"), system), "small")
+    manifest = write(store, 1)
+    system.ending = WriteEnding.WHOLE
+    with pytest.raises(TopoEnvironmentError):
+        store.commit(manifest)
+    system.ending = None
+    restored = checkpoint_to_restore(store, PLAN)
+    assert restored == Restored(manifest)
+    settle(store, restored)
+    left = CheckpointStore(LocalFiles(Path("checkpoints"), system.after_power_cut()), "small")
+    assert checkpoint_to_restore(left, PLAN) == Restored(manifest)
+
+
+def test_a_storage_that_cannot_be_synced_keeps_a_run_from_continuing() -> None:
+    system = MemoryFileSystem()
+    store = CheckpointStore(LocalFiles(Path("checkpoints"), system), "small")
+    manifest = complete(store, 1)
+    system.ending = WriteEnding.WHOLE
+    with pytest.raises(TopoEnvironmentError, match=r"cannot sync the folder of .*manifest\.json"):
+        settle(store, Restored(manifest))
