@@ -125,6 +125,7 @@ SOMETIMES = (
     "the master could not write",
     "a full connection refused frames",
     "an order was refused",
+    "a report was refused",
     "fault: SLOW_STORE",
     "fault: FAILING_STORE",
     "fault: TORN_WRITE",

@@ -101,6 +101,7 @@ SOMETIMES = (
     "the master could not write",
     "a full connection refused frames",
     "an order was refused",
+    "a report was refused",
     "crash before the turn",
     "crash after reading",
     "crash within the turn",

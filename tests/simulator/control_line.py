@@ -66,19 +66,25 @@ class ControlLine:
     Attributes:
         slow_until: until then messages take much longer.
         most_in_flight: messages of the master; it refuses others until one has arrived.
+        most_reports: the same of the process.
+        on_room: called when a message of the process may be taken again.
         lost_at: when messages that are counted were first lost; None: never.
+        has_repeated: whether a message arrives twice, which hides the loss of another one from the counts.
         on_send: called with each message that was handed over.
     """
 
     def __init__(self, random: Random, schedule: Schedule, to_master: Deliver, to_worker: Deliver) -> None:
         self._random = random
         self.schedule = schedule
-        self.up = Way(self, to_master)
+        self._to_master = to_master
+        self.up = Way(self, self._reaches_master)
         self.down = Way(self, to_worker)
         self.slow_until = 0.0
-        self.most_in_flight = 1 << 30
+        self.most_in_flight = self.most_reports = 1 << 30
         self.lost_at: float | None = None
+        self.has_repeated = False
         self.on_send: Callable[[ControlLine, bytes], None] = lambda _line, _data: None
+        self.on_room: Callable[[], None] = lambda: None
         self._waiting: deque[bytes] = deque()
         """Messages that the process sent while there was no connection."""
         self._is_connected = True
@@ -94,13 +100,16 @@ class ControlLine:
         """Whether it was never reset and never slow."""
         return not self._resets and not self.slow_until
 
-    def send_up(self, data: bytes, now: float) -> None:
-        """Take a message of the process."""
+    def send_up(self, data: bytes, now: float) -> bool:
+        """Take a message of the process; False when the connection is full."""
+        if len(self.up.in_flight) + len(self._waiting) >= self.most_reports:
+            return False
         if self._is_connected:
             self.up.put(data, now)
             self.on_send(self, data)
         else:
             self._waiting.append(data)
+        return True
 
     def send_down(self, data: bytes, now: float) -> bool:
         """Take a message of the master; False when there is no connection, or it is full."""
@@ -128,6 +137,7 @@ class ControlLine:
 
     def repeat(self, now: float) -> int:
         """Hand over a second time the last messages in flight, one way; return how many."""
+        self.has_repeated = True
         ways = [way for way in (self.up, self.down) if way.in_flight]
         way = self._random.choice(ways)
         count = self._random.randint(1, len(way.in_flight))
@@ -161,9 +171,15 @@ class ControlLine:
         """Draw how long a message takes."""
         return self._random.uniform(*DELAY_S) * (SLOWER if now < self.slow_until else 1)
 
+    def _reaches_master(self, data: bytes) -> None:
+        self._to_master(data)
+        self.on_room()
+
     def _disconnect(self) -> None:
         self._is_connected = False
         self._resets += 1
+        # The messages in flight are lost, which makes room.
+        self.on_room()
 
     def _note_loss(self, lost: list[bytes], now: float) -> None:
         if self.lost_at is None and any(message_name(data) != control.Alive.__name__ for data in lost):

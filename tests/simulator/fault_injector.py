@@ -238,11 +238,11 @@ class FaultInjector:
 
     def _control_reset(self, fault: Fault) -> str | None:
         line, now = self._pick_line(fault), self._simulation.now
-        return None if line is None else f"{line.reset(now, fault.for_s)} messages"
+        return None if line is None or line.has_repeated else f"{line.reset(now, fault.for_s)} messages"
 
     def _control_repeat(self, fault: Fault) -> str | None:
         line = self._pick_line(fault)
-        return None if line is None else f"{line.repeat(self._simulation.now)} messages"
+        return None if line is None or line.lost_at is not None else f"{line.repeat(self._simulation.now)} messages"
 
     def _control_slow(self, fault: Fault) -> str | None:
         line = self._pick_line(fault)

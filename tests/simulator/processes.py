@@ -168,6 +168,7 @@ class SimulatedProcess:
             simulation.draw_delay_s,
         )
         self.transport.on_full = lambda: simulation.history.count("a full connection refused frames")
+        self.transport.on_full_line = lambda: simulation.history.count("a report was refused")
         self.is_booted = False
         self.worker = SimulatedWorker(self, simulation)
         components = {task.id: task.component_id for task in self.tasks}

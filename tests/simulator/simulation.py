@@ -122,6 +122,8 @@ class Simulation:
         self._most_orders = limits.choice((2, 1_000, 1_000))
         """Messages of the master in flight to one process."""
         self.master = SimulatedMaster(self, limits.choice((0.0, 0.0005, 0.005)))
+        self._most_reports = limits.choice((2, 1_000, 1_000))
+        """Messages to the master in flight from one process."""
         self.notes: dict[Incarnation, InFlightTuples | None] = {}
         """Tuples that processes worked on at their end, until the master takes them."""
         self._epochs: dict[WorkerId, int] = {}
@@ -248,7 +250,7 @@ class Simulation:
         self.trace("launch", worker, incarnation)
         process = SimulatedProcess(self, worker, incarnation, self._topology_for, self.plan, self.master.term, self.now)
         process.turn_s *= self.strikes.slowness_of(worker)
-        process.line.most_in_flight = self._most_orders
+        process.line.most_in_flight, process.line.most_reports = self._most_orders, self._most_reports
         self.processes[incarnation] = process
         self.all_processes.append(process)
         self.at(self.now + self.random.uniform(0.001, 0.05), lambda: self._booted(process))

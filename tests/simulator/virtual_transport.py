@@ -56,7 +56,10 @@ class VirtualTransport:
         """Of outlets whose connection may not stand yet."""
         self._refused: set[Outlet] = set()
         self._last = _MASTER
+        self._is_line_full = False
         self.on_full: Callable[[], None] = lambda: None
+        self.on_full_line: Callable[[], None] = lambda: None
+        line.on_room = self._line_has_room
 
     def put(self, inbox: str, data: bytes) -> None:
         """A frame or a message has arrived."""
@@ -96,8 +99,11 @@ class VirtualTransport:
         self._before_send()
         now = self._clock()
         if outlet == _MASTER:
-            self._line.send_up(frame, now)
-            return True
+            if self._line.send_up(frame, now):
+                return True
+            self._is_line_full = True
+            self.on_full_line()
+            return False
         if outlet in self._connected_at:
             connected_at = self._connected_at[outlet]
             if now < connected_at:
@@ -127,6 +133,11 @@ class VirtualTransport:
     def drained(self, receiver: Incarnation) -> None:
         """A message to a process has arrived, so that its connection has room for another one."""
         if any(self._targets[outlet][1] == receiver for outlet in self._refused):
+            self._wake(0.0)
+
+    def _line_has_room(self) -> None:
+        if self._is_line_full:
+            self._is_line_full = False
             self._wake(0.0)
 
     def receive(self, inbox: str, limit: int) -> list[bytes]:

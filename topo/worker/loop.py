@@ -20,7 +20,7 @@ from topo.transport.base import Outlet, Transport
 from topo.wire import control
 from topo.worker.connections import INBOX, Connections
 from topo.worker.core import EXIT_ORPHANED, Worker, WorkerExit
-from topo.worker.session import OrderlyEnd, WorkerSession
+from topo.worker.session import FINISH_S, OrderlyEnd, WorkerSession
 
 _LOG = logging.getLogger(__name__)
 
@@ -72,6 +72,8 @@ class Loop:
         self._is_busy = True
         self._is_to_finish = False
         self._end: OrderlyEnd | None = None
+        self._leaves_at: float | None = None
+        """When the worker leaves although the connection to the master takes no more; None until it has ended."""
 
     def run(self) -> WorkerExit:
         """Work until the worker has to exit; return why."""
@@ -96,7 +98,7 @@ class Loop:
         """
         worker = self.worker
         if worker.exit is not None:
-            return self._leave(now)
+            return self._leave(ready, now)
         has_rested = not self._is_busy
         self.session.woke(now, max(self.turned_at, self.alive_at))
         self.turned_at = now
@@ -211,14 +213,27 @@ class Loop:
             # The master has sockets in the same folder, and decides.
             _LOG.error("%s", error)
 
-    def _leave(self, now: float) -> float | None:
-        """Finish if a signal asked for that, then send the last figures and all that is queued."""
+    def _leave(self, ready: list[str], now: float) -> float | None:
+        """Finish if a signal asked for that, then send the last figures and all that is queued.
+
+        A full connection has FINISH_S to take it, unless the worker ends because it has lost the master.
+        """
+        worker_exit = self.worker.exit
+        assert worker_exit is not None
         if self._is_to_finish:
             self._end = self._end or OrderlyEnd(now)
             if not self._finish(self._end, now):
                 return now if self.worker.has_work else min(self._next_turn(), self._end.until)
-        self._beat(now)
+        if self._leaves_at is None:
+            self._leaves_at = now if worker_exit.code == EXIT_ORPHANED else now + FINISH_S
+            self._is_busy = False
+            self._beat(now)
+        for inbox in ready:
+            # Messages left unread would keep the loop awake.
+            self._transport.receive(inbox, READ_AT_ONCE)
         self._perform()
+        if self.session.outgoing and now < self._leaves_at:
+            return self._leaves_at
         done = self._transport.statistics()
         _LOG.info("frames: %d sent, %d received, %d refused at first", done.frames_sent, done.frames_received, done.refused)
         return None

@@ -27,7 +27,7 @@ from topo.worker.core import EXIT_ORPHANED, WorkerExit
 _LOG = logging.getLogger(__name__)
 
 FINISH_S = 1.0
-"""Time limit of an end that was asked for (SIGTERM)."""
+"""Time limit of an end that was asked for (SIGTERM), and after any end of sending the last messages to the master."""
 
 
 class WorkerSession:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from functools import cached_property
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from tests.tasks.components import Scripted
 from tests.tasks.environment import routes
 from tests.unit.worker.hosted import EXPECTED, LINES, Hosted, word_count
 from topo.ids import Epoch
-from topo.transport.memory import MemoryNetwork, MemoryRouter, MemoryTransport
+from topo.transport.memory import HIGH_WATER_MARK, MemoryNetwork, MemoryRouter, MemoryTransport
 from topo.wire import control
 from topo.worker.connections import Connections
 from topo.worker.core import EXIT_DONE, EXIT_ORPHANED, WorkerExit
@@ -22,17 +23,21 @@ from topo.worker.session import FINISH_S, WorkerSession
 class Turned:
     """A loop that the test turns, and the master's end of its link."""
 
-    def __init__(self, spout: Any, **settings: Any) -> None:
+    def __init__(self, spout: Any, *, high_water_mark: int = HIGH_WATER_MARK, **settings: Any) -> None:
         topology, self.counts = word_count(spout, **settings)
         self.hosted = Hosted(topology, starts=False)
         self.clock, self.plan, worker = self.hosted.clock, self.hosted.plan, self.hosted.worker
-        network = MemoryNetwork()
-        self.router = MemoryRouter(network, "memory://master")
-        self.transport = MemoryTransport(network)
+        self.network = MemoryNetwork()
+        self.transport = MemoryTransport(self.network, high_water_mark=high_water_mark)
         master = self.transport.link(LINK, "memory://master", b"0:1")
         session = WorkerSession(self.plan.config, {task.id: task.component_id for task in worker.tasks.values()}, self.clock.now)
         connections = Connections(self.transport, self.plan, frozenset(worker.tasks))
         self.loop = Loop(worker, session, self.transport, master, connections, lambda: "", self.clock, stint_s=0.0)
+
+    @cached_property
+    def router(self) -> MemoryRouter:
+        """The master listens from the first use on."""
+        return MemoryRouter(self.network, "memory://master")
 
     def send(self, *messages: control.FromMaster) -> None:
         for message in messages:
@@ -110,6 +115,25 @@ def test_stopped_worker_works_off_what_it_has_and_closes() -> None:
     assert exit_ is not None and exit_.why == "asked to end"
     assert len(turned.reported(control.Closed)) == len(turned.plan.tasks)
     assert sum(turned.counts.values()) in range(1, sum(EXPECTED.values()) + 1)
+
+
+def test_last_messages_that_a_full_connection_refuses_are_sent_when_it_has_room() -> None:
+    turned = Turned(Scripted(ends=False), high_water_mark=2)
+    turned.loop.stop(WorkerExit(EXIT_DONE, "asked to end"))
+    assert turned.run(FINISH_S / 2) is None
+    messages = [control.decode_from_worker(data) for _, data in turned.router.receive()]
+    assert turned.run(FINISH_S / 2) is not None
+    messages += [control.decode_from_worker(data) for _, data in turned.router.receive()]
+    assert sum(isinstance(message, control.Closed) for message in messages) == len(turned.plan.tasks)
+    last = messages[-1]
+    assert isinstance(last, control.Heartbeat) and last.sent_count == len(messages) - 1
+
+
+def test_a_worker_does_not_wait_long_for_a_connection_that_stays_full() -> None:
+    turned = Turned(Scripted(ends=False), high_water_mark=2)
+    turned.loop.stop(WorkerExit(EXIT_DONE, "asked to end"))
+    turned.turn()
+    assert turned.run(2 * FINISH_S) is not None
 
 
 def test_worker_without_a_master_ends_with_the_heartbeat_after_the_timeout() -> None:
