@@ -20,13 +20,15 @@ from pathlib import Path
 from typing import Any
 
 from topo import BasicBolt, BasicCollector, IterableSpout, Topology, TopologyBuilder, Tuple
+from topo.config import TopologyConfig
 from topo.errors import TopoError
 from topo.launch.local_cluster import LocalCluster
+from topo.master.outcome import OutcomeKind
 
 MODES = ("at_least_once", "exactly_once")
 LOOK_S = 0.25
-MOST_WITHOUT_CHECKPOINT_S = 20.0
-"""Twice the default of `checkpoint_interval`."""
+CHECKPOINT_INTERVAL_S = TopologyConfig().checkpoint_interval_s
+MOST_WITHOUT_CHECKPOINT_S = 2 * CHECKPOINT_INTERVAL_S
 SLEEPS_FROM_S = 0.001
 
 
@@ -90,9 +92,11 @@ def measure(service_ms: float, delivery: str, seconds: float) -> dict[str, Any]:
         "outcome": outcome.kind.value,
     }
     row["holds"] = (
-        row["acked"] == tuples
+        outcome.kind is OutcomeKind.DONE
+        and row["acked"] == tuples
         and not (row["dead_letters"] or row["replayed"] or row["timed_out"])
         and (row["no_checkpoint_s"] or 0.0) <= MOST_WITHOUT_CHECKPOINT_S
+        and (row["checkpoints"] > 0 or delivery != "exactly_once" or row["ideal_s"] <= CHECKPOINT_INTERVAL_S)
     )
     return row
 

@@ -23,8 +23,6 @@ BLOCKS, LINES = 400, 30
 @pytest.mark.parametrize("arrow", [0, 1])
 @pytest.mark.parametrize("workers", [None, 2])
 def test_the_words_of_batches_are_counted_exactly(scene: Scene, workers: int | None, arrow: int) -> None:
-    if arrow:
-        pytest.importorskip("pyarrow")
     chance = random.Random(3)
     words = [f"word{number}" for number in range(400)]
     text = [" ".join(chance.choices(words, k=8)) for _ in range(BLOCKS * LINES)]

@@ -71,7 +71,7 @@ def test_each_row_is_published_once_by_one_three_and_two_tasks_that_are_killed(s
     running.rebalance({"logs": 3})
     write(scene, ROWS // 2, ROWS)
     kill(pid_of(running.wait_until(lambda status: status["checkpoints"]["complete"] >= 1), "logs", 1))
-    running.wait_until(lambda status: status["restarts"] == 1 and status["status"] == "RUNNING")
+    running.wait_until(lambda status: status["restarts"] >= 1 and status["status"] == "RUNNING")
     (scene.folder / "new.log").write_text("".join(f"{PARTITIONS * 10_000 + n}\n" for n in range(ROWS)))
     running.rebalance({"logs": 2})
     eventually(lambda: len(scene.lines()) >= len(wanted(PARTITIONS + 1)), timeout_s=60)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -171,13 +172,41 @@ def test_windows_continue_from_a_snapshot_of_windows_with_another_lateness(scrip
         else:
             now += argument
             first.operator.process_watermark(now)
-    done = {row[0][:2] for row in first.taken() if type(row[0]) is tuple}
+    done = set(fired(first))
     assert isinstance(first.operator, WindowOperator)
     held = {(key, window[0]) for group in first.snapshot().keyed.values() for key, window, _ in contents_of(group)}
     second = rig_of(after, True, Panes(), first.snapshot())
     second.operator.process_watermark(200)
-    assert {row[0][:2] for row in second.taken() if type(row[0]) is tuple} == held - done
+    assert sorted(fired(second)) == sorted(held - done)
     assert state_of(second) == ([], [])
+
+
+@pytest.mark.parametrize(("slide", "lateness_ms"), [(None, 0), (None, 5), (5, 0), (5, 5)])
+def test_the_general_way_takes_no_element_of_an_open_window_that_has_its_key(
+    slide: int | None, lateness_ms: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken: list[Any] = []
+    general = WindowOperator._take
+
+    def take(self: WindowOperator, key: Any, value: Any, timestamp: int | None) -> None:
+        taken.append(value)
+        general(self, key, value, timestamp)
+
+    monkeypatch.setattr(WindowOperator, "_take", take)
+    rig = rig_of((10, slide, 0, lateness_ms, False, True), True, Panes())
+    rig.operator.process_batch(["a", "b"], [1, 2], [21, 22])
+    assert taken == ([] if lateness_ms == 0 else [1, 2]), "windows that fire whole need no timer for each key"
+    taken.clear()
+    rig.operator.process_batch(["b", "a", "b"], [3, 4, 5], [23, 24, 20])
+    assert taken == []
+    rig.operator.process_watermark(31)
+    rig.operator.process_batch(["a"], [6], [23])
+    assert taken == [6], "the watermark has reached its window"
+
+
+def fired(rig: Rig) -> list[tuple[str, int]]:
+    """Key and start of each pane that has put out its result since the last look."""
+    return [row[0][:2] for row in rig.taken() if type(row[0]) is tuple]
 
 
 def contents_of(group: Any) -> Any:

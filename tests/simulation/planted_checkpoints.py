@@ -220,7 +220,7 @@ PLANTS: dict[Plant, tuple[set[int], tuple[int, ...]]] = {
     manifest_first: ({3}, (0, 1)),
     position_is_one_ahead: ({7}, (2, 5)),
     timers_are_left_out: ({7}, (0, 7)),
-    commit_before_complete: ({7}, (1, 3)),
+    commit_before_complete: ({16}, (0, 1)),
     restored_watermark_runs_ahead: ({13}, (7, 17)),
     restored_watermark_is_too_low: ({13}, (2, 5)),
     restore_of_part_of_the_tasks: ({7}, (0, 1)),

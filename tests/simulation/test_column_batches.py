@@ -178,3 +178,5 @@ def tracked(seed: int) -> Scenario:
 def test_tracked_batches_are_acked_when_all_of_them_is_done(seed: int) -> None:
     run = tracked(seed).run()
     assert run.violations == [], run.scenario.describe()
+    assert run.simulation.strikes.struck, "a seed without a fault"
+    assert any(component == "map fails" for component, _ in run.outside.tries), "a seed without a batch that fails"

@@ -17,12 +17,14 @@ PACKAGES = ("topo", "cli")
 PLANTS = "plants a fault into the engine, to see that it is caught"
 LIMIT = "makes a limit small, to reach it"
 SYSTEM = "a call of the operating system fails or is seen"
+COUNTS = "counts calls"
 
 EXCEPTIONS = {
     "tests/contract/test_killed_sinks.py": LIMIT,
     "tests/contract/test_two_phase_sinks.py": LIMIT,
     "tests/integration/test_served_checkpoints.py": PLANTS,
     "tests/integration/repeating_worker.py": "a worker process whose transport sends frames twice",
+    "tests/properties/test_windows_direct.py": COUNTS,
     "tests/simulation/planted.py": PLANTS,
     "tests/simulation/planted_checkpoints.py": PLANTS,
     "tests/simulation/planted_control.py": PLANTS,
@@ -30,6 +32,7 @@ EXCEPTIONS = {
     "tests/simulation/planted_storage.py": PLANTS,
     "tests/simulation/test_ends.py": PLANTS,
     "tests/simulation/test_held_inputs.py": PLANTS,
+    "tests/simulation/test_waiting_ids.py": COUNTS,
     "tests/spark/test_spark_sink.py": SYSTEM,
     "tests/unit/connectors/test_json_lines_sink.py": SYSTEM,
     "tests/unit/connectors/test_spilling.py": LIMIT,
@@ -37,7 +40,7 @@ EXCEPTIONS = {
     "tests/unit/master_process/test_shell.py": SYSTEM,
     "tests/unit/operators/test_state_costs.py": "counts copies",
     "tests/unit/storage/test_state_folder.py": SYSTEM,
-    "tests/unit/test_user_errors.py": "counts calls",
+    "tests/unit/test_user_errors.py": COUNTS,
     "tests/unit/testing/test_operator_harness_async.py": LIMIT,
     "tests/unit/testing/test_unaccounted.py": PLANTS,
     "tests/unit/user_code/test_load.py": LIMIT,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from topo import (
@@ -143,7 +144,6 @@ def test_a_batch_that_cannot_be_sent_is_shown_with_the_line_that_emits_it(batch:
 
 def test_a_batch_beyond_the_limit_of_a_frame_is_refused() -> None:
     """The user reads a whole file as one batch."""
-    pa = pytest.importorskip("pyarrow")
     test = TopologyTest(built(Source(pa.table({"word": ["a" * 2_000_000] * 9, "ms": [1] * 9}))))
     test.advance("1s")
     assert "a batch of 9 rows takes 18" in test.errors()[0].message and "emit batches of fewer rows" in test.errors()[0].message
@@ -160,7 +160,6 @@ def test_a_list_that_is_too_long_for_a_frame_is_a_dead_letter_with_the_fix() -> 
 
 def test_a_column_of_several_types_is_refused_where_arrow_is_wanted() -> None:
     """The user mixes numbers and texts, and reads Arrow arrays."""
-    pytest.importorskip("pyarrow")
 
     class Arrow(Relay):
         columns = "arrow"

@@ -7,7 +7,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 STEP, OFFSET, SPAN = 10, 3, 4
@@ -71,14 +71,17 @@ def naive(work: Work, keys: list[Any], values: list[int], times: list[int], at: 
 
 
 @given(
-    batch=elements, more=elements, opened=st.sets(st.integers(-3, 5), max_size=5), width=st.integers(1, 3), takes=st.booleans()
+    batches=st.lists(st.tuples(elements, st.booleans()), max_size=3),
+    opened=st.sets(st.integers(-3, 5), max_size=5),
+    width=st.integers(1, 3),
 )
+@example(batches=[([("a", 1, 5)], True), ([("a", 2, 6), ("b", 3, 6)], False)], opened={0}, width=2)
 def test_each_element_goes_to_all_its_windows_or_the_call_ends_there(
-    hot: ModuleType, batch: Any, more: Any, opened: set[int], width: int, takes: bool
+    hot: ModuleType, batches: Any, opened: set[int], width: int
 ) -> None:
     starts = [OFFSET + STEP * number for number in sorted(opened)]
     work, model = Work(starts, width), Work(starts, width)
-    for rows in (batch, more):
+    for rows, takes in batches:
         keys, values, times = ([row[place] for row in rows] for place in range(3))
         at = 0
         while True:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
+import numpy
+import pyarrow as pa
 import pytest
 
 from topo import ColumnBatch, EmitError, NotFoundError, UnsupportedValueError
 from topo.api.column_batch import batch_of, batch_of_rows
-
-pa = pytest.importorskip("pyarrow")
 
 
 def emitted(columns: Any, timestamps: Any = None) -> ColumnBatch:
@@ -39,7 +39,6 @@ def test_a_batch_can_be_emitted_in_any_of_these_shapes(columns: Any) -> None:
 
 
 def test_numpy_arrays_become_arrow_arrays() -> None:
-    numpy = pytest.importorskip("numpy")
     batch = emitted({"word": ["a", "b"], "n": numpy.array([1, 2])})
     assert batch.is_arrow and batch["n"].type == pa.int64()
 

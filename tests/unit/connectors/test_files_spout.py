@@ -10,7 +10,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import fsspec
+import pyarrow
 import pytest
+from pyarrow import parquet
 
 from topo import FilesSpout
 from topo.errors import ConfigError
@@ -37,9 +40,6 @@ def write_csv(path: Path) -> None:
 
 
 def write_parquet(path: Path) -> None:
-    pyarrow = pytest.importorskip("pyarrow")
-    from pyarrow import parquet
-
     parquet.write_table(pyarrow.Table.from_pylist(ROWS), path, row_group_size=300)
 
 
@@ -131,7 +131,6 @@ def test_a_file_that_a_former_life_has_read_is_deleted_by_the_next_one(tmp_path:
 
 
 def test_files_at_a_url_are_read(tmp_path: Path) -> None:
-    fsspec = pytest.importorskip("fsspec")
     files = fsspec.filesystem("memory")
     files.pipe("/orders/a.json", b'{"n": 1}\n')
     files.pipe("/orders/sub/b.json", b'{"n": 2}\n')

@@ -11,6 +11,7 @@ from decimal import Decimal
 from pathlib import Path
 from uuid import UUID
 
+import numpy
 import pytest
 
 from tests.contract.two_phase_sinks import started
@@ -105,7 +106,6 @@ def test_values_beyond_json_are_written_as_texts(tmp_path: Path) -> None:
 
 
 def test_numpy_values_are_written_as_numbers_and_lists(tmp_path: Path) -> None:
-    numpy = pytest.importorskip("numpy")
     prepared(sink := JsonLinesSink(tmp_path / "out", max_batch=1))
     array, moment = numpy.arange(4).reshape(2, 2), numpy.datetime64("2024-01-02T03:04:05", "ns")
     sink.execute(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
+import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,8 +13,6 @@ from topo.emission.batch_splitter import BatchSplitter, SplitSubscription
 from topo.emission.groupers import FieldsGrouper
 from topo.hot import pack_words, unpack_words
 from topo.ids import TaskId
-
-pa = pytest.importorskip("pyarrow")
 
 TARGETS = 3
 ROWS = st.lists(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from importlib.util import find_spec
 from typing import Any
 
 import pytest
@@ -24,7 +23,7 @@ from topo import (
 )
 from topo.testing import CRASH, END, TICK, TopologyTest, message, run_bolt, tuple_of
 
-FORMS = ["lists", pytest.param("arrow", marks=pytest.mark.skipif(find_spec("pyarrow") is None, reason="needs pyarrow"))]
+FORMS = ["lists", "arrow"]
 MODES = ["at_most_once", "at_least_once", "exactly_once"]
 TEXT = [["a b", "b c c"], ["a"], ["c d", "d", "a b c"], ["e"]]
 WORDS = Counter(" ".join(line for block in TEXT for line in block).split())

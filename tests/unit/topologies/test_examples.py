@@ -47,8 +47,6 @@ def test_word_count_reads_the_standard_library_unless_told_otherwise() -> None:
 def test_word_count_in_batches_counts_the_same_whatever_is_killed(
     arrow: int, component: str | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    if arrow:
-        pytest.importorskip("pyarrow")
     (tmp_path / "text.py").write_text("\n".join(LINES))
     topology = partial(word_count_batches.topology, str(tmp_path), lines=2, splits=2, counts=2, arrow=arrow)
     blocks = [{"line": LINES[:2]}, CRASH(component), {"line": LINES[2:]}, END] if component else None
@@ -331,4 +329,5 @@ def test_access_log_makes_up_a_log_in_which_something_goes_wrong_for_a_while() -
 def test_every_example_is_here() -> None:
     files = {path.stem for path in Path(word_count.__file__).parent.glob("*.py")}
 
-    assert files == {"access_log", "bulk_insert", "diamond", "enrichment", "flights", "flights_on_spark", "top_n", "word_count"}
+    tested = {"access_log", "bulk_insert", "diamond", "enrichment", "flights", "flights_on_spark", "top_n"}
+    assert files == {*tested, "word_count", "word_count_batches"}

@@ -7,13 +7,12 @@ from datetime import date, datetime
 from decimal import Decimal
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from topo import ColumnBatch
 from topo.errors import FrameError
 from topo.wire.codec import Codec
-
-pa = pytest.importorskip("pyarrow")
 
 LISTS = ColumnBatch.of({"a": ["x", None, "z"], "b": [1, 2.5, True], "c": [date(2026, 1, 1), Decimal("1.5"), (1, "y")]}, [5, 6, 7])
 ARROW = ColumnBatch.of(
@@ -48,7 +47,7 @@ def test_of_a_slice_only_its_rows_are_sent() -> None:
 @pytest.mark.parametrize("batch", [LISTS, ARROW])
 def test_damaged_batches_are_refused_or_can_be_read(batch: ColumnBatch) -> None:
     codec, chance = Codec(), random.Random(7)
-    packed = codec.pack_rows([(batch,)])
+    packed, read = codec.pack_rows([(batch,)]), 0
     for _ in range(1500):
         damaged = bytearray(packed)
         for _ in range(chance.randint(1, 3)):
@@ -57,9 +56,16 @@ def test_damaged_batches_are_refused_or_can_be_read(batch: ColumnBatch) -> None:
             rows = codec.unpack_rows(bytes(damaged), 1)
         except FrameError:
             continue
+        if not isinstance(value := rows[0][0], ColumnBatch):
+            continue
         # Values may be others, but nothing points outside of the batch.
-        if isinstance(value := rows[0][0], ColumnBatch) and value.is_arrow:
+        read += 1
+        assert {len(value[field]) for field in value.fields} == {len(value)}
+        if value.is_arrow:
             value.to_arrow().validate(full=True)
+        else:
+            assert len(value.rows()) == len(value)
+    assert read > 100
 
 
 @pytest.mark.parametrize("columns", [((), ()), (((),), ()), (((1,), (1, 2)), None), (("a", "b"), None)])

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 import msgpack
+import numpy
 import pytest
 
 from topo.errors import FrameError, UnsupportedValueError
@@ -229,7 +230,6 @@ def test_numpy_is_not_imported_unless_a_value_of_it_travels() -> None:
 
 
 def test_numpy_scalars_and_arrays_travel_with_their_dtype() -> None:
-    numpy = pytest.importorskip("numpy")
     for value in (numpy.int32(-5), numpy.uint64(1 << 63), numpy.float32(0.5), numpy.bool_(True), numpy.complex64(1 + 2j)):
         got = through(value)
         assert (got, type(got)) == (value, type(value))
@@ -252,7 +252,6 @@ def test_numpy_scalars_and_arrays_travel_with_their_dtype() -> None:
 
 
 def test_arrays_of_objects_and_of_records_are_refused() -> None:
-    numpy = pytest.importorskip("numpy")
     for array in (numpy.array([object()]), numpy.zeros(2, dtype=[("a", "i4")])):
         with pytest.raises(UnsupportedValueError, match=r"ndarray: its dtype .* is not one of plain values; emit \.tolist\(\)"):
             Codec().pack_value(array)
