@@ -119,10 +119,10 @@ class Simulation:
         self.network = SimulatedNetwork(self.random, self.at, self._arrived, (low / 4, low))
         self.history.has_lost = self.network.has_lost
         self.network.most_in_flight = limits.choice((1, 3, 1_000, 1_000))
-        self._most_orders = limits.choice((2, 1_000, 1_000))
+        self.most_orders = limits.choice((2, 1_000, 1_000))
         """Messages of the master in flight to one process."""
         self.master = SimulatedMaster(self, limits.choice((0.0, 0.0005, 0.005)))
-        self._most_reports = limits.choice((2, 1_000, 1_000))
+        self.most_reports = limits.choice((2, 1_000, 1_000))
         """Messages to the master in flight from one process."""
         self.notes: dict[Incarnation, InFlightTuples | None] = {}
         """Tuples that processes worked on at their end, until the master takes them."""
@@ -250,7 +250,7 @@ class Simulation:
         self.trace("launch", worker, incarnation)
         process = SimulatedProcess(self, worker, incarnation, self._topology_for, self.plan, self.master.term, self.now)
         process.turn_s *= self.strikes.slowness_of(worker)
-        process.line.most_in_flight, process.line.most_reports = self._most_orders, self._most_reports
+        process.line.most_in_flight, process.line.most_reports = self.most_orders, self.most_reports
         self.processes[incarnation] = process
         self.all_processes.append(process)
         self.at(self.now + self.random.uniform(0.001, 0.05), lambda: self._booted(process))

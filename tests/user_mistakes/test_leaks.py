@@ -75,6 +75,14 @@ def topology():
     return builder.build()
 """
 
+OPENS_FILES = """
+import os
+import sys
+
+if "topo.worker.process" in sys.orig_argv:
+    kept = [os.open(os.devnull, os.O_RDONLY) for _ in range(40)]
+"""
+
 
 def limited(files: int, *arguments: object) -> Result:
     """Call `topo` where a process may have this number of open files."""
@@ -96,9 +104,9 @@ def test_too_few_open_files_end_in_a_sentence(tmp_path: Path, files: int) -> Non
 
 
 def test_too_few_open_files_for_one_worker_are_told_with_the_run(tmp_path: Path) -> None:
-    """The master has files enough, one worker with all tasks has not."""
+    """The master has files enough, a worker that imports a module with open files has not."""
     file = tmp_path / "wide.py"
-    file.write_text(WIDE)
+    file.write_text(OPENS_FILES + WIDE)
     done = limited(70, "run", file, "--home", tmp_path / "home", "--workers", 2)
     assert done.code == 1, done
     assert "worker 0 of 'wide', with 21 tasks, needs up to" in done.out + done.err
