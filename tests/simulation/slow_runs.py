@@ -79,7 +79,7 @@ class SlowRun:
         self.total, self.stages = total, stages
         self.settings = {"delivery": mode, **settings}
         self.simulation = Simulation(self._topology, 1)
-        # The times are judged here: connections take what the windows allow.
+        # The times are judged here: connections take all that the windows allow.
         self.simulation.network.most_in_flight = self.simulation.most_orders = self.simulation.most_reports = 1_000
         self.outside.work, self.outside.kill = self.simulation.work, self.simulation.kill
         self.completed_at = [0.0]
