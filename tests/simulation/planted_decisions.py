@@ -174,6 +174,19 @@ def one_checkpoint_is_kept(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(CheckpointStore, "__init__", lambda self, files, topology, keep=3: init(self, files, topology, 1))
 
 
+def an_older_checkpoint_is_kept_for_a_newer_one(patch: pytest.MonkeyPatch) -> None:
+    """As many complete checkpoints are kept as the settings say: the first ones and the last one."""
+
+    def prune(self: CheckpointStore, under_way: int) -> list[int]:
+        whole = [one.checkpoint for one in self.checkpoints() if one.manifest is not None and one.checkpoint < under_way]
+        gone = whole[self._keep - 1 : -1]
+        for number in gone:
+            self.discard(number)
+        return gone
+
+    patch.setattr(CheckpointStore, "prune", prune)
+
+
 def tokens_of_later_checkpoints_are_published(patch: pytest.MonkeyPatch) -> None:
     """A sink publishes all that it has staged, of checkpoints under way, too."""
     complete = StagedOutput.complete
@@ -293,6 +306,7 @@ CHECKPOINT_PLANTS: dict[Plant, tuple[set[int], tuple[int, ...]]] = {
     covered_messages_are_not_remembered: (set(), ()),
     an_epoch_begins_while_a_manifest_is_written: (set(), ()),
     one_checkpoint_is_kept: ({16}, (0, 1)),
+    an_older_checkpoint_is_kept_for_a_newer_one: ({16}, (0, 1)),
     tokens_of_later_checkpoints_are_published: (set(), ()),
 }
 """Likewise, for topologies with checkpoints."""

@@ -189,8 +189,9 @@ class ConsistencyChecker(History):
         """Check that the last complete checkpoints are kept. A damaged one is not counted as complete any more."""
         keep, durable = self._simulation.plan.config.checkpoint_keep, self._durable()
         is_damaged = any(fault.kind is FaultKind.DAMAGE for _, fault, _ in self._simulation.strikes.struck)
-        if len(durable) < min(keep, len(self._complete)) and not is_damaged:
-            what = f"of {len(self._complete)} complete checkpoints {sorted(durable)} are left; checkpoint_keep is {keep}"
+        wanted = sorted(self._complete | durable)[-keep:]
+        if not durable.issuperset(wanted) and not is_damaged:
+            what = f"of {len(self._complete)} complete checkpoints {sorted(durable)} are left, and not {wanted}"
             self.violated(16, what)
 
     def watermarks_at(self, checkpoint: int, task: TaskId) -> dict[TaskId, int]:

@@ -99,6 +99,8 @@ class History:
         """Spout tasks whose lost messages are replayed by the engine, in the order of their emission."""
         self.ready: dict[int, set[TaskId]] = {}
         """By epoch: the tasks whose TaskReady has arrived at the master."""
+        self.go_at: list[float] = []
+        """When each Go has left the master."""
         self.takes_single_roots: frozenset[TaskId] = frozenset()
         """Tasks of basic bolts each of whose inputs descends from one message."""
         self.on_positions: Callable[[Mapping[TaskId, SpoutProgress]], None] = lambda _: None
@@ -135,6 +137,7 @@ class History:
 
     def go_sent(self, message: control.Go, tasks: Iterable[TaskId]) -> None:
         """A Go leaves the master: all tasks have to be ready."""
+        self.go_at.append(self._now())
         if unready := sorted(set(tasks) - self.ready.get(message.epoch, set())):
             self.violated(16, f"spouts may emit in epoch {message.epoch}, and tasks {unready} are not ready")
 
