@@ -11,6 +11,7 @@ are not in it. Each round checks its count of words.
 from __future__ import annotations
 
 import argparse
+import json
 from collections import Counter, defaultdict
 from typing import Any
 
@@ -106,6 +107,7 @@ def main() -> None:
     parser.add_argument("--size", type=int, default=1024, help="lines in a batch (%(default)s)")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--counts", type=int, default=1, help="tasks that count")
+    parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     lines = sentences(16_384)
     best: dict[str, dict[str, float]] = defaultdict(dict)
@@ -126,6 +128,9 @@ def main() -> None:
                 cost = seconds / words * 1e9
                 best[form][component] = min(cost, best[form].get(component, cost))
     total = {form: sum(costs.values()) for form, costs in best.items()}
+    if options.json:
+        print(json.dumps({form: {"ns_a_word": total[form], "components": costs} for form, costs in best.items()}))
+        return
     for form, costs in best.items():
         parts = "  ".join(f"{component} {cost:.0f}" for component, cost in costs.items())
         print(f"{form:6} {total[form]:6.0f} ns a word, rows / {form} = {total['rows'] / total[form]:.1f}   ({parts})")

@@ -18,11 +18,10 @@ from topo.spark.session import check_spark
 # A busy machine must not fail a property: no deadline. In CI the same examples run every time.
 settings.register_profile("dev", deadline=None)
 settings.register_profile("ci", deadline=None, derandomize=True, database=None, suppress_health_check=[HealthCheck.too_slow])
-# Every task is a process: the others read the bytecode of the first.
-os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-
 settings.load_profile("ci" if os.environ.get("CI") else "dev")
 
+# Every task is a process: the others read the bytecode of the first, also in runs without make.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 _SPARKLESS = pytest.StashKey[str]()
 

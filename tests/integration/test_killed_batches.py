@@ -10,8 +10,6 @@ import pytest
 
 from tests.integration.random_kills import SECONDS, SETTINGS, Killer, paced
 from tests.integration.support import Scene
-from topo.launch.cluster import submit_background
-from topo.launch.request import RunRequest
 from topo.storage.state_folder import read_json_lines
 from topologies import word_count_batches
 
@@ -32,7 +30,7 @@ def test_the_words_of_batches_are_counted_exactly(scene: Scene, workers: int | N
     parameters = f"{str(folder)!r}, lines={LINES}, top=1000, splits=2, counts=2, arrow={arrow}"
     more = f"\n\ndef killed():\n    return topology({parameters})\n"
     path = paced(scene, Path(word_count_batches.__file__), "LineBlocks", BLOCKS, more)
-    running = submit_background(RunRequest(f"{path}:killed", settings={**SETTINGS, "workers": workers}, home=scene.home))
+    running = scene.submit_background(f"{path}:killed", **SETTINGS, workers=workers)
     killer = Killer(scene, running)
     outcome = killer.kill_for_a_while()
     assert (outcome.exit_code, outcome.reason) == (0, "every message was processed"), str(killer)

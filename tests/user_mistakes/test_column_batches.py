@@ -52,12 +52,6 @@ def built(spout: Any, bolt: Any = Relay, group: Any = lambda bolt: bolt.shuffle_
     return builder.build()
 
 
-def errors_of(spout: Any, bolt: Any = Relay) -> str:
-    test = TopologyTest(built(spout, bolt))
-    test.run("5s") if spout.batches[0] != "endless" else None
-    return "\n".join(f"{error.component}: {error.message} {error.file}:{error.line}" for error in test.errors())
-
-
 class First(CustomGrouping):
     def choose(self, values: Any) -> Any:
         return [0]

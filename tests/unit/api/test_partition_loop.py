@@ -17,7 +17,7 @@ def harness_of(source: MemoryPartitions, tasks: int = 1, **settings: Any) -> Par
     return harness
 
 
-def test_latest_begins_behind_the_last_row_and_at_the_beginning_of_partitions_found_later() -> None:
+def test_latest_begins_behind_the_last_row_and_reads_later_partitions_whole() -> None:
     source = MemoryPartitions({"a": [1, 2]})
     harness = harness_of(source, start="latest")
     source.append("a", 3)
@@ -160,7 +160,7 @@ class Listed(PartitionedSpout):
             yield None
 
 
-def test_a_partition_whose_reading_fails_is_read_again_after_a_wait_and_others_meanwhile() -> None:
+def test_a_partition_whose_reading_fails_is_read_again_after_a_wait() -> None:
     spout = Listed(a=[1, OSError("no disk"), 2], b=[5])
     harness = PartitionHarness(lambda: spout)
     harness.turns()

@@ -201,7 +201,7 @@ def test_positions_by_partition_stay_with_their_task_at_the_same_parallelism() -
 
 
 @pytest.mark.parametrize(("ended", "has_all"), [((True, True), True), ((True, False), False)])
-def test_with_another_parallelism_a_spout_with_partitions_has_ended_when_all_tasks_had(
+def test_with_another_parallelism_a_partitioned_spout_has_ended_when_all_tasks_had(
     ended: tuple[bool, ...], has_all: bool
 ) -> None:
     assert [has_ended(by_partition(*ended), "count", index, 3) for index in range(3)] == [has_all] * 3

@@ -140,7 +140,7 @@ def test_a_savepoint_of_another_topology_is_refused(store: CheckpointStore, tmp_
         checkpoint_to_restore(store, PLAN, start_from=other.url)
 
 
-def test_a_manifest_whose_writer_died_before_the_sync_survives_a_power_cut_once_a_run_continues_from_it() -> None:
+def test_a_restored_manifest_whose_writer_died_unsynced_survives_a_power_cut() -> None:
     """Sinks publish on a checkpoint that is restored: a power cut after that must not take it away."""
     system = MemoryFileSystem()
     store = CheckpointStore(LocalFiles(Path("checkpoints"), system), "small")

@@ -194,7 +194,7 @@ def test_a_frame_of_an_older_epoch_is_dropped() -> None:
     assert task.task.counters.stale_frames == 1
 
 
-def test_a_frame_of_a_newer_epoch_is_left_unread_until_that_epoch_is_adopted() -> None:
+def test_a_frame_of_a_newer_epoch_waits_until_that_epoch_is_adopted() -> None:
     task = relay()
     task.deliver(open_frame((2, 1, 77), 2, SenderStatus.ACTIVE))
     task.feed("new", epoch=2, number=1)

@@ -174,7 +174,7 @@ def test_a_signal_goes_behind_the_rows_of_its_edge_and_leaves_other_edges_alone(
     assert box.take() == ["END 2#2 []"]
 
 
-def test_frames_to_an_ackers_spout_go_to_its_control_inbox_and_have_no_window() -> None:
+def test_verdicts_for_a_spout_have_no_window() -> None:
     box = Box(window=1)
     for root in range(1, 30):
         box.outbox.put_ids(FrameKind.ACKED, TaskId(4), pack_words([root]))

@@ -72,7 +72,7 @@ def test_a_worker_with_some_tasks_sends_bytes_to_the_others_and_nothing_to_its_o
     assert {command.target for command in host.sent()}.isdisjoint(mine)
 
 
-def test_a_damaged_message_is_counted_once_and_a_damaged_frame_leaves_its_neighbours_whole() -> None:
+def test_a_damaged_message_counts_once_and_a_damaged_frame_leaves_others_whole() -> None:
     host = Hosted(word_count(Scripted(LINES, ends=False))[0])
     first, second = list(host.worker.tasks.values())[:2]
     host.worker.arrived(b"noise", host.clock.now)
