@@ -1,15 +1,12 @@
 """Finds windows, triggers and timers of event time whose tuples have none: nothing before them has a `WatermarkStrategy`.
 
-A component that emits timestamps itself is recognised by its code: a call with `timestamp=`, or of `emit_watermark`. What its
-code does not show has to be declared with `WatermarkStrategy.emitted()`.
+A component that emits timestamps itself is recognised by its code: a call with `timestamp=`, or of `emit_watermark`. Code that
+cannot be followed is not refused. What code does not show has to be declared with `WatermarkStrategy.emitted()`.
 """
 
 from __future__ import annotations
 
-import dis
-import inspect
 from collections.abc import Iterator, Sequence
-from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 from topo.api.operator_bolts import ProcessBolt, WindowBolt
@@ -18,10 +15,10 @@ from topo.api.topology import ComponentSpec, Input
 from topo.api.triggers import ContinuousEventTimeTrigger, EventTimeTrigger, Trigger
 from topo.api.watermarks import EXAMPLE, WatermarkStrategy
 from topo.api.windows import CountWindows, GlobalWindows, SessionWindows, SlidingWindows, TumblingWindows, WindowAssigner
+from topo.plan.code_reach import CodeReach
 from topo.plan.operator_validation import Streams
 
 _TIMER = "register_event_time_timer"
-_BASES = "topo.api."
 
 
 def event_time_problems(specs: Sequence[ComponentSpec], streams: Streams) -> Iterator[str]:
@@ -96,7 +93,7 @@ class _Sources:
         strategy: Any = spec.watermarks
         if strategy is not None and (stream == DEFAULT_STREAM or strategy == WatermarkStrategy.emitted()):
             return True
-        return not _words(spec.type).isdisjoint(("emit_watermark", "timestamp=", "timestamps="))
+        return _may_give_time(spec)
 
     @staticmethod
     def is_timeless(spec: ComponentSpec) -> bool:
@@ -125,38 +122,15 @@ def _other_event_time(bolt: WindowBolt) -> str:
 
 
 def _words(cls: type) -> set[str]:
-    """Return the names that the methods of a class use, and the keywords ("name=") of their calls.
-
-    Functions that a method names, in its module or in a module that it names, are looked at as well; what they name is not.
-    """
-    found: set[str] = set()
-    for base in cls.__mro__:
-        if base is object or base.__module__.startswith(_BASES):
-            continue
-        for member in vars(base).values():
-            function = inspect.unwrap(getattr(member, "fget", None) or getattr(member, "__func__", member))
-            if isinstance(function, FunctionType):
-                _collect(function.__code__, found)
-                for helper in _named(function):
-                    _collect(helper.__code__, found)
-    return found
+    """Return the names that the methods of a class use, and the functions that these come to, and the keywords of their calls."""
+    reach = CodeReach()
+    reach.follow_class(cls)
+    return reach.words
 
 
-def _named(function: FunctionType) -> Iterator[FunctionType]:
-    names, known = function.__code__.co_names, function.__globals__
-    for value in [known.get(name) for name in names]:
-        candidates = [vars(value).get(name) for name in names] if isinstance(value, ModuleType) else [value]
-        yield from (one for one in candidates if isinstance(one, FunctionType))
-
-
-def _collect(code: CodeType, found: set[str]) -> None:
-    found.update(code.co_names)
-    last: Any = ()
-    for step in dis.get_instructions(code):
-        # Up to 3.12 the keywords of a call are an instruction of their own; later they are the constant before it.
-        keywords = code.co_consts[step.arg or 0] if step.opname == "KW_NAMES" else last if step.opname == "CALL_KW" else ()
-        found.update(f"{name}=" for name in keywords)
-        last = step.argval
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            _collect(constant, found)
+def _may_give_time(spec: ComponentSpec) -> bool:
+    """Return whether the code of a component shows that it emits timestamps, or does not show that it emits none."""
+    reach = CodeReach(all_values=True)
+    reach.follow_class(spec.type)
+    reach.follow_attributes(spec.component)
+    return not (reach.is_whole and reach.words.isdisjoint(("emit_watermark", "timestamp=", "timestamps=")))
