@@ -18,8 +18,7 @@ An input that has failed before has a mark in its root (`REPLAYED_BIT`), as has 
 
 Lines (`FiringChain`). Inputs that leave a pane before its end wait for the firings that are open then. A pane numbers its
 firings, so the part that leaves is kept with the number of the latest one: it is done when no firing up to that number is open,
-and fails with each of those that fails. The cost of a firing, and of a part that leaves, does not depend on the number of open
-firings.
+and fails with each of those that fails. The cost of a firing, and of a part that leaves, does not depend on the open ones.
 
 A firing without a verdict fails after `message_timeout`, since the messages of its inputs have timed out by then.
 """
@@ -27,7 +26,7 @@ A firing without a verdict fails after `message_timeout`, since the messages of 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from operator import itemgetter
 from typing import Any
 
@@ -351,11 +350,10 @@ class WindowTracker:
         lost, self._lost = self._lost, 0
         return lost
 
-    def take_firings(self, now: float) -> list[tuple[int, int]]:
+    def take_firings(self, now: float, refused: Container[int] = ()) -> list[tuple[int, int]]:
         """Return root and XOR of the results, for each firing whose results were sent; the ackers follow them now.
 
-        Args:
-            now: monotonic seconds.
+        The inputs of firings in `refused` fail: none of their results could be sent.
         """
         firings, self._firings = self._firings, []
         self._end_firing()
@@ -367,6 +365,8 @@ class WindowTracker:
                 self._open[firing.root] = firing
                 started.append((firing.root, firing.anchor.out))
             else:
+                if firing.root in refused:
+                    self._fail(firing)
                 self._complete(firing)
         return started
 

@@ -99,11 +99,13 @@ class OpenWindows:
                     self.position = at
                     self._begin_call()
                     raise error
-                if at >= len(values):
+                # Read once: another thread may empty the list at any moment, to end the call.
+                one = values[at : at + 1]
+                if not one:
                     break
                 if not self._open(stamps[at], offset, step):
                     self.position = at
-                    take(at, keys[at], values[at], None if stamps[at] == NO_TIMESTAMP else stamps[at])
+                    take(at, keys[at], one[0], None if stamps[at] == NO_TIMESTAMP else stamps[at])
                     at += 1
         finally:
             self._report_held(scope, keys)

@@ -93,6 +93,8 @@ class TrackedWindowInputs(TrackedInputs):
         self._late: dict[int, TrackedTuple] = {}
         """By position: elements of the slice that went to the late stream."""
         self._calls: ElementCalls | None = None
+        self._refused: dict[int, Exception] = {}
+        """By root: firings with a result that no task can be sent."""
 
     # -- life ------------------------------------------------------------------------------------------------------------
 
@@ -214,13 +216,21 @@ class TrackedWindowInputs(TrackedInputs):
         scope, owed = self.scope, self.owed
         self.operator_output.anchors = ()
         # Behind their rows: an acker that knows a firing without them would find it complete.
-        owed.trees += scope.take_firings(now)
+        before = len(scope.fails)
+        owed.trees += scope.take_firings(now, self._refused)
+        if self._refused:
+            self._causes.note(list(scope.fails)[before:], next(iter(self._refused.values())))
+            self._refused.clear()
         self._counters.acked += scope.acked
         scope.acked = 0
         owed.acks.merge(scope.acks)
         if scope.fails:
             owed.fail(scope.fails)
             scope.fails.clear()
+
+    def _lose_anchored(self, values: Any, anchors: tuple[TrackedTuple, ...], error: Exception) -> None:
+        super()._lose_anchored(values, anchors, error)
+        self._refused.update(dict.fromkeys([root for anchor in anchors for root in anchor.roots], error))
 
     def _send_only(self, keys: Sequence[Any], window: Any, rows: Sequence[Row], timestamp: int) -> bool:
         now, scope, collector = self._state.now, self.scope, self._collector
