@@ -112,12 +112,15 @@ class GeneratorReader:
                 output.bad(reading.partition, item.position, item.record, item.error)
                 taken += 1
                 continue
-            if type(item) is not SourceRows:
-                raise EmitError(
-                    f"read({reading.partition.name!r}, ...) yielded {item!r}; yield SourceRow(values, position), "
-                    "SourceRows(values, positions), or None when there is nothing for now"
-                )
             give()
+            if type(item) is not SourceRows:
+                what = f"read({reading.partition.name!r}, ...) yielded {item!r}; yield SourceRow(values, position), "
+                self.release(reading.partition)
+                output.failed(
+                    reading.partition,
+                    EmitError(f"{what}SourceRows(values, positions), or None when there is nothing for now"),
+                )
+                return taken
             count = min(len(item.values), room - taken)
             stamps = item.timestamps
             output.rows(

@@ -14,13 +14,13 @@ It must not know: trees, checkpoints, what becomes of a row.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from enum import Enum
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
 from math import inf
 from typing import Any, Literal, Protocol
 
 from topo.api.context import TaskContext
+from topo.api.partition_states import FIRST_WAIT_S, LONGEST_WAIT_S, HeldPartition, PartitionState, PollCall, PollOutput
 from topo.api.partition_values import (
     Partition,
     PartitionReader,
@@ -30,11 +30,8 @@ from topo.api.partition_values import (
     check_positions,
 )
 from topo.api.spout import SpoutCollector
-from topo.errors import TopoEnvironmentError
+from topo.errors import EmitError, TopoEnvironmentError
 
-FIRST_WAIT_S = 1.0
-"""How long a partition that cannot be read waits, and a discovery that has failed; doubled each time, up to LONGEST_WAIT_S."""
-LONGEST_WAIT_S = 30.0
 LAG_INTERVAL_S = 1.0
 
 
@@ -67,83 +64,6 @@ class PartitionCollector(SpoutCollector, Protocol):
 
     def give_up(self, partition: str, position: Any, record: Any, error: Exception | None) -> None:
         """Pass over a record at its place between the rows: as a dead letter, or without one where there is no error."""
-
-
-class PartitionState(Enum):
-    """See above."""
-
-    WAITING = "waiting"
-    ASSIGNED = "assigned"
-    ENDED = "ended"
-
-
-class _Held:
-    """A partition of this task."""
-
-    __slots__ = (
-        "assign_at",
-        "found_later",
-        "has_begun",
-        "is_late",
-        "is_missing",
-        "is_paused",
-        "partition",
-        "position",
-        "state",
-        "wait_s",
-    )
-
-    def __init__(self, partition: Partition, position: Any, found_later: bool) -> None:
-        self.partition = partition
-        self.position = position
-        self.is_late = found_later
-        """Whether it was found later than the first ones."""
-        self.found_later = found_later
-        """Whether it begins at its beginning, without a position: also when that was decided before."""
-        self.state = PartitionState.WAITING
-        self.assign_at = -inf
-        self.wait_s = FIRST_WAIT_S
-        self.has_begun = False
-        """Whether the engine knows of it."""
-        self.is_missing = False
-        """Whether the last discovery has not found it."""
-        self.is_paused = False
-
-    def fails(self, now: float) -> None:
-        """Wait before the next attempt."""
-        self.state = PartitionState.WAITING
-        self.assign_at = now + self.wait_s
-        self.wait_s = min(2 * self.wait_s, LONGEST_WAIT_S)
-
-
-class _Output:
-    """The `PartitionOutput` of one poll: keeps all calls, in order."""
-
-    def __init__(self, known: Callable[[Partition], _Held]) -> None:
-        self._known = known
-        self.room = 0
-        self.calls: list[tuple[str, _Held, Any]] = []
-
-    def _add(self, kind: str, partition: Partition, what: Any) -> None:
-        self.calls.append((kind, self._known(partition), what))
-
-    def rows(
-        self, partition: Partition, values: Sequence[Any], positions: Sequence[Any], timestamps: Sequence[int] | None = None
-    ) -> None:
-        if values:
-            self._add("rows", partition, (values, positions, timestamps))
-
-    def bad(self, partition: Partition, position: Any, record: Any, error: Exception) -> None:
-        self._add("bad", partition, (position, record, error))
-
-    def lost(self, partition: Partition, count: int | None, error: Exception) -> None:
-        self._add("lost", partition, (count, error))
-
-    def failed(self, partition: Partition, error: Exception) -> None:
-        self._add("failed", partition, error)
-
-    def ended(self, partition: Partition) -> None:
-        self._add("ended", partition, None)
 
 
 class PartitionSettings(Protocol):
@@ -184,9 +104,13 @@ class PartitionLoop:
         self._context = context
         self._collector = collector
         self._clock = context.clock
-        self._held: dict[str, _Held] = {}
+        self._held: dict[str, HeldPartition] = {}
         self._found: list[Partition] | Exception | None = None
         """The result of a discovery that is to be taken over."""
+        self._passed_over: set[str] = set()
+        """Names that cannot be stored, and were reported."""
+        self._begins: dict[str, Any] = {}
+        """Where partitions begin, decided since the task was started: it holds also where no checkpoint has it."""
         self._is_looking = False
         self._look_at = -inf
         self._look_wait_s = FIRST_WAIT_S
@@ -209,8 +133,7 @@ class PartitionLoop:
     def restart(self, stored: StoredPartitions | None) -> None:
         """Go back to what a checkpoint has; the reader lives on."""
         for held in self._held.values():
-            if held.state is PartitionState.ASSIGNED:
-                self._reader.release(held.partition)
+            self._release(held)
         before, self._held = self._held, {}
         self._is_reported = False
         self._begin(stored)
@@ -229,7 +152,10 @@ class PartitionLoop:
             self._collector.end_of_input()
         if now >= self._lag_at:
             self._lag_at = now + LAG_INTERVAL_S
-            self._lag_gauge.set(self._reader.lag() or 0)
+            try:
+                self._lag_gauge.set(self._reader.lag() or 0)
+            except Exception as error:
+                self._collector.report_error(error)
 
     def set_ahead(self, names: Collection[str]) -> None:
         """Pause the partitions that are too far ahead in event time, and let the others continue."""
@@ -237,7 +163,10 @@ class PartitionLoop:
             if held.is_paused != (name in names):
                 held.is_paused = not held.is_paused
                 if held.state is PartitionState.ASSIGNED:
-                    self._reader.pause(held.partition, held.is_paused)
+                    try:
+                        self._reader.pause(held.partition, held.is_paused)
+                    except Exception as error:
+                        self._fail(held, self._clock(), error)
 
     @property
     def _is_all_ended(self) -> bool:
@@ -276,7 +205,16 @@ class PartitionLoop:
     def _take_found(self, found: Iterable[Partition]) -> bool:
         """Keep the partitions of this task that are new, and leave those that are gone. Returns whether anything has changed."""
         index, tasks = self._context.task_index, self._context.parallelism
-        mine = {one.name: one for one in found if one.owner(tasks) == index}
+        mine = {}
+        for one in found:
+            if one.can_be_stored:
+                if one.owner(tasks) == index:
+                    mine[one.name] = one
+            elif one.name not in self._passed_over:
+                self._passed_over.add(one.name)
+                self._collector.report_error(
+                    TopoEnvironmentError(f"partition {one.name!r} is not read: its name is not UTF-8; rename it")
+                )
         has_changed = False
         for name, one in mine.items():
             held = self._held.get(name)
@@ -296,20 +234,21 @@ class PartitionLoop:
         return has_changed
 
     def _hold(self, partition: Partition, *, is_late: bool) -> None:
-        kept = self._stored.get(partition.name)
-        held = self._held[partition.name] = _Held(partition, None if kept is None else kept.position, is_late)
-        held.found_later = is_late or kept is not None
+        name, kept = partition.name, self._stored.get(partition.name)
+        position = self._begins.get(name) if kept is None else kept.position
+        held = self._held[name] = HeldPartition(partition, position, is_late)
+        held.found_later = is_late or kept is not None or name in self._begins
 
-    def _leave(self, held: _Held) -> None:
+    def _leave(self, held: HeldPartition) -> None:
         name, group, number = held.partition
         del self._held[name]
         if held.state is PartitionState.ENDED:
             # All of it was read: another one of that name would be new.
             self._stored.pop(name, None)
+            self._begins.pop(name, None)
             self._collector.forget_partition(name)
             return
-        if held.state is PartitionState.ASSIGNED:
-            self._reader.release(held.partition)
+        self._release(held)
         if held.has_begun:
             self._collector.end_partition(name)
             self._stored[name] = StoredPartition(group, number, held.position)
@@ -343,19 +282,21 @@ class PartitionLoop:
                 has_changed |= self._assign(held, now)
         return has_changed
 
-    def _assign(self, held: _Held, now: float) -> bool:
+    def _assign(self, held: HeldPartition, now: float) -> bool:
         name = held.partition.name
         try:
             position = self._reader.assign(held.partition, held.position, held.found_later)
+            held.state = PartitionState.ASSIGNED
             if position is not None:
                 check_positions(name, [position], None)
+            if held.is_paused:
+                self._reader.pause(held.partition, True)
         except Exception as error:
-            held.fails(now)
-            self._collector.report_error(error)
+            self._fail(held, now, error)
             return False
-        held.state, held.position = PartitionState.ASSIGNED, position
-        if held.is_paused:
-            self._reader.pause(held.partition, True)
+        held.position = position
+        if name not in self._stored:
+            self._begins.setdefault(name, position)
         if held.has_begun:
             return False
         held.has_begun = held.found_later = True
@@ -363,61 +304,88 @@ class PartitionLoop:
         self._collector.begin_partition(held.partition, position, None if kept is None else kept.watermark)
         return True
 
-    def _known(self, partition: Partition) -> _Held:
+    def _release(self, held: HeldPartition) -> None:
+        if held.state is PartitionState.ASSIGNED:
+            try:
+                self._reader.release(held.partition)
+            except Exception as error:
+                self._collector.report_error(error)
+
+    def _fail(self, held: HeldPartition, now: float, error: Exception | None = None) -> None:
+        """Release a partition, which waits for the next attempt."""
+        if error is not None:
+            self._collector.report_error(error)
+        self._release(held)
+        held.fails(now)
+
+    def _known(self, partition: Partition) -> HeldPartition:
         held = self._held.get(partition.name)
         if held is None:
             raise TopoEnvironmentError(f"the reader gave something of partition {partition.name!r}, which is not assigned to it")
         return held
 
     def _poll(self, now: float) -> None:
-        output = _Output(self._known)
-        output.room = max(1, min(self._spout.batch_size, self._collector.wanted - self._collector.count()))
-        positions = {}
+        output = PollOutput(self._known)
+        wanted = self._collector.wanted - self._collector.count()
+        room = output.room = int(max(1, min(self._spout.batch_size, self._context.config.max_task_emit, wanted)))
         try:
             self._reader.poll(output)
-            positions = self._pass_on(output.calls)
+            count = sum(len(what[0]) for kind, _, what in output.calls if kind == "rows")
+            if count > room:
+                raise EmitError(f"the reader gave {count} rows in one poll; give at most output.room, which was {room}")
         except Exception:
             # The reader is behind rows that were not taken.
             for held in self._held.values():
                 if held.state is PartitionState.ASSIGNED:
-                    self._reader.release(held.partition)
-                    held.fails(now)
+                    self._fail(held, now)
             raise
-        for held, position in positions.items():
-            held.position, held.wait_s = position, FIRST_WAIT_S
-        self._settle(output.calls, now)
+        # From here on nothing may raise: the engine would drop rows that the positions have passed.
+        self._settle(self._pass_on(output.calls), now)
 
-    def _pass_on(self, calls: Iterable[tuple[str, _Held, Any]]) -> dict[_Held, Any]:
-        """Give rows and bad records to the collector, up to a failure of their partition; return the positions come to."""
-        collector, reached, stopped = self._collector, dict[_Held, Any](), set[_Held]()
-        for kind, held, what in calls:
-            name = held.partition.name
+    def _pass_on(self, calls: Iterable[PollCall]) -> list[PollCall]:
+        """Give rows and bad records to the collector, up to a failure of their partition, and move its position.
+
+        Returns the calls up to there; what cannot be emitted is a failure.
+        """
+        taken, stopped = list[PollCall](), set[HeldPartition]()
+        for call in calls:
+            held = call[1]
             if held in stopped:
                 continue
-            if kind == "rows":
-                values, positions, stamps = what
-                check_positions(name, positions, reached.get(held, held.position))
-                collector.emit_rows(name, values, positions, stamps)
-                reached[held] = positions[-1]
-                self._records.add(len(values))
-            elif kind == "bad" and self._spout.on_bad_record != "fail":
-                position, record, error = what
-                check_positions(name, [position], reached.get(held, held.position))
-                collector.give_up(name, position, record, error if self._spout.on_bad_record == "dead_letter" else None)
-                reached[held] = position
-                self._bad.add()
-            elif kind == "ended":
-                collector.end_partition(name)
-            elif not (kind == "lost" and self._spout.on_lost == "skip"):
+            try:
+                is_over = self._take(*call)
+            except Exception as error:
+                is_over, call = True, ("failed", held, error)
+            taken.append(call)
+            if is_over:
                 stopped.add(held)
-        return reached
+        return taken
 
-    def _settle(self, calls: Iterable[tuple[str, _Held, Any]], now: float) -> None:
+    def _take(self, kind: str, held: HeldPartition, what: Any) -> bool:
+        """Pass on one call of the reader. Returns whether the partition fails by it."""
+        name, collector = held.partition.name, self._collector
+        if kind == "rows":
+            values, positions, stamps = what
+            check_positions(name, positions, held.position)
+            collector.emit_rows(name, values, positions, stamps)
+            held.position, held.wait_s = positions[-1], FIRST_WAIT_S
+            self._records.add(len(values))
+        elif kind == "bad" and self._spout.on_bad_record != "fail":
+            position, record, error = what
+            check_positions(name, [position], held.position)
+            collector.give_up(name, position, record, error if self._spout.on_bad_record == "dead_letter" else None)
+            held.position, held.wait_s = position, FIRST_WAIT_S
+            self._bad.add()
+        elif kind == "ended":
+            collector.end_partition(name)
+        else:
+            return not (kind == "lost" and self._spout.on_lost == "skip")
+        return False
+
+    def _settle(self, calls: Iterable[PollCall], now: float) -> None:
         """Do what else the reader has reported; all rows have been taken."""
-        stopped = set[_Held]()
+        stopped = set[HeldPartition]()
         for kind, held, what in calls:
-            if held in stopped or kind == "rows":
-                continue
             if kind == "ended":
                 held.state, held.has_begun = PartitionState.ENDED, False
             elif kind == "lost":
@@ -426,13 +394,11 @@ class PartitionLoop:
                 self._collector.report_error(error)
                 if self._spout.on_lost == "fail":
                     stopped.add(held)
-            elif kind == "failed" or self._spout.on_bad_record == "fail":
+            elif kind == "failed" or (kind == "bad" and self._spout.on_bad_record == "fail"):
                 self._collector.report_error(what if kind == "failed" else what[2])
                 stopped.add(held)
         for held in stopped:
-            if held.state is PartitionState.ASSIGNED:
-                self._reader.release(held.partition)
-            held.fails(now)
+            self._fail(held, now)
 
     def committed(self, positions: Mapping[str, Any]) -> None:
         """Pass on the positions up to which everything is done."""

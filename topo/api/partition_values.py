@@ -29,6 +29,15 @@ class Partition(NamedTuple):
     group: str = ""
     number: int | None = None
 
+    @property
+    def can_be_stored(self) -> bool:
+        """Whether name and group are UTF-8: names of files need not be."""
+        try:
+            f"{self.name}{self.group}".encode()
+        except UnicodeEncodeError:
+            return False
+        return True
+
     def owner(self, parallelism: int) -> int:
         """Return the index of the task that reads it, among `parallelism` tasks."""
         # Of the names a.log to p.log a CRC gives 8 tasks 1, 0, 7, 8, 0, 0, 0 and 0: similar names need a hash.

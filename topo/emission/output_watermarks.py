@@ -255,6 +255,12 @@ class OutputWatermarks:
             elif self._generator is not None:
                 self._ask(partial(self._generator.on_periodic_emit, self))
 
+    def end_partition(self, name: str) -> None:
+        """Remove a partition, after its generator was asked: it may have begun and ended between two probes."""
+        if self.partitions is not None:
+            self._ask(partial(self.partitions.ask, name))
+            self.partitions.end(name)
+
     def _ask(self, call: Callable[[], object]) -> bool:
         """Make one call of the generator. Returns whether it has changed the watermark or the idleness."""
         before = self.latest, self.is_idle

@@ -55,7 +55,7 @@ class PartitionMessages(MessageCollector):
     def emit_rows(
         self, partition: str, values: Sequence[Any], positions: Sequence[Any], stamps: Sequence[int] | None = None
     ) -> None:
-        """Emit rows of a partition, whose positions were checked.
+        """Emit rows of a partition, whose positions were checked: all of them, or none when it raises.
 
         Raises:
             EmitError: rows, positions and timestamps are not as many, or a row or a timestamp cannot be emitted.
@@ -67,9 +67,14 @@ class PartitionMessages(MessageCollector):
         self.check_thread()
         are_plain = set(map(type, values)) == {tuple} and set(map(len, values)) == {self._width}
         if not are_plain or not ATOMS.issuperset(map(type, chain.from_iterable(values))):
-            for place, row in enumerate(values):
-                stamp = None if stamps is None else stamps[place]
-                self._emit_slow(row, (partition, positions[place]), DEFAULT_STREAM, stamp)
+            before = len(self._rows)
+            try:
+                for place, row in enumerate(values):
+                    stamp = None if stamps is None else stamps[place]
+                    self._emit_slow(row, (partition, positions[place]), DEFAULT_STREAM, stamp)
+            except Exception:
+                self.roll_back([before], len(self.signals))
+                raise
             return
         if stamps is not None:
             if set(map(type, stamps)) != {int} or not NO_TIMESTAMP < min(stamps) <= max(stamps) <= MAX_WATERMARK:

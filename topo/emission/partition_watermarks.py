@@ -40,6 +40,12 @@ class PartitionWatermarks:
         if watermark is not None:
             self._combined.immediate(name).watermark(watermark)
 
+    def ask(self, name: str) -> None:
+        """Ask the generator of one partition, then combine."""
+        if name in self._generators:
+            self._generators[name].on_periodic_emit(self._combined.deferred(name))
+            self._combine()
+
     def end(self, name: str) -> None:
         """Remove a partition; the others are combined at once, not at the next row."""
         if self._combined.unregister(name):
@@ -85,7 +91,7 @@ class PartitionWatermarks:
         """Return the partitions that are ahead of the least watermark of those that count by more than `by_ms`."""
         reached, idle = self.reached, self._combined.idle
         counting = [mark for name, mark in reached.items() if name not in idle]
-        if len(counting) < 2:
+        if not counting:
             return frozenset()
         bound = min(counting) + by_ms
         return frozenset(name for name, mark in reached.items() if mark > bound)

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from topo.api.operator_bolts import ProcessBolt, WindowBolt
+from topo.api.partitions import PartitionedSpout
 from topo.api.streams import DEFAULT_STREAM
 from topo.api.topology import ComponentSpec, Input
 from topo.api.triggers import ContinuousEventTimeTrigger, EventTimeTrigger, Trigger
@@ -93,7 +94,8 @@ class _Sources:
         strategy: Any = spec.watermarks
         if strategy is not None and (stream == DEFAULT_STREAM or strategy == WatermarkStrategy.emitted()):
             return True
-        return _may_give_time(spec)
+        # A PartitionedSpout gives rows timestamps, and cannot emit watermarks.
+        return not issubclass(spec.type, PartitionedSpout) and _may_give_time(spec)
 
     @staticmethod
     def is_timeless(spec: ComponentSpec) -> bool:

@@ -19,7 +19,7 @@ from topo.api.partitions import PartitionedSpout
 from topo.api.spout import BlockingSpout, RetryingSpout, Spout
 from topo.api.streams import DEFAULT_STREAM, RESERVED_PREFIX, StreamDeclaration, streams_of
 from topo.api.topology import TYPE_CODES, ComponentKind, ComponentSpec, Input, Topology
-from topo.api.watermarks import WatermarkStrategy, strategy_problem
+from topo.api.watermarks import EXAMPLE, WatermarkStrategy, strategy_problem
 from topo.config import MAX_PARALLELISM_LIMIT, TopologyConfig, has_effect
 from topo.errors import ConfigError, TopologyError
 from topo.ids import topology_name_problem
@@ -152,6 +152,11 @@ def _partitions(spec: ComponentSpec, streams: Sequence[StreamDeclaration] | None
     plain = [stream.name for stream in streams or () if not stream.direct and not stream.columnar]
     if streams is not None and plain != [DEFAULT_STREAM]:
         yield f"{where} is a PartitionedSpout, which emits on one stream alone; set outputs to a tuple of field names"
+    if spec.watermarks == WatermarkStrategy.emitted():
+        yield (
+            f"{where} is a PartitionedSpout, which cannot emit watermarks; give set_spout(..., watermarks=...) a strategy that "
+            f"makes them, such as {EXAMPLE}"
+        )
     drift = getattr(spec.component, "max_drift", None)
     if drift is not None and spec.watermarks is None:
         yield (

@@ -36,11 +36,14 @@ class PartitionPositions:
         self.revision = 0
         self.is_known = stored is not None
 
-    def found(self) -> None:
-        """The partitions of the source are known: those that are found from here on begin at their beginning."""
-        if not self.is_known:
-            self.is_known = True
-            self.revision += 1
+    def found(self) -> bool:
+        """The partitions of the source are known: those that are found from here on begin at their beginning.
+
+        Returns whether that is new.
+        """
+        was_known, self.is_known = self.is_known, True
+        self.revision += not was_known
+        return not was_known
 
     def begin(self, partition: Partition, position: Any) -> bool:
         """A partition is read. Returns whether it is new: where it begins is decided by that."""

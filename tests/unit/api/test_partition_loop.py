@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from topo import MemoryPartitions, MemorySpout, Partition, PartitionedSpout, SourceRow, SourceRows
+from topo import BadRecord, MemoryPartitions, MemorySpout, Partition, PartitionedSpout, SourceRow, SourceRows, TaskContext
+from topo.api.generator_reader import GeneratorReader
 from topo.errors import EmitError, TopoEnvironmentError
 from topo.testing.partition_harness import PartitionHarness
 
@@ -155,7 +156,7 @@ class Listed(PartitionedSpout):
                 items.remove(item)
                 raise item
             if position is None or place > position:
-                yield item if isinstance(item, SourceRows) or item is None else SourceRow((item,), place)
+                yield item if isinstance(item, SourceRows | BadRecord) or item is None else SourceRow((item,), place)
         while True:
             yield None
 
@@ -177,24 +178,28 @@ def test_a_partition_whose_reading_fails_is_read_again_after_a_wait() -> None:
         (SourceRows([(1,), (2,)], [1]), "2 rows, 1 positions"),
         (SourceRows([(1,), (2,)], [2, 1]), "each position is later"),
         (SourceRows([(1, 2)], [1]), "2 values"),
+        (SourceRows([[1], (1, 2)], [1, 2]), "2 values"),
     ],
 )
-def test_what_a_reader_may_not_give_drops_the_poll_and_reads_again(item: Any, why: str) -> None:
+def test_what_a_reader_may_not_give_fails_its_partition_alone(item: Any, why: str) -> None:
     class Wrong(Listed):
         def read(self, partition: Partition, position: Any) -> Any:
+            if partition.name == "b":
+                yield SourceRow((5,), 0)
+                return
             self.polls.append((partition.name, position))
             yield SourceRow((0,), 0)
             yield item
 
-    spout = Wrong(a=[])
+    spout = Wrong(a=[], b=[])
     harness = PartitionHarness(lambda: spout)
     harness.turns()
     (error,) = harness.errors
     assert isinstance(error, EmitError) and why in str(error)
-    assert harness.read == {} and harness.tasks[0].stored()["a"].position is None
+    assert harness.read == {"a": [0], "b": [5]} and harness.tasks[0].stored()["a"].position == 0
     harness.clock.advance("1s")
     harness.turns()
-    assert spout.polls == [("a", None), ("a", None)], "begins behind the last row that was taken"
+    assert spout.polls == [("a", None), ("a", 0)], "begins behind the last row that was taken"
 
 
 def test_rows_many_at_a_time_are_cut_to_the_room() -> None:
@@ -230,3 +235,107 @@ def test_after_going_back_to_the_beginning_the_task_has_positions_to_store_again
     task.restart(None)
     harness.turns()
     assert task.is_known and {name: kept.position for name, kept in task.stored().items()} == dict.fromkeys(partitions, 0)
+
+
+class Faulty(GeneratorReader):
+    """A reader some of whose calls raise."""
+
+    def __init__(self, spout: Listed, *calls: str) -> None:
+        super().__init__(spout.read)
+        self.calls = calls
+
+    def _raise(self, call: str) -> None:
+        if call in self.calls:
+            raise OSError(f"no {call}")
+
+    def release(self, partition: Partition) -> None:
+        super().release(partition)
+        self._raise("release")
+
+    def pause(self, partition: Partition, paused: bool) -> None:
+        super().pause(partition, paused)
+        self._raise("pause")
+
+    def lag(self) -> int | None:
+        self._raise("lag")
+        return 7
+
+
+def faulty(spout: Listed, *calls: str) -> Any:
+    class WithReader(Listed):
+        def reader(self, context: TaskContext) -> Any:
+            return Faulty(spout, *calls)
+
+    return WithReader(**spout.listed)
+
+
+def test_a_lag_that_raises_is_reported_and_loses_no_row() -> None:
+    harness = PartitionHarness(lambda: faulty(Listed(a=[1, 2]), "lag"))
+    harness.turns()
+    assert harness.read == {"a": [1, 2]} and {str(error) for error in harness.errors} == {"no lag"}
+
+
+def test_a_release_that_raises_is_reported_and_loses_no_row() -> None:
+    spout = Listed(a=[1, BadRecord(b"x", 1, ValueError("bad"))], b=[5])
+    harness = PartitionHarness(lambda: faulty(spout, "release"))
+    harness.tasks[0].spout.on_bad_record = "fail"
+    harness.turns()
+    assert harness.read == {"a": [1], "b": [5]} and [str(error) for error in harness.errors] == ["bad", "no release"]
+
+
+def test_a_partition_that_is_gone_is_left_even_when_its_release_raises() -> None:
+    spout = faulty(Listed(a=[1], b=[5]), "release")
+    harness = PartitionHarness(lambda: spout)
+    harness.turns()
+    kept = spout.listed.pop("a")
+    harness.discover()
+    harness.discover()
+    assert [word in str(error) for word, error in zip(("no release", "is gone"), harness.errors, strict=True)] == [True, True]
+    spout.listed["a"] = kept
+    harness.discover()
+    assert harness.read == {"a": [1], "b": [5]}
+
+
+def test_a_pause_that_raises_is_reported_and_its_partition_waits() -> None:
+    harness = PartitionHarness(lambda: faulty(Listed(a=[1], b=[5]), "pause"))
+    harness.turns()
+    harness.tasks[0].spout.set_ahead({"a"})
+    assert [str(error) for error in harness.errors] == ["no pause"]
+    harness.tasks[0].spout.set_ahead(())
+    harness.clock.advance("1s")
+    harness.turns()
+    assert harness.read == {"a": [1], "b": [5]} and len(harness.errors) == 1
+
+
+def test_a_poll_above_its_room_is_refused_before_the_positions_move() -> None:
+    class Greedy(Listed):
+        def reader(self, context: TaskContext) -> Any:
+            class Reader(GeneratorReader):
+                def poll(self, output: Any) -> None:
+                    output.rows(Partition("a"), [(n,) for n in range(101)], range(101))
+
+            return Reader(self.read)
+
+    harness = PartitionHarness(lambda: Greedy(a=[]))
+    harness.turns()
+    assert harness.read == {} and harness.tasks[0].stored()["a"].position is None
+    (error,) = harness.errors
+    assert "101 rows in one poll" in str(error) and "was 100" in str(error)
+
+
+def test_a_name_that_is_not_utf8_is_reported_once_and_the_others_are_read() -> None:
+    harness = PartitionHarness(lambda: Listed(**{"a": [1], "b\udcff": [2]}))
+    harness.turns()
+    harness.discover()
+    (error,) = harness.errors
+    assert harness.read == {"a": [1]} and r"'b\udcff' is not read" in str(error)
+
+
+def test_a_begin_that_was_decided_holds_when_a_task_goes_back_before_the_first_checkpoint() -> None:
+    source = MemoryPartitions({"a": [1, 2], "empty": []})
+    harness = harness_of(source, start="latest")
+    source.append("a", 3)
+    source.append("empty", 4)
+    harness.tasks[0].restart(None)
+    harness.turns()
+    assert harness.read == {"a": [3], "empty": [4]}

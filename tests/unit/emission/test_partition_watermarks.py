@@ -145,3 +145,14 @@ def test_partitions_that_are_too_far_ahead_are_named() -> None:
     marks.rows("c", 5_000)
     marks.ask()
     assert marks.ahead(101) == {"c"} and marks.ahead(100) == {"b", "c"}
+
+
+def test_one_that_is_far_ahead_stays_held_back_while_a_single_one_counts() -> None:
+    marks = Marks("slow", "fast", idle=True)
+    marks.rows("slow", 100)
+    marks.rows("fast", 90_000)
+    marks.ask(0)
+    for at_ms in (100, 1200):
+        marks.rows("slow", 100 + at_ms)
+        marks.ask(at_ms)
+    assert marks.ahead(1000) == {"fast"}, "it is idle, since it is paused"

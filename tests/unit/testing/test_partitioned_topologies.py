@@ -140,6 +140,54 @@ def test_max_drift_holds_the_partition_back_that_is_ahead() -> None:
     assert len(test.emitted("spout")) == 5
 
 
+def test_the_watermark_of_a_partition_that_ends_between_two_probes_counts() -> None:
+    source = MemoryPartitions({f"p{n}": [("k", ms) for ms in range(0, 10_000, 100)] for n in range(6)}, ended=True)
+    test = TopologyTest(lambda: counting(source, "at_least_once"))
+    test.advance("5s")
+    assert [row[-1] for row in test.emitted("window")] == [60] * 9
+
+
+@MODES
+def test_a_poll_gives_no_more_rows_than_one_call_may_emit(delivery: str) -> None:
+    source = MemoryPartitions({"a": range(20, 51)}, ended=True)
+
+    def build() -> Topology:
+        builder = TopologyBuilder("t").config(delivery=delivery, max_task_emit=10)
+        builder.set_spout("spout", MemorySpout(source, discovery_interval=None))
+        builder.set_bolt("bolt", Pass()).shuffle_grouping("spout")
+        return builder.build()
+
+    test = TopologyTest(build)
+    test.run()
+    assert sorted(test.emitted("bolt")) == [(n,) for n in range(20, 51)]
+
+
+class Stamped(PartitionedSpout):
+    """Gives timestamps, from which no watermark is made without a strategy."""
+
+    outputs = ("key",)
+
+    def partitions(self) -> list[str]:
+        """Return one."""
+        return ["a"]
+
+    def read(self, partition: Any, position: Any) -> Any:
+        """Yield one row."""
+        yield SourceRow(("k",), 0, timestamp=1)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "why"), [(None, "the tuples of 'spout' have none"), (WatermarkStrategy.emitted(), "cannot emit watermarks")]
+)
+def test_timestamps_without_a_strategy_that_makes_watermarks_are_refused_at_build(strategy: Any, why: str) -> None:
+    builder = TopologyBuilder("t")
+    builder.set_spout("spout", Stamped(), watermarks=strategy)
+    window = WindowBolt(key="key", window=windows.TumblingEventTimeWindows.of("1s"), aggregate=aggregates.Count())
+    builder.set_bolt("window", window).fields_grouping("spout", "key")
+    with pytest.raises(TopologyError, match=why):
+        builder.build()
+
+
 class Streams(PartitionedSpout):
     outputs = {"default": ("a",), "other": ("b",)}
 

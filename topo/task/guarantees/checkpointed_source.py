@@ -147,9 +147,10 @@ class CheckpointedSource(SourceGuarantee):
             self.uncommitted.reach(messages[-1])
 
     def partitions_found(self) -> None:
-        """Have the next checkpoint note that."""
+        """Have a checkpoint note soon that they are known, and where they begin: the beginning of an empty one counts, too."""
         assert self._read_by_partition is not None
-        self._read_by_partition.found()
+        if self._read_by_partition.found():
+            self._want_checkpoint()
 
     def begin_partition(self, partition: Partition, position: Any) -> None:
         """Keep where a partition begins; have it stored soon where that is not its beginning."""

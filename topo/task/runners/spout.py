@@ -265,15 +265,15 @@ class SpoutRunner:
             else:
                 output.idle_clock.pause()
             output.on_time(now)
-            self._hold_back_drift()
+            self._hold_back_drift(now)
         if self._feeds_windows:
             self._watch_stall(now)
 
-    def _hold_back_drift(self) -> None:
+    def _hold_back_drift(self, now: float) -> None:
         """Pause partitions that are further ahead of the others in event time than the spout wants."""
         spout, partitions = self._partitioned, self._output.watermarks.partitions
         if spout is not None and self._drift_ms is not None and partitions is not None and self._is_user_open:
-            spout.set_ahead(partitions.ahead(self._drift_ms))
+            self._reports.guard(spout.set_ahead, now, partitions.ahead(self._drift_ms))
 
     def _watch_stall(self, now: float) -> None:
         """Report that windows wait for a watermark which does not come, since the spout has no room for more messages."""

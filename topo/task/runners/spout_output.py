@@ -90,8 +90,7 @@ class SpoutOutput(TaskOutput):
         if isinstance(signal, PassedOver):
             source.pass_over(signal.message, signal.record, signal.error, now)
         elif isinstance(signal, PartitionOver):
-            if time.partitions is not None:
-                time.partitions.end(signal.name)
+            time.end_partition(signal.name)
         elif isinstance(signal, PartitionForgotten):
             source.forget_partition(signal.name)
         elif isinstance(signal, PartitionsFound):
