@@ -87,6 +87,10 @@ class PositionReports:
         """When `send` is due; None while nothing has changed."""
         return self._due_at if self._has_changed else None
 
+    def hasten(self, now: float) -> None:
+        """Have the next `send` report without a wait."""
+        self._due_at = min(self._due_at, now)
+
     @property
     def _has_changed(self) -> bool:
         position, attempts = self._reported

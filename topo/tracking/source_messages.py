@@ -169,8 +169,12 @@ class SourceMessages:
         self._positions.partitions.found()
 
     def begin_partition(self, partition: Partition, position: Any, now: float) -> None:
-        """Keep where a partition begins; report it at once where that is not its beginning."""
-        if self._positions.partitions.begin(partition, position) and position is not None:
+        """Keep where a partition begins; report it at once, or in the next turn together with others that begin at theirs."""
+        if not self._positions.partitions.begin(partition, position):
+            return
+        if position is None:
+            self._positions.hasten(now)
+        else:
             self.commit(now, at_once=True)
 
     def forget_partition(self, name: str) -> None:

@@ -162,6 +162,24 @@ def test_a_poll_gives_no_more_rows_than_one_call_may_emit(delivery: str) -> None
     assert sorted(test.emitted("bolt")) == [(n,) for n in range(20, 51)]
 
 
+@MODES
+def test_the_begin_of_an_empty_partition_is_stored_before_the_next_checkpoint_or_report(delivery: str) -> None:
+    source = MemoryPartitions({"empty": []})
+
+    def build() -> Topology:
+        builder = TopologyBuilder("t").config(delivery=delivery, checkpoint_interval="60s")
+        builder.set_spout("spout", MemorySpout(source, start="latest"))
+        builder.set_bolt("bolt", Pass()).shuffle_grouping("spout")
+        return builder.build()
+
+    test = TopologyTest(build)
+    test.advance("300ms")
+    source.append("empty", 4)
+    test.crash("spout")
+    test.advance("30s")
+    assert test.emitted("bolt") == [(4,)], "not behind it, as a second decision would have it"
+
+
 class Stamped(PartitionedSpout):
     """Gives timestamps, from which no watermark is made without a strategy."""
 
