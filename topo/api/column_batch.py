@@ -151,7 +151,13 @@ class ColumnBatch:
         if self.is_arrow or _is_arrow(timestamps):
             self._stamp_arrow(timestamps)
             return
-        stamps = timestamps.tolist() if hasattr(timestamps, "tolist") else list(timestamps)
+        stamps: list[Any]
+        if getattr(getattr(timestamps, "dtype", None), "kind", "") == "M":
+            # Moments of numpy, in any unit; the list of some units has datetimes, that of others numbers.
+            convert = getattr(timestamps, "to_numpy", timestamps.astype)  # pandas has time zones, which astype refuses to drop
+            stamps = [_none_or_ms(stamp) for stamp in convert("datetime64[ms]").astype("int64").tolist()]
+        else:
+            stamps = timestamps.tolist() if hasattr(timestamps, "tolist") else list(timestamps)
         for stamp in stamps:
             if type(stamp) is not int or not _MIN_MS <= stamp <= _MAX_MS:
                 raise EmitError(f"timestamp {stamp!r} ({type(stamp).__name__}) of a row; give whole milliseconds since the epoch")
@@ -274,6 +280,11 @@ def _bounds(stamps: Any, *, is_arrow: bool) -> tuple[int, int]:
         return min(stamps), max(stamps)
     bounds = compute().min_max(stamps)
     return bounds["min"].as_py(), bounds["max"].as_py()
+
+
+def _none_or_ms(stamp: int) -> int | None:
+    # The least number is "not a time" of numpy.
+    return None if stamp < _MIN_MS else stamp
 
 
 def _whole(array: Any) -> Any:

@@ -33,6 +33,8 @@ class GeneratorReader:
         read: returns the rows of a partition behind a position, as `PartitionedSpout.read` does.
         begin: returns where a new partition begins, as `PartitionedSpout.begin` does.
         committed: takes the positions up to which everything is done.
+        most_open: how many partitions are read at the same time; the others wait until one of these ends. Paused ones do not
+            count, since others may have to be read before them. None: all.
     """
 
     def __init__(
@@ -40,24 +42,29 @@ class GeneratorReader:
         read: Read,
         begin: Callable[[Partition, bool], Any] = lambda _partition, _found_later: None,
         committed: Callable[[Mapping[str, Any]], None] = lambda _positions: None,
+        *,
+        most_open: int | None = None,
     ) -> None:
         self._read = read
         self._begin = begin
         self.committed = committed
         self._readings: dict[str, _Reading] = {}
+        self._most_open = most_open
         self._turns: deque[str] = deque()
+        self._waiting: deque[str] = deque()
+        """Partitions of which nothing was read, and whose generators have not begun."""
 
     def assign(self, partition: Partition, position: Any, found_later: bool) -> Any:
         if position is None:
             position = self._begin(partition, found_later)
         self._readings[partition.name] = _Reading(partition, iter(self._read(partition, position)))
-        self._turns.append(partition.name)
+        self._waiting.append(partition.name)
         return position
 
     def release(self, partition: Partition) -> None:
         reading = self._readings.pop(partition.name, None)
         if reading is not None:
-            self._turns.remove(partition.name)
+            (self._turns if partition.name in self._turns else self._waiting).remove(partition.name)
             # A generator ends its `with` blocks, such as that of its file.
             close = getattr(reading.rows, "close", None)
             if close is not None:
@@ -66,7 +73,16 @@ class GeneratorReader:
     def pause(self, partition: Partition, paused: bool) -> None:
         self._readings[partition.name].is_paused = paused
 
+    def _open_more(self) -> None:
+        """Give partitions that wait their turns, as far as there is room."""
+        count = sum(not self._readings[name].is_paused for name in self._turns)
+        while self._waiting and (self._most_open is None or count < self._most_open):
+            self._turns.append(self._waiting.popleft())
+            count += 1
+
     def poll(self, output: PartitionOutput) -> None:
+        if self._waiting:
+            self._open_more()
         room, left = output.room, len(self._turns)
         while room > 0 and left > 0:
             name = self._turns.popleft()

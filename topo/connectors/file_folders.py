@@ -9,7 +9,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, Protocol
 
-from topo.errors import ConfigError
+from topo.errors import ConfigError, TopoEnvironmentError
 from topo.extras import EXTRAS, pip_install
 
 
@@ -24,7 +24,12 @@ class FileFolder(Protocol):
     """The files below one folder."""
 
     def find(self, pattern: str) -> Iterator[FoundFile]:
-        """Yield the files that are complete and whose names match; hidden ones, and those that begin with "_", are left out."""
+        """Yield the files that are complete and whose names match; hidden ones, and those that begin with "_", are left out.
+
+        Raises:
+            TopoEnvironmentError: the folder was there and is gone, while its files may be there.
+            OSError: it cannot be listed.
+        """
 
     def identity(self, name: str) -> str:
         """Return the present identity of a file. Raises FileNotFoundError."""
@@ -52,10 +57,12 @@ class LocalFolder:
     def __init__(self, root: Path, settle_s: float) -> None:
         self._root = root
         self._settle_s = settle_s
+        self._was_there = False
 
     def find(self, pattern: str) -> Iterator[FoundFile]:
         settled_ns = time.time_ns() - int(self._settle_s * 1e9)
-        for folder, _, names in os.walk(self._root):
+        for folder, _, names in os.walk(self._root, onerror=self._cannot_list):
+            self._was_there = True
             for name in names:
                 path = Path(folder, name)
                 relative = path.relative_to(self._root).as_posix()
@@ -68,6 +75,13 @@ class LocalFolder:
                     if found.st_mtime_ns <= settled_ns:
                         yield FoundFile(relative, _identity_of(found))
 
+    def _cannot_list(self, error: OSError) -> None:
+        if not isinstance(error, FileNotFoundError):
+            raise error
+        if error.filename == os.fspath(self._root) and self._was_there:
+            raise _gone(self._root) from error
+        # The root has not come yet, or a subfolder was removed since it was listed.
+
     def identity(self, name: str) -> str:
         return _identity_of((self._root / name).stat())
 
@@ -76,6 +90,10 @@ class LocalFolder:
 
     def remove(self, name: str) -> None:
         (self._root / name).unlink()
+
+
+def _gone(root: object) -> TopoEnvironmentError:
+    return TopoEnvironmentError(f"folder {str(root)!r} was there and is gone; its files are taken to be there until it is back")
 
 
 def _identity_of(found: os.stat_result) -> str:
@@ -99,14 +117,18 @@ class RemoteFolder:
         except (ValueError, ImportError) as error:
             raise ConfigError(f"FilesSpout cannot read {url}: {error}") from error
         self._root = root.rstrip("/")
+        self._was_there = False
 
     def find(self, pattern: str) -> Iterator[FoundFile]:
         # What another process has written is not in the cache of listings.
         self._files.invalidate_cache()
         try:
             listed = self._files.find(self._root, detail=True)
-        except FileNotFoundError:
+        except FileNotFoundError as error:
+            if self._was_there:
+                raise _gone(self._root) from error
             return
+        self._was_there |= bool(listed)
         for path, info in listed.items():
             name = path.removeprefix(self._root).lstrip("/")
             if fnmatch(name.rpartition("/")[2], pattern) and is_visible(name):

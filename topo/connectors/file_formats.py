@@ -13,6 +13,7 @@ import io
 import lzma
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import count
 from typing import Any, BinaryIO, NamedTuple, cast
 
 from topo.errors import ConfigError
@@ -48,8 +49,8 @@ def decompressed(file: BinaryIO, name: str) -> BinaryIO:
     return file if opener is None else cast(BinaryIO, opener(file))
 
 
-def read_lines(decode: Decode) -> ReadFile:
-    """Return a reader of lines, which `decode` makes rows of."""
+def read_lines(decode: Decode, *, skip_blank: bool = False) -> ReadFile:
+    """Return a reader of lines, which `decode` makes rows of; blank ones may be passed over."""
 
     def read(file: BinaryIO, place: int) -> Iterator[FilePiece]:
         file.seek(place)
@@ -59,6 +60,8 @@ def read_lines(decode: Decode) -> ReadFile:
             places: list[int] = []
             for line in lines:
                 at += len(line)
+                if skip_blank and not line.strip():
+                    continue
                 try:
                     rows.append(decode(line.rstrip(b"\r\n")))
                 except Exception as error:
@@ -75,21 +78,34 @@ def read_csv(fields: Sequence[str], encoding: str) -> ReadFile:
     """Return a reader of CSV whose first record names the columns."""
 
     def read(file: BinaryIO, place: int) -> Iterator[FilePiece]:
-        records = csv.reader(io.TextIOWrapper(file, encoding, newline=""))
+        # Bytes that are no text are kept, and found by record: else they would end the reading, with the good rows before them.
+        lines = _Lines(io.TextIOWrapper(file, encoding, "surrogateescape", newline=""))
+        records = csv.reader(lines)
         header = next(records, [])
         row_of = picker(fields, header)
         rows: list[tuple[Any, ...]] = []
         places: list[int] = []
-        for number, record in enumerate(records, 1):
-            if number <= place:
-                continue
+        for number in count(1):
+            record: list[str] | None = None
             try:
+                record = next(records)
+                if number <= place or not record:
+                    continue
+                _check_text(record, encoding)
                 if len(record) != len(header):
                     raise ValueError(f"{len(record)} values for {len(header)} columns")
                 rows.append(row_of(record))
+            except StopIteration:
+                break
             except Exception as error:
-                yield FilePiece(rows, places, (number, ",".join(record), error))
-                rows, places = [], []
+                if record is None and not isinstance(error, csv.Error):
+                    # The file cannot be read on.
+                    yield FilePiece(rows, places)
+                    raise
+                if number > place:
+                    text = lines.last if record is None else ",".join(record)
+                    yield FilePiece(rows, places, (number, _text_or_bytes(text, encoding), error))
+                    rows, places = [], []
             else:
                 places.append(number)
             if len(rows) >= MOST_ROWS:
@@ -98,6 +114,38 @@ def read_csv(fields: Sequence[str], encoding: str) -> ReadFile:
         yield FilePiece(rows, places)
 
     return read
+
+
+class _Lines:
+    """Lines of a text, of which the last one is kept for the report of a fault."""
+
+    def __init__(self, lines: Iterator[str]) -> None:
+        self._lines = lines
+        self.last = ""
+
+    def __iter__(self) -> Iterator[str]:
+        return self
+
+    def __next__(self) -> str:
+        self.last = next(self._lines)
+        return self.last
+
+
+def _check_text(record: Sequence[str], encoding: str) -> None:
+    """Raise UnicodeDecodeError for values with bytes that are no text."""
+    text = ",".join(record)
+    if not text.isascii() and isinstance(kept := _text_or_bytes(text, encoding), bytes):
+        kept.decode(encoding)
+        raise ValueError(f"bytes that are no text in {encoding}")
+
+
+def _text_or_bytes(text: str, encoding: str) -> str | bytes:
+    """Return a text, or its bytes where some of them are none."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode(encoding, "surrogateescape")
+    return text
 
 
 def read_parquet(fields: Sequence[str]) -> ReadFile:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import codecs
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
+from functools import partial
 from typing import Any, Literal
 
 from topo.api.context import TaskContext
 from topo.api.durations import duration_ms
-from topo.api.generator_reader import Yielded
-from topo.api.partition_values import BadRecord, Partition, SourceRows
+from topo.api.generator_reader import GeneratorReader, Yielded
+from topo.api.partition_values import BadRecord, Partition, PartitionReader, SourceRows
 from topo.api.partitions import PartitionedSpout
 from topo.api.spout import SpoutCollector
 from topo.connectors.file_folders import FileFolder, folder_at
@@ -18,6 +20,8 @@ from topo.connectors.file_formats import ReadFile, decode_json, decompressed, re
 from topo.errors import ConfigError, TopoEnvironmentError
 
 FORMATS = ("lines", "json", "csv", "parquet")
+_MOST_OPEN = 16
+"""Files that a task reads at the same time."""
 
 
 class FilesSpout(PartitionedSpout):
@@ -61,7 +65,7 @@ class FilesSpout(PartitionedSpout):
                 and whose values are text; "parquet".
             fields: keys or columns that become the fields of the tuple; a "?" at the end lets it be missing: it is None then.
                 Needed for csv and parquet; without, a line of JSON is one field, `value`, and a line of text is `line`.
-            encoding: of lines and csv.
+            encoding: of lines and csv; of lines one whose line end is one byte, as that of ASCII.
             discovery_interval: how often the folder is listed; None: once, and the input ends with its files.
             settle: how long a file of this machine must not have been written to before it is read.
             on_done: "delete" removes a file when all of it is done.
@@ -79,6 +83,7 @@ class FilesSpout(PartitionedSpout):
             raise ConfigError("format='lines' has the one field 'line'; leave fields= out, or take format='json' or 'csv'")
         if on_done not in (None, "delete"):
             raise ConfigError(f"on_done={on_done!r} must be None or 'delete'")
+        _check_encoding(encoding, format)
         names = ("line",) if format == "lines" else ("value",) if fields is None else tuple(fields)
         self.outputs = tuple(name.removesuffix("?") for name in names)
         self.discovery_interval = discovery_interval
@@ -91,6 +96,10 @@ class FilesSpout(PartitionedSpout):
         self._committed: dict[str, Any] = {}
         self._ends: dict[str, Any] = {}
         """Of the files that were read to their end: the position of their last record."""
+        self._identities: dict[str, set[str]] = {}
+        """Of these files: the identities that are known, and reported if they are new ones."""
+        self._missing: set[str] = set()
+        """Those of them that the last listing has not found."""
 
     def open(self, context: TaskContext, collector: SpoutCollector) -> None:
         """Prepare to read.
@@ -100,8 +109,12 @@ class FilesSpout(PartitionedSpout):
         """
         self._folder: FileFolder = folder_at(self._url, self._settle_s, self._options)
         self._read_file = self._reader()
-        self._context = context
+        self._context, self._collector = context, collector
         super().open(context, collector)
+
+    def reader(self, context: TaskContext) -> PartitionReader:
+        """Return a reader that has a limited number of files open."""
+        return GeneratorReader(self.read, self.begin, self.committed, most_open=_MOST_OPEN)
 
     def _reader(self) -> ReadFile:
         fields = self._fields or ()
@@ -110,14 +123,39 @@ class FilesSpout(PartitionedSpout):
         if self._format == "csv":
             return read_csv(fields, self._encoding)
         if self._format == "json":
-            return read_lines(decode_json(self._fields))
+            return read_lines(decode_json(self._fields), skip_blank=True)
         encoding = self._encoding
         return read_lines(lambda line: (line.decode(encoding),))
 
     def partitions(self) -> Iterator[str]:
-        """Yield the files that are complete."""
-        for file in self._folder.find(self._pattern):
-            yield file.name
+        """Yield the files that are complete; report those that were written to after their end was read."""
+        found = {file.name: file.identity for file in self._folder.find(self._pattern)}
+        # A copy, since the task reads meanwhile.
+        gone = set(self._identities) - found.keys()
+        for name in gone & self._missing:
+            # It is forgotten, as the partition is: another one of that name would be new.
+            self._identities.pop(name, None)
+        self._missing = gone
+        for name, known in list(self._identities.items()):
+            if found.get(name, "") not in ("", *known):
+                self._check(name, found[name], known)
+        yield from found
+
+    def _check(self, name: str, listed: str, known: set[str]) -> None:
+        """Report a file of which the listing has another identity, unless this is only the listing's way to state it."""
+        try:
+            present = self._folder.identity(name)
+        except FileNotFoundError:
+            return
+        is_changed = present not in known
+        known.update((listed, present))
+        if is_changed:
+            report = partial(self._collector.report_error, _changed(name, "after all of it had been read"))
+            executor = self._context.executor
+            if executor is None:
+                report()
+            else:
+                executor.execute(report, "a file was written to")
 
     def read(self, partition: Partition, position: Any) -> Iterator[Yielded]:
         """Yield the records of a file behind (place, identity of the file)."""
@@ -125,10 +163,7 @@ class FilesSpout(PartitionedSpout):
         identity = self._folder.identity(name)
         place, known = (0, identity) if position is None else position
         if identity != known:
-            raise TopoEnvironmentError(
-                f"file {name!r} was written again after it had been read up to place {place}, so the records behind it are "
-                "unknown; give new contents a new name"
-            )
+            raise _changed(name, f"after it had been read up to place {place}")
         last = position
         with self._folder.open(name) as file:
             for chunk in self._read_file(decompressed(file, name), place):
@@ -140,7 +175,14 @@ class FilesSpout(PartitionedSpout):
                     at, record, error = chunk.bad
                     last = (at, identity)
                     yield BadRecord(record, last, error)
+        try:
+            if self._folder.identity(name) != identity:
+                raise _changed(name, "while it was read")
+        except FileNotFoundError:
+            # It was removed, and all of it was read.
+            pass
         self._ends[name] = last
+        self._identities[name] = {identity}
         self._finish(name)
 
     def committed(self, positions: Mapping[str, Any]) -> None:
@@ -164,3 +206,19 @@ class FilesSpout(PartitionedSpout):
             pass
         except Exception as error:
             self._context.logger.warning("file %s is done and cannot be removed: %s", name, error)
+
+
+def _check_encoding(encoding: str, format: str) -> None:
+    try:
+        codecs.lookup(encoding)
+        line_end = "\n".encode(encoding)
+    except LookupError as error:
+        raise ConfigError(f"encoding={encoding!r} is no text encoding that Python knows; give one such as 'utf-8'") from error
+    if format == "lines" and line_end != b"\n":
+        raise ConfigError(f"encoding={encoding!r} is one whose line ends are not one byte; give one such as 'utf-8' for lines")
+
+
+def _changed(name: str, when: str) -> TopoEnvironmentError:
+    return TopoEnvironmentError(
+        f"file {name!r} was written again {when}, so the records behind it are unknown; give new contents a new name"
+    )

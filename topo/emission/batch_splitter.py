@@ -46,11 +46,11 @@ class BatchSplitter:
 
     def _split_arrow(self, batch: ColumnBatch, columns: list[Any]) -> list[tuple[int, ColumnBatch]]:
         pc, pa = compute(), pyarrow()
-        codes, keys = _distinct(columns[0])
+        codes, keys = self._distinct_keys(0, columns[0])
         if len(columns) > 1:
             keys = [(key,) for key in keys]
-        for column in columns[1:]:
-            more, values = _distinct(column)
+        for place, column in enumerate(columns[1:], 1):
+            more, values = self._distinct_keys(place, column)
             # A pair of codes is one number; the pairs that occur get codes in turn.
             pairs = pc.add(pc.multiply(codes.cast(pa.int64()), len(values)), more.cast(pa.int64()))
             codes, found = _distinct(pairs)
@@ -62,6 +62,12 @@ class BatchSplitter:
         # A scalar of another type would have the whole column cast.
         masks = [(target, pc.equal(by_row, pa.scalar(target, pa.int32()))) for target in targets]
         return [(target, batch.take(pc.indices_nonzero(mask))) for target, mask in masks]
+
+    def _distinct_keys(self, place: int, column: Any) -> tuple[Any, list[Any]]:
+        try:
+            return _distinct(column)
+        except (pyarrow().ArrowException, ValueError, TypeError) as error:
+            raise EmitError(f"column {self._fields[place]!r} of type {column.type} cannot be used as a key: {error}") from error
 
 
 def _distinct(column: Any) -> tuple[Any, list[Any]]:

@@ -116,6 +116,7 @@ def test_timestamps_become_milliseconds_by_row(is_arrow: bool, stamps: Any) -> N
         ([True, 1], r"timestamp True \(bool\)"),
         (pa.array([1, None]), "1 of 2 rows have no timestamp"),
         (pa.array([1.5, 2.5]), "timestamps of type double"),
+        (numpy.array(["NaT", "2026-01-01"], "datetime64[ns]"), "timestamp None"),
     ],
 )
 def test_timestamps_that_are_none_are_refused(stamps: Any, stated: str) -> None:
@@ -130,3 +131,11 @@ def test_rows_have_event_time_when_each_of_them_has_a_timestamp() -> None:
 
 def test_a_batch_shows_its_fields_and_first_row() -> None:
     assert repr(emitted({"word": ["a", "b"], "n": [1, 2]})) == "ColumnBatch(2 rows of 'word', 'n', the first: ('a', 1))"
+
+
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+def test_moments_of_numpy_are_milliseconds_whatever_their_unit(unit: str) -> None:
+    """`tolist` of nanoseconds gives nanoseconds."""
+    stamps = numpy.array(["2026-01-01", "2026-01-02"], f"datetime64[{unit}]")
+    expected = [int(datetime(2026, 1, day, tzinfo=UTC).timestamp() * 1000) for day in (1, 2)]
+    assert ColumnBatch.of({"n": [1, 2]}, stamps).stamp_list() == expected

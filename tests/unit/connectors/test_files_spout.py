@@ -83,6 +83,13 @@ def test_a_line_that_cannot_be_decoded_is_given_up_with_its_bytes(tmp_path: Path
     assert harness.read == {"a": [1, 2]} and [record for _, _, record in harness.given_up] == [line + b"\n"]
 
 
+@pytest.mark.parametrize(("format", "data"), [("json", b'{"n": 1}\n\n \r\n{"n": 2}\n\n'), ("csv", b"n\r\n1\r\n\r\n2\r\n\r\n")])
+def test_blank_lines_of_json_and_csv_are_passed_over(tmp_path: Path, format: Any, data: bytes) -> None:
+    (tmp_path / "a").write_bytes(data)
+    harness = harness_of(tmp_path, format=format, fields=("n",))
+    assert [int(value) for value in harness.read["a"]] == [1, 2] and harness.given_up == [] and harness.errors == []
+
+
 def test_hidden_names_other_names_and_files_that_are_being_written_are_left_out(tmp_path: Path) -> None:
     for name in (".a.log", "_b.log", "c.txt", "d.log", ".tmp/e.log"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
@@ -103,6 +110,86 @@ def test_a_file_that_was_written_again_is_reported_and_not_read_on(tmp_path: Pat
     harness.start(1)
     harness.turns()
     assert harness.read == {"a": ["1", "2"]} and "'a' was written again" in str(harness.errors[0])
+
+
+def test_files_of_a_folder_that_goes_away_and_comes_back_are_not_read_again(tmp_path: Path) -> None:
+    """As a mount that is lost for a while: the folder is missing, which does not say that its files were removed."""
+    folder = tmp_path / "in"
+    folder.mkdir()
+    (folder / "a").write_text("1\n2\n")
+    harness = harness_of(folder)
+    folder.rename(tmp_path / "away")
+    for _ in range(4):
+        harness.discover()
+    assert "was there and is gone" in str(harness.errors[0])
+    (tmp_path / "away").rename(folder)
+    harness.discover()
+    harness.discover()
+    assert harness.read == {"a": ["1", "2"]}
+
+
+def test_a_folder_that_cannot_be_listed_is_reported(tmp_path: Path) -> None:
+    (tmp_path / "in").write_text("a file")
+    assert isinstance(harness_of(tmp_path / "in").errors[0], NotADirectoryError)
+
+
+def test_a_folder_at_a_url_that_goes_away_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = fsspec.filesystem("memory")
+    files.pipe("/away/a", b"1\n")
+    harness = harness_of("memory://away")
+
+    def is_gone(*_: Any, **__: Any) -> Any:
+        raise FileNotFoundError("/away")
+
+    monkeypatch.setattr(type(files), "find", is_gone)
+    harness.discover()
+    assert "was there and is gone" in str(harness.errors[0]) and harness.read == {"a": ["1"]}
+
+
+def test_a_file_that_is_written_to_after_its_end_is_reported_once(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("1\n2\n")
+    harness = harness_of(tmp_path)
+    with (tmp_path / "a").open("a") as file:
+        file.write("3\n")
+    harness.discover()
+    harness.discover()
+    (error,) = harness.errors
+    assert "'a' was written again after all of it" in str(error) and harness.read == {"a": ["1", "2"]}
+
+
+def test_a_file_that_is_written_to_while_it_is_read_is_reported(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("".join(f"{n}\n" for n in range(250)))
+    harness = PartitionHarness(lambda: FilesSpout(tmp_path, settle="0s"))
+    harness.turns(3)
+    assert len(harness.all_rows()) < 250
+    os.utime(tmp_path / "a", (1, 1))
+    harness.turns()
+    assert "'a' was written again while it was read" in str(harness.errors[0])
+
+
+@pytest.mark.parametrize(
+    ("line", "record"), [(b"\xff\xfe,x\n", b"\xff\xfe,x"), (b"x" * 140_000 + b",x\n", "x" * 140_000 + ",x\n")]
+)
+def test_a_record_of_csv_that_cannot_be_read_is_given_up_alone(tmp_path: Path, line: bytes, record: str | bytes) -> None:
+    """A byte that is no text, and a field above the limit of the csv module."""
+    (tmp_path / "a").write_bytes("n,text\n1,é\n".encode() + line + b"2,b\n")
+    harness = harness_of(tmp_path, format="csv", fields=("n",))
+    assert harness.read == {"a": ["1", "2"]} and [given for _, _, given in harness.given_up] == [record]
+    assert harness.errors == []
+
+
+def test_a_limited_number_of_files_is_open(tmp_path: Path) -> None:
+    """Each file has more lines than a turn takes, so all would be open at once."""
+    for n in range(40):
+        (tmp_path / f"{n:02}").write_text("".join(f"{line}\n" for line in range(120)))
+    harness = PartitionHarness(lambda: FilesSpout(tmp_path, settle="0s"))
+    most = 0
+    for _ in range(200):
+        harness.turns(1)
+        open_now = [os.readlink(entry) for entry in Path("/proc/self/fd").iterdir() if entry.is_symlink()]
+        most = max(most, sum(name.startswith(str(tmp_path)) for name in open_now))
+    assert 1 < most <= 16
+    assert {name: len(rows) for name, rows in harness.read.items()} == {f"{n:02}": 120 for n in range(40)}
 
 
 def test_a_file_is_deleted_when_all_of_it_is_done_and_forgotten_then(tmp_path: Path) -> None:
@@ -152,6 +239,9 @@ def test_the_input_ends_with_the_files_where_nothing_is_discovered_later(tmp_pat
         ({"format": "csv"}, "needs fields="),
         ({"fields": ("a",)}, "one field 'line'"),
         ({"on_done": "move"}, "must be None or 'delete'"),
+        ({"encoding": "utf8-8"}, "encoding='utf8-8' is no text encoding that Python knows"),
+        ({"encoding": "hex"}, "encoding='hex' is no text encoding"),
+        ({"encoding": "utf-16"}, "whose line ends are not one byte"),
     ],
 )
 def test_arguments_that_cannot_be_used_are_refused(settings: Any, why: str) -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from topo import ColumnBatch
+from topo import ColumnBatch, EmitError
 from topo.emission.batch_splitter import BatchSplitter, SplitSubscription
 from topo.emission.groupers import FieldsGrouper
 from topo.hot import pack_words, unpack_words
@@ -53,3 +54,19 @@ def test_each_part_has_the_words_of_the_batch_and_bad_keys_are_rejected() -> Non
         assert unpack_words(words) == [(7, 8, 9)[place] for place in places]  # type: ignore[union-attr]
         assert len(parts) == len(places)  # type: ignore[arg-type]
     assert sorted(n for _, _, parts, _ in shares for (part,) in parts for (n,) in part.rows()) == sorted([*range(50), 1, 2])
+
+
+@pytest.mark.parametrize(
+    ("column", "more"),
+    [
+        (pa.array([[1], [2]]), False),
+        (pa.array([{"x": 1}, {"x": 2}]), True),
+        (pa.array([1, 2], pa.timestamp("ns")), False),
+    ],
+)
+def test_arrow_columns_that_are_no_keys_are_rejected(column: Any, more: bool) -> None:
+    """Lists, structs, and nanoseconds, of which Python has no value."""
+    batch = ColumnBatch.of({"a": column, "b": pa.array([1, 2])})
+    fields, indexes = (("a", "b"), (0, 1)) if more else (("a",), (0,))
+    with pytest.raises(EmitError, match=r"'a'.* as a key"):
+        BatchSplitter(fields, grouper(*indexes)).split(batch)
