@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import socket
 import tempfile
 import threading
 import time
@@ -50,8 +51,9 @@ def test_statistics_count_frames_and_bytes_on_both_sides(world: World) -> None:
 def test_an_outlet_may_be_opened_before_its_inbox(world: World) -> None:
     sender, receiver = world.transport(), world.transport()
     if world.kind == "tcp":
-        endpoint = receiver.bind("data")
-        receiver.unbind("data")
+        # Not of an inbox that was closed: that may still take the connection, and the frame with it.
+        with socket.create_server(("127.0.0.1", 0)) as reserved:
+            endpoint = f"tcp://127.0.0.1:{reserved.getsockname()[1]}"
     else:
         endpoint = f"ipc://{world.folder}/later" if world.kind == "ipc" else "memory://later"
     outlet = sender.connect(endpoint, receiver.public_key)
