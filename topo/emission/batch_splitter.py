@@ -75,6 +75,9 @@ def _distinct(column: Any) -> tuple[Any, list[Any]]:
     pa = pyarrow()
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
+    if pa.types.is_timestamp(column.type) and column.type.unit == "ns":
+        # Pandas has a type for nanoseconds, Python has none: the same with and without pandas.
+        column = column.cast(pa.timestamp("us", column.type.tz))
     encoded = column.dictionary_encode(null_encoding="encode")
     return encoded.indices, encoded.dictionary.to_pylist()
 
