@@ -215,5 +215,6 @@ def test_an_unknown_extra_is_refused_with_those_there_are(checkout: Path) -> Non
 
     result = run(checkout, "sh", "scripts/setup.sh", "tests")
 
-    assert result.stderr == "topo: there is no extra 'tests'; there are dev, examples, java, notebook, remote, spark, test\n"
+    extras = "arrow, dev, examples, java, notebook, remote, spark, test"
+    assert result.stderr == f"topo: there is no extra 'tests'; there are {extras}\n"
     assert result.returncode == 1
