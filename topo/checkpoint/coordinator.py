@@ -29,7 +29,7 @@ from typing import Any
 from topo.checkpoint.assignment import manifest_of, stateful_tasks
 from topo.checkpoint.manifest import Manifest
 from topo.checkpoint.pace import CheckpointPace
-from topo.checkpoint.steps import Problem, Step, ToAll, ToSpouts
+from topo.checkpoint.steps import Problem, Step, ToAll, ToSources
 from topo.checkpoint.store_messages import (
     CheckpointFound,
     CheckpointStored,
@@ -400,7 +400,7 @@ class CheckpointCoordinator:
             was_wanted=was_wanted,
             savepoints=self._waiting(is_final=self._is_final_wanted),
         )
-        self._steps.append(ToSpouts(control.BeginCheckpoint(self._epoch, self.last)))
+        self._steps.append(ToSources(control.BeginCheckpoint(self._epoch, self.last)))
 
     def _waiting(self, *, is_final: bool) -> list[str]:
         """Return the savepoints that a checkpoint serves."""

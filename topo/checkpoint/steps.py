@@ -9,8 +9,8 @@ from topo.wire import control
 
 
 @dataclass(frozen=True, slots=True)
-class ToSpouts:
-    """Send a message to each worker that hosts spouts."""
+class ToSources:
+    """Send a message to each worker that hosts tasks without input: spouts, and bolts that read nothing but ticks."""
 
     message: control.BeginCheckpoint
 
@@ -30,4 +30,4 @@ class Problem:
     message: str
 
 
-Step = ToSpouts | ToAll | StoreCommand | Problem
+Step = ToSources | ToAll | StoreCommand | Problem

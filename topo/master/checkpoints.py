@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import assert_never
 
 from topo.checkpoint.coordinator import CheckpointCoordinator, Finding
-from topo.checkpoint.steps import Problem, ToAll, ToSpouts
+from topo.checkpoint.steps import Problem, ToAll, ToSources
 from topo.checkpoint.store_messages import CheckpointFound, CheckpointStored, SavepointStored, StoreAnswer
 from topo.master.commands import MasterCommand, RecordError
 from topo.master.epochs import EpochState
@@ -89,9 +89,9 @@ class CheckpointDriver:
         coordinator.ending(is_ending)
         coordinator.advance(now)
         for step in coordinator.take_steps():
-            if isinstance(step, ToSpouts | ToAll):
+            if isinstance(step, ToSources | ToAll):
                 everyone = isinstance(step, ToAll)
-                for slot in self._recovery.membership.live() if everyone else self._recovery.live_spouts():
+                for slot in self._recovery.membership.live() if everyone else self._recovery.live_sources():
                     self._recovery.send(slot, step.message)
             elif isinstance(step, Problem):
                 self._commands.append(RecordError(step.kind, step.message))

@@ -84,6 +84,7 @@ class Recovery:
         self._counts = counts
         self._checkpoints = checkpoints
         self._spouts = frozenset(plan.spouts)
+        self._sources = frozenset(plan.sources)
         self._edge_losses = EdgeLosses()
         self._suspects = Suspects()
         self._killed: dict[WorkerId, Incarnation] = {}
@@ -235,6 +236,10 @@ class Recovery:
     def live_spouts(self) -> list[Slot]:
         """Return the slots that host spouts and whose workers have registered."""
         return [slot for slot in self.membership.live() if not self._spouts.isdisjoint(slot.tasks)]
+
+    def live_sources(self) -> list[Slot]:
+        """Return the slots that host tasks without input and whose workers have registered."""
+        return [slot for slot in self.membership.live() if not self._sources.isdisjoint(slot.tasks)]
 
     def send(self, slot: Slot, message: control.FromMaster) -> None:
         assert slot.incarnation is not None

@@ -95,6 +95,12 @@ class PhysicalPlan(Struct, frozen=True, kw_only=True, dict=True):
     def spouts(self) -> tuple[TaskId, ...]:
         return tuple(task.id for task in self.tasks if self._components[task.component].kind is ComponentKind.SPOUT)
 
+    @cached_property
+    def sources(self) -> tuple[TaskId, ...]:
+        """Ids of the tasks that no barrier reaches, so that a checkpoint begins there: spouts, and bolts with ticks alone."""
+        readers = {subscription.target for subscription in self.subscriptions} | {ACKER_COMPONENT}
+        return tuple(task.id for task in self.tasks if task.component not in readers)
+
     @property
     def origins(self) -> tuple[TaskId, ...]:
         """Ids of the tasks that draw root ids and receive verdicts from the ackers: all spouts, and window bolts."""

@@ -75,7 +75,7 @@ def problems_of(topology: Topology) -> list[str]:
     if not any(spec.kind is ComponentKind.SPOUT for spec in specs):
         found.append(f"topology {topology.name!r} has no spout, so nothing would ever happen; add one with set_spout(...)")
     for spec in specs:
-        found += _inputs(spec, streams, config)
+        found += _inputs(spec, streams)
     found += operator_problems(specs, streams, config)
     found += batch_problems(specs, streams)
     found += event_time_problems(specs, streams)
@@ -210,13 +210,11 @@ def _values_wanted(spec: ComponentSpec, config: TopologyConfig) -> Iterator[str]
         )
 
 
-def _inputs(
-    spec: ComponentSpec, streams: dict[str, tuple[StreamDeclaration, ...] | None], config: TopologyConfig
-) -> Iterator[str]:
+def _inputs(spec: ComponentSpec, streams: dict[str, tuple[StreamDeclaration, ...] | None]) -> Iterator[str]:
     if spec.kind is not ComponentKind.BOLT:
         return
     if not spec.inputs:
-        yield from _without_input(spec, streams, config)
+        yield from _without_input(spec, streams)
     for (source, stream), count in Counter((declared.source, declared.stream) for declared in spec.inputs).items():
         if count > 1:
             yield (
@@ -228,9 +226,7 @@ def _inputs(
             yield f"bolt {spec.id!r}: {problem}"
 
 
-def _without_input(
-    spec: ComponentSpec, streams: dict[str, tuple[StreamDeclaration, ...] | None], config: TopologyConfig
-) -> Iterator[str]:
+def _without_input(spec: ComponentSpec, streams: dict[str, tuple[StreamDeclaration, ...] | None]) -> Iterator[str]:
     """A bolt that is given nothing but ticks may read nothing."""
     example = f".shuffle_grouping({_example(spec, streams)!r})"
     # Its own setting: with one of the whole topology, a grouping may have been forgotten.
@@ -241,11 +237,6 @@ def _without_input(
         yield (
             f"bolt {spec.id!r} reads nothing but ticks, but emits; make it a Spout, which emits when it wants to, or give it an "
             f"input, such as {example}"
-        )
-    elif config.delivery == "exactly_once":
-        yield (
-            f"bolt {spec.id!r} reads nothing but ticks, so that no checkpoint reaches it (delivery='exactly_once'); give it an "
-            f"input whose tuples it ignores, such as {example}, or set delivery='at_least_once'"
         )
 
 

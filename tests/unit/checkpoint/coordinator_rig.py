@@ -8,7 +8,7 @@ from tests.unit.master.playbook import small_plan
 from topo.checkpoint.assignment import shapes_of
 from topo.checkpoint.coordinator import CheckpointCoordinator
 from topo.checkpoint.manifest import ComponentFigures, Manifest, Part
-from topo.checkpoint.steps import Step, ToSpouts
+from topo.checkpoint.steps import Step, ToSources
 from topo.checkpoint.store_messages import (
     CheckpointStored,
 )
@@ -107,5 +107,5 @@ def running() -> Checkpoints:
 
 def under_way() -> Checkpoints:
     checkpoints = running()
-    assert checkpoints.until(110.0) == [ToSpouts(BeginCheckpoint(Epoch(1), 1))]
+    assert checkpoints.until(110.0) == [ToSources(BeginCheckpoint(Epoch(1), 1))]
     return checkpoints

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.unit.checkpoint.coordinator_rig import ACKER, LINES, PLAN, SINK, Checkpoints, manifest, running, under_way
 from topo.checkpoint.assignment import stateful_tasks
 from topo.checkpoint.coordinator import Phase
-from topo.checkpoint.steps import Problem, Step, ToAll, ToSpouts
+from topo.checkpoint.steps import Problem, Step, ToAll, ToSources
 from topo.checkpoint.store_messages import (
     CommitCheckpoint,
     DiscardCheckpoint,
@@ -33,7 +33,7 @@ from topo.wire.control import (
 def test_the_first_checkpoint_begins_an_interval_after_the_spouts() -> None:
     checkpoints = running()
     assert checkpoints.until(109.9) == []
-    assert checkpoints.until(110.0) == [ToSpouts(BeginCheckpoint(Epoch(1), 1))]
+    assert checkpoints.until(110.0) == [ToSources(BeginCheckpoint(Epoch(1), 1))]
 
 
 def test_the_next_one_begins_an_interval_after_the_last_began() -> None:
@@ -42,7 +42,7 @@ def test_the_next_one_begins_an_interval_after_the_last_began() -> None:
     checkpoints.done(1)
     checkpoints.published(1)
     assert checkpoints.until(119.9) == []
-    assert checkpoints.until(120.0) == [ToSpouts(BeginCheckpoint(Epoch(1), 2))]
+    assert checkpoints.until(120.0) == [ToSources(BeginCheckpoint(Epoch(1), 2))]
 
 
 def test_after_a_slow_one_there_is_a_pause() -> None:
@@ -51,7 +51,7 @@ def test_after_a_slow_one_there_is_a_pause() -> None:
     checkpoints.done(1)
     checkpoints.published(1)
     assert checkpoints.until(140.9) == []
-    assert checkpoints.until(141.0) == [ToSpouts(BeginCheckpoint(Epoch(1), 2))]
+    assert checkpoints.until(141.0) == [ToSources(BeginCheckpoint(Epoch(1), 2))]
 
 
 def test_one_is_under_way_at_a_time() -> None:
@@ -75,7 +75,7 @@ def test_a_spout_that_is_nearly_full_gets_one_early_but_after_the_pause() -> Non
     checkpoints.published(1)
     checkpoints.it.wanted(CheckpointWanted(LINES, Epoch(1)))
     assert checkpoints.until(110.9) == []
-    assert checkpoints.until(111.0) == [ToSpouts(BeginCheckpoint(Epoch(1), 2))]
+    assert checkpoints.until(111.0) == [ToSources(BeginCheckpoint(Epoch(1), 2))]
     checkpoints.done(2)
     checkpoints.published(2)
     assert checkpoints.until(120.9) == []
@@ -85,12 +85,12 @@ def test_one_that_a_spout_wanted_and_that_failed_is_tried_again_after_the_pause(
     checkpoints = running()
     checkpoints.until(101.0)
     checkpoints.it.wanted(CheckpointWanted(LINES, Epoch(1)))
-    assert ToSpouts(BeginCheckpoint(Epoch(1), 1)) in checkpoints.steps()
+    assert ToSources(BeginCheckpoint(Epoch(1), 1)) in checkpoints.steps()
     checkpoints.it.snapshot_failed(SnapshotFailed(SINK, Epoch(1), 1, "disk full"), checkpoints.now)
-    assert ToSpouts(BeginCheckpoint(Epoch(1), 2)) not in checkpoints.until(101.9)
-    assert ToSpouts(BeginCheckpoint(Epoch(1), 2)) in checkpoints.until(102.0)
+    assert ToSources(BeginCheckpoint(Epoch(1), 2)) not in checkpoints.until(101.9)
+    assert ToSources(BeginCheckpoint(Epoch(1), 2)) in checkpoints.until(102.0)
     checkpoints.done(2)
-    assert ToSpouts(BeginCheckpoint(Epoch(1), 3)) not in checkpoints.until(111.9)
+    assert ToSources(BeginCheckpoint(Epoch(1), 3)) not in checkpoints.until(111.9)
 
 
 def test_what_a_spout_of_an_earlier_epoch_wanted_does_not_count() -> None:
@@ -102,7 +102,7 @@ def test_what_a_spout_of_an_earlier_epoch_wanted_does_not_count() -> None:
 def test_numbers_go_on_where_an_earlier_master_stopped() -> None:
     checkpoints = Checkpoints(last=41)
     checkpoints.runs()
-    assert checkpoints.until(110.0) == [ToSpouts(BeginCheckpoint(Epoch(1), 42))]
+    assert checkpoints.until(110.0) == [ToSources(BeginCheckpoint(Epoch(1), 42))]
 
 
 # -- when one is complete ----------------------------------------------------------------------------------------------------
@@ -156,7 +156,7 @@ def test_a_commit_that_failed_is_no_checkpoint() -> None:
     assert (aborted, discard) == (ToAll(CheckpointAborted(1)), DiscardCheckpoint(1))
     assert checkpoints.it.completed is None
     assert "No space left" in checkpoints.it.problem
-    assert checkpoints.until(120.0) == [ToSpouts(BeginCheckpoint(Epoch(1), 2))]
+    assert checkpoints.until(120.0) == [ToSources(BeginCheckpoint(Epoch(1), 2))]
     checkpoints.done(2)
     assert checkpoints.it.completed == manifest(2)
     assert checkpoints.it.problem == ""
@@ -176,7 +176,7 @@ def test_one_that_takes_too_long_is_given_up_and_its_number_not_used_again() -> 
     )
     assert rest == [ToAll(CheckpointAborted(1)), DiscardCheckpoint(1)]
     assert checkpoints.taken(1, SINK) == []
-    assert checkpoints.until(171.0) == [ToSpouts(BeginCheckpoint(Epoch(1), 2))]
+    assert checkpoints.until(171.0) == [ToSources(BeginCheckpoint(Epoch(1), 2))]
 
 
 def test_it_is_said_when_barriers_alone_are_missing() -> None:
@@ -202,7 +202,7 @@ def test_a_recovery_ends_the_one_under_way_and_the_next_begins_soon() -> None:
     assert checkpoints.breaks() == [ToAll(CheckpointAborted(1)), DiscardCheckpoint(1)]
     checkpoints.now = 115.0
     # The first began at 110; the next would be due at 120 only.
-    assert checkpoints.runs() == [ToSpouts(BeginCheckpoint(Epoch(2), 2))]
+    assert checkpoints.runs() == [ToSources(BeginCheckpoint(Epoch(2), 2))]
     found = checkpoints.it.describe(115.0)
     assert (found["aborted"], found["failed"]) == (1, 0)
 
@@ -212,7 +212,7 @@ def test_recoveries_do_not_put_checkpoints_off() -> None:
     checkpoints.until(103.0)
     checkpoints.breaks()
     checkpoints.runs()
-    assert checkpoints.until(110.0) == [ToSpouts(BeginCheckpoint(Epoch(2), 1))]
+    assert checkpoints.until(110.0) == [ToSources(BeginCheckpoint(Epoch(2), 1))]
 
 
 def test_processes_that_die_faster_than_the_interval_passes_get_a_checkpoint_early() -> None:
@@ -222,7 +222,7 @@ def test_processes_that_die_faster_than_the_interval_passes_get_a_checkpoint_ear
         checkpoints.breaks()
         checkpoints.runs()
     assert checkpoints.until(106.3) == []
-    assert checkpoints.until(106.375) == [ToSpouts(BeginCheckpoint(Epoch(3), 1))]
+    assert checkpoints.until(106.375) == [ToSources(BeginCheckpoint(Epoch(3), 1))]
     checkpoints.done(1)
     checkpoints.published(1)
     began = [checkpoints.now]
@@ -353,7 +353,7 @@ def test_a_checkpoint_is_complete_only_with_all_its_parts_in_one_epoch(seed: int
             checkpoints.it.want_final()
             found = checkpoints.steps()
         for step in found:
-            if isinstance(step, ToSpouts):
+            if isinstance(step, ToSources):
                 assert is_running and committing is None
                 assert step.message.checkpoint not in numbers and step.message.checkpoint == max(numbers, default=0) + 1
                 numbers.append(step.message.checkpoint)

@@ -8,7 +8,7 @@ from tests.unit.checkpoint.coordinator_rig import ACKER, LINES, PLAN, SINK, Chec
 from topo.checkpoint.assignment import parts_to_read, shapes_of
 from topo.checkpoint.coordinator import Finding
 from topo.checkpoint.manifest import ComponentShape
-from topo.checkpoint.steps import Problem, ToAll, ToSpouts
+from topo.checkpoint.steps import Problem, ToAll, ToSources
 from topo.checkpoint.store_messages import (
     CheckpointFound,
     CopyCheckpoint,
@@ -76,7 +76,7 @@ def test_when_a_part_cannot_be_restored_an_earlier_checkpoint_is_looked_for() ->
     assert not checkpoints.it.holds_epoch
     checkpoints.runs()
     checkpoints.published(6)
-    assert checkpoints.until(110.0)[-1] == ToSpouts(BeginCheckpoint(Epoch(1), 8))
+    assert checkpoints.until(110.0)[-1] == ToSources(BeginCheckpoint(Epoch(1), 8))
 
 
 def test_when_no_checkpoint_can_be_restored_the_topology_is_lost() -> None:
@@ -106,7 +106,7 @@ def test_the_final_one_begins_at_once_and_the_end_waits_until_all_have_published
     checkpoints = running()
     assert not checkpoints.it.may_close
     checkpoints.it.want_final()
-    assert checkpoints.steps() == [ToSpouts(BeginCheckpoint(Epoch(1), 1))]
+    assert checkpoints.steps() == [ToSources(BeginCheckpoint(Epoch(1), 1))]
     checkpoints.done(1)
     assert not checkpoints.it.may_close
     checkpoints.published(1, LINES)
@@ -132,7 +132,7 @@ def test_a_final_one_that_failed_is_taken_again_after_a_pause() -> None:
     checkpoints.it.snapshot_failed(SnapshotFailed(SINK, Epoch(1), 1, "disk full"), checkpoints.now)
     checkpoints.steps()
     assert checkpoints.until(100.9) == []
-    assert checkpoints.until(101.0) == [ToSpouts(BeginCheckpoint(Epoch(1), 2))]
+    assert checkpoints.until(101.0) == [ToSources(BeginCheckpoint(Epoch(1), 2))]
 
 
 def test_a_recovery_before_the_end_makes_another_final_one_necessary() -> None:
@@ -146,7 +146,7 @@ def test_a_recovery_before_the_end_makes_another_final_one_necessary() -> None:
     checkpoints.published(1)
     assert not checkpoints.it.may_close
     checkpoints.it.want_final()
-    assert checkpoints.steps() == [ToSpouts(BeginCheckpoint(Epoch(2), 2))]
+    assert checkpoints.steps() == [ToSources(BeginCheckpoint(Epoch(2), 2))]
 
 
 def test_restored_tasks_publish_again_before_the_end() -> None:
@@ -165,7 +165,7 @@ def test_restored_tasks_publish_again_before_the_end() -> None:
 def test_a_savepoint_is_the_next_checkpoint_copied() -> None:
     checkpoints = running()
     checkpoints.it.want_savepoint("/save")
-    assert checkpoints.steps() == [ToSpouts(BeginCheckpoint(Epoch(1), 1))]
+    assert checkpoints.steps() == [ToSources(BeginCheckpoint(Epoch(1), 1))]
     assert checkpoints.done(1) == [ToAll(CheckpointComplete(1)), CopyCheckpoint(1, "/save")]
     checkpoints.it.savepoint_stored(SavepointStored("/save"))
     assert checkpoints.steps() == []
@@ -175,7 +175,7 @@ def test_a_savepoint_is_the_next_checkpoint_copied() -> None:
 def test_a_savepoint_asked_for_while_one_is_under_way_is_the_one_after() -> None:
     checkpoints = under_way()
     checkpoints.it.want_savepoint("/save")
-    assert checkpoints.done(1) == [ToAll(CheckpointComplete(1)), ToSpouts(BeginCheckpoint(Epoch(1), 2))]
+    assert checkpoints.done(1) == [ToAll(CheckpointComplete(1)), ToSources(BeginCheckpoint(Epoch(1), 2))]
     assert checkpoints.done(2)[-1] == CopyCheckpoint(2, "/save")
 
 
@@ -185,7 +185,7 @@ def test_a_savepoint_survives_a_recovery_and_a_failure_is_said() -> None:
     checkpoints.steps()
     checkpoints.breaks()
     checkpoints.now = 105.0
-    assert checkpoints.runs() == [ToSpouts(BeginCheckpoint(Epoch(2), 2))]
+    assert checkpoints.runs() == [ToSources(BeginCheckpoint(Epoch(2), 2))]
     checkpoints.done(2)
     checkpoints.it.savepoint_stored(SavepointStored("/save", "No space left on device"))
     (row,) = checkpoints.steps()
@@ -208,16 +208,16 @@ def test_a_savepoint_of_the_end_is_the_final_checkpoint_also_after_a_recovery() 
     checkpoints = running()
     checkpoints.it.want_savepoint("/save", at_end=True)
     assert checkpoints.steps() == []
-    assert checkpoints.until(110.0) == [ToSpouts(BeginCheckpoint(Epoch(1), 1))]
+    assert checkpoints.until(110.0) == [ToSources(BeginCheckpoint(Epoch(1), 1))]
     assert checkpoints.done(1) == [ToAll(CheckpointComplete(1))]
     checkpoints.it.want_final()
-    assert checkpoints.steps() == [ToSpouts(BeginCheckpoint(Epoch(1), 2))]
+    assert checkpoints.steps() == [ToSources(BeginCheckpoint(Epoch(1), 2))]
     checkpoints.breaks()
     checkpoints.now += 5.0
-    assert checkpoints.runs() == [ToSpouts(BeginCheckpoint(Epoch(2), 3))]
+    assert checkpoints.runs() == [ToSources(BeginCheckpoint(Epoch(2), 3))]
     assert checkpoints.done(3) == [ToAll(CheckpointComplete(3))]
     checkpoints.it.want_final()
-    assert checkpoints.steps() == [ToSpouts(BeginCheckpoint(Epoch(2), 4))]
+    assert checkpoints.steps() == [ToSources(BeginCheckpoint(Epoch(2), 4))]
     assert checkpoints.done(4) == [ToAll(CheckpointComplete(4)), CopyCheckpoint(4, "/save")]
 
 
@@ -235,7 +235,7 @@ def test_a_savepoint_under_way_does_not_stand_for_that_of_the_end() -> None:
         checkpoints.it.savepoint_stored(SavepointStored("/save"))
         assert checkpoints.it.describe(0)["savepoints"][0]["state"] == "waiting"
         checkpoints.it.want_final()
-        assert [type(step) for step in checkpoints.steps()] == [ToSpouts]
+        assert [type(step) for step in checkpoints.steps()] == [ToSources]
         last = checkpoints.it.last
         assert checkpoints.done(last) == [ToAll(CheckpointComplete(last)), CopyCheckpoint(last, "/save")]
         checkpoints.published(last)

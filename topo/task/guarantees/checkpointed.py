@@ -193,7 +193,8 @@ class CheckpointedInputs(InputGuarantee):
             return Snapshot(user.keyed, self.output.snapshot(checkpoint) | user.values)
 
         def ack() -> None:
-            self._routes.send(FrameKind.ACK, pack_words(owed), pack_words([value ^ out for value in owed.values()]))
+            if owed:
+                self._routes.send(FrameKind.ACK, pack_words(owed), pack_words([value ^ out for value in owed.values()]))
 
         # Packs all rows before the snapshot: a row that cannot be carried is a dead letter of this checkpoint.
         self._outbound.outbox.flush_all()

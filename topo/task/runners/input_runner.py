@@ -29,6 +29,7 @@ from topo.task.runners.calls import END_OF_INPUT
 from topo.task.runners.input_end import InputEnd
 from topo.task.runners.kind import InputKind, KindOptions, ReadyCalls
 from topo.task.slice_size import AdaptiveSliceSize
+from topo.wire.control import BeginCheckpoint
 from topo.wire.frames import MIN_WATERMARK, Frame, FrameKind, SenderStatus
 
 SINGLE_STEP_TUPLES = 20_000
@@ -87,6 +88,9 @@ class InputRunner:
         self._end = end
         self._options = options
         self.messages = options.messages
+        if not self._inbound.sender_count:
+            # Its checkpoints begin here, as they do at a spout.
+            self.messages = {**options.messages, BeginCheckpoint: self._on_begin_checkpoint}
         self._pace = AdaptiveSliceSize(self._config.flush_interval_s, self._config.batch_size)
         if self._config.queue_time_s is not None:
             self._inbound.allowance = make_allowance(self._config, self._inbound.sender_count, guarantee.queue_limit_s)
@@ -352,6 +356,10 @@ class InputRunner:
             self._out.send_end(now)
 
     # -- checkpoints -----------------------------------------------------------------------------------------------------
+
+    def _on_begin_checkpoint(self, event: BeginCheckpoint, now: float) -> None:
+        if event.epoch == self._state.epoch and self._state.is_working:
+            self._pass_barrier(Aligned(event.checkpoint, {}, 0.0), now)
 
     def _pass_barrier(self, aligned: Aligned, now: float) -> None:
         """Every input has come up to the barrier, and so has this task."""
