@@ -12,17 +12,13 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Coroutine
-from copy import deepcopy
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from topo.api.component import Component
-from topo.api.groupings import CustomGrouping
 from topo.api.hooks import Hooks
-from topo.api.spout import BlockingSpout
 from topo.api.topology import Topology
-from topo.errors import TopoError, UserError
+from topo.errors import TopoError
 from topo.hot import KIND, PLAIN_BECAUSE, Ids
 from topo.ids import TaskId
 from topo.observability.logs import TaskLog, start_logging
@@ -33,7 +29,6 @@ from topo.storage.snapshots import SnapshotWriter
 from topo.task.context import make_context
 from topo.task.environment import RunAsync, TaskEnvironment, TaskSpec
 from topo.task.factory import make_task
-from topo.task.router_factory import custom_groupings
 from topo.task.runners.async_calls import AsyncKind
 from topo.task.runners.input_runner import InputRunner
 from topo.task.task import Task
@@ -46,11 +41,11 @@ from topo.user_code.load import load_topology, search_py_files, serializers_of
 from topo.wire import control
 from topo.wire.codec import Codec
 from topo.wire.frames import ROW_OVERHEAD
-from topo.worker.blocking import BlockingSpoutRunner
 from topo.worker.connections import Connections, bind_inbox
 from topo.worker.core import EXIT_DONE, InFlightTracker, Worker, WorkerExit, busy_component
 from topo.worker.crash_marker import CrashMarkerFile
 from topo.worker.helper_thread import HelperThread
+from topo.worker.instances import NOTHING_GIVEN, TaskInstances
 from topo.worker.loop import LINK, Loop
 from topo.worker.memory import is_memory_short
 from topo.worker.parent import die_with
@@ -230,17 +225,6 @@ def _second_link(spec: WorkerSpec) -> tuple[Transport, Outlet]:
     return transport, transport.link(LINK, spec.master_endpoint, spec.identity(":w"), spec.master_key or None)
 
 
-def _copy(component: Component, component_id: str) -> Component:
-    try:
-        return deepcopy(component)
-    except Exception as error:
-        raise UserError(
-            f"component {component_id!r} has several tasks in this worker, and its one instance cannot be copied "
-            f"({type(error).__name__}: {error}); make the instance in the function that builds the topology, not in an imported "
-            "module"
-        ) from error
-
-
 def make_tasks(
     plan: PhysicalPlan,
     mine: tuple[TaskId, ...],
@@ -257,36 +241,16 @@ def make_tasks(
 ) -> list[Task]:
     """Make the tasks of a worker.
 
-    The first task takes an instance that is given with the topology, a component or a grouping; for each further one the code
-    runs again. A component that this code does not make, but imports, is copied.
-
     Raises:
         UserError: a component that two tasks need cannot be copied.
     """
     registry = serializers_of(topology)
-    used: set[int] = set()
+    instances = TaskInstances(topology, rebuild)
     tasks: list[Task] = []
     for task_id in mine:
         spec = plan.task(task_id)
-        component: Any = None
-        watermarks = None
-        groupings: dict[tuple[str, int], CustomGrouping] = {}
-        source = topology
-        if task_id not in plan.ackers:
-            component = source.component(spec.component).make()
-            if id(component) in used:
-                source = rebuild()
-                component = source.component(spec.component).make()
-            if id(component) in used:
-                component = _copy(component, spec.component)
-            used.add(id(component))
-            groupings = custom_groupings(source, spec.component)
-            if not used.isdisjoint(map(id, groupings.values())):
-                groupings = custom_groupings(rebuild(), spec.component)
-            used.update(map(id, groupings.values()))
-            watermarks = source.component(spec.component).watermarks
-            if isinstance(component, BlockingSpout):
-                component = BlockingSpoutRunner(component)
+        is_acker = task_id in plan.ackers
+        component, watermarks, groupings = NOTHING_GIVEN if is_acker else instances.take(spec.component)
         config = plan.config_of(spec.component)
         setup = TaskSpec(
             task=task_id,
@@ -296,7 +260,7 @@ def make_tasks(
             context=make_context(plan, task_id, folder, None if progress is None else progress.of(spec.component)),
             watermarks=watermarks,
             groupings=groupings,
-            hooks=hooks if hooks is not None and component is not None else Hooks(),
+            hooks=Hooks() if hooks is None or is_acker else hooks,
         )
         codec = Codec(registry, config.max_frame_bytes - ROW_OVERHEAD)
         ports = TaskEnvironment(
