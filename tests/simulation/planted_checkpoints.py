@@ -158,7 +158,7 @@ def commit_before_complete(patch: pytest.MonkeyPatch) -> None:
 def restore_of_part_of_the_tasks(patch: pytest.MonkeyPatch) -> None:
     """Bolts whose process lives on keep the state that they have."""
 
-    patch.setattr(CheckpointedInputs, "begin_again", lambda self, restore, forget=None: None)
+    patch.setattr(CheckpointedInputs, "rewinds", False)
 
 
 class Unsettled:

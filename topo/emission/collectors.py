@@ -127,6 +127,7 @@ class BoltCollector(Emitter):
     Attributes:
         anchors: for each stream, by row: the inputs it is anchored on.
         acked, failed, touched: inputs acked, failed and given a new timeout, in order, since the last batch.
+        current: anchors of the rows that an operator emits next.
         takes_calls: whether other threads may emit, ack and fail; what they say is done on the task's thread, as mails.
     """
 
@@ -138,6 +139,7 @@ class BoltCollector(Emitter):
         self.acked: list[TrackedTuple] = []
         self.failed: list[TrackedTuple] = []
         self.touched: list[TrackedTuple] = []
+        self.current: tuple[TrackedTuple, ...] = ()
         self.takes_calls = True
 
     def emit(
@@ -146,8 +148,8 @@ class BoltCollector(Emitter):
         """Emit one tuple, anchored on the given inputs."""
         self._emit(values, anchors, stream, timestamp, None)
 
-    def emit_stamped(self, values: Sequence[Any], anchors: tuple[TrackedTuple, ...], timestamp: int | None) -> None:
-        """Emit one tuple on the main stream, as `emit` does; for anchors that the engine has chosen, which are all open."""
+    def emit_stamped(self, values: Sequence[Any], timestamp: int | None) -> None:
+        """Emit one tuple on the main stream, as `emit` does, with the current anchors: these are all open."""
         main = self._main
         is_plain = type(values) is tuple and len(values) == self._width
         if is_plain and type(timestamp) is int and NO_TIMESTAMP < timestamp <= MAX_WATERMARK:
@@ -159,9 +161,9 @@ class BoltCollector(Emitter):
                 if self._mine._is_owned():
                     main.stamps[len(main.rows)] = timestamp
                     main.rows.append(values)
-                    self.anchors[main.index].append(anchors)
+                    self.anchors[main.index].append(self.current)
                     return
-        self.emit(values, anchors, timestamp=timestamp)
+        self.emit(values, self.current, timestamp=timestamp)
 
     def put_plain(self, rows: Sequence[Any], timestamp: int) -> StreamRows | None:
         """Append rows with one timestamp to the main stream, and return it; None, and none appended, if they need a closer look.

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
-from typing import Any
 
 from topo.api.batch_bolt import BatchBolt
 from topo.api.bolt import BasicBolt, Bolt
@@ -15,6 +13,7 @@ from topo.api.spout import Spout
 from topo.api.topology import ComponentKind
 from topo.emission.collectors import BoltCollector, anchoring_collector
 from topo.errors import TopoInternalError
+from topo.hot import Row
 from topo.task.bolt_output import BoltOutput
 from topo.task.environment import TaskEnvironment, TaskSpec
 from topo.task.guarantees.factory import (
@@ -22,17 +21,16 @@ from topo.task.guarantees.factory import (
     make_source_guarantee,
     make_staged_output,
     make_verdict_delivery,
-    make_window_guarantee,
+    make_windows,
 )
 from topo.task.guarantees.inputs import InputGuarantee
-from topo.task.guarantees.tracked_windows import TrackedWindowInputs
 from topo.task.operator_output import OperatorOutput
 from topo.task.parts import TaskParts
 from topo.task.runners.acker import ACKER_FRAMES, REST_S, AckerRunner
 from topo.task.runners.async_calls import AsyncKind
 from topo.task.runners.basic_bolt import BasicBoltKind
 from topo.task.runners.batch import BatchKind
-from topo.task.runners.batch_calls import BatchCalls, GatheredCalls
+from topo.task.runners.batch_calls import BatchCalls
 from topo.task.runners.bolt import BoltKind
 from topo.task.runners.columns import ColumnCalls, ColumnKind
 from topo.task.runners.held_watch import HeldInputsWatch
@@ -42,7 +40,6 @@ from topo.task.runners.kind import KindOptions
 from topo.task.runners.operator import OperatorKind
 from topo.task.runners.process import ProcessKind
 from topo.task.runners.spout import SPOUT_FRAMES, SpoutRunner
-from topo.task.runners.spout_output import SpoutOutput
 from topo.task.runners.window import WindowKind
 from topo.task.task import Task
 from topo.task.time_units import TimestampCheck
@@ -58,31 +55,46 @@ def make_task(spec: TaskSpec, env: TaskEnvironment) -> Task:
 
 
 def _acker_task(spec: TaskSpec, env: TaskEnvironment) -> Task:
-    parts = TaskParts(spec, env, ACKER_FRAMES, _no_user_code)
+    parts = TaskParts(spec, env, ACKER_FRAMES, _no_rows)
     delivery = make_verdict_delivery(parts)
     return Task(parts, AckerRunner(parts, delivery), delivery, rest_s=REST_S)
 
 
-def _no_user_code(action: object) -> None:
-    raise TopoInternalError(f"{action!r} for an acker")
+def _no_rows(values: Row, roots: Sequence[int], error: Exception) -> None:
+    raise TopoInternalError(f"a row from an acker: {error}") from error
 
 
 def _spout_task(spec: TaskSpec, env: TaskEnvironment) -> Task:
     spout = spec.component
     if not isinstance(spout, Spout):
         raise TopoInternalError(f"{spout!r} is not a Spout")
-    parts = TaskParts(spec, env, SPOUT_FRAMES, lambda action: runner.run_user_mail(action))
-    output = SpoutOutput(parts, spout, lambda: None if source.replays is None else source.replays.least_waiting_stamp())
-    source = make_source_guarantee(parts, spout, output)
+
+    # A part that calls a later one gets a function: the first call comes when the task is complete.
+    def reject(values: Row, roots: Sequence[int], error: Exception) -> None:
+        source.reject_row(values, roots, error)
+
+    def run_mail(action: Callable[[], object]) -> None:
+        runner.run_user_mail(action)
+
+    parts = TaskParts(spec, env, SPOUT_FRAMES, reject, run_mail)
+    source, output = make_source_guarantee(parts, spout)
     runner = SpoutRunner(parts, spout, output, source)
     return Task(parts, runner, source, user=runner)
 
 
 def _bolt_task(spec: TaskSpec, env: TaskEnvironment) -> Task:
+    def reject(values: Row, roots: Sequence[int], error: Exception) -> None:
+        guarantee.reject_row(values, roots, error)
+
+    def run_mail(action: Callable[[], object]) -> None:
+        runner.run_user_mail(action)
+
+    def close_task(now: float) -> None:
+        task.close(now)
+
     accepts = INPUT_FRAMES | VERDICTS if isinstance(spec.component, WindowBolt) else INPUT_FRAMES
-    # A part that calls a later one gets a function: the first call comes when the task is complete.
-    parts = TaskParts(spec, env, accepts, lambda action: runner.run_user_mail(action))
-    runner, guarantee = _with_input(parts, lambda now: task.close(now))
+    parts = TaskParts(spec, env, accepts, reject, run_mail)
+    runner, guarantee = _with_input(parts, close_task)
     task = Task(parts, runner, guarantee, user=runner)
     return task
 
@@ -138,35 +150,31 @@ def _bolt(parts: TaskParts, bolt: Bolt, collector: BoltCollector) -> tuple[Input
 
 
 def _windows(parts: TaskParts, bolt: WindowBolt, out: BoltOutput, collector: BoltCollector) -> tuple[InputRunner, InputGuarantee]:
-    guarantee, output = make_window_guarantee(parts, out, collector, bolt)
+    guarantee, calls, output, firings = make_windows(parts, out, collector, bolt.late_stream)
     end = _end(parts)
-    kind = WindowKind(parts, bolt, guarantee, output, end)
-    firings = guarantee if isinstance(guarantee, TrackedWindowInputs) else None
+    kind = WindowKind(parts, bolt, guarantee, calls, output, end)
     options = replace(_operator_options(parts, kind), before_end=kind.end_clock, firings=firings)
     return InputRunner(parts, out, guarantee, kind, end, options), guarantee
 
 
 def _batches(parts: TaskParts, bolt: BatchBolt, out: BoltOutput, collector: BoltCollector) -> tuple[InputRunner, InputGuarantee]:
     calls = BatchCalls(bolt, collector, parts.state.config.max_task_emit)
-    return _gathered(parts, out, collector, calls, partial(BatchKind, bolt=bolt))
+    guarantee = make_input_guarantee(parts, out, error_of=calls.error_of)
+    kind = BatchKind(parts, bolt, guarantee, OperatorOutput(parts.state, collector, out, guarantee), calls)
+    return InputRunner(parts, out, guarantee, kind, _end(parts), _batch_options(parts, kind)), guarantee
 
 
 def _columns(parts: TaskParts, bolt: ColumnBolt, out: BoltOutput, collector: BoltCollector) -> tuple[InputRunner, InputGuarantee]:
-    streams = parts.state.plan.streams(parts.state.component_id)
-    calls = ColumnCalls(bolt, collector, streams, parts.state.config.max_task_emit)
-    return _gathered(parts, out, collector, calls, partial(ColumnKind, bolt=bolt), takes_batches=True)
-
-
-def _gathered(
-    parts: TaskParts, out: BoltOutput, collector: BoltCollector, calls: GatheredCalls, make: Any, **more: Any
-) -> tuple[InputRunner, InputGuarantee]:
-    guarantee = make_input_guarantee(
-        parts, out, also_waiting=lambda _waiting, _now: kind.waiting_roots(), error_of=calls.error_of
-    )
-    output = OperatorOutput(parts.state, collector, out, guarantee)
-    kind: BatchKind = make(parts=parts, guarantee=guarantee, output=output, calls=calls)
-    options = replace(_operator_options(parts, kind), ready=kind, unfinished=kind.unfinished, latency=kind.latency, **more)
+    state = parts.state
+    calls = ColumnCalls(bolt, collector, state.plan.streams(state.component_id), state.config.max_task_emit)
+    guarantee = make_input_guarantee(parts, out)
+    kind = ColumnKind(parts, bolt, guarantee, OperatorOutput(state, collector, out, guarantee), calls)
+    options = replace(_batch_options(parts, kind), takes_batches=True)
     return InputRunner(parts, out, guarantee, kind, _end(parts), options), guarantee
+
+
+def _batch_options(parts: TaskParts, kind: BatchKind) -> KindOptions:
+    return replace(_operator_options(parts, kind), ready=kind, unfinished=kind.unfinished, latency=kind.latency)
 
 
 def _operator_options(parts: TaskParts, kind: OperatorKind) -> KindOptions:

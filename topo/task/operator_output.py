@@ -23,7 +23,6 @@ class OperatorOutput:
 
     Attributes:
         collector: the same.
-        anchors: of the rows that are emitted next.
         before_watermark: called with each watermark before it is passed on; None where nothing acts on it.
     """
 
@@ -38,7 +37,6 @@ class OperatorOutput:
         side_anchors: Callable[[str], tuple[TrackedTuple, ...]] | None = None,
     ) -> None:
         self.collector = collector
-        self.anchors: tuple[TrackedTuple, ...] = ()
         self._state = state
         self._out = out
         self._guarantee = guarantee
@@ -46,11 +44,11 @@ class OperatorOutput:
 
     def emit(self, value: Any, timestamp: int | None) -> None:
         """Emit one element."""
-        self.collector.emit_stamped(value, self.anchors, timestamp)
+        self.collector.emit_stamped(value, timestamp)
 
     def side(self, stream: str, value: Any, timestamp: int | None) -> None:
         """Emit one element on another stream."""
-        anchors = self.anchors if self._side_anchors is None else self._side_anchors(stream)
+        anchors = self.collector.current if self._side_anchors is None else self._side_anchors(stream)
         self.collector.emit(value, anchors, stream, timestamp)
 
     def watermark(self, timestamp: int) -> None:

@@ -26,6 +26,8 @@ from topo.wire.frames import (
     watermark_frame,
 )
 
+RejectNamed = Callable[[Row, Sequence[int], Exception], None]
+
 UNWATCHED_SILENCE_S = 3600.0
 """How long a receiver may be silent when `progress_timeout` is off: then user code may take as long as it likes."""
 
@@ -38,21 +40,20 @@ class Outbound:
         reports: of the task.
         codec: packs rows.
         targets: of all out-edges, and whether it carries verdicts.
+        reject: takes a row that cannot be packed, and its roots, which are to fail.
 
     Attributes:
         outbox: buffers and windows of the edges.
         consumers: the tasks that read the output; the other edges lead to ackers.
-        reject: takes rows that cannot be packed, with their roots.
-        flush_owed: sends the values owed for the rows that have just left; None where there are none.
     """
 
-    reject: Callable[[Row, Sequence[int], Exception], None]
-    flush_owed: Callable[[float], None] | None
-
-    def __init__(self, state: TaskState, reports: Reports, codec: Codec, targets: Sequence[tuple[TaskId, bool]]) -> None:
+    def __init__(
+        self, state: TaskState, reports: Reports, codec: Codec, targets: Sequence[tuple[TaskId, bool]], reject: RejectNamed
+    ) -> None:
         self._state = state
         self._reports = reports
         self._targets = targets
+        self._reject_row = reject
         config, plan = state.config, state.plan
         self.consumers = tuple(target for target in plan.downstream_tasks(state.id) if target not in plan.ackers)
         self._linger_s = config.flush_interval_s
@@ -77,12 +78,6 @@ class Outbound:
         self._linger_s = self._state.config.flush_interval_s * max(1, len(self._state.local))
         self.outbox.open(self._state.stamp, [self._edge(target, control) for target, control in self._targets])
 
-    def flush(self, now: float) -> None:
-        """Send all that is buffered: rows, then the values that stand for them."""
-        self.outbox.flush()
-        if self.flush_owed is not None:
-            self.flush_owed(now)
-
     def _edge(self, target: TaskId, control: bool) -> OutEdge:
         window = UNLIMITED_WINDOW if control else self._state.config.edge_window
         return OutEdge(target, window, local=target in self._state.local, carries_verdicts=control)
@@ -92,7 +87,7 @@ class Outbound:
         plan, component = self._state.plan, self._state.component_id
         wrapped = type(error)(f"component {component!r}, stream {plan.streams(component)[stream].name!r}: {error}")
         vars(wrapped).update(vars(error))
-        self.reject(values, roots, wrapped)
+        self._reject_row(values, roots, wrapped)
 
     def send_opening(self, status: SenderStatus, watermark: int) -> None:
         """Send the first frame of every edge."""

@@ -73,8 +73,7 @@ class TaskOutput:
         if not self.has_ended:
             self._outbound.send_time(news)
 
-    def send_end(self, now: float) -> None:
-        """Send all rows, then END."""
+    def send_end(self) -> None:
+        """Send END, behind all rows and ids."""
         self.has_ended = True
-        self._outbound.flush(now)
         self._outbound.send_end()

@@ -11,12 +11,13 @@ from topo.plan.physical import PhysicalPlan
 from topo.task.environment import TaskEnvironment, TaskSpec
 from topo.task.error_reports import Reports
 from topo.task.inbound import Inbound
-from topo.task.outbound import Outbound
+from topo.task.outbound import Outbound, RejectNamed
 from topo.task.snapshot_taker import SnapshotTaker
 from topo.task.state import TaskState
 from topo.wire.frames import FrameKind
 
 RunUserMail = Callable[[Callable[[], object]], None]
+RootsWaiting = Callable[[dict[int, None], float], dict[int, None]]
 
 
 class TaskParts:
@@ -26,7 +27,8 @@ class TaskParts:
         spec: which task it is.
         env: its connections to the outside.
         accepts: kinds of frames that may come on its in-edges.
-        run_user_mail: runs a mail that user code has posted.
+        reject: takes a row that cannot be packed, and its roots, which are to fail.
+        run_user_mail: runs a mail that user code has posted; None in a task without user code.
 
     Attributes:
         state: facts that all parts read.
@@ -37,28 +39,38 @@ class TaskParts:
         mailbox: actions to run on the task's thread between two actions.
         executor: for the task's own mails; an error in one ends the process.
         cuts: called, on any thread, when the action at hand is to end soon.
+        waiting: return the roots of inputs that wait within the task, given those of rows that wait on its out-edges.
         checks: assert invariants.
     """
 
-    def __init__(self, spec: TaskSpec, env: TaskEnvironment, accepts: Collection[FrameKind], run_user_mail: RunUserMail) -> None:
+    def __init__(
+        self,
+        spec: TaskSpec,
+        env: TaskEnvironment,
+        accepts: Collection[FrameKind],
+        reject: RejectNamed,
+        run_user_mail: RunUserMail | None = None,
+    ) -> None:
         self.spec = spec
         self.env = env
         state = self.state = TaskState(spec, env)
         self.mailbox = TaskMailbox(wake=env.wake, wait=env.wait)
         self.executor = MailboxExecutor(self.mailbox)
-        user_executor = MailboxExecutor(self.mailbox, CALL_PRIORITY, run_user_mail)
-        object.__setattr__(spec.context, "executor", user_executor)
+        if run_user_mail is not None:
+            user_executor = MailboxExecutor(self.mailbox, CALL_PRIORITY, run_user_mail)
+            object.__setattr__(spec.context, "executor", user_executor)
         object.__setattr__(spec.context, "clock", env.clock)
         if env.run_beside is not None:
             object.__setattr__(spec.context, "run_beside", env.run_beside)
         self.reports = Reports(state, spec.context, spec.hooks, spec.limits.causes, lambda: env.is_memory_short())
         targets = _targets(spec.plan, state.id)
-        self.outbound = Outbound(state, self.reports, env.codec, targets)
+        self.outbound = Outbound(state, self.reports, env.codec, targets, reject)
         receivers = [target for target, _ in targets]
         confirmed = self.outbound.outbox.confirm
         self.inbound = Inbound(state, self.reports, _senders(spec.plan, state.id), receivers, accepts, confirmed)
         self.snapshots = SnapshotTaker(state, self.reports, env, self.executor.execute)
         self.cuts: list[Callable[[], None]] = []
+        self.waiting: list[RootsWaiting] = []
         self.checks: list[Callable[[], None]] = []
 
 

@@ -58,15 +58,12 @@ class Task:
         self.reports = parts.reports
         self.rest_s = rest_s
         self._user = user
-        self._timed = guarantee.timed
         self._id_sender = guarantee.id_sender
         self._checks = parts.checks
         self.mailbox = parts.mailbox
         self._snapshots = parts.snapshots
         self._cuts = parts.cuts
         self._metrics = parts.spec.context.metrics
-        self.outbound.reject = guarantee.reject_row
-        self.outbound.flush_owed = None if guarantee.id_sender is None else guarantee.id_sender.flush
         self._is_open = False
         """Whether the component has been opened in this process."""
         self._blocked_since: float | None = None
@@ -121,8 +118,6 @@ class Task:
             return None
         sending, receiving = self.outbound.deadlines(), self.inbound.deadlines()
         deadlines = [*sending, *receiving, *self.reports.deadlines(), *self.runner.deadlines(now)]
-        if self._timed is not None:
-            deadlines += self._timed.deadlines()
         return min([at for at in deadlines if at is not None], default=None)
 
     def statistics(self) -> TaskStatistics:
@@ -172,8 +167,9 @@ class Task:
         2. FLUSH, if the oldest buffered row is `flush_interval` old
         3. keep-alive confirmations to the senders of waiting frames
         4. error reports that are due; receivers that are silent for too long; dead in-edges, again
-        5. the guarantee: roots that wait on edges are kept from timing out; values owed for `flush_interval` leave, and so do the
-           verdicts of an acker; a source takes its verdicts, then its messages time out, and its positions are committed
+        5. the runner has its guarantee act by the clock: roots that wait on edges are kept from timing out; values owed for
+           `flush_interval` leave, and so do the verdicts of an acker; a source takes its verdicts, then its messages time out,
+           and its positions are committed
         6. the runner: ticks, timers (which become mails), event time by the interval of the watermark strategy, expired trees
         7. a batch of mails, if there are any
         8. the runner acts: a slice of input or another frame of the queue; a burst of messages; all frames of an acker
@@ -190,14 +186,11 @@ class Task:
         # Confirmations first: their receivers have room again while this task is in user code, which may take long.
         inbound.confirm_due(now)
         if outbound.is_flush_due(now):
-            outbound.flush(now)
+            self.guarantee.flush(now)
         inbound.keep_alive(now)
         self.reports.on_time(now)
         outbound.report_silent_receiver(now)
         inbound.report_dead_edges(now)
-        # Before user code: verdicts that have arrived count before the timeouts of this moment, and owed values leave in time.
-        if self._timed is not None:
-            self._timed.on_time(now)
         # Timers become mails, so those that are due run before further input, as their time comes before it.
         self.runner.on_time(now)
         if self.mailbox.may_have_mail:
@@ -211,7 +204,7 @@ class Task:
                 self.outbound.outbox.flush()
                 self._id_sender.on_idle(now)
             else:
-                self.outbound.flush(now)
+                self.guarantee.flush(now)
             facts = (self._has_ended, self.is_quiet)
             if facts != self._quiet_reported and (facts == (True, True) or self._quiet_reported[1]):
                 self._report_quiet(0)

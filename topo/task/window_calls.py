@@ -7,10 +7,11 @@ whether that happens.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from topo.hot import Row
 from topo.operators.windows.operator import WindowOperator, WindowTimer
+from topo.operators.windows.scope import WindowScope
 from topo.task.batch import Batch
 
 
@@ -113,3 +114,20 @@ class TimerCall:
     def skip(self) -> None:
         """Continue without the call."""
         self._windows.skip(self._timer)
+
+
+class WindowCalls(Protocol):
+    """Makes the calls of a window operator, and acts on those that raise: by fails, or by attempts and dead letters."""
+
+    @property
+    def scope(self) -> WindowScope:
+        """Of the operator."""
+
+    def take(self, calls: ElementCalls, now: float) -> None:
+        """Make the calls for a slice, up to the first that raises, and act on that."""
+
+    def taken(self, batch: Batch, first: int, last: int, now: float) -> None:
+        """All calls for a slice have been made."""
+
+    def timer_raised(self, call: TimerCall | None, error: Exception, now: float) -> None:
+        """The call for a timer has raised, or, with None, a call that belongs to no timer."""

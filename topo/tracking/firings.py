@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from array import array
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import repeat
 
 from topo.api.tuples import Origin
@@ -51,6 +51,25 @@ class Pane:
         if self.counts is None:
             self.counts = array("H", self.input_counts())
         return self.counts
+
+    def split(self, positions: Sequence[int]) -> Pane:
+        """Take out the inputs at these places, and return them as a pane that holds nothing any more."""
+        gone = set(positions)
+        left, kept = Pane(), Pane()
+        if self.counts is not None:
+            left.counts, kept.counts = array("H"), array("H")
+        start = 0
+        for place, count in enumerate(self.input_counts()):
+            end = start + count
+            side = left if place in gone else kept
+            side.roots.extend(self.roots[start:end])
+            side.edges.extend(self.edges[start:end])
+            if side.counts is not None:
+                side.counts.append(count)
+            start = end
+        self.roots, self.edges, self.counts = kept.roots, kept.edges, kept.counts
+        left.released = True
+        return left
 
     def forget(self) -> None:
         """Drop the ids, keep the inputs' places."""

@@ -26,7 +26,7 @@ A firing without a verdict fails after `message_timeout`, since the messages of 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Collection, Container, Iterable, Sequence
 from operator import itemgetter
 from typing import Any
 
@@ -269,21 +269,7 @@ class WindowTracker:
         pane = self._panes.find(key, window)
         if pane is None:
             return
-        gone = set(positions)
-        left, kept = Pane(), Pane()
-        if pane.counts is not None:
-            left.counts, kept.counts = array("H"), array("H")
-        start = 0
-        for place, count in enumerate(pane.input_counts()):
-            end = start + count
-            side = left if place in gone else kept
-            side.roots.extend(pane.roots[start:end])
-            side.edges.extend(pane.edges[start:end])
-            if side.counts is not None:
-                side.counts.append(count)
-            start = end
-        pane.roots, pane.edges, pane.counts = kept.roots, kept.edges, kept.counts
-        left.released = True
+        left = pane.split(positions)
         # Results with these inputs may still be in processing: the part waits in each chain that has open firings.
         for line in pane.lines:
             if line.oldest is not None:
@@ -319,20 +305,32 @@ class WindowTracker:
         return known, [root | pane.is_replay for root, pane in zip(fresh, known, strict=False)]
 
     def fired_once(
-        self, keys: Sequence[Any], window: Any, panes: Sequence[Pane], roots: Sequence[int], values: Sequence[int], now: float
+        self,
+        keys: Sequence[Any],
+        window: Any,
+        panes: Sequence[Pane],
+        roots: Sequence[int],
+        values: Sequence[int],
+        now: float,
+        refused: Collection[int] = (),
     ) -> None:
         """The only results of panes that `only_panes` has returned were sent at `now`; the panes hold nothing any more.
 
         `values` has for each root the XOR of the edges of its results; 0 where no task has to process any.
+        `refused` has the places of roots with results that could not be sent: their inputs fail.
         """
         self._panes.remove_all(keys, window)
         for root, value, pane in zip(roots, values, panes, strict=False):
             if value:
                 self._open[root] = OnlyFiring(pane, now)
+        for place in refused:
+            if roots[place] not in self._open:
+                self._open[roots[place]] = OnlyFiring(panes[place], now)
         if not all(values) or not roots:
             for pane in panes:
                 if not pane.awaited:
                     self._release(pane)
+        self.failed([roots[place] for place in refused])
 
     def release_all(self) -> None:
         """The input has ended: panes that are still held will never fire."""

@@ -8,7 +8,7 @@ from tests.tasks.components import CHECKPOINTED, TRACKED, Scripted, Sink
 from tests.tasks.solo import Solo, xor_by_root
 from topo.builder import TopologyBuilder
 from topo.emission.emitter import StreamRows
-from topo.task.guarantees.source import SourceGuarantee
+from topo.task.guarantees.source import SourceCheckpoints, SourceGuarantee
 from topo.task.task import Task
 from topo.wire.control import BarrierAcked
 from topo.wire.frames import FrameKind
@@ -67,9 +67,14 @@ class SourceStand:
         self.solo.run()
         self.solo.confirm_all()
 
+    @property
+    def checkpoints(self) -> SourceCheckpoints:
+        assert self.guarantee.checkpoints is not None
+        return self.guarantee.checkpoints
+
     def begin_checkpoint(self) -> None:
         self.checkpoint += 1
-        self.guarantee.begin_checkpoint(self.checkpoint, has_ended=False)
+        self.checkpoints.begin_checkpoint(self.checkpoint, has_ended=False)
         self.flush()
 
     def complete(self, checkpoint: int = 0) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from tests.tasks.components import TRACKED, Manual, Scripted, Sink
@@ -10,6 +10,7 @@ from tests.tasks.environment import CODEC
 from tests.tasks.solo import RowIds, Solo
 from topo.api.tuples import Origin
 from topo.builder import TopologyBuilder
+from topo.checkpoint.alignment import Aligned, Snapshot
 from topo.emission.collectors import BoltCollector, TrackedTuple, anchoring_collector
 from topo.task.batch import Batch, read_batch
 from topo.task.guarantees.checkpointed import CheckpointedInputs
@@ -94,6 +95,18 @@ class Stand:
         """The state of the output in checkpoints."""
         assert isinstance(self.guarantee, CheckpointedInputs)
         return self.guarantee.output
+
+    def barrier(
+        self,
+        checkpoint: int,
+        roots: dict[int, int],
+        snapshot: Callable[[], Snapshot] = Snapshot,
+        waited_s: float = 0.0,
+        has_ended: bool = False,
+    ) -> None:
+        """A barrier has come on all edges."""
+        assert self.guarantee.barriers is not None
+        self.guarantee.barriers.on_barrier(Aligned(checkpoint, roots, waited_s), snapshot, has_ended=has_ended)
 
     def settle(self, undecided: list[TrackedTuple] | None = None) -> None:
         self.guarantee.settle_calls(self.calls, self.now, undecided)

@@ -10,7 +10,7 @@ import pytest
 from tests.contract.guarantees.stand import Stand
 from tests.tasks.components import CHECKPOINTED, MODES, TRACKED, UNTRACKED
 from tests.tasks.environment import Store
-from topo.checkpoint.alignment import Aligned, Snapshot
+from topo.checkpoint.alignment import Snapshot
 from topo.errors import FrameError, TopoInternalError, UnsupportedValueError, UserError
 from topo.task.batch import Batch, Undecoded
 from topo.wire.control import SnapshotTaken, TuplesFailed
@@ -320,7 +320,7 @@ def test_the_snapshot_is_taken_ahead_of_the_barrier_and_acked_when_it_is_stored(
         return Snapshot(values={"user": 1})
 
     stand.solo.env.snapshots = store = SlowStore()
-    stand.guarantee.on_barrier(Aligned(7, {11: 1 << 40, 12: 1 << 41}, 0.5), snapshot, has_ended=True)
+    stand.barrier(7, {11: 1 << 40, 12: 1 << 41}, snapshot, waited_s=0.5, has_ended=True)
     stand.calls.emit(("behind",))
     stand.settle()
     stand.flush()
@@ -341,7 +341,7 @@ def test_a_row_that_cannot_be_carried_is_a_dead_letter_of_the_barrier_behind_it(
     stand = Stand(CHECKPOINTED)
     stand.calls.emit((object(),))
     stand.settle()
-    stand.guarantee.on_barrier(Aligned(1, {11: 1}, 0.0), Snapshot, has_ended=False)
+    stand.barrier(1, {11: 1})
     assert len(stand.complete(1)) == 1
 
 
@@ -355,7 +355,7 @@ def test_the_output_begins_with_the_watermark_of_the_restored_checkpoint() -> No
 def test_without_checkpoints_a_barrier_is_an_internal_error(mode: str) -> None:
     stand = Stand(mode)
     with pytest.raises(TopoInternalError, match="barrier"):
-        stand.guarantee.on_barrier(Aligned(1, {}, 0.0), Snapshot, has_ended=False)
+        stand.solo.barrier(1)
 
 
 def test_a_dead_letter_is_stored_with_the_first_checkpoint_that_covers_it_and_once() -> None:

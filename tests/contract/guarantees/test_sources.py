@@ -9,7 +9,7 @@ import pytest
 from tests.contract.guarantees.source_stand import SourceStand
 from tests.tasks.components import CHECKPOINTED, MODES, TRACKED, UNTRACKED, Replaying, Scripted
 from tests.tasks.environment import CODEC
-from topo.errors import EmitError, TopoInternalError
+from topo.errors import EmitError
 from topo.wire.control import CheckpointPublished, DeadLetter, DeadLettersStored, PositionReport
 from topo.wire.frames import FrameKind
 
@@ -166,7 +166,7 @@ def test_tracked_a_verdict_that_waits_counts_before_a_timeout_of_the_same_moment
     stand.flush()
     stand.solo.clock.now += 100
     stand.solo.feed_ids(FrameKind.ACKED, [stand.solo.root_of(1)])
-    stand.guarantee.on_time(stand.now)
+    stand.task.runner.on_time(stand.now)
     assert (stand.counters.acked, stand.counters.timed_out) == (1, 0)
 
 
@@ -217,12 +217,6 @@ def test_tracked_a_retrying_spout_begins_at_its_stored_position_and_stores_the_n
     assert [CODEC.unpack_value(report.position) for report in stand.solo.messages(PositionReport)] == [9]
 
 
-@pytest.mark.parametrize("mode", [TRACKED, UNTRACKED])
-def test_without_checkpoints_an_order_to_begin_one_is_a_fault_of_the_engine(mode: str) -> None:
-    with pytest.raises(TopoInternalError, match="checkpoint 1, and has no checkpoints"):
-        SourceStand(mode).guarantee.begin_checkpoint(1, has_ended=False)
-
-
 # -- with checkpoints --------------------------------------------------------------------------------------------------------
 
 
@@ -266,7 +260,7 @@ def test_an_order_to_begin_a_checkpoint_that_arrives_twice_is_followed_once() ->
     stand = SourceStand(CHECKPOINTED)
     stand.admit(1)
     stand.begin_checkpoint()
-    stand.guarantee.begin_checkpoint(1, has_ended=False)
+    stand.checkpoints.begin_checkpoint(1, has_ended=False)
     stand.flush()
     assert len(stand.solo.frames(FrameKind.BARRIER)) == len(stand.solo.frames(FrameKind.INIT)) == 1
 
@@ -340,11 +334,11 @@ def test_covered_messages_that_a_queue_redelivers_are_acked_and_not_sent() -> No
     stand = SourceStand(CHECKPOINTED)
     stand.checkpoint = 1
     stand.new_epoch(values=first.kept())
-    assert stand.guarantee.redelivers
+    assert stand.checkpoints.redelivers
     stand.admit(1, 2, 3)
     stand.flush()
     assert stand.solo.values() == [3] and stand.spout.acked == [1, 2]
-    assert not stand.guarantee.redelivers
+    assert not stand.checkpoints.redelivers
 
 
 def test_behind_a_restored_end_a_new_message_is_a_dead_letter_and_the_source_is_over() -> None:
@@ -354,10 +348,10 @@ def test_behind_a_restored_end_a_new_message_is_a_dead_letter_and_the_source_is_
     stand = SourceStand(CHECKPOINTED)
     stand.checkpoint = 1
     stand.new_epoch(values=first.kept(), ended=True)
-    assert stand.guarantee.redelivers
+    assert stand.checkpoints.redelivers
     stand.admit(5)
     stand.flush()
-    assert not stand.guarantee.redelivers, "the covered message is not waited for any more"
+    assert not stand.checkpoints.redelivers, "the covered message is not waited for any more"
     (error,) = stand.solo.errors()
     assert stand.solo.values() == []
     assert error.startswith("EmitError: component 'a' emitted a new message, and checkpoint 1 is behind the end of its input")

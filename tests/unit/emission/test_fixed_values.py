@@ -113,6 +113,6 @@ def test_a_row_given_as_a_list_may_be_filled_anew() -> None:
 
 def test_a_windows_result_that_its_function_goes_on_changing_is_fixed() -> None:
     collector, result = made(BoltCollector), [1]
-    collector.emit_stamped((result,), (), 5)
+    collector.emit_stamped((result,), 5)
     result.append(2)
     assert rows(collector) == [((1,),)] and collector.streams[0].stamps == {0: 5}

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 from topo.task.events import RoutesChanged
-from topo.task.runners.base import MessageHandlers, Timed
+from topo.task.runners.base import MessageHandlers
 
 
 class IdSender(Protocol):
     """Ids that the task owes: values of rows and inputs to ackers, verdicts to spouts."""
-
-    def flush(self, now: float) -> None:
-        """Send all ids. The rows that they stand for have just left."""
 
     def on_idle(self, now: float) -> None:
         """Send ids that should not wait, and note since when the others do. The task has sent all rows, and has nothing to do."""
@@ -28,14 +24,10 @@ class Guarantee(Protocol):
 
     Attributes:
         messages: the master's messages that this guarantee acts on.
-        timed: the guarantee itself, where it has work that is due by the clock; else None.
         id_sender: the guarantee itself, where the task owes ids; None where rows carry none.
     """
 
     messages: MessageHandlers
-
-    @property
-    def timed(self) -> Timed | None: ...
 
     @property
     def id_sender(self) -> IdSender | None: ...
@@ -43,5 +35,5 @@ class Guarantee(Protocol):
     def begin_epoch(self, event: RoutesChanged, now: float) -> None:
         """Forget the epoch before. Comes ahead of the runner's, and also where the checkpoint cannot be read."""
 
-    def reject_row(self, values: Any, roots: Sequence[int], error: Exception) -> None:
-        """A row that was routed cannot be carried: fail its roots."""
+    def flush(self, now: float) -> None:
+        """Send all rows that are buffered, then all ids: none may leave ahead of the rows that it stands for."""

@@ -35,10 +35,13 @@ class CheckpointedInputs(InputGuarantee):
     Args:
         error_of: returns the error with which user code has failed an input; None if it gave none.
         staged: output of a two-phase sink, which is published when a checkpoint is complete.
+        undo_log: of an operator; by default it leaves the output alone.
 
     Attributes:
         output: its state in checkpoints.
     """
+
+    rewinds = True
 
     def __init__(
         self,
@@ -47,6 +50,7 @@ class CheckpointedInputs(InputGuarantee):
         held: HeldInputs,
         error_of: ErrorOf | None = None,
         staged: StagedOutput | None = None,
+        undo_log: UndoLog | None = None,
     ) -> None:
         super().__init__(parts, out, held)
         self._error_of = error_of
@@ -57,8 +61,9 @@ class CheckpointedInputs(InputGuarantee):
         self._snapshots = parts.snapshots
         self._routes = AckerRoutes(state.plan.ackers, parts.outbound.outbox.put_ids)
         self.output = OutputState(parts, out.watermarks)
-        self.undo_log = UndoLog()
+        self.undo_log = UndoLog() if undo_log is None else undo_log
         self._staged = staged
+        self.barriers = self
         self.messages = {CheckpointComplete: self._on_checkpoint_complete, **self.output.messages}
 
     # -- dead letters ----------------------------------------------------------------------------------------------------
@@ -151,7 +156,7 @@ class CheckpointedInputs(InputGuarantee):
     def _fail_slice_input(self, batch: Batch, index: int, error: Exception) -> None:
         self.output.give_up(batch.unchanged(index, self._codec), error, self._state.config.attempts)
 
-    def _decide(self, acked: list[TrackedTuple], failed: list[TrackedTuple], touched: list[TrackedTuple]) -> None:
+    def _decide(self, acked: list[TrackedTuple], failed: list[TrackedTuple], touched: list[TrackedTuple], now: float) -> None:
         for tup in failed:
             error = None if self._error_of is None else self._error_of(tup)
             self.output.give_up(tup.values, "the bolt called fail" if error is None else error)
@@ -202,10 +207,6 @@ class CheckpointedInputs(InputGuarantee):
         self._snapshots.take(checkpoint, whole, has_ended=has_ended, waited_s=aligned.waited_s, then=ack)
         self._outbound.outbox.flush()
         out = self._outbound.send_barrier(checkpoint, list(owed))
-
-    def begin_again(self, restore: Callable[[list[Snapshot]], None], forget: Callable[[], None] | None = None) -> None:
-        """Bring user code to the checkpoint, or to the beginning."""
-        restore(self._state.restored)
 
     def _on_checkpoint_complete(self, event: CheckpointComplete, now: float) -> None:
         if self._snapshots.publish(event.checkpoint, self._publish, now):

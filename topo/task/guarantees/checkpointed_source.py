@@ -9,12 +9,11 @@ deliver covered messages again: they are acked.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 from zlib import crc32
 
 from topo.api.metrics import Histogram
-from topo.api.partition_values import Partition, StoredPartition, owned
 from topo.api.partitions import PartitionedSpout
 from topo.api.spout import Spout
 from topo.checkpoint.alignment import Snapshot
@@ -25,10 +24,10 @@ from topo.emission.output_watermarks import OutputWatermarks
 from topo.errors import EmitError, UnsupportedValueError
 from topo.hot import pack_words
 from topo.task.events import RoutesChanged
+from topo.task.guarantees.checkpointed_partitions import CheckpointedPartitions
 from topo.task.guarantees.output_state import OutputState
 from topo.task.guarantees.source import SourceGuarantee, SourceStart
 from topo.task.parts import TaskParts
-from topo.tracking.partition_positions import PartitionPositions
 from topo.tracking.unresolved import UnresolvedMessages
 from topo.wire.control import BarrierAcked, CheckpointComplete, CheckpointWanted
 from topo.wire.frames import FrameKind
@@ -51,17 +50,17 @@ class CheckpointedSource(SourceGuarantee):
     def __init__(self, parts: TaskParts, spout: Spout, emission: Emission, watermarks: OutputWatermarks) -> None:
         super().__init__(parts, spout, emission, lambda _message: False)
         env = parts.env
-        self._read_by_partition = PartitionPositions() if isinstance(spout, PartitionedSpout) else None
-        """The position that each partition was read up to."""
-        self._changes: list[tuple[int, dict[str, Any]]] = []
-        """For each snapshot since the last complete one: its checkpoint, and the positions that had moved."""
         is_called_back = getattr(spout.ack, "__func__", None) is not Spout.ack
         self.uncommitted = UncommittedMessages(has_positions=self.is_retrying, keeps_ids=is_called_back, digest=self._digest)
         self._watermarks = watermarks
-        self._context = parts.spec.context
         self._snapshots = parts.snapshots
         self._ids = env.ids
         self.output = OutputState(parts, watermarks)
+        self._partitions: CheckpointedPartitions | None = None
+        if isinstance(spout, PartitionedSpout):
+            self._partitions = CheckpointedPartitions(parts, spout, self.output, self._want_checkpoint)
+        self.partitions = self._partitions
+        self.checkpoints = self
         self._unresolved = UnresolvedMessages()
         self._acks_at_once = parts.spec.limits.acks_at_once
         self.messages = {CheckpointComplete: self._on_checkpoint_complete, **self.output.messages}
@@ -95,8 +94,8 @@ class CheckpointedSource(SourceGuarantee):
             # Another `open` would not know them.
             self._ack(self.uncommitted.unreported, now)
             position = self.uncommitted.position
-            if self._read_by_partition is not None:
-                position = self._restore_partitions()
+            if self._partitions is not None:
+                position = self._partitions.restore()
             return SourceStart(position, state.restored_ended)
         if not self._is_started:
             self._is_started = not state.restored_ended or self.redelivers
@@ -115,19 +114,6 @@ class CheckpointedSource(SourceGuarantee):
         sources = [part.values["source"] for part in self._state.restored if "source" in part.values]
         return self.uncommitted.restore(sources, self._state.restore_point)
 
-    def _restore_partitions(self) -> dict[str, StoredPartition] | None:
-        """Take over the partitions of this task; None without a checkpoint, so that they begin where the settings say."""
-        sources = [part.values["source"] for part in self._state.restored if "partitions" in part.values.get("source", ())]
-        context = self._context
-        stored = owned(
-            {name: kept for source in sources for name, kept in source["partitions"].items()},
-            context.task_index,
-            context.parallelism,
-        )
-        self._read_by_partition = PartitionPositions(stored if sources else None)
-        self._changes.clear()
-        return stored if sources else None
-
     def close(self, now: float) -> None:
         """Call `ack` for all covered messages."""
         for message in self.uncommitted.report(self.uncommitted.unreported):
@@ -141,34 +127,10 @@ class CheckpointedSource(SourceGuarantee):
 
     def note_order(self, messages: Sequence[Any]) -> None:
         """Take the position that the spout has come to."""
-        if self._read_by_partition is not None:
-            self._read_by_partition.emitted(messages)
+        if self._partitions is not None:
+            self._partitions.emitted(messages)
         elif messages:
             self.uncommitted.reach(messages[-1])
-
-    def partitions_found(self) -> None:
-        """Have a checkpoint note soon that they are known, and where they begin: the beginning of an empty one counts, too."""
-        assert self._read_by_partition is not None
-        if self._read_by_partition.found():
-            self._want_checkpoint()
-
-    def begin_partition(self, partition: Partition, position: Any) -> None:
-        """Keep where a partition begins; have it stored soon where that is not its beginning."""
-        assert self._read_by_partition is not None
-        if self._read_by_partition.begin(partition, position) and position is not None:
-            self._want_checkpoint()
-
-    def forget_partition(self, name: str) -> None:
-        """Leave a partition out of the next checkpoint."""
-        assert self._read_by_partition is not None
-        self._read_by_partition.forget(name)
-
-    def pass_over(self, message: tuple[str, Any], record: Any, error: Exception | None, now: float) -> None:
-        """Make a dead letter of the next checkpoint."""
-        assert self._read_by_partition is not None
-        self._read_by_partition.reach(*message)
-        if error is not None:
-            self.output.give_up((record,), error, position=message)
 
     def _want_checkpoint(self) -> None:
         if not self._early_checkpoint_requested:
@@ -244,14 +206,13 @@ class CheckpointedSource(SourceGuarantee):
 
     def _snapshot(self, checkpoint: int) -> Snapshot:
         output, source = self.output.snapshot(checkpoint), self.uncommitted.snapshot(checkpoint)
-        if self._read_by_partition is not None and self._read_by_partition.is_known:
+        if self._partitions is not None:
             marks = self._watermarks.partitions
-            source["partitions"] = self._read_by_partition.record(None if marks is None else marks.reached)
-            self._changes.append((checkpoint, self._read_by_partition.take_changes()))
+            source |= self._partitions.snapshot(checkpoint, None if marks is None else marks.reached)
         # In this order, so that the bytes of a part stay what they were.
         return Snapshot(values={"watermark": output["watermark"], "source": source, **output})
 
-    def _on_verdicts(self, kind: FrameKind, roots: Sequence[int], now: float) -> None:
+    def on_verdicts(self, kind: FrameKind, roots: Sequence[int], now: float) -> None:
         """Barriers have come through."""
         if kind is FrameKind.ACKED:
             for root in roots:
@@ -280,15 +241,8 @@ class CheckpointedSource(SourceGuarantee):
         self.uncommitted.complete(checkpoint)
         self._counters.acked += self.uncommitted.covered - before
         self.output.publish(checkpoint)
-        if self._read_by_partition is not None:
-            self._publish_positions(checkpoint)
-
-    def _publish_positions(self, checkpoint: int) -> None:
-        committed: dict[str, Any] = {}
-        while self._changes and self._changes[0][0] <= checkpoint:
-            committed |= self._changes.pop(0)[1]
-        if committed and isinstance(self._spout, PartitionedSpout):
-            self._reports.guard(self._spout.on_committed, self._state.clock(), committed)
+        if self._partitions is not None:
+            self._partitions.publish(checkpoint)
 
     def call_back(self, now: float) -> None:
         """Call `ack` for a part of the covered messages."""
@@ -302,14 +256,6 @@ class CheckpointedSource(SourceGuarantee):
     def _ack(self, most: int, now: float) -> None:
         for message in self.uncommitted.report(most):
             self._reports.guard(self._spout.ack, now, message)
-
-    def on_time(self, now: float) -> None:
-        """Take the verdicts of barriers."""
-        self._take_verdicts(now)
-
-    def deadlines(self) -> Iterable[float | None]:
-        """Return nothing: verdicts have a turn when they arrive."""
-        return ()
 
     # -- what there is ---------------------------------------------------------------------------------------------------
 

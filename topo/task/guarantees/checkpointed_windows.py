@@ -1,17 +1,14 @@
-"""Inputs of windows that are in the checkpoints: no input is tracked, and a call that raises is undone and repeated in place."""
+"""Windows that are in the checkpoints: no input is tracked, and a call that raises is undone and repeated in place."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from topo.checkpoint.held_inputs import HeldInputs
 from topo.emission.collectors import BoltCollector
 from topo.errors import TopoInternalError
-from topo.operators.state.undo_log import UndoLog
-from topo.operators.windows.scope import NoWindowScope, WindowScope
+from topo.operators.windows.scope import NoWindowScope
 from topo.task.batch import Batch
-from topo.task.bolt_output import BoltOutput
 from topo.task.guarantees.checkpointed import CheckpointedInputs
 from topo.task.parts import TaskParts
 from topo.task.window_calls import ElementCalls, TimerCall
@@ -32,21 +29,24 @@ class CoveredScope(NoWindowScope):
         return self._collector.put_plain(rows, timestamp) is not None
 
 
-class CheckpointedWindowInputs(CheckpointedInputs):
-    """Inputs of a window operator in a topology with checkpoints.
+class CheckpointedWindows:
+    """The windows of one task in a topology with checkpoints.
 
     Args:
-        collector: takes the rows of the operator; undone with each call.
+        parts: of the task.
+        inputs: their guarantee.
+        collector: takes the rows of the operator.
 
     Attributes:
         scope: of the operator.
     """
 
-    def __init__(self, parts: TaskParts, out: BoltOutput, held: HeldInputs, collector: BoltCollector) -> None:
-        super().__init__(parts, out, held)
-        self.undo_log = UndoLog(collector)
+    def __init__(self, parts: TaskParts, inputs: CheckpointedInputs, collector: BoltCollector) -> None:
+        self._counters = parts.state.counters
+        self._reports = parts.reports
+        self._inputs = inputs
         self._collector = collector
-        self.scope: WindowScope = CoveredScope(collector)
+        self.scope = CoveredScope(collector)
         self._errors: list[Exception] = []
         """Final errors of the elements of a batch; reported when the results of the others are out."""
 
@@ -57,14 +57,14 @@ class CheckpointedWindowInputs(CheckpointedInputs):
         except TopoInternalError:
             raise
         except Exception as error:
-            final = self.raised(error, calls.repeat, calls.undo)
+            final = self._inputs.raised(error, calls.repeat, calls.undo)
             if final is not None:
                 self._errors.append(final)
-                self.give_up(calls.subject, final)
+                self._inputs.give_up(calls.subject, final)
 
     def taken(self, batch: Batch, first: int, last: int, now: float) -> None:
         """Route the results of a slice, count its inputs, and report the errors among them."""
-        self.settle_calls(self._collector, now)
+        self._inputs.settle_calls(self._collector, now)
         errors, self._errors = self._errors, []
         self._counters.acked += last - first - len(errors)
         for error in errors:
@@ -75,10 +75,10 @@ class CheckpointedWindowInputs(CheckpointedInputs):
         if call is None:
             self._reports.user_error(error, now)
             return
-        final = self.raised(error, call.repeat, call.undo)
+        final = self._inputs.raised(error, call.repeat, call.undo)
         if final is None:
             return
-        self.give_up(call.subject, final)
+        self._inputs.give_up(call.subject, final)
         try:
             call.skip()
         except Exception as raised:

@@ -17,7 +17,7 @@ from topo.emission.collectors import BoltCollector, Mark, TrackedTuple, TupleSta
 from topo.emission.emitter import StreamRows
 from topo.emission.output_watermarks import UnreadableRows
 from topo.emission.router import Reject, owners_of
-from topo.errors import FrameError, TopoInternalError, TupleStateError
+from topo.errors import FrameError, TupleStateError
 from topo.operators.state.undo_log import UndoLog
 from topo.task.batch import Batch, Undecoded
 from topo.task.bolt_output import BoltOutput
@@ -38,6 +38,19 @@ class InputIds(IdSender, Protocol):
         """Send them if they are a batch, or if a fail or a touch is among them."""
 
 
+class Barriers(Protocol):
+    """Passes the barriers of checkpoints through one task."""
+
+    def on_barrier(self, aligned: Aligned, snapshot: Callable[[], Snapshot], *, has_ended: bool) -> None:
+        """Take the snapshot of a barrier that has come on all edges, and pass it on.
+
+        Args:
+            aligned: the barrier.
+            snapshot: returns the state of the user's component.
+            has_ended: whether the task has sent on the end of its input.
+        """
+
+
 class InputGuarantee(ABC):
     """Delivery of the inputs of one task.
 
@@ -52,12 +65,17 @@ class InputGuarantee(ABC):
         undo_log: notes the changes of a call, where calls are undone and repeated.
         timed: the guarantee itself, where it has work that is due by the clock; else None.
         id_sender: the guarantee itself, where ids are owed for inputs; None where rows carry none.
+        barriers: the guarantee itself, where there are checkpoints; else None.
+        rewinds: whether user code goes back to a checkpoint when a later epoch begins. Else its state lives on, and the inputs
+            that it holds are replayed.
         lost_calls: how many calls without input have raised, and are not repeated.
     """
 
     queue_limit_s: float | None = None
     timed: Timed | None = None
     id_sender: InputIds | None = None
+    barriers: Barriers | None = None
+    rewinds = False
 
     def __init__(self, parts: TaskParts, out: BoltOutput, held: HeldInputs) -> None:
         self._state = parts.state
@@ -90,7 +108,7 @@ class InputGuarantee(ABC):
         """The last attempt for an input of a batch has raised."""
 
     @abstractmethod
-    def _decide(self, acked: list[TrackedTuple], failed: list[TrackedTuple], touched: list[TrackedTuple]) -> None:
+    def _decide(self, acked: list[TrackedTuple], failed: list[TrackedTuple], touched: list[TrackedTuple], now: float) -> None:
         """Account for inputs, behind the rows that their calls emitted."""
 
     # -- calls that raise ------------------------------------------------------------------------------------------------
@@ -167,15 +185,9 @@ class InputGuarantee(ABC):
     def begin_epoch(self, event: RoutesChanged, now: float) -> None:
         """Forget the epoch before, that of the output included."""
 
-    def begin_again(self, restore: Callable[[list[Snapshot]], None], forget: Callable[[], None] | None = None) -> None:
-        """Bring user code to where a later epoch begins.
-
-        Args:
-            restore: gives it the state of a checkpoint; nothing: that of the beginning.
-            forget: has it forget inputs that are replayed; None where it holds none.
-        """
-        if forget is not None:
-            forget()
+    def flush(self, now: float) -> None:
+        """Send all rows that are buffered."""
+        self._outbound.outbox.flush()
 
     # -- what cannot be read or sent -------------------------------------------------------------------------------------
 
@@ -198,7 +210,7 @@ class InputGuarantee(ABC):
         self._reports.record(error, self._state.clock())
         self.lose_row(values, roots, error)
 
-    def _reject_untracked(self, stream: StreamRows) -> Reject:
+    def reject_untracked(self, stream: StreamRows) -> Reject:
         """Return a callback that drops rows that cannot be routed."""
         return lambda row, error: self.reject_row(stream.rows[row], (), error)
 
@@ -251,7 +263,7 @@ class InputGuarantee(ABC):
     def _route_untracked(self, streams: Sequence[StreamRows], batch: Batch, first: int, last: int) -> None:
         for stream in streams:
             if stream.rows:
-                self._emission.untracked(stream, self._reject_untracked(stream), batch.stamps_of(first, last))
+                self._emission.untracked(stream, self.reject_untracked(stream), batch.stamps_of(first, last))
 
     def _fail_unstamped(self, streams: Sequence[StreamRows], refused: UnreadableRows, failures: dict[int, Exception]) -> None:
         """Have the inputs fail whose rows on the main stream have no timestamp: nothing that they emitted goes out."""
@@ -276,7 +288,7 @@ class InputGuarantee(ABC):
             if refused and stream.declaration.name == DEFAULT_STREAM:
                 self._drop_unstamped(stream, refused, None, now)
             if stream.rows:
-                self._emission.untracked(stream, self._reject_untracked(stream))
+                self._emission.untracked(stream, self.reject_untracked(stream))
         self._emission.finish()
         for stream in streams:
             stream.clear()
@@ -309,13 +321,13 @@ class InputGuarantee(ABC):
         self._counters.stale_tuples += stale + len(collector.failed) - len(failed)
         self._counters.acked += len(acked)
         self._counters.failed += len(failed)
-        self._decide(acked, failed, collector.touched)
+        self._decide(acked, failed, collector.touched, now)
         collector.clear()
         if undecided:
             self._keep_undecided(undecided, now)
 
     def _route_calls(self, stream: StreamRows, anchors: Anchors, now: float) -> None:
-        self._emission.untracked(stream, self._reject_untracked(stream))
+        self._emission.untracked(stream, self.reject_untracked(stream))
 
     # -- inputs that a bolt holds back -----------------------------------------------------------------------------------
 
@@ -336,15 +348,3 @@ class InputGuarantee(ABC):
     def keep_stale(self, stale: list[TrackedTuple]) -> None:
         """Keep, when an epoch has begun, those held inputs of the one before that are not replayed."""
         self.held.keep([tup for tup in stale if not tup.roots])
-
-    # -- checkpoints -----------------------------------------------------------------------------------------------------
-
-    def on_barrier(self, aligned: Aligned, snapshot: Callable[[], Snapshot], *, has_ended: bool) -> None:
-        """Take the snapshot of a barrier that has come on all edges, and pass it on.
-
-        Args:
-            aligned: the barrier.
-            snapshot: returns the state of the user's component.
-            has_ended: whether the task has sent on the end of its input.
-        """
-        raise TopoInternalError("a barrier in a topology without checkpoints")

@@ -8,15 +8,14 @@ both may emit.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Protocol
 
 from topo.api.partition_values import Partition
 from topo.api.partitions import PartitionedSpout
 from topo.api.spout import RetryingSpout, Spout
 from topo.emission.emission import Emission
 from topo.emission.emitter import StreamRows
-from topo.errors import TopoInternalError
 from topo.task.events import RoutesChanged
 from topo.task.guarantees.base import IdSender
 from topo.task.parts import TaskParts
@@ -41,6 +40,44 @@ class SourceStart(NamedTuple):
     is_ended: bool = False
 
 
+class SourceCheckpoints(Protocol):
+    """Checkpoints of one spout task."""
+
+    def begin_checkpoint(self, checkpoint: int, *, has_ended: bool) -> None:
+        """Take a snapshot, and send the barrier behind all rows that were emitted. An order that arrives twice does so once.
+
+        Args:
+            checkpoint: its number.
+            has_ended: END has been sent in this epoch.
+        """
+
+    @property
+    def redelivers(self) -> bool:
+        """Whether the source may deliver messages again that a checkpoint covers."""
+
+
+class SourcePartitions(Protocol):
+    """The positions of the partitions that one spout task reads."""
+
+    def partitions_found(self) -> None:
+        """The partitions of the source are known: those that are found from here on begin at their beginning."""
+
+    def begin_partition(self, partition: Partition, position: Any) -> None:
+        """A partition is read from here on behind a position, which is stored if the partition is new."""
+
+    def forget_partition(self, name: str) -> None:
+        """A partition that has ended is gone: its position is stored no more."""
+
+    def pass_over(self, message: tuple[str, Any], record: Any, error: Exception | None) -> None:
+        """The position of a partition passes a record that is no row.
+
+        Args:
+            message: partition and position.
+            record: its bytes.
+            error: why it is a dead letter; None: it is none.
+        """
+
+
 class SourceGuarantee(ABC):
     """Delivery of the messages of one spout task.
 
@@ -57,24 +94,26 @@ class SourceGuarantee(ABC):
         is_open: see above.
         ids: which message ids can be used.
         replays: the messages that are emitted again when they fail; None where that is left to the spout, or to checkpoints.
-        timed: the guarantee itself, which takes verdicts when it has a turn.
+        timed: the guarantee itself, where it has work that is due by the clock; else None.
         id_sender: the guarantee itself, where messages have ids; else None.
-        heard_at: when the last verdict came, in monotonic seconds.
+        checkpoints: the guarantee itself, where there are checkpoints; else None.
+        partitions: of the spout, where it reads partitions; else None.
         messages: handlers of the master's messages.
     """
 
     opens_finished: bool
     stores_ids: bool
     replays: SourceMessages | None = None
+    timed: Timed | None = None
     id_sender: IdSender | None = None
+    checkpoints: SourceCheckpoints | None = None
+    partitions: SourcePartitions | None = None
 
     def __init__(self, parts: TaskParts, spout: Spout, emission: Emission, is_open: Callable[[Any], bool]) -> None:
         state = self._state = parts.state
-        self.timed: Timed | None = self
         codec = self._codec = parts.env.codec
         self._counters = state.counters
         self._reports = parts.reports
-        self._inbound = parts.inbound
         self._outbound = parts.outbound
         self._emission = emission
         self._spout = spout
@@ -84,7 +123,6 @@ class SourceGuarantee(ABC):
         are_stored = self.is_retrying or self.stores_ids
         component = state.component_id
         self.ids = MessageIds(component, codec, are_positions=self.is_retrying, are_stored=are_stored, is_open=is_open)
-        self.heard_at = 0.0
         self.messages: MessageHandlers = {}
         self._limit = state.config.max_spout_pending or 1 << 60
         self._is_started = False
@@ -108,62 +146,15 @@ class SourceGuarantee(ABC):
     def close(self, now: float) -> None:
         """Store or call back what cannot wait, since the spout is about to be closed."""
 
-    @abstractmethod
-    def deadlines(self) -> Iterable[float | None]:
-        """Return when `on_time` is due, in monotonic seconds."""
-
-    @abstractmethod
-    def on_time(self, now: float) -> None:
-        """Act by the clock. Verdicts come first: they count before the timeouts of the same time."""
-
-    def _take_verdicts(self, now: float) -> None:
-        inbound = self._inbound
-        while inbound.queue:
-            edge, frame = inbound.queue.popleft()
-            self.heard_at = now
-            if frame.kind is FrameKind.OPEN:
-                inbound.opened(edge, frame)
-            else:
-                self._on_verdicts(frame.kind, frame.root_list(), now)
-            inbound.processed(edge, frame, now)
-
-    def begin_checkpoint(self, checkpoint: int, *, has_ended: bool) -> None:
-        """Take a snapshot, and send the barrier behind all rows that were emitted.
-
-        Args:
-            checkpoint: its number.
-            has_ended: END has been sent in this epoch.
-        """
-        raise TopoInternalError(f"task {self._state.id} is to begin checkpoint {checkpoint}, and has no checkpoints")
+    def flush(self, now: float) -> None:
+        """Send all rows that are buffered."""
+        self._outbound.outbox.flush()
 
     # -- messages --------------------------------------------------------------------------------------------------------
 
     @abstractmethod
     def note_order(self, messages: Sequence[Any]) -> None:
         """Take the ids that a retrying spout has emitted over all its streams, in order, before `admit` has them by stream."""
-
-    def partitions_found(self) -> None:
-        """The partitions of the source are known: those that are found from here on begin at their beginning."""
-        raise TopoInternalError(f"task {self._state.id} has no partitions")
-
-    def begin_partition(self, partition: Partition, position: Any) -> None:
-        """A partition is read from here on behind a position, which is stored if the partition is new."""
-        raise TopoInternalError(f"task {self._state.id} has no partitions, so {partition.name!r} does not begin")
-
-    def forget_partition(self, name: str) -> None:
-        """A partition that has ended is gone: its position is stored no more."""
-        raise TopoInternalError(f"task {self._state.id} has no partitions, so {name!r} is not forgotten")
-
-    def pass_over(self, message: tuple[str, Any], record: Any, error: Exception | None, now: float) -> None:
-        """The position of a partition passes a record that is no row.
-
-        Args:
-            message: partition and position.
-            record: its bytes.
-            error: why it is a dead letter; None: it is none.
-            now: monotonic seconds.
-        """
-        raise TopoInternalError(f"task {self._state.id} has no partitions, so {message!r} is no record")
 
     @abstractmethod
     def admit(self, stream: StreamRows, messages: list[Any], *, first_time: bool, now: float) -> None:
@@ -195,7 +186,7 @@ class SourceGuarantee(ABC):
         """Give up a row that was sent, or is to be sent, under these roots."""
 
     @abstractmethod
-    def _on_verdicts(self, kind: FrameKind, roots: Sequence[int], now: float) -> None:
+    def on_verdicts(self, kind: FrameKind, roots: Sequence[int], now: float) -> None:
         """An acker has decided on roots that were drawn here."""
 
     @abstractmethod
@@ -216,11 +207,6 @@ class SourceGuarantee(ABC):
     @abstractmethod
     def room(self) -> int:
         """How many messages the spout may emit."""
-
-    @property
-    def redelivers(self) -> bool:
-        """Whether the source may deliver messages again that a checkpoint covers."""
-        return False
 
     @property
     @abstractmethod

@@ -6,7 +6,7 @@ input that raises owes a FAIL instead, and its rows are discarded; its spout rep
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from topo.checkpoint.held_inputs import HeldInputs
@@ -19,28 +19,28 @@ from topo.task.batch import Batch
 from topo.task.bolt_output import BoltOutput
 from topo.task.events import RoutesChanged
 from topo.task.guarantees.inputs import Anchors, InputGuarantee
+from topo.task.guarantees.window_firings import WindowFirings
 from topo.task.parts import TaskParts
 from topo.task.waiting_roots import WaitingRoots
 from topo.tracking.acker_routes import AckerRoutes
 from topo.tracking.owed_ids import OwedIds
 from topo.wire.frames import Anchoring, Frame
 
-AlsoWaiting = Callable[[dict[int, None], float], dict[int, None]]
-
 
 class TrackedInputs(InputGuarantee):
     """Inputs of a topology with ackers and without checkpoints.
 
     Args:
-        also_waiting: returns the roots of inputs that wait within the task, given those of rows that wait on its out-edges.
+        firings: of windows; None in a task without.
 
     Attributes:
         owed: the ids that have not been sent.
     """
 
-    def __init__(self, parts: TaskParts, out: BoltOutput, held: HeldInputs, also_waiting: AlsoWaiting | None = None) -> None:
+    def __init__(self, parts: TaskParts, out: BoltOutput, held: HeldInputs, firings: WindowFirings | None = None) -> None:
         super().__init__(parts, out, held)
-        self._also_waiting = also_waiting
+        self._firings = firings
+        self._also_waiting = parts.waiting
         state = parts.state
         routes = AckerRoutes(state.plan.ackers, parts.outbound.outbox.put_ids)
         self.owed = OwedIds(routes, state.config.batch_size, state.config.flush_interval_s, parts.reports.flush_causes)
@@ -64,11 +64,14 @@ class TrackedInputs(InputGuarantee):
         self._out.begin_epoch(now)
         self.owed.clear()
         self._causes.clear()
+        if self._firings is not None:
+            self._firings.begin_epoch()
 
     @property
     def is_quiet(self) -> bool:
         """Whether no value is owed."""
-        return not self.owed.acks and not self.owed.fails
+        is_settled = self._firings is None or self._firings.is_quiet
+        return is_settled and not self.owed.acks and not self.owed.fails
 
     def on_time(self, now: float) -> None:
         """Keep roots that wait here from timing out; send ids that have been owed for `flush_interval`."""
@@ -77,14 +80,14 @@ class TrackedInputs(InputGuarantee):
             if self._outbound.outbox.is_full:
                 # A bolt that gets no input, since its output waits, may have no other occasion to ack the inputs that it holds.
                 roots |= {root: None for tup in self.held.now() for root in tup.roots}
-            if self._also_waiting is not None:
-                roots |= self._also_waiting(roots, now)
+            for also_waiting in self._also_waiting:
+                roots |= also_waiting(roots, now)
         if roots:
             self.owed.touch(roots)
             self.owed.flush()
         owed_at = self.owed.deadline
         if owed_at is not None and now >= owed_at:
-            self._outbound.flush(now)
+            self.flush(now)
 
     def deadlines(self) -> list[float | None]:
         """Return when ids have to leave, and when to look for waiting roots."""
@@ -102,7 +105,8 @@ class TrackedInputs(InputGuarantee):
             self.owed.flush()
 
     def flush(self, now: float) -> None:
-        """Send all ids; the rows that they stand for have left."""
+        """Send all rows that are buffered, then all ids."""
+        self._outbound.outbox.flush()
         self.owed.flush()
 
     # -- what cannot be read or sent -------------------------------------------------------------------------------------
@@ -129,6 +133,8 @@ class TrackedInputs(InputGuarantee):
                 self.fail(anchor.roots, error)
         if not any(anchor.roots for anchor in anchors):
             self._counters.unsent += 1
+        if self._firings is not None:
+            self._firings.refuse(anchors, error)
 
     def fail_input(self, collector: BoltCollector, tup: TrackedTuple, error: BaseException) -> None:
         """Fail an input whose call has failed, and note why."""
@@ -208,7 +214,7 @@ class TrackedInputs(InputGuarantee):
 
         self._emission.anchored(stream, anchors, self._state.epoch, reject)
 
-    def _decide(self, acked: list[TrackedTuple], failed: list[TrackedTuple], touched: list[TrackedTuple]) -> None:
+    def _decide(self, acked: list[TrackedTuple], failed: list[TrackedTuple], touched: list[TrackedTuple], now: float) -> None:
         owed, epoch = self.owed, self._state.epoch
         for tup in acked:
             owed.acks.add(tup.roots, tup.edges, tup.out)
@@ -218,3 +224,5 @@ class TrackedInputs(InputGuarantee):
         for tup in touched:
             if tup.epoch == epoch:
                 owed.touch(tup.roots)
+        if self._firings is not None:
+            self._firings.settle(owed, now)

@@ -10,6 +10,7 @@ from itertools import repeat
 from typing import Any
 
 from topo.api.partition_values import Partition
+from topo.api.partitions import PartitionedSpout
 from topo.api.spout import Spout
 from topo.emission.emission import Emission
 from topo.emission.emitter import StreamRows
@@ -24,9 +25,6 @@ from topo.tracking.spout_task import SentRow
 from topo.wire.control import DeadLettersStored
 from topo.wire.frames import FrameKind
 
-TRIAL_S = 0.05
-"""How long a suspect is watched whose verdict may take as long as a window."""
-
 
 def _sent_rows(stream: StreamRows) -> list[SentRow]:
     # A NamedTuple made by its own class costs three times as much.
@@ -38,23 +36,26 @@ def _sent_rows(stream: StreamRows) -> list[SentRow]:
 class TrackedSource(SourceGuarantee):
     """The messages of one spout task: pending, replayed, given up.
 
+    Args:
+        messages: those that are not done.
+
     Attributes:
         task: whose messages they are.
-        source_messages: the messages that are not done.
+        source_messages: those that are not done.
     """
 
     opens_finished = True
     stores_ids = False
 
-    def __init__(self, parts: TaskParts, spout: Spout, emission: Emission) -> None:
+    def __init__(self, parts: TaskParts, spout: Spout, emission: Emission, messages: SourceMessages) -> None:
+        super().__init__(parts, spout, emission, messages.is_open)
         state = parts.state
         self.task = state.id
-        trial_s = TRIAL_S if state.plan.has_tracked_windows else None
-        self.source_messages = SourceMessages(spout, state, parts.reports, parts.env.codec, trial_s)
-        super().__init__(parts, spout, emission, self.source_messages.is_open)
+        self.source_messages = messages
         self.replays = self.source_messages if self.is_retrying else None
         self._pending = self.source_messages.pending
-        self.id_sender = self
+        self.timed = self.id_sender = self
+        self.partitions = self if isinstance(spout, PartitionedSpout) else None
         parts.checks.append(self.source_messages.validate)
         self.messages = {DeadLettersStored: lambda event, now: self.source_messages.stored(event.ids, now)}
         self._waiting = WaitingRoots(state, parts.outbound) if state.plan.ackers else None
@@ -108,7 +109,7 @@ class TrackedSource(SourceGuarantee):
         """Leave a partition out of the next report, unless messages of it are open."""
         self.source_messages.forget_partition(name)
 
-    def pass_over(self, message: tuple[str, Any], record: Any, error: Exception | None, now: float) -> None:
+    def pass_over(self, message: tuple[str, Any], record: Any, error: Exception | None) -> None:
         """Have the dead letter stored; the position waits for that."""
         self._taken += error is not None
         self.source_messages.pass_over(message, record, error)
@@ -194,7 +195,8 @@ class TrackedSource(SourceGuarantee):
             self._ids_since = now
 
     def flush(self, now: float) -> None:
-        """Send the ids that are owed; the rows that they stand for have left."""
+        """Send all rows that are buffered, then all ids."""
+        self._outbound.outbox.flush()
         self._flush_ids()
 
     @property
@@ -225,7 +227,7 @@ class TrackedSource(SourceGuarantee):
 
     # -- decided ---------------------------------------------------------------------------------------------------------
 
-    def _on_verdicts(self, kind: FrameKind, roots: Sequence[int], now: float) -> None:
+    def on_verdicts(self, kind: FrameKind, roots: Sequence[int], now: float) -> None:
         """Trees are complete, have failed, or are kept open by a bolt."""
         if kind is FrameKind.ACKED:
             self.source_messages.complete(roots, now)
@@ -238,12 +240,11 @@ class TrackedSource(SourceGuarantee):
                 self._pending.touch(root)
 
     def on_time(self, now: float) -> None:
-        """Take verdicts; keep the messages that wait on edges; fail those that are over their timeout; report positions."""
-        self._take_verdicts(now)
+        """Keep the messages that wait on edges; fail those that are over their timeout; report positions."""
         if self._waiting is not None and (roots := self._waiting.due(now)):
             self._keep_alive(roots)
         if (ids_at := self._ids_at) is not None and now >= ids_at:
-            self._outbound.flush(now)
+            self.flush(now)
         self.source_messages.expire(now)
         self.source_messages.commit(now)
 

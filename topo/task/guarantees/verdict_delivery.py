@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
 from topo.hot import Trees
 from topo.task.events import RoutesChanged
 from topo.task.guarantees.base import IdSender
 from topo.task.parts import TaskParts
-from topo.task.runners.base import MessageHandlers, Timed
+from topo.task.runners.base import MessageHandlers
 from topo.wire.frames import FrameKind
 
 
@@ -23,12 +20,11 @@ class VerdictDelivery:
     Attributes:
         trees: reach the verdicts.
         tree_timeout_s: see above.
-        timed, id_sender: the guarantee itself: verdicts are due by the clock, and are ids that the task owes.
+        id_sender: the guarantee itself: verdicts are ids that the task owes.
     """
 
     def __init__(self, parts: TaskParts, tree_timeout_s: float | None) -> None:
         self._state = parts.state
-        self.timed: Timed | None = self
         self.id_sender: IdSender | None = self
         self._put_ids = parts.outbound.outbox.put_ids
         self.trees = Trees()
@@ -61,9 +57,10 @@ class VerdictDelivery:
         if self._deliver_at is not None and now >= self._deliver_at:
             self._deliver()
 
-    def deadlines(self) -> list[float | None]:
-        """Return when verdicts are due."""
-        return [self._deliver_at]
+    @property
+    def deadline(self) -> float | None:
+        """When verdicts are due; None while there are none."""
+        return self._deliver_at
 
     def flush(self, now: float) -> None:
         """Send all verdicts."""
@@ -88,10 +85,6 @@ class VerdictDelivery:
             ):
                 if roots:
                     self._put_ids(kind, origin, roots)
-
-    def reject_row(self, values: Any, roots: Sequence[int], error: Exception) -> None:
-        """Raise: an acker sends no rows."""
-        raise error
 
     @property
     def is_quiet(self) -> bool:

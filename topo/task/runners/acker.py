@@ -47,7 +47,8 @@ class AckerRunner:
         self._outbound.send_opening(SenderStatus.ACTIVE, MIN_WATERMARK)
 
     def on_time(self, now: float) -> None:
-        """Forget the trees that have had no ids for too long."""
+        """Deliver the verdicts that are due; forget the trees that have had no ids for too long."""
+        self._delivery.on_time(now)
         # Called before the frames of the same moment: a late rotation does not age roots that have only just arrived.
         rotations = self._rotation.due(now)
         if not rotations:
@@ -60,8 +61,8 @@ class AckerRunner:
             self._state.observer.trees_expired(self._state.id, roots, now)
 
     def deadlines(self, now: float) -> list[float | None]:
-        """Return when trees may expire next."""
-        return [self._rotation.next_deadline]
+        """Return when verdicts are due, and when trees may expire next."""
+        return [self._delivery.deadline, self._rotation.next_deadline]
 
     @property
     def has_work(self) -> bool:

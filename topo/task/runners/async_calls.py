@@ -181,12 +181,12 @@ class AsyncKind(OperatorKind):
 
     def emitting(self, value: Any) -> None:
         """The results of this input are put out next."""
-        self._output.anchors = (value,)
+        self._collector.current = (value,)
         self._mark = self._collector.mark()
 
     def emitted(self, value: Any) -> None:
         """They have been."""
-        self._output.anchors = ()
+        self._collector.current = ()
         self._mark = None
         if value.epoch == self._state.epoch:
             self._collector.ack(value)
@@ -205,8 +205,8 @@ class AsyncKind(OperatorKind):
         if self._mark is None:
             self._reports.user_error(error, now)
             return
-        (value,), mark = self._output.anchors, self._mark
-        self._output.anchors, self._mark = (), None
+        (value,), mark = self._collector.current, self._mark
+        self._collector.current, self._mark = (), None
         self._collector.rewind(mark)
         self.failed(value, error)
 

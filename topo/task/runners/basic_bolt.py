@@ -52,9 +52,10 @@ class BasicBoltKind:
         if self._state.restored:
             self.restore(self._state.restored)
 
-    def begin_again(self, now: float) -> None:
+    def begin_again(self, parts: list[Snapshot] | None, now: float) -> None:
         """Restore the state of the bolt where checkpoints have it, and call its `on_reset`."""
-        self._guarantee.begin_again(self.restore)
+        if parts is not None:
+            self.restore(parts)
         self._parts.reports.guard(self.bolt.on_reset, now)
 
     def restore(self, parts: list[Snapshot]) -> None:

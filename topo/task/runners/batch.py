@@ -17,6 +17,7 @@ from functools import partial
 from topo.api.batch_bolt import BatchBolt
 from topo.api.columns import ColumnBolt
 from topo.api.metrics import Histogram
+from topo.checkpoint.alignment import Snapshot
 from topo.emission.collectors import TrackedTuple
 from topo.hot import pack_words
 from topo.operators.batching import BatchOperator
@@ -44,6 +45,7 @@ class BatchKind(OperatorKind):
         self.bolt = bolt
         self._batch_calls = calls
         super().__init__(parts, guarantee, output, renews=True)
+        parts.waiting.append(self._waiting_roots)
         self.latency = Histogram()
 
     def _make_operator(self) -> BatchOperator:
@@ -56,9 +58,9 @@ class BatchKind(OperatorKind):
         self.bolt.prepare(self._parts.spec.context)
         super().open()
 
-    def begin_again(self, now: float) -> None:
+    def begin_again(self, parts: list[Snapshot] | None, now: float) -> None:
         """Begin with a new operator, then call `on_reset` of the bolt."""
-        super().begin_again(now)
+        super().begin_again(parts, now)
         self._reports.guard(self.bolt.on_reset, now)
 
     def close(self) -> None:
@@ -77,7 +79,7 @@ class BatchKind(OperatorKind):
         """Return the number of inputs that are held."""
         return {"batched": float(self.held)}
 
-    def waiting_roots(self) -> dict[int, None]:
+    def _waiting_roots(self, _waiting: dict[int, None], _now: float) -> dict[int, None]:
         """Return the roots of inputs that wait for a call while the task takes no input, or has input before it."""
         if not self._parts.outbound.outbox.is_full and not self._parts.inbound.queue:
             return {}

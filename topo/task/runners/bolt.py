@@ -72,10 +72,11 @@ class BoltKind:
         self.bolt.prepare(self._context, self._collector)
         self.restore(self._state.restored)
 
-    def begin_again(self, now: float) -> None:
+    def begin_again(self, parts: list[Snapshot] | None, now: float) -> None:
         """Have the bolt let go of the inputs of the epoch before; only those are kept that nothing replays."""
         stale = self._watch.reset()
-        self._guarantee.begin_again(self.restore)
+        if parts is not None:
+            self.restore(parts)
         self._reports.guard(self.bolt.on_reset, now)
         self._guarantee.keep_stale(stale)
 

@@ -83,6 +83,8 @@ class InputRunner:
         self._out = out
         self._guarantee = guarantee
         self._ids = guarantee.id_sender
+        self._ahead = [timed for timed in (guarantee.timed, options.firings) if timed is not None]
+        """Work that is due by the clock ahead of calls of user code."""
         self.kind = kind
         self._calls = kind.calls
         self._end = end
@@ -127,7 +129,7 @@ class InputRunner:
                 self._tick_at = now + self._config.tick_interval_s
             kind.open()
         else:
-            kind.begin_again(now)
+            kind.begin_again(restored if self._guarantee.rewinds else None, now)
         watermark = self._out.watermarks.latest if restored else MIN_WATERMARK
         self._outbound.send_opening(SenderStatus.ACTIVE, watermark)
         # Rows that the component has emitted in its `prepare` or `on_reset`.
@@ -152,12 +154,15 @@ class InputRunner:
     # -- time ------------------------------------------------------------------------------------------------------------
 
     def deadlines(self, now: float) -> list[float | None]:
-        """Return when the next tick is due, when the watermark strategy is to be asked, and when the kind wants a turn."""
+        """Return when guarantee and kind want a turn, a tick is due, and the watermark strategy is to be asked."""
         kind = () if self._options.timed is None else self._options.timed.deadlines()
-        return [self._tick_at, self._out.watermarks.next_probe, *kind]
+        ahead = [at for timed in self._ahead for at in timed.deadlines()]
+        return [*ahead, self._tick_at, self._out.watermarks.next_probe, *kind]
 
     def on_time(self, now: float) -> None:
-        """Call for a tick, ask the watermark strategy, and have the kind do all that is due."""
+        """Have the guarantee do all that is due; call for a tick, ask the watermark strategy, and have the kind do its part."""
+        for timed in self._ahead:
+            timed.on_time(now)
         if self._tick_at is not None and now >= self._tick_at:
             self._call_for_tick(now)
         self._out.on_time(now)
@@ -325,7 +330,7 @@ class InputRunner:
         if self._ids is not None:
             self._ids.flush_full(now)
         if self._outbound.is_flush_due(now):
-            self._outbound.flush(now)
+            self._guarantee.flush(now)
 
     # -- the end of the input --------------------------------------------------------------------------------------------
 
@@ -353,7 +358,8 @@ class InputRunner:
         """Send END, unless user code still has inputs: it is sent behind their results."""
         self._end_waits = bool(self.unfinished())
         if not self._end_waits:
-            self._out.send_end(now)
+            self._guarantee.flush(now)
+            self._out.send_end()
 
     # -- checkpoints -----------------------------------------------------------------------------------------------------
 
@@ -363,10 +369,13 @@ class InputRunner:
 
     def _pass_barrier(self, aligned: Aligned, now: float) -> None:
         """Every input has come up to the barrier, and so has this task."""
+        barriers = self._guarantee.barriers
+        if barriers is None:
+            raise TopoInternalError("a barrier in a topology without checkpoints")
         # Before the snapshot: rows that a mail has emitted since the last slice are in no state. Sent behind the barrier, they
         # would be lost by a recovery to this checkpoint, which has their call behind it.
         self._calls.settle(now)
-        self._guarantee.on_barrier(aligned, partial(self.kind.snapshot, aligned.checkpoint), has_ended=self._end.has_passed)
+        barriers.on_barrier(aligned, partial(self.kind.snapshot, aligned.checkpoint), has_ended=self._end.has_passed)
 
     # -- watching --------------------------------------------------------------------------------------------------------
 

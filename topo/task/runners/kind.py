@@ -38,8 +38,14 @@ class InputKind(Protocol):
     def open(self) -> None:
         """Open the user's component, and give it the state that the epoch begins with."""
 
-    def begin_again(self, now: float) -> None:
-        """Bring the user's open component to where a later epoch begins."""
+    def begin_again(self, parts: list[Snapshot] | None, now: float) -> None:
+        """Bring the user's open component to where a later epoch begins.
+
+        Args:
+            parts: the state of a checkpoint; empty: that of the beginning; None: it keeps its state, and forgets the inputs that
+                it holds, since they are replayed.
+            now: monotonic seconds.
+        """
 
     def run(self, batch: Batch, first: int, last: int, now: float) -> None:
         """Run user code on some tuples of the batch, and settle. May take fewer, and notes that in `batch.done`."""
@@ -51,8 +57,8 @@ class InputKind(Protocol):
         """Call the user's last callback."""
 
 
-class Firings(Protocol):
-    """Trees that begin at the task: the firings of tracked windows."""
+class Firings(Timed, Protocol):
+    """Trees that begin at the task: the firings of tracked windows. Without a verdict they time out."""
 
     @property
     def pending(self) -> int:

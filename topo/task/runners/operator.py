@@ -101,12 +101,15 @@ class OperatorKind(ABC):
         if self._state.restored:
             self.restore(self._state.restored)
 
-    def begin_again(self, now: float) -> None:
+    def begin_again(self, parts: list[Snapshot] | None, now: float) -> None:
         """Restore the operator where checkpoints have it; else make a new one, if it has held inputs."""
         self._news.clear()
         self._operator.is_behind = False
         self._collector.clear()
-        self._guarantee.begin_again(self.restore, self._renew_operator if self._renews else None)
+        if parts is not None:
+            self.restore(parts)
+        elif self._renews:
+            self._renew_operator()
 
     def close(self) -> None:
         self._operator.close()

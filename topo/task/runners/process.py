@@ -80,7 +80,7 @@ class ProcessKind(OperatorKind):
 
     def run(self, batch: Batch, first: int, last: int, now: float) -> None:
         """Call `process` for each tuple, and settle."""
-        collector, operator, output = self._collector, self._operator, self._output
+        collector, operator = self._collector, self._operator
         keys = self._keys(batch, first, last)
         errors: list[Exception] = []
         function = self.bolt.process
@@ -88,7 +88,7 @@ class ProcessKind(OperatorKind):
         for (index, values, stamp), key in zip(batch.inputs(first, last), keys):  # noqa: B905
             tup = TrackedTuple.made(values, batch.origin, stamp, self._state.epoch, *batch.ids_at(index))
             mark = collector.mark()
-            output.anchors = (tup,)
+            collector.current = (tup,)
             call = partial(operator.process_element, key, tup, stamp)
             try:
                 self._limited(call, mark, function)
@@ -101,7 +101,7 @@ class ProcessKind(OperatorKind):
                     continue
             collector.ack(tup)
         batch.done = index + 1
-        output.anchors = ()
+        collector.current = ()
         self.calls.settle(now)
         for raised in errors:
             self._reports.user_error(raised, now)

@@ -6,6 +6,7 @@ What becomes of the messages is the guarantee's concern.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 from topo.api.partitions import PartitionedSpout
@@ -14,7 +15,7 @@ from topo.emission.batch_messages import given_collector
 from topo.errors import SpoutStalledError
 from topo.ids import Epoch
 from topo.task.events import RoutesChanged
-from topo.task.guarantees.source import SourceGuarantee, SourceStart
+from topo.task.guarantees.source import SourceCheckpoints, SourceGuarantee, SourceStart
 from topo.task.parts import TaskParts
 from topo.task.runners.base import MessageHandlers
 from topo.task.runners.polling import Polling
@@ -58,6 +59,8 @@ class SpoutRunner:
         self._outbox = parts.outbound.outbox
         self._pace = AdaptiveSliceSize(self._config.flush_interval_s, self._config.batch_size)
         self._polling = Polling()
+        self._heard_at = 0.0
+        """When the last verdict came, in monotonic seconds."""
         self._feeds_windows = state.plan.has_tracked_windows
         self._stall = StallWatch()
         self._is_user_open = False
@@ -73,8 +76,9 @@ class SpoutRunner:
             Activate: lambda _event, now: self._on_activity(now, is_wanted=True),
             Deactivate: lambda _event, now: self._on_activity(now, is_wanted=False),
             Drain: lambda _event, now: self._on_activity(now, is_wanted=False),
-            BeginCheckpoint: self._on_begin_checkpoint,
         }
+        if source.checkpoints is not None:
+            self.messages = {**self.messages, BeginCheckpoint: partial(self._on_begin_checkpoint, source.checkpoints)}
 
     # -- life ------------------------------------------------------------------------------------------------------------
 
@@ -150,7 +154,7 @@ class SpoutRunner:
         # It may have brought the message that `next_tuple` waits for.
         self._polling.wake(now)
 
-    def _on_begin_checkpoint(self, event: BeginCheckpoint, now: float) -> None:
+    def _on_begin_checkpoint(self, checkpoints: SourceCheckpoints, event: BeginCheckpoint, now: float) -> None:
         state = self._state
         if event.epoch != state.epoch or not self._is_going or state.phase is TaskPhase.CLOSED:
             return
@@ -158,8 +162,8 @@ class SpoutRunner:
             state.observer.checkpoint_begun(state.id, event.checkpoint)
         # Rows that have been emitted are before the barrier, wherever they wait.
         self._output.send(self._source, now, first_time=True)
-        self._outbound.flush(now)
-        self._source.begin_checkpoint(event.checkpoint, has_ended=self._output.has_ended)
+        self._source.flush(now)
+        checkpoints.begin_checkpoint(event.checkpoint, has_ended=self._output.has_ended)
 
     def close(self) -> None:
         """Close the spout."""
@@ -211,6 +215,14 @@ class SpoutRunner:
         return not collector.count() and not (replays is not None and replays.is_waiting)
 
     @property
+    def _is_behind_end(self) -> bool:
+        """Whether the checkpoint is behind the end of the input, and no message comes that it covers."""
+        checkpoints = self._source.checkpoints
+        if checkpoints is None or not self._state.restored_ended:
+            return False
+        return not checkpoints.redelivers or self._polling.idle_polls > _LAST_POLLS
+
+    @property
     def _has_leftovers(self) -> bool:
         """Whether other callbacks than `next_tuple` have emitted something, such as a replay by `fail`, or ended the input."""
         return self._output.has_news or (self._may_send_end and not self._output.has_ended)
@@ -237,13 +249,14 @@ class SpoutRunner:
         return at is not None and at <= now
 
     def deadlines(self, now: float) -> Iterable[float | None]:
-        """Return when the next poll, replay and watermark are due, and when a stall is reported."""
-        replays = self._source.replays
+        """Return when the next poll, replay and watermark are due, a stall is reported, and the guarantee wants a turn."""
+        replays, timed = self._source.replays, self._source.timed
         return (
             self._polling.at if self._may_emit else None,
             replays.replay_at(now) if replays is not None and self._may_send else None,
             self._output.watermarks.next_probe if self._is_going else None,
             self._stall.deadline,
+            *(() if timed is None else timed.deadlines()),
         )
 
     def levels(self) -> dict[str, float]:
@@ -257,7 +270,8 @@ class SpoutRunner:
     # -- a turn ----------------------------------------------------------------------------------------------------------
 
     def on_time(self, now: float) -> None:
-        """Send event time at its interval, and watch for a stall."""
+        """Pass verdicts on, send event time at its interval, and watch for a stall."""
+        self._pass_verdicts(now)
         output = self._output
         if output.watermarks.is_used and self._is_going:
             if self._may_emit:
@@ -269,6 +283,20 @@ class SpoutRunner:
         if self._feeds_windows:
             self._watch_stall(now)
 
+    def _pass_verdicts(self, now: float) -> None:
+        """Give the guarantee its verdicts, then the time: those that have arrived count before the timeouts of this moment."""
+        inbound, source = self._inbound, self._source
+        while inbound.queue:
+            edge, frame = inbound.queue.popleft()
+            self._heard_at = now
+            if frame.kind is FrameKind.OPEN:
+                inbound.opened(edge, frame)
+            else:
+                source.on_verdicts(frame.kind, frame.root_list(), now)
+            inbound.processed(edge, frame, now)
+        if source.timed is not None:
+            source.timed.on_time(now)
+
     def _hold_back_drift(self, now: float) -> None:
         """Pause partitions that are further ahead of the others in event time than the spout wants."""
         spout, partitions = self._partitioned, self._output.watermarks.partitions
@@ -279,7 +307,7 @@ class SpoutRunner:
         """Report that windows wait for a watermark which does not come, since the spout has no room for more messages."""
         if self._output.collector.ended or not self._is_going or self._has_room:
             self._stall.has_room()
-        elif self._stall.is_full(self._source.heard_at, now):
+        elif self._stall.is_full(self._heard_at, now):
             pending, component = self.pending, self._state.component_id
             what = f"component {component!r} has {pending} messages in flight (max_spout_pending) and no verdict"
             self._reports.record(
@@ -301,11 +329,11 @@ class SpoutRunner:
             self._replay(now)
         elif self._may_emit and now >= self._polling.at:
             self._burst(now)
-        is_over = self._state.restored_ended and (not source.redelivers or self._polling.idle_polls > _LAST_POLLS)
-        if is_over and not output.collector.ended:
+        if self._is_behind_end and not output.collector.ended:
             output.collector.ended = self._is_ended_by_checkpoint = True
         if self._may_send_end and not output.has_ended and self._may_send:
-            output.send_end(now)
+            source.flush(now)
+            output.send_end()
 
     def _replay(self, now: float) -> None:
         replays, output = self._source.replays, self._output
@@ -322,7 +350,7 @@ class SpoutRunner:
         output.send(self._source, now, first_time=False)
         output.send_event_time()
         if replays.holds_back:
-            self._outbound.flush(now)
+            self._source.flush(now)
 
     def _burst(self, now: float) -> None:
         """Call `next_tuple` until a slice is full, nothing came, the source ended, or the pending limit is reached."""
@@ -372,7 +400,7 @@ class SpoutRunner:
             self._pace.note(size, seconds)
             self._polling.emitted()
             # A call may have taken long: its messages are as old as now, and no older.
-            self._source.on_time(later)
+            self._pass_verdicts(later)
         if size or signals:
             output.send(self._source, later, first_time=True)
         if failure is not None:

@@ -20,8 +20,9 @@ from topo.emission.partition_messages import (
     PassedOver,
 )
 from topo.emission.time_cuts import send_in_pieces
+from topo.errors import TopoInternalError
 from topo.operators.time.clock import PausableClock
-from topo.task.guarantees.source import SourceGuarantee
+from topo.task.guarantees.source import SourceGuarantee, SourcePartitions
 from topo.task.output import TaskOutput
 from topo.task.parts import TaskParts
 from topo.user_errors import blame
@@ -40,7 +41,7 @@ class SpoutOutput(TaskOutput):
         idle_clock: stands while the spout is kept from emitting: idleness is about the source.
     """
 
-    def __init__(self, parts: TaskParts, spout: Spout, floor: Callable[[], int | None]) -> None:
+    def __init__(self, parts: TaskParts, spout: Spout, floor: Callable[[], int | None] | None = None) -> None:
         state, clock, reports = parts.state, parts.env.clock, parts.reports
         streams, has_order = state.plan.streams(state.component_id), isinstance(spout, RetryingSpout)
         self._has_partitions = isinstance(spout, PartitionedSpout)
@@ -77,26 +78,28 @@ class SpoutOutput(TaskOutput):
             self._judge_ids(source, now)
         send_rows = partial(self._send_rows, source, first_time, now)
         if first_time and (collector.signals or time.is_used or time.is_idle):
-            send_in_pieces(collector, time, send_rows, self.send_event_time, partial(self._on_partition, source, now))
+            send_in_pieces(collector, time, send_rows, self.send_event_time, partial(self._on_partition, source.partitions))
         else:
             send_rows()
         collector.clear()
         if self._outbound.is_flush_due(now):
-            self._outbound.flush(now)
+            source.flush(now)
 
-    def _on_partition(self, source: SourceGuarantee, now: float, signal: PartitionSignal) -> None:
+    def _on_partition(self, partitions: SourcePartitions | None, signal: PartitionSignal) -> None:
         """Take a change of partitions, or a record that is passed over, at its place between the rows."""
         time = self.watermarks
+        if partitions is None:
+            raise TopoInternalError(f"{signal!r} from a spout without partitions")
         if isinstance(signal, PassedOver):
-            source.pass_over(signal.message, signal.record, signal.error, now)
+            partitions.pass_over(signal.message, signal.record, signal.error)
         elif isinstance(signal, PartitionOver):
             time.end_partition(signal.name)
         elif isinstance(signal, PartitionForgotten):
-            source.forget_partition(signal.name)
+            partitions.forget_partition(signal.name)
         elif isinstance(signal, PartitionsFound):
-            source.partitions_found()
+            partitions.partitions_found()
         else:
-            source.begin_partition(signal.partition, signal.position)
+            partitions.begin_partition(signal.partition, signal.position)
             if time.partitions is not None:
                 time.partitions.begin(signal.partition.name, signal.watermark)
             else:

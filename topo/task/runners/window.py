@@ -1,4 +1,4 @@
-"""Windows as a task. The guarantee decides the consequences of a call that raises, and follows firings where they are roots."""
+"""Windows as a task. `WindowCalls` decide the consequences of a call that raises, and follow firings where they are roots."""
 
 from __future__ import annotations
 
@@ -9,13 +9,12 @@ from topo.api.tuples import Origin
 from topo.operators.bolt_operators import window_operator_of
 from topo.operators.windows.operator import WindowOperator
 from topo.task.batch import Batch
-from topo.task.guarantees.checkpointed_windows import CheckpointedWindowInputs
-from topo.task.guarantees.tracked_windows import TrackedWindowInputs
+from topo.task.guarantees.inputs import InputGuarantee
 from topo.task.operator_output import OperatorOutput
 from topo.task.parts import TaskParts
 from topo.task.runners.input_end import InputEnd
 from topo.task.runners.operator import OperatorKind
-from topo.task.window_calls import ElementCalls, TimerCall
+from topo.task.window_calls import ElementCalls, TimerCall, WindowCalls
 
 
 class WindowKind(OperatorKind):
@@ -27,12 +26,13 @@ class WindowKind(OperatorKind):
         self,
         parts: TaskParts,
         bolt: WindowBolt,
-        guarantee: TrackedWindowInputs | CheckpointedWindowInputs,
+        guarantee: InputGuarantee,
+        calls: WindowCalls,
         output: OperatorOutput,
         end: InputEnd,
     ) -> None:
         self.bolt = bolt
-        self._inputs = guarantee
+        self._window_calls = calls
         self._end = end
         plan = parts.state.plan
         declared = plan.inputs_of(parts.state.component_id)
@@ -41,7 +41,7 @@ class WindowKind(OperatorKind):
 
     def _make_operator(self) -> WindowOperator:
         operator = window_operator_of(self.bolt, self._origins, lambda size: self._env.ids.roots(1)[0] % size)
-        operator.scope = self._inputs.scope
+        operator.scope = self._window_calls.scope
         return operator
 
     def run(self, batch: Batch, first: int, last: int, now: float) -> None:
@@ -52,7 +52,7 @@ class WindowKind(OperatorKind):
         while first < last:
             keys, stamps = self._keys(batch, first, last), _stamps_of(batch, first, last)
             calls = ElementCalls(windows, batch, first, last, keys, stamps, self._rows)
-            self._inputs.take(calls, now)
+            self._window_calls.take(calls, now)
             counters.late += windows.late_elements
             counters.late_dropped += windows.late_dropped
             windows.late_elements = windows.late_dropped = 0
@@ -62,7 +62,7 @@ class WindowKind(OperatorKind):
         batch.done = first
         if self._end.is_reached:
             self.end_of_input()
-        self._inputs.taken(batch, begin, first, now)
+        self._window_calls.taken(batch, begin, first, now)
 
     def end_clock(self, now: float) -> bool:
         """Fire the windows that wait for the clock; False if the brake has left some: to be called again."""
@@ -76,7 +76,7 @@ class WindowKind(OperatorKind):
 
     def _call_raised(self, error: Exception, now: float) -> None:
         timer = self._operator.timer
-        self._inputs.timer_raised(None if timer is None else TimerCall(self._operator, timer), error, now)
+        self._window_calls.timer_raised(None if timer is None else TimerCall(self._operator, timer), error, now)
 
     def levels(self) -> dict[str, float]:
         """Return the number of timers, of entries of the state, and of windows with contents."""
