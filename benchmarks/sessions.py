@@ -1,6 +1,6 @@
 """Session windows: processor time of one element, by the number of open sessions of its key.
 
-    python benchmarks/sessions.py [--elements 5000]
+    python benchmarks/sessions.py [--elements 5000] [--json]
 
 Every element extends one of the key's open sessions, drawn at random; nothing fires. Prints microseconds per element, the best of
 three rounds, without and with a log that undoes failed calls (as `exactly_once` has it).
@@ -9,6 +9,7 @@ three rounds, without and with a log that undoes failed calls (as `exactly_once`
 from __future__ import annotations
 
 import argparse
+import json
 import random
 import time
 from typing import Any
@@ -57,12 +58,18 @@ def microseconds(sessions: int, elements: int, *, can_undo: bool) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--elements", type=int, default=5_000)
-    elements = parser.parse_args().elements
+    parser.add_argument("--json", action="store_true")
+    given = parser.parse_args()
+    result: dict[int, dict[str, float]] = {}
     for sessions in (1, 10, 100, 1_000, 10_000):
         plain, undoing = (
-            min(microseconds(sessions, elements, can_undo=can_undo) for _ in range(3)) for can_undo in (False, True)
+            min(microseconds(sessions, given.elements, can_undo=can_undo) for _ in range(3)) for can_undo in (False, True)
         )
-        print(f"{sessions:6,} open sessions of the key: {plain:5.1f} us an element, {undoing:5.1f} us with undo")
+        result[sessions] = {"us_an_element": plain, "us_an_element_with_undo": undoing}
+        if not given.json:
+            print(f"{sessions:6,} open sessions of the key: {plain:5.1f} us an element, {undoing:5.1f} us with undo")
+    if given.json:
+        print(json.dumps(result))
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
     python -m benchmarks.spark_sink                           a million rows of (bigint, string), 100,000 a batch
     python -m benchmarks.spark_sink --max-rows 1000 --partitions 8
     python -m benchmarks.spark_sink --folder /on/a/real/disk
+    python -m benchmarks.spark_sink --json
 
 Processor time contains what other tuples of a task cost, too: making them and acking them. Commit times contain `fsync`.
 """
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import gc
+import json
 import statistics
 import tempfile
 import time
@@ -67,10 +69,19 @@ def main() -> None:
     parser.add_argument("--max-rows", type=int, default=100_000)
     parser.add_argument("--partitions", type=int, default=0, help="values of a column that partitions; 0: none")
     parser.add_argument("--folder", type=Path, help="where to write; a temporary folder by default")
+    parser.add_argument("--json", action="store_true")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=given.folder) as folder:
         used, elapsed, commits = run(Path(folder, "sink"), given.rows, given.max_rows, given.partitions)
     median, highest = statistics.median(commits), max(commits)
+    if given.json:
+        result = {
+            "ns_a_row": used / given.rows * 1e9,
+            "rows_per_s": given.rows / elapsed,
+            "commit_ms": {"median": median, "max": highest},
+        }
+        print(json.dumps(result))
+        return
     print(
         f"{given.rows} rows, {given.max_rows} a batch, {given.partitions} partitions: "
         f"{used / given.rows * 1e9:.0f} ns of processor a row, {given.rows / elapsed:,.0f} rows/s, "

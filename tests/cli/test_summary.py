@@ -40,7 +40,9 @@ def test_a_run_that_lost_nothing_has_no_notes() -> None:
 
 
 def test_the_summary_says_whose_attributes_died_and_that_tuples_may_have_come_twice() -> None:
-    """Promise of the README: The attributes of a bolt die with its process, as in Storm, unless it is a StatefulBolt."""
+    """Promise of the README: The attributes of a bolt die with its process, as in Storm, unless it is a StatefulBolt. The summary
+    reports such a loss.
+    """
     workers = [{"worker": 0, "tasks": [1], "losses": 1}, {"worker": 1, "tasks": [2, 3], "losses": 2}]
     lost, again = notes(status(workers=workers, totals={"replayed": 1}))
     assert "count (2x)" in lost and "lines" not in lost and "acker" not in lost

@@ -47,7 +47,7 @@ def test_a_second_ctrl_c_ends_it_at_once(flow: Path) -> None:
 
 
 def test_errors_of_user_code_reach_the_terminal_once_each() -> None:
-    """Promise of the README: Failures are counted and shown."""
+    """Promise of the README: Failures are counted and shown: restarts, retries, timeouts, and errors with your file and line."""
     with Terminal("run", EXAMPLES / "enrichment.py", "-p", "visitors=40", "-p", "unknown=2", columns=300) as terminal:
         assert terminal.wait() == 1
     assert terminal.text.count("LookupError: unknown visitor") == 1

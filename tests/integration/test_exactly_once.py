@@ -121,7 +121,9 @@ def ended_well(running: RunningTopology) -> None:
 
 
 def test_without_a_fault_everything_is_there_once(scene: Scene) -> None:
-    """Promise of the README: exactly_once (the default with windows, process functions or a StatefulBolt)."""
+    """Promise of the README: exactly_once (the default with windows, process functions or a StatefulBolt): state, and rows of
+    sinks that publish with checkpoints.
+    """
     run = scene.run(scene.file(WINDOWS.replace("pace=0.0005", "pace=0.0")), **QUICK)
     assert run.outcome.exit_code == 0 and run.totals["acked"] == 4000
     rows = rows_of(scene.folder, "out")

@@ -260,7 +260,9 @@ class Talking(BasicBolt):
 
 
 def test_messages_of_an_untracked_emit_are_neither_acked_nor_failed(scene: Scene) -> None:
-    """Promise of the README: Tuples emitted without an anchor (at a tick, at the end of the input) are not tracked."""
+    """Promise of the README: Tuples emitted without an anchor (at a tick, at the end of the input) are not tracked with
+    at_least_once.
+    """
     spout = """
 class Mixed(Spout):
     outputs = ("value",)

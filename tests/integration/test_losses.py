@@ -192,7 +192,9 @@ def topology():
 
 
 def test_a_sink_that_dies_between_write_and_ack_writes_twice_unless_idempotent(scene: Scene) -> None:
-    """Promise of the README: Effects outside topo may happen twice, unless the sink is idempotent."""
+    """Promise of the README: Effects outside topo may happen twice, unless the sink is idempotent (an upsert by id, for
+    instance).
+    """
     flow = """
 class Files(Bolt):
     '''Writes each value to a separate file, which makes it idempotent, and appends to a log, which does not.'''

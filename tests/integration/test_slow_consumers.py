@@ -19,7 +19,9 @@ PATIENCE_S = 55.0
 
 
 def test_a_consumer_ten_times_too_slow_holds_its_producer_back_and_memory_stays_flat(scene: Scene) -> None:
-    """Promise of the README: A slow consumer slows its sources down."""
+    """Promise of the README: A slow consumer slows its sources down. Buffers are bounded, and acks cannot deadlock behind
+    data.
+    """
     parts = """
 class Slow(BasicBolt):
     outputs = ("value",)

@@ -73,7 +73,9 @@ class Notified(IterableSpout):
 def test_of_many_messages_the_one_that_kills_its_process_is_the_only_dead_letter(
     scene: Scene, workers: int | None, how: str
 ) -> None:
-    """Promise of the README: With at_least_once a message that kills its process becomes the only dead letter."""
+    """Promise of the README: With at_least_once a message that kills its process again and again becomes the only dead letter;
+    its neighbours are processed.
+    """
     file = scene.file(poison(how) + flow(NUMBERS.format(10_000), ODD, SINK_OF_ODD))
     run = scene.run(file, workers=workers, attempts=2)
     assert run.outcome.kind is OutcomeKind.DEAD_LETTERS

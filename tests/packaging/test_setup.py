@@ -197,7 +197,7 @@ def test_a_compiled_path_without_its_modules_is_compiled_again(checkout: Path) -
     assert (present.returncode, present.stderr) == (0, "")
 
 
-def test_a_plain_path_is_tried_again_when_it_has_to_be_compiled_and_a_compiled_one_is_not(checkout: Path) -> None:
+def test_a_plain_path_is_tried_again_where_it_must_be_compiled_and_no_compiled_one(checkout: Path) -> None:
     pretend_whole(checkout)
 
     compiled = run(checkout, "sh", "scripts/setup.sh", TOPO_REQUIRE_COMPILED="1")

@@ -331,7 +331,7 @@ def test_a_name_that_is_not_utf8_is_reported_once_and_the_others_are_read() -> N
     assert harness.read == {"a": [1]} and r"'b\udcff' is not read" in str(error)
 
 
-def test_a_begin_that_was_decided_holds_when_a_task_goes_back_before_the_first_checkpoint() -> None:
+def test_a_decided_begin_holds_when_a_task_goes_back_before_the_first_checkpoint() -> None:
     source = MemoryPartitions({"a": [1, 2], "empty": []})
     harness = harness_of(source, start="latest")
     source.append("a", 3)

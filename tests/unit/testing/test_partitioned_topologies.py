@@ -163,7 +163,7 @@ def test_a_poll_gives_no_more_rows_than_one_call_may_emit(delivery: str) -> None
 
 
 @MODES
-def test_the_begin_of_an_empty_partition_is_stored_before_the_next_checkpoint_or_report(delivery: str) -> None:
+def test_the_begin_of_an_empty_partition_is_stored_before_a_checkpoint_or_report(delivery: str) -> None:
     source = MemoryPartitions({"empty": []})
 
     def build() -> Topology:
