@@ -87,36 +87,3 @@ def test_the_combiner_puts_out_what_the_whole_history_says(events: list[tuple[An
         combiner.validate()
         model.step(*event)
         assert out == model.out
-
-
-@given(EVENTS)
-@settings(max_examples=300)
-def test_watermarks_only_grow_and_no_two_equal_statuses_follow_each_other(events: list[tuple[Any, ...]]) -> None:
-    combiner = WatermarkCombiner(CHANNELS)
-    out = [each for event in events for each in run(combiner, event)]
-    watermarks = [each for each in out if isinstance(each, int)]
-    assert watermarks == sorted(set(watermarks))
-    statuses = [each for each in out if isinstance(each, InputStatus)]
-    assert statuses == [InputStatus.IDLE if number % 2 == 0 else InputStatus.ACTIVE for number in range(len(statuses))]
-
-
-@given(st.lists(st.integers(0, 12), min_size=4, max_size=4), st.permutations(list(CHANNELS)))
-def test_what_is_flushed_when_all_go_idle_does_not_depend_on_their_order(watermarks: list[int], order: list[int]) -> None:
-    combiner = WatermarkCombiner(CHANNELS)
-    out: Outputs = []
-    for channel, watermark in enumerate(watermarks):
-        out += combiner.watermark(channel, watermark)
-    for channel in order:
-        out += combiner.idle(channel)
-    assert out[-1] is InputStatus.IDLE
-    assert combiner.last_watermark == max(watermarks)
-
-
-@given(st.lists(st.tuples(st.sampled_from(CHANNELS), st.integers(0, 12)), max_size=40))
-def test_without_idleness_the_watermark_is_the_least_of_the_greatest_of_each_channel(events: list[tuple[int, int]]) -> None:
-    combiner = WatermarkCombiner(CHANNELS)
-    greatest = dict.fromkeys(CHANNELS, MIN_TIMESTAMP)
-    for channel, timestamp in events:
-        combiner.watermark(channel, timestamp)
-        greatest[channel] = max(greatest[channel], timestamp)
-        assert combiner.last_watermark == min(greatest.values())

@@ -6,7 +6,7 @@ from collections import defaultdict
 from datetime import timedelta
 from typing import Any
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.properties.window_model import END_OF_TIME, START_OF_TIME, Naive
@@ -157,28 +157,20 @@ def run(shape: Any, trigger: Any, lateness_ms: int, script: list[Any], is_event_
         assert not rig.operator.snapshot().keyed or trigger[0] == "continuous"
 
 
-@given(shapes, triggers, lateness, steps)
+@given(shapes, triggers, lateness, steps, st.booleans())
+@settings(max_examples=150)
 def test_event_time_windows_do_at_each_step_what_the_naive_model_does(
-    shape: Any, trigger: Any, lateness_ms: int, script: list[Any]
+    shape: Any, trigger: Any, lateness_ms: int, script: list[Any], restarts: bool
 ) -> None:
-    run(shape, trigger, lateness_ms, script, is_event_time=True, restarts=False)
+    run(shape, trigger, lateness_ms, script, is_event_time=True, restarts=restarts)
 
 
-@given(shapes, triggers, steps)
-def test_processing_time_windows_do_at_each_step_what_the_naive_model_does(shape: Any, trigger: Any, script: list[Any]) -> None:
-    run(shape, trigger, 0, script, is_event_time=False, restarts=False)
-
-
-@given(shapes, triggers, lateness, steps)
-def test_event_time_windows_do_the_same_when_they_are_restarted_after_every_step(
-    shape: Any, trigger: Any, lateness_ms: int, script: list[Any]
+@given(shapes, triggers, steps, st.booleans())
+@settings(max_examples=150)
+def test_processing_time_windows_do_at_each_step_what_the_naive_model_does(
+    shape: Any, trigger: Any, script: list[Any], restarts: bool
 ) -> None:
-    run(shape, trigger, lateness_ms, script, is_event_time=True, restarts=True)
-
-
-@given(shapes, triggers, steps)
-def test_processing_time_windows_do_the_same_when_restarted_after_every_step(shape: Any, trigger: Any, script: list[Any]) -> None:
-    run(shape, trigger, 0, script, is_event_time=False, restarts=True)
+    run(shape, trigger, 0, script, is_event_time=False, restarts=restarts)
 
 
 @given(shapes, st.lists(st.tuples(st.sampled_from("ab"), st.integers(-20, 60)), max_size=40), st.randoms(use_true_random=False))
@@ -208,22 +200,3 @@ def windows_of_the_whole(shape: Any, key: str, timestamp: int, inputs: list[tupl
     while last < len(times) - 1 and times[last + 1] - times[last] <= gap:
         last += 1
     return [(times[first], times[last] + gap)]
-
-
-@given(shapes.filter(lambda shape: shape[0] == "tumbling"), st.sampled_from([0, 3, 10]), steps)
-def test_every_element_is_in_its_window_or_late_and_never_both(shape: Any, lateness_ms: int, script: list[Any]) -> None:
-    rig = Rig(build(shape, "time", True, lateness_ms))
-    now, in_windows, late = -25, set(), []
-    for number, (kind, key, amount) in enumerate([*script, ("advance", "", 10_000)]):
-        if kind == "element":
-            rig.operator.process_element(key, number, amount)
-        else:
-            now += amount
-            rig.operator.process_watermark(now)
-        for one in outputs(rig):
-            if one[0] == "late":
-                late.append(one[1])
-            else:
-                in_windows.update(one[3])
-    elements = [number for number, (kind, _, _) in enumerate(script) if kind == "element"]
-    assert sorted([*in_windows, *late]) == elements

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from types import ModuleType
 
 import pytest
@@ -15,305 +15,138 @@ SPOUT, OTHER = TaskId(7), TaskId(8)
 ROOT = 0xFEDC_BA98_7654_3210
 E1, E2, E3 = 0x8000_0000_0000_0001, 0x0123_4567_89AB_CDEF, 0x7777_0000_0000_1111
 
+Step = Callable[[ListedTrees], object]
+Verdicts = dict[TaskId, list[tuple[str, int]]]
 
-@pytest.fixture
-def trees(hot: ModuleType) -> Iterator[ListedTrees]:
+
+def init(*values: int, roots: tuple[int, ...] = (), spout: TaskId = SPOUT) -> Step:
+    return lambda trees: trees.init(spout, list(roots or (ROOT,) * len(values)), list(values))
+
+
+def ack(*values: int, roots: tuple[int, ...] = ()) -> Step:
+    return lambda trees: trees.ack(list(roots or (ROOT,) * len(values)), list(values))
+
+
+def fail(*roots: int) -> Step:
+    return lambda trees: trees.fail(list(roots or (ROOT,)))
+
+
+def reset(*roots: int) -> Step:
+    return lambda trees: trees.reset(list(roots or (ROOT,)))
+
+
+def clear(trees: ListedTrees) -> None:
+    trees.clear()
+
+
+def gives(verdicts: Verdicts) -> Step:
+    """The verdicts since the last look."""
+
+    def look(trees: ListedTrees) -> None:
+        assert trees.verdicts() == verdicts
+
+    return look
+
+
+def rotate(*expired: int) -> Step:
+    """A rotation for each number, and how many trees expire by it."""
+
+    def turn(trees: ListedTrees) -> None:
+        assert [len(trees.rotate()) for _ in expired] == list(expired)
+
+    return turn
+
+
+def holds(count: int) -> Step:
+    """The number of records."""
+
+    def look(trees: ListedTrees) -> None:
+        assert len(trees.trees) == count
+
+    return look
+
+
+NOTHING = gives({})
+ACKED, FAILED, RESET = (gives({SPOUT: [(kind, ROOT)]}) for kind in ("acked", "failed", "reset"))
+
+CASES: dict[str, list[Step]] = {
+    "an init and the acks of all edges complete a tree": [
+        *(init(E1), ack(E1 ^ E2 ^ E3), ack(E2), NOTHING, ack(E3), ACKED, holds(0)),
+    ],
+    "verdicts are taken once": [init(E1), ack(E1), ACKED, NOTHING],
+    "an ack before the init completes when the init arrives": [ack(E1), NOTHING, init(E1), ACKED],
+    "acks that cancel each other before the init complete nothing": [ack(E2), ack(E2), NOTHING, init(E1), NOTHING],
+    "a fail of an open tree is answered at once": [init(E1), fail(), FAILED],
+    "a fail before the init is answered when the init arrives": [fail(), NOTHING, init(E1), FAILED],
+    "a fail wins over a zero that the init completes": [fail(), ack(E1), init(E1), FAILED],
+    "a fail after early acks wins over their zero": [ack(E1), fail(), init(E1), FAILED],
+    "late acks after a fail are absorbed by the failed record": [
+        *(init(E1), fail(), FAILED, ack(E1), ack(E2), NOTHING, holds(1)),
+    ],
+    "a second fail has no answer": [init(E1), fail(), fail(), FAILED, fail(), NOTHING],
+    "two fails before the init are answered once": [fail(ROOT, ROOT), init(E1), fail(), FAILED],
+    "a failed record stays marked as answered until it rotates out": [
+        *(fail(), init(E1), FAILED, rotate(0), init(E1), rotate(0), init(E1), NOTHING, rotate(0), holds(0)),
+    ],
+    "a double ack leaves an open tree open": [init(E1 ^ E2), ack(E1), ack(E1), ack(E2), NOTHING, rotate(0, 0, 1)],
+    "a double ack after the tree closed is an orphan that ages out": [
+        *(init(E1), ack(E1), ack(E1), ACKED, rotate(0, 0, 0), holds(0)),
+    ],
+    "a fail after the tree closed has no answer": [init(E1), ack(E1), fail(), ACKED],
+    "a child anchored twice in one tree carries the xor of both ids": [init(E1), ack(E1 ^ E2 ^ E3), ack(E2 ^ E3), ACKED],
+    "a fail of a tuple with two roots fails both at their own spouts": [
+        *(init(E1, roots=(1,)), init(E2, roots=(2,), spout=OTHER), fail(1, 2)),
+        gives({SPOUT: [("failed", 1)], OTHER: [("failed", 2)]}),
+    ],
+    "answers go to the spout of the init": [
+        *(init(E1, roots=(1,)), init(E2, E3, roots=(2, 3), spout=OTHER), ack(E2, E1, roots=(2, 1)), fail(3)),
+        gives({SPOUT: [("acked", 1)], OTHER: [("acked", 2), ("failed", 3)]}),
+    ],
+    "an init without edges is done at once": [init(0), ACKED],
+    "a repeated init does not complete a tree": [init(E1), init(E1), NOTHING, ack(E1), ACKED],
+    "an init twice in one frame does not complete a tree": [init(E1, E1), NOTHING],
+    "a repeat of all messages does not complete a tree": [init(E1 ^ E2), ack(E1), init(E1 ^ E2), ack(E1), NOTHING],
+    "an init of another spout for an open root is refused": [init(E1), init(E1, spout=OTHER), ack(E1), ACKED],
+    "a reset of an open tree is answered": [init(E1), reset(), RESET],
+    "a reset before the init has no answer": [reset(), init(E1), NOTHING],
+    "a reset between an early ack and the init refreshes without an answer": [
+        *(ack(E1), rotate(0, 0), reset(), rotate(0), init(E1), ACKED),
+    ],
+    "a reset of a closed root is ignored": [
+        *(init(E1, E2, roots=(1, 2)), ack(E1, roots=(1,)), fail(2), gives({SPOUT: [("acked", 1), ("failed", 2)]})),
+        *(reset(1, 2), NOTHING, holds(1)),
+    ],
+    "a reset does not prolong the record of a failed tree": [
+        *(init(E1), fail(), reset(), rotate(0), reset(), rotate(0), reset(), rotate(0), holds(0)),
+    ],
+    "an open tree expires at the third rotation without a verdict": [init(E1), rotate(0, 0, 1), NOTHING, ack(E1), NOTHING],
+    "an ack does not refresh the age": [init(E1), rotate(0, 0), ack(E1 ^ E2), rotate(1)],
+    "an init does not refresh the age of an early record": [ack(E2), rotate(0, 0), init(E1), rotate(1)],
+    "a reset refreshes the age": [init(E1), rotate(0, 0), reset(), rotate(0, 0, 1)],
+    "a fail refreshes the age": [ack(E2), rotate(0, 0), fail(), rotate(0, 0), init(E1), FAILED],
+    "cleared trees know nothing of the epoch before": [
+        *(init(E1, E2, E3, roots=(1, 2, 3)), ack(E1, roots=(1,)), fail(2), clear, NOTHING, holds(0)),
+        *(ack(E3, roots=(3,)), NOTHING, init(E3, roots=(3,)), gives({SPOUT: [("acked", 3)]})),
+    ],
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_trees_give_these_verdicts_and_hold_these_records(hot: ModuleType, case: str) -> None:
     trees = ListedTrees(hot)
-    yield trees
+    for step in CASES[case]:
+        step(trees)
     trees.validate()
 
 
-def acked(*roots: int) -> dict[TaskId, list[tuple[str, int]]]:
-    return {SPOUT: [("acked", root) for root in roots]}
-
-
-def failed(*roots: int) -> dict[TaskId, list[tuple[str, int]]]:
-    return {SPOUT: [("failed", root) for root in roots]}
-
-
-def reset(*roots: int) -> dict[TaskId, list[tuple[str, int]]]:
-    return {SPOUT: [("reset", root) for root in roots]}
-
-
-def test_an_init_and_the_acks_of_all_edges_complete_a_tree(trees: ListedTrees) -> None:
-    trees.init(SPOUT, [ROOT], [E1])
-    trees.ack([ROOT], [E1 ^ E2 ^ E3])
-    trees.ack([ROOT], [E2])
-    assert trees.verdicts() == {}
-    trees.ack([ROOT], [E3])
-    assert trees.verdicts() == acked(ROOT)
-    assert len(trees.trees) == 0
-
-
-def test_verdicts_are_taken_once(trees: ListedTrees) -> None:
-    trees.init(SPOUT, [ROOT], [E1])
-    trees.ack([ROOT], [E1])
-    assert trees.verdicts() == acked(ROOT)
-    assert trees.verdicts() == {}
-
-
-def test_an_ack_before_the_init_completes_when_the_init_arrives(trees: ListedTrees) -> None:
-    trees.ack([ROOT], [E1])
-    assert trees.verdicts() == {}
-    trees.init(SPOUT, [ROOT], [E1])
-    assert trees.verdicts() == acked(ROOT)
-
-
-def test_acks_that_cancel_each_other_before_the_init_complete_nothing(trees: ListedTrees) -> None:
-    trees.ack([ROOT], [E2])
-    trees.ack([ROOT], [E2])
-    assert trees.verdicts() == {}
-    trees.init(SPOUT, [ROOT], [E1])
-    assert trees.verdicts() == {}
-
-
-def test_a_fail_of_an_open_tree_is_answered_at_once(trees: ListedTrees) -> None:
-    trees.init(SPOUT, [ROOT], [E1])
-    trees.fail([ROOT])
-    assert trees.verdicts() == failed(ROOT)
-
-
-def test_a_fail_before_the_init_is_answered_when_the_init_arrives(trees: ListedTrees) -> None:
-    trees.fail([ROOT])
-    assert trees.verdicts() == {}
-    trees.init(SPOUT, [ROOT], [E1])
-    assert trees.verdicts() == failed(ROOT)
-
-
-def test_a_fail_wins_over_a_zero_that_the_init_completes(trees: ListedTrees) -> None:
-    trees.fail([ROOT])
-    trees.ack([ROOT], [E1])
-    trees.init(SPOUT, [ROOT], [E1])
-    assert trees.verdicts() == failed(ROOT)
-
-
-def test_a_fail_after_early_acks_wins_over_their_zero(trees: ListedTrees) -> None:
-    trees.ack([ROOT], [E1])
-    trees.fail([ROOT])
-    trees.init(SPOUT, [ROOT], [E1])
-    assert trees.verdicts() == failed(ROOT)
-
-
-def test_late_acks_after_a_fail_are_absorbed_by_the_failed_record(trees: ListedTrees) -> None:
-    trees.init(SPOUT, [ROOT], [E1])
-    trees.fail([ROOT])
-    assert trees.verdicts() == failed(ROOT)
-    trees.ack([ROOT], [E1])
-    trees.ack([ROOT], [E2])
-    assert trees.verdicts() == {}
-    assert len(trees.trees) == 1
-
-
-def test_a_second_fail_has_no_answer(trees: ListedTrees) -> None:
-    trees.init(SPOUT, [ROOT], [E1])
-    trees.fail([ROOT])
-    trees.fail([ROOT])
-    assert trees.verdicts() == failed(ROOT)
-    trees.fail([ROOT])
-    assert trees.verdicts() == {}
-
-
-def test_two_fails_before_the_init_are_answered_once(trees: ListedTrees) -> None:
-    trees.fail([ROOT, ROOT])
-    trees.init(SPOUT, [ROOT], [E1])
-    trees.fail([ROOT])
-    assert trees.verdicts() == failed(ROOT)
-
-
-def test_a_failed_record_stays_marked_as_answered_until_it_rotates_out(trees: ListedTrees) -> None:
-    trees.fail([ROOT])
-    trees.init(SPOUT, [ROOT], [E1])
-    assert trees.verdicts() == failed(ROOT)
-    for _ in range(2):
-        assert len(trees.rotate()) == 0
-        trees.init(SPOUT, [ROOT], [E1])
-    assert trees.verdicts() == {}
-    assert len(trees.rotate()) == 0
-    assert len(trees.trees) == 0
-
-
-def test_a_double_ack_leaves_an_open_tree_open(trees: ListedTrees) -> None:
-    trees.init(SPOUT, [ROOT], [E1 ^ E2])
-    trees.ack([ROOT], [E1])
-    trees.ack([ROOT], [E1])
-    trees.ack([ROOT], [E2])
-    assert trees.verdicts() == {}
-    assert [len(trees.rotate()) for _ in range(3)] == [0, 0, 1]
-
-
-def test_a_double_ack_after_the_tree_closed_is_an_orphan_that_ages_out(trees: ListedTrees) -> None:
-    trees.init(SPOUT, [ROOT], [E1])
-    trees.ack([ROOT], [E1])
-    trees.ack([ROOT], [E1])
-    assert trees.verdicts() == acked(ROOT)
-    assert [len(trees.rotate()) for _ in range(3)] == [0, 0, 0]
-    assert len(trees.trees) == 0
-
-
-def test_a_fail_after_the_tree_closed_has_no_answer(trees: ListedTrees) -> None:
-    trees.init(SPOUT, [ROOT], [E1])
-    trees.ack([ROOT], [E1])
-    trees.fail([ROOT])
-    assert trees.verdicts() == acked(ROOT)
-
-
-def test_a_child_anchored_twice_in_one_tree_carries_the_xor_of_both_ids(trees: ListedTrees) -> None:
-    trees.init(SPOUT, [ROOT], [E1])
-    trees.ack([ROOT], [E1 ^ E2 ^ E3])
-    trees.ack([ROOT], [E2 ^ E3])
-    assert trees.verdicts() == acked(ROOT)
-
-
-def test_a_fail_of_a_tuple_with_two_roots_fails_both_at_their_own_spouts(trees: ListedTrees) -> None:
-    trees.init(SPOUT, [1], [E1])
-    trees.init(OTHER, [2], [E2])
-    trees.fail([1, 2])
-    assert trees.verdicts() == {SPOUT: [("failed", 1)], OTHER: [("failed", 2)]}
-
-
-def test_answers_go_to_the_spout_of_the_init(trees: ListedTrees) -> None:
-    trees.init(SPOUT, [1], [E1])
-    trees.init(OTHER, [2, 3], [E2, E3])
-    trees.ack([2, 1], [E2, E1])
-    trees.fail([3])
-    assert trees.verdicts() == {SPOUT: [("acked", 1)], OTHER: [("acked", 2), ("failed", 3)]}
-
-
-def test_an_init_without_edges_is_done_at_once(trees: ListedTrees) -> None:
-    trees.init(SPOUT, [ROOT], [0])
-    assert trees.verdicts() == acked(ROOT)
-
-
-def test_a_repeated_init_does_not_complete_a_tree(trees: ListedTrees) -> None:
-    trees.init(SPOUT, [ROOT], [E1])
-    trees.init(SPOUT, [ROOT], [E1])
-    assert trees.verdicts() == {}
-    trees.ack([ROOT], [E1])
-    assert trees.verdicts() == acked(ROOT)
-
-
-def test_an_init_twice_in_one_frame_does_not_complete_a_tree(trees: ListedTrees) -> None:
-    trees.init(SPOUT, [ROOT, ROOT], [E1, E1])
-    assert trees.verdicts() == {}
-
-
-def test_a_repeat_of_all_messages_does_not_complete_a_tree(trees: ListedTrees) -> None:
-    for _ in range(2):
-        trees.init(SPOUT, [ROOT], [E1 ^ E2])
-        trees.ack([ROOT], [E1])
-    assert trees.verdicts() == {}
-
-
-def test_an_init_of_another_spout_for_an_open_root_is_refused(trees: ListedTrees) -> None:
-    trees.init(SPOUT, [ROOT], [E1])
-    trees.init(OTHER, [ROOT], [E1])
-    trees.ack([ROOT], [E1])
-    assert trees.verdicts() == acked(ROOT)
-
-
-def test_a_reset_of_an_open_tree_is_answered(trees: ListedTrees) -> None:
-    trees.init(SPOUT, [ROOT], [E1])
-    trees.reset([ROOT])
-    assert trees.verdicts() == reset(ROOT)
-
-
-def test_a_reset_before_the_init_has_no_answer(trees: ListedTrees) -> None:
-    trees.reset([ROOT])
-    trees.init(SPOUT, [ROOT], [E1])
-    assert trees.verdicts() == {}
-
-
-def test_a_reset_between_an_early_ack_and_the_init_refreshes_without_an_answer(trees: ListedTrees) -> None:
-    trees.ack([ROOT], [E1])
-    trees.rotate()
-    trees.rotate()
-    trees.reset([ROOT])
-    trees.rotate()
-    trees.init(SPOUT, [ROOT], [E1])
-    assert trees.verdicts() == acked(ROOT)
-
-
-def test_a_reset_of_a_closed_root_is_ignored(trees: ListedTrees) -> None:
-    trees.init(SPOUT, [1, 2], [E1, E2])
-    trees.ack([1], [E1])
-    trees.fail([2])
-    trees.verdicts()
-    trees.reset([1, 2])
-    assert trees.verdicts() == {}
-    assert len(trees.trees) == 1
-
-
-def test_a_reset_does_not_prolong_the_record_of_a_failed_tree(trees: ListedTrees) -> None:
-    trees.init(SPOUT, [ROOT], [E1])
-    trees.fail([ROOT])
-    for _ in range(3):
-        trees.reset([ROOT])
-        trees.rotate()
-    assert len(trees.trees) == 0
-
-
-def test_an_open_tree_expires_at_the_third_rotation_without_a_verdict(trees: ListedTrees) -> None:
-    trees.init(SPOUT, [ROOT], [E1])
-    assert [len(trees.rotate()) for _ in range(3)] == [0, 0, 1]
-    assert trees.verdicts() == {}
-    trees.ack([ROOT], [E1])
-    assert trees.verdicts() == {}
-
-
-def test_an_ack_does_not_refresh_the_age(trees: ListedTrees) -> None:
-    trees.init(SPOUT, [ROOT], [E1])
-    trees.rotate()
-    trees.rotate()
-    trees.ack([ROOT], [E1 ^ E2])
-    assert len(trees.rotate()) == 1
-
-
-def test_an_init_does_not_refresh_the_age_of_an_early_record(trees: ListedTrees) -> None:
-    trees.ack([ROOT], [E2])
-    trees.rotate()
-    trees.rotate()
-    trees.init(SPOUT, [ROOT], [E1])
-    assert len(trees.rotate()) == 1
-
-
-def test_a_reset_refreshes_the_age(trees: ListedTrees) -> None:
-    trees.init(SPOUT, [ROOT], [E1])
-    trees.rotate()
-    trees.rotate()
-    trees.reset([ROOT])
-    assert [len(trees.rotate()) for _ in range(3)] == [0, 0, 1]
-
-
-def test_a_fail_refreshes_the_age(trees: ListedTrees) -> None:
-    trees.ack([ROOT], [E2])
-    trees.rotate()
-    trees.rotate()
-    trees.fail([ROOT])
-    trees.rotate()
-    trees.rotate()
-    trees.init(SPOUT, [ROOT], [E1])
-    assert trees.verdicts() == failed(ROOT)
-
-
-def test_cleared_trees_know_nothing_of_the_epoch_before(trees: ListedTrees) -> None:
-    trees.init(SPOUT, [1, 2, 3], [E1, E2, E3])
-    trees.ack([1], [E1])
-    trees.fail([2])
-    trees.clear()
-    assert trees.verdicts() == {}
-    assert len(trees.trees) == 0
-    trees.ack([3], [E3])
-    assert trees.verdicts() == {}
-    trees.init(SPOUT, [3], [E3])
-    assert trees.verdicts() == acked(3)
-
-
-def test_columns_of_unequal_length_are_refused(trees: ListedTrees) -> None:
+def test_columns_of_unequal_length_are_refused(hot: ModuleType) -> None:
+    trees = ListedTrees(hot)
     with pytest.raises(ValueError):
         trees.ack([1, 2], [E1])
 
 
-def test_open_roots_are_those_with_an_init_and_no_verdict(trees: ListedTrees) -> None:
+def test_open_roots_are_those_with_an_init_and_no_verdict(hot: ModuleType) -> None:
+    trees = ListedTrees(hot)
     trees.init(SPOUT, [1, 2, 3], [E1, E2, E3])
     trees.rotate()
     trees.init(SPOUT, [4], [E1])

@@ -89,17 +89,6 @@ def test_what_the_invocation_itself_raises_fails_directly_and_blocks_nothing() -
     assert (in_flight(r), r.clock.pending) == (0, 0)
 
 
-def test_a_timeout_completes_exceptionally_by_default() -> None:
-    r, _ = rig(timeout_ms=50)
-    feed(r, "a1")
-    r.time(50)
-    assert r.run_mails() == 0
-    r.time(51)
-    with pytest.raises(AsyncTimeoutError):
-        r.run_mails()
-    assert in_flight(r) == 0
-
-
 def test_a_timeout_handler_may_give_a_value_and_the_late_result_is_ignored() -> None:
     r, function = rig(function=Substituting(), timeout_ms=50)
     feed(r, "a1")

@@ -14,31 +14,10 @@ from topo.api.async_io import (
     AsyncSettings,
 )
 from topo.errors import UserError
-from topo.operators.async_wait import AsyncWaitOperator, ResultHandle, joined_inputs
+from topo.operators.async_wait import ResultHandle, joined_inputs
 from topo.operators.base import OperatorSnapshot
 
 # Order
-
-
-def test_ordered_results_leave_in_the_order_of_the_inputs() -> None:
-    r, function = rig()
-    feed(r, "a1", "b2", "c3")
-    function.done("c3")
-    function.done("b2")
-    r.run_mails()
-    assert r.taken() == []
-    function.done("a1")
-    r.run_mails()
-    assert r.taken() == [("a1", 1), ("b2", 2), ("c3", 3)]
-
-
-def test_unordered_results_leave_as_they_complete() -> None:
-    r, function = rig(UNORDERED)
-    feed(r, "a1", "b2", "c3")
-    for value in ("c3", "a1", "b2"):
-        function.done(value)
-        r.run_mails()
-    assert r.taken() == [("c3", 3), ("a1", 1), ("b2", 2)]
 
 
 @pytest.mark.parametrize("mode", [ORDERED, UNORDERED])
@@ -124,15 +103,6 @@ def test_idleness_waits_for_what_was_restored() -> None:
     assert again.taken() == [("a1", 1), ("watermark", 5), ("idle",)]
 
 
-def test_unordered_segments_emit_in_their_own_order_of_completion() -> None:
-    r, function = rig(UNORDERED)
-    feed(r, "a1", 10, "b2", "c3")
-    for value in ("c3", "b2", "a1"):
-        function.done(value)
-    r.run_mails()
-    assert r.taken() == [("a1", 1), ("watermark", 10), ("c3", 3), ("b2", 2)]
-
-
 def test_watermarks_that_follow_each_other_leave_in_order() -> None:
     r, function = rig(UNORDERED)
     feed(r, "a1", 10, 20)
@@ -149,16 +119,6 @@ def test_a_watermark_that_nothing_precedes_leaves_at_once(mode: AsyncMode) -> No
     assert r.taken() == [("watermark", 10), ("watermark", 20)]
 
 
-def test_all_results_of_an_element_carry_its_timestamp_and_there_may_be_none() -> None:
-    r, function = rig()
-    feed(r, "a1", "b2")
-    function.handles["a1"][0].complete(["x", "y"])
-    function.handles["b2"][0].complete(())
-    r.run_mails()
-    assert r.taken() == [("x", 1), ("y", 1)]
-    assert in_flight(r) == 0
-
-
 def test_an_element_without_timestamp_gives_results_without() -> None:
     r, function = rig()
     r.operator.process_element(None, "a", None)
@@ -167,30 +127,7 @@ def test_an_element_without_timestamp_gives_results_without() -> None:
     assert r.taken() == [("a", None)]
 
 
-def test_one_entry_leaves_in_one_mail() -> None:
-    r, function = rig()
-    feed(r, "a1", "b2", "c3")
-    for value in ("c3", "b2", "a1"):
-        function.done(value)
-    assert r.run_mails(2) == 2
-    assert r.taken() == []
-    for expected in ("a1", "b2", "c3"):
-        r.run_mails(1)
-        assert [value for value, _ in r.taken()] == [expected]
-    assert r.run_mails() == 0
-
-
 # Capacity
-
-
-def test_capacity_counts_watermarks_too() -> None:
-    r, function = rig(capacity=2)
-    feed(r, "a1", 10)
-    assert isinstance(r.operator, AsyncWaitOperator)
-    assert r.operator.is_full
-    function.done("a1")
-    r.run_mails()
-    assert in_flight(r) == 0
 
 
 @pytest.mark.parametrize("mode", [ORDERED, UNORDERED])
@@ -282,15 +219,6 @@ def test_a_result_that_is_no_list_is_an_error_and_fails_the_element(result: Any)
 
 
 # The end
-
-
-def test_the_end_of_input_waits_until_everything_has_left() -> None:
-    r, function = rig()
-    feed(r, "a1", "b2", 10)
-    r.operator.context.executor.execute(lambda: function.done("b2"))
-    r.operator.context.executor.execute(lambda: function.done("a1"))
-    r.operator.end_of_input()
-    assert r.taken() == [("a1", 1), ("b2", 2), ("watermark", 10)]
 
 
 def test_closing_drops_results_silently() -> None:

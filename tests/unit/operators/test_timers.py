@@ -68,33 +68,6 @@ def test_the_same_name_gives_the_same_service(timers: Timers) -> None:
     assert timers.services.get("others", timers.handler) is not timers.service
 
 
-def test_event_timers_fire_by_timestamp_once_the_watermark_reaches_them(timers: Timers) -> None:
-    for key, timestamp in [("a", 30), ("b", 10), ("c", 20), ("d", 31)]:
-        timers.event(key, timestamp)
-    timers.service.advance_watermark(9)
-    assert timers.fired() == []
-    timers.service.advance_watermark(30)
-    assert timers.fired() == [("b", 10), ("c", 20), ("a", 30)]
-    timers.service.advance_watermark(MAX_TIMESTAMP)
-    assert timers.fired() == [("d", 31)]
-
-
-def test_a_timer_is_its_key_namespace_and_timestamp_and_registering_it_twice_is_once(timers: Timers) -> None:
-    for _ in range(2):
-        timers.event("a", 5, "x")
-        timers.event("a", 5, "y")
-        timers.event("b", 5, "x")
-        timers.event("a", 6, "x")
-    assert timers.service.event_timers == 4
-    timers.service.advance_watermark(6)
-    assert sorted(timers.handler.fired) == [
-        ("event", "a", "x", 5),
-        ("event", "a", "x", 6),
-        ("event", "a", "y", 5),
-        ("event", "b", "x", 5),
-    ]
-
-
 def test_the_two_time_domains_are_apart(timers: Timers) -> None:
     timers.event("a", 5)
     timers.processing("a", 5)
@@ -103,16 +76,6 @@ def test_the_two_time_domains_are_apart(timers: Timers) -> None:
     timers.clock.advance_to(6)
     timers.service.advance_watermark(5)
     assert timers.handler.fired == [("processing", "a", None, 5)]
-
-
-def test_the_timer_of_another_key_cannot_be_deleted(timers: Timers) -> None:
-    timers.event("a", 5)
-    timers.keys.key = "b"
-    timers.service.delete_event_timer(None, 5)
-    assert timers.service.event_timers == 1
-    timers.keys.key = "a"
-    timers.service.delete_event_timer(None, 5)
-    assert timers.service.event_timers == 0
 
 
 def test_the_first_watermark_is_the_least_and_it_is_set_before_the_timers_fire(timers: Timers) -> None:
@@ -145,15 +108,6 @@ def test_timers_that_a_callback_registers_fire_in_the_same_advance(timers: Timer
     assert timers.service.event_timers == 1
 
 
-def test_a_callback_may_delete_a_pending_timer_which_then_does_not_fire(timers: Timers) -> None:
-    timers.handler.then = lambda timestamp: timers.service.delete_event_timer(None, 6)
-    timers.event("a", 5)
-    timers.event("a", 6)
-    timers.event("a", 7)
-    timers.service.advance_watermark(7)
-    assert timers.fired() == [("a", 5), ("a", 7)]
-
-
 def test_a_callback_may_delete_a_timer_of_its_own_timestamp(timers: Timers) -> None:
     def delete_all_others(timestamp: int) -> None:
         fired = timers.handler.fired[-1][2]
@@ -166,15 +120,6 @@ def test_a_callback_may_delete_a_timer_of_its_own_timestamp(timers: Timers) -> N
         timers.event("a", 5, namespace)
     timers.service.advance_watermark(5)
     assert len(timers.handler.fired) == 1
-
-
-def test_a_timer_at_or_behind_the_watermark_fires_at_the_next_advance(timers: Timers) -> None:
-    timers.service.advance_watermark(10)
-    timers.event("a", 10)
-    timers.event("a", 3)
-    assert timers.fired() == []
-    timers.service.advance_watermark(11)
-    assert timers.fired() == [("a", 3), ("a", 10)]
 
 
 def test_the_service_does_not_itself_refuse_a_smaller_watermark(timers: Timers) -> None:
@@ -339,30 +284,6 @@ def test_all_services_advance_with_one_watermark(timers: Timers) -> None:
     timers.services.advance_watermark(5)
     assert sorted(timers.fired()) == [("a", 5), ("b", 5)]
     assert timers.services.pending == 0
-
-
-def test_adding_to_the_queue_says_whether_there_is_a_new_head() -> None:
-    queue = TimerQueue()
-    assert queue.add(10, "a", None)
-    assert not queue.add(10, "a", None), "a duplicate"
-    assert not queue.add(10, "b", None), "no earlier than the head"
-    assert not queue.add(11, "a", None)
-    assert queue.add(9, "a", None)
-    assert len(queue) == 4
-
-
-def test_removing_from_the_queue_says_whether_the_head_has_changed() -> None:
-    queue = TimerQueue()
-    assert not queue.remove(5, "a", None), "missing"
-    queue.add(5, "a", None)
-    queue.add(6, "a", None)
-    queue.add(7, "a", None)
-    assert not queue.remove(5, "b", None), "of another key"
-    assert not queue.remove(6, "a", None)
-    assert queue.remove(5, "a", None)
-    assert queue.head == 7
-    assert queue.remove(7, "a", None)
-    assert queue.head is None and len(queue) == 0
 
 
 def test_timers_that_are_moved_again_and_again_do_not_fill_the_heap() -> None:

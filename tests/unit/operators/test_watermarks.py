@@ -150,148 +150,77 @@ def test_an_idle_timeout_that_is_not_above_zero_is_an_error(timeout: int) -> Non
         WatermarksWithIdleness(WatermarkSource(), timeout, lambda: 0)
 
 
-# The valve over input channels
+# The valve over input channels: what each step puts out
+
+VALVE: dict[str, tuple[str, list[tuple[str, list[object]]]]] = {
+    "a single channel passes its growing watermarks on": ("a", [("a 5", [5]), ("a 5", []), ("a 4", []), ("a 6", [6])]),
+    "the watermark is the least over the channels, and every channel has to speak": (
+        *("abc", [("a 10", []), ("b 7", []), ("c 3", [3]), ("c 12", [7]), ("b 20", [10])]),
+    ),
+    "while everything is idle no watermark is taken": (
+        *("a", [("a 5", [5]), ("a idle", [IDLE]), ("a 9", []), ("a active", [ACTIVE]), ("a 7", [7])]),
+    ),
+    "a channel that goes idle no longer holds the others back, if they have waited for it": (
+        *("abc", [("a 10", []), ("b 15", []), ("c 12", [10]), ("a idle", [12]), ("b idle", [])]),
+    ),
+    "when all become idle and no channel had a watermark, only the status is put out": (
+        *("ab", [("a idle", []), ("b idle", [IDLE])]),
+    ),
+    "the first channel that returns makes the whole active again": (
+        *("ab", [("a idle", []), ("b idle", [IDLE]), ("b active", [ACTIVE]), ("a active", [])]),
+    ),
+    # When c goes idle it is at 7; the maximum over all is 10. Behind 10 nothing counts when c returns.
+    "a channel that returns makes the combiner look for a new minimum": (
+        "abc",
+        [
+            *(("a 5", []), ("b 5", []), ("c 5", [5]), ("b idle", []), ("a 10", []), ("c 7", [7]), ("a idle", [])),
+            *(("c idle", [10, IDLE]), ("c active", [ACTIVE]), ("a active", []), ("a 11", [11])),
+        ],
+    ),
+    "the same status again produces nothing": ("ab", [("a active", []), ("a idle", []), ("a idle", [])]),
+    # b is active and behind, a is idle: no channel counts.
+    "without an aligned channel there is no output": (
+        "ab",
+        [("a 5", []), ("b idle", [5]), ("a 20", [20]), ("b active", []), ("a idle", []), ("b 19", []), ("b 21", [21])],
+    ),
+    "finished channels hold nothing back, and the last ends everything once": (
+        *("ab", [("a 5", []), ("b 6", [5]), ("a end", [6]), ("b 8", [8]), ("b end", [MAX_TIMESTAMP]), ("b end", [])]),
+    ),
+    "an idle channel that finishes is active by it, so that its end counts": (
+        *("a", [("a 5", [5]), ("a idle", [IDLE]), ("a end", [ACTIVE, MAX_TIMESTAMP])]),
+    ),
+    "no channels put nothing out": ("", []),
+}
 
 
-def test_a_single_channel_passes_its_growing_watermarks_on() -> None:
-    combiner = WatermarkCombiner([0])
-    assert combiner.watermark(0, 5) == [5]
-    assert combiner.watermark(0, 5) == []
-    assert combiner.watermark(0, 4) == []
-    assert combiner.watermark(0, 6) == [6]
+@pytest.mark.parametrize("case", VALVE)
+def test_the_combiner_puts_out(case: str) -> None:
+    channels, steps = VALVE[case]
+    combiner = WatermarkCombiner(channels)
+    for step, expected in steps:
+        channel, what = step.split()
+        calls = {"idle": combiner.idle, "active": combiner.active, "end": combiner.finish}
+        found = calls[what](channel) if what in calls else combiner.watermark(channel, int(what))
+        assert found == expected, step
+        combiner.validate()
 
 
-def test_the_watermark_is_the_least_over_the_channels_and_every_channel_has_to_speak() -> None:
+def test_the_channel_that_holds_the_watermark_back_is_named() -> None:
     combiner = WatermarkCombiner("abc")
-    assert combiner.watermark("a", 10) == []
-    assert combiner.watermark("b", 7) == []
-    assert combiner.watermark("c", 3) == [3]
-    assert combiner.held_back_by == "c"
-    assert combiner.watermark("c", 12) == [7]
-    assert combiner.watermark("b", 20) == [10]
-
-
-def test_the_watermark_of_an_idle_channel_is_ignored_and_not_even_stored() -> None:
-    combiner = WatermarkCombiner("ab")
-    combiner.watermark("a", 5)
-    assert combiner.idle("b") == [5]
-    assert combiner.watermark("b", 100) == []
-    assert combiner.active("b") == []
-    assert combiner.watermark("a", 8) == [8], "b is behind and does not count; its 100 was not stored"
-    combiner.validate()
-
-
-def test_while_everything_is_idle_no_watermark_is_taken() -> None:
-    combiner = WatermarkCombiner("a")
-    combiner.watermark("a", 5)
-    assert combiner.idle("a") == [IDLE]
-    assert combiner.watermark("a", 9) == []
-    assert combiner.active("a") == [ACTIVE]
-    assert combiner.watermark("a", 7) == [7]
-
-
-def test_a_channel_that_goes_idle_no_longer_holds_the_others_back() -> None:
-    combiner = WatermarkCombiner("abc")
-    for channel, timestamp in [("a", 10), ("b", 15), ("c", 12)]:
+    assert WatermarkCombiner([]).held_back_by is None
+    for channel, timestamp in (("a", 10), ("b", 7), ("c", 3)):
         combiner.watermark(channel, timestamp)
-    assert combiner.last_watermark == 10
-    assert combiner.idle("a") == [12]
-    assert combiner.idle("b") == [], "the others did not wait for b"
-
-
-def test_a_channel_that_returns_from_idleness_has_to_catch_up_before_it_counts() -> None:
-    combiner = WatermarkCombiner("ab")
-    combiner.watermark("a", 5)
-    combiner.watermark("b", 5)
-    combiner.idle("b")
-    assert combiner.watermark("a", 20) == [20]
-    assert combiner.active("b") == []
-    assert combiner.watermark("b", 10) == []
-    assert combiner.watermark("a", 30) == [30], "b is at 10, behind 20, and holds nothing back"
-    assert combiner.watermark("b", 30) == []
-    assert combiner.watermark("a", 40) == [], "b has caught up and counts again"
-    assert combiner.watermark("b", 35) == [35]
-    combiner.validate()
-
-
-@pytest.mark.parametrize("order", ["ab", "ba"])
-def test_when_all_become_idle_the_greatest_watermark_leaves_before_the_status(order: str) -> None:
-    combiner = WatermarkCombiner("ab")
-    combiner.watermark("a", 3)
-    combiner.watermark("b", 9)
-    assert combiner.idle(order[0]) + combiner.idle(order[1]) == [9, IDLE]
-
-
-def test_when_all_become_idle_and_nothing_is_new_only_the_status_is_put_out() -> None:
-    combiner = WatermarkCombiner("ab")
-    assert combiner.idle("a") == []
-    assert combiner.idle("b") == [IDLE], "no channel had a watermark, so none leaves, and never the greatest"
-
-
-def test_the_first_channel_that_returns_makes_the_whole_active_again() -> None:
-    combiner = WatermarkCombiner("ab")
-    combiner.idle("a")
-    combiner.idle("b")
-    assert combiner.active("b") == [ACTIVE]
-    assert combiner.active("a") == []
-
-
-def test_a_channel_that_returns_makes_the_combiner_look_for_a_new_minimum() -> None:
-    combiner = WatermarkCombiner("abc")
-    combiner.watermark("a", 5)
-    combiner.watermark("b", 5)
-    combiner.watermark("c", 5)
-    combiner.idle("b")
-    combiner.watermark("a", 10)
-    combiner.watermark("c", 7)
-    combiner.idle("a")
-    assert combiner.idle("c") == [10, IDLE], "c was at 7, the maximum over all is 10"
-    assert combiner.active("c") == [ACTIVE], "behind 10: nothing counts"
-    assert combiner.active("a") == []
-    assert combiner.watermark("a", 11) == [11]
-
-
-def test_the_same_status_again_produces_nothing() -> None:
-    combiner = WatermarkCombiner("ab")
-    assert combiner.active("a") == []
-    combiner.idle("a")
-    assert combiner.idle("a") == []
-
-
-def test_without_an_aligned_channel_there_is_no_output() -> None:
-    combiner = WatermarkCombiner("ab")
-    combiner.watermark("a", 5)
-    combiner.idle("b")
-    combiner.watermark("a", 20)
-    assert combiner.active("b") == []
-    assert combiner.idle("a") == [], "b is active and behind, a is idle: no channel counts"
+    assert combiner.held_back_by == "c"
+    for channel in "abc":
+        combiner.finish(channel)
     assert combiner.held_back_by is None
-    assert combiner.watermark("b", 19) == []
-    assert combiner.watermark("b", 21) == [21]
-
-
-def test_finished_channels_hold_nothing_back_and_the_last_ends_everything() -> None:
-    combiner = WatermarkCombiner("ab")
-    combiner.watermark("a", 5)
-    combiner.watermark("b", 6)
-    assert combiner.finish("a") == [6]
-    assert combiner.watermark("b", 8) == [8]
-    assert combiner.finish("b") == [MAX_TIMESTAMP]
-    assert combiner.held_back_by is None
-    assert combiner.finish("b") == []
-
-
-def test_an_idle_channel_that_finishes_is_active_by_it_so_that_its_end_counts() -> None:
-    combiner = WatermarkCombiner("a")
-    combiner.watermark("a", 5)
-    combiner.idle("a")
-    assert combiner.finish("a") == [ACTIVE, MAX_TIMESTAMP]
-
-
-def test_no_channels_put_nothing_out() -> None:
-    combiner = WatermarkCombiner([])
-    combiner.validate()
-    assert combiner.held_back_by is None
+    behind = WatermarkCombiner("ab")
+    behind.watermark("a", 5)
+    behind.idle("b")
+    behind.watermark("a", 20)
+    behind.active("b")
+    behind.idle("a")
+    assert behind.held_back_by is None, "no channel counts"
 
 
 # The multiplexer of the splits of a source

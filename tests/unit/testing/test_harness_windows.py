@@ -10,22 +10,14 @@ import pytest
 from tests.unit.testing.window_harness import END, contents, sessions, tumbling, windows
 from topo import UserError, WindowBolt, aggregates
 from topo.api.windows import (
-    ContinuousEventTimeTrigger,
     ContinuousProcessingTimeTrigger,
-    CountEvictor,
-    CountTrigger,
     CountWindows,
-    DeltaEvictor,
     EventTimeSessionWindows,
     EventTimeTrigger,
-    GlobalWindows,
-    NeverTrigger,
-    ProcessingTimeoutTrigger,
     ProcessingTimeSessionWindows,
     ProcessingTimeTrigger,
     ProcessWindowFunction,
     SlidingEventTimeWindows,
-    TimeEvictor,
     TimeWindow,
     TumblingEventTimeWindows,
     TumblingProcessingTimeWindows,
@@ -86,22 +78,6 @@ def test_sliding_count_windows_look_at_the_last_elements() -> None:
     assert harness.values == [("a", (0, 1)), ("a", (1, 2, 3)), ("a", (3, 4, 5))]
 
 
-def test_the_continuous_event_time_trigger_fires_last_at_the_end_of_the_window() -> None:
-    harness = windows(TumblingEventTimeWindows.of("10s"), trigger=ContinuousEventTimeTrigger.of("3s"))
-    harness.process(("a", 1), 4000)
-    harness.process(("a", 2), 1000)
-    harness.watermark(5999)
-    assert harness.values == []
-    harness.watermark(6000)
-    assert [values[3] for values in harness.values] == [3]
-    harness.watermark(9000)
-    harness.watermark(9998)
-    assert [values[3] for values in harness.values] == [3, 3]
-    harness.watermark(9999)
-    # 12,000 is capped to the end of the window, where the two timers are one.
-    assert [values[3] for values in harness.values] == [3, 3, 3]
-
-
 def test_the_continuous_processing_time_trigger_goes_by_the_clock() -> None:
     harness = windows(TumblingProcessingTimeWindows.of("10s"), trigger=ContinuousProcessingTimeTrigger.of("3s"), now_ms=1000)
     harness.process(("a", 1))
@@ -112,36 +88,6 @@ def test_the_continuous_processing_time_trigger_goes_by_the_clock() -> None:
     harness.set_clock(10000)
     assert [values[3] for values in harness.values] == [1, 1, 3, 3]
     assert (harness.open_windows, harness.timers) == (0, 0)
-
-
-def test_the_never_trigger_never_fires_and_the_end_of_stream_fires_once() -> None:
-    never = contents(GlobalWindows())
-    never.process(("a", 1), 0)
-    never.end_of_input()
-    assert never.values == []
-    explicit = tumbling(trigger=NeverTrigger())
-    explicit.process(("a", 1), 0)
-    explicit.end_of_input()
-    assert explicit.values == []
-    at_end = contents(GlobalWindows.at_end_of_stream())
-    at_end.process(("a", 1), 0)
-    at_end.watermark(END - 1)
-    assert at_end.values == []
-    at_end.end_of_input()
-    assert at_end.outputs == [(("a", (1,)), END)]
-
-
-def test_a_processing_timeout_fires_what_its_inner_trigger_did_not() -> None:
-    trigger = ProcessingTimeoutTrigger.of(CountTrigger(3), "50ms", resets_on_element=False, clears_on_timeout=True)
-    harness = contents(GlobalWindows(), trigger=trigger)
-    harness.process(("a", 1))
-    harness.set_clock(41)
-    harness.process(("a", 2))
-    harness.set_clock(50)
-    assert harness.values == []
-    harness.set_clock(51)
-    assert harness.values == [("a", (1, 2))]
-    assert harness.timers == 0
 
 
 def test_an_event_time_trigger_merged_into_the_past_is_not_registered_again() -> None:
@@ -156,30 +102,6 @@ def test_an_event_time_trigger_merged_into_the_past_is_not_registered_again() ->
     harness.watermark(14_999)
     assert harness.values == [("a", 0, 5000, 3)]
     assert (harness.timers, harness.open_windows) == (0, 0)
-
-
-def test_a_count_evictor_drops_from_the_front_and_the_buffer_stays_as_it_left_it() -> None:
-    harness = contents(GlobalWindows(), trigger=CountTrigger(2), evictor=CountEvictor(3))
-    for value in range(6):
-        harness.process(("a", value))
-    assert harness.values == [("a", (0, 1)), ("a", (1, 2, 3)), ("a", (3, 4, 5))]
-
-
-def test_a_time_evictor_drops_wherever_the_old_ones_are() -> None:
-    harness = contents(TumblingEventTimeWindows.of("10s"), evictor=TimeEvictor.of("2s"))
-    for timestamp in (5000, 1000, 4000, 3000, 2999):
-        harness.process(("a", timestamp), timestamp)
-    harness.watermark(9999)
-    assert harness.values == [("a", 0, 10_000, (5000, 4000))]
-
-
-def test_a_delta_evictor_drops_at_its_threshold_and_above() -> None:
-    evictor = DeltaEvictor(5, lambda element, last: abs(element[1] - last[1]))
-    harness = contents(TumblingEventTimeWindows.of("10s"), evictor=evictor)
-    for value in (0, 5, 6, 10):
-        harness.process(("a", value), value)
-    harness.watermark(9999)
-    assert harness.values == [("a", 0, 10_000, (6, 10))]
 
 
 def test_reduce_gets_rows_in_the_order_of_arrival() -> None:
