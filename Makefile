@@ -4,6 +4,7 @@ PYTHON ?= python3
 TOPOLOGY ?= topologies/word_count.py
 ARGS ?=
 ENVIRONMENT ?= .venv
+UNITS ?= tests/contract tests/unit tests/user_mistakes
 
 export PYTHON
 # Every task is a process: what the first has compiled the others read.
@@ -48,9 +49,9 @@ spark: ## run the tests in Spark, with a Java from PyPI where the machine has no
 	@$(java)
 	@$(pytest) -m spark $(ARGS)
 
-unit: ## run the tests that start no processes; PYTHON=python3.13 ENVIRONMENT=.venv.3.13 does so with another interpreter
+unit: ## run UNITS, tests that start no processes; PYTHON=python3.13 ENVIRONMENT=.venv.3.13 does so with another interpreter
 	@TOPO_VENV=$(ENVIRONMENT) $(setup) test
-	@$(ENVIRONMENT)/bin/python -m pytest -q $(spread) -m "not integration" $(ARGS) tests/unit tests/properties tests/contract tests/user_mistakes
+	@$(ENVIRONMENT)/bin/python -m pytest -q $(spread) -m "not integration" $(ARGS) $(UNITS)
 
 check: ## lint, strict types, import directions
 	@$(setup) test dev

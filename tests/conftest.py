@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.progress import FailuresAtOnce
 from topo.errors import TopoEnvironmentError
 from topo.launch.spark.java import find_java
 from topo.spark.session import check_spark
@@ -24,6 +25,14 @@ settings.load_profile("ci" if os.environ.get("CI") else "dev")
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 _SPARKLESS = pytest.StashKey[str]()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Have each failed test named at once, by the process that prints."""
+    terminal = config.pluginmanager.get_plugin("terminalreporter")
+    if terminal is not None:
+        config.pluginmanager.register(FailuresAtOnce(terminal))
 
 
 @pytest.hookimpl(trylast=True)

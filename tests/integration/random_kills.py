@@ -21,9 +21,11 @@ from topo.launch.running import RunningTopology
 from topo.master.outcome import Outcome
 from topo.master_process.client import AnswerTimeout, Unreachable
 
-SECONDS = float(os.environ.get("KILL_SECONDS", "10"))
+SECONDS = float(os.environ.get("KILL_SECONDS", "6"))
 SEED = int(os.environ.get("KILL_SEED", "5"))
-MARGIN = 1.3
+KINDS = 3
+"""The first three strikes: a worker, two, and all with the master."""
+MARGIN = 2.0
 """A source that is paced for several times the seconds of kills does not end among them."""
 SETTINGS = {
     "heartbeat": "100ms",
@@ -92,9 +94,9 @@ class Killer:
         self._complete = 0
 
     def kill_for_a_while(self) -> Outcome:
-        """Kill for as long as tests are to; let the topology end, and return how it did."""
+        """Kill for as long as tests are to, and once in each way; let the topology end, and return how it did."""
         until = time.monotonic() + SECONDS
-        while time.monotonic() < until:
+        while time.monotonic() < until or self._counts["strikes"] < KINDS:
             if self._chance.random() < 0.7:
                 self.running.wait_until(self._has_checkpoint, timeout_s=60, what=f"a checkpoint after {self}")
             else:

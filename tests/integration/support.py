@@ -39,8 +39,14 @@ from topo.storage.state_folder import read_json_lines
 PATIENCE_S = 30.0
 """A busy machine must not fail a test; a test of speed measures it."""
 
-FAST: Mapping[str, Any] = {"heartbeat": "100ms", "worker_timeout": "5s", "restart_backoff": "50ms", "master_timeout": "20s"}
-"""Settings that let a recovery be over in a moment."""
+FAST: Mapping[str, Any] = {
+    "heartbeat": "100ms",
+    "worker_timeout": "5s",
+    "restart_backoff": "50ms",
+    "master_timeout": "20s",
+    "spare_workers": 0,
+}
+"""Settings that let a recovery be over in a moment. A spare takes a third of a second of a processor; its tests ask for it."""
 
 ENDLESS = """
 class Endless(RetryingSpout):

@@ -18,8 +18,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(300 + 2 * SECONDS)]
 BLOCKS, LINES = 400, 30
 
 
-@pytest.mark.parametrize("arrow", [0, 1])
-@pytest.mark.parametrize("workers", [None, 2])
+@pytest.mark.parametrize(("workers", "arrow"), [(None, 0), (2, 1)])
 def test_the_words_of_batches_are_counted_exactly(scene: Scene, workers: int | None, arrow: int) -> None:
     chance = random.Random(3)
     words = [f"word{number}" for number in range(400)]

@@ -132,7 +132,7 @@ def spares_of(scene: Scene) -> list[int]:
 
 def test_a_killed_worker_of_a_running_topology_is_replaced_by_the_spare(scene: Scene) -> None:
     """The status names the spare by its pid; the spare is gone with the topology, or the check for leaks fails."""
-    running = scene.submit(scene.file(FLOW))
+    running = scene.submit(scene.file(FLOW), spare_workers=1)
     eventually(lambda: len(spares_of(scene)) == 1)
     (spare,) = spares_of(scene)
 
@@ -147,7 +147,7 @@ def test_a_killed_worker_of_a_running_topology_is_replaced_by_the_spare(scene: S
 
 
 def test_a_worker_that_has_been_a_spare_is_found_when_its_master_was_lost(scene: Scene) -> None:
-    running = scene.submit_background(scene.file(FLOW))
+    running = scene.submit_background(scene.file(FLOW), spare_workers=1)
     eventually(lambda: len(spares_of(scene)) == 1)
     (spare,) = spares_of(scene)
     kill(pid_of(running.wait_until(lambda status: status["status"] == "RUNNING"), "print"))

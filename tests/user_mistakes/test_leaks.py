@@ -26,7 +26,7 @@ class Leaky(StatefulBolt):
         self.seen, self.held = 0, []
         resource.setrlimit(resource.RLIMIT_AS, (1200 << 20, 1200 << 20))
     def execute(self, tup, collector):
-        self.held.append(bytearray(1 << 19))
+        self.held.append(bytearray(1 << 20))
         time.sleep(0.002)
         self.seen += 1
         collector.emit((tup["number"], self.seen))
@@ -39,7 +39,7 @@ def topology():
     builder = TopologyBuilder("leak").config(
         delivery="exactly_once", checkpoint_interval="30s", workers=4, restart_backoff="50ms", edge_window=2, batch_size=10
     )
-    builder.set_spout("numbers", IterableSpout(list(range(2600)), fields=("number",)), max_spout_pending=50)
+    builder.set_spout("numbers", IterableSpout(list(range(1300)), fields=("number",)), max_spout_pending=50)
     builder.set_bolt("leaky", Leaky()).shuffle_grouping("numbers")
     builder.set_bolt("out", JsonLinesSink("{out}")).shuffle_grouping("leaky")
     return builder.build()
@@ -56,7 +56,7 @@ def test_a_leak_of_memory_costs_processes_and_no_row(local_cluster: LocalCluster
     outcome = running.wait(timeout_s=240)
     assert outcome.kind is OutcomeKind.DONE, running.errors()[-3:]
     lines = [line for part in tmp_path.glob("out*") if part.is_file() for line in part.read_text().splitlines()]
-    assert len(lines) == len(set(lines)) == 2600
+    assert len(lines) == len(set(lines)) == 1300
     assert running.summary()["restarts"] >= 1
     assert running.dead_letters() == []
 
