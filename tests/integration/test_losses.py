@@ -44,7 +44,7 @@ def test_a_killed_worker_loses_no_message(scene: Scene) -> None:
     for killed, component in enumerate(kinds):
         status = running.wait_until(lambda status, killed=killed: is_on(status, killed) and acked(status) > killed * COUNT + 100)
         if killed:
-            assert counter(status, "numbers", "reset") > resets, f"{kinds[killed - 1]}: what it had in flight is replayed"
+            assert counter(status, "numbers", "reset") > resets, f"{kinds[killed - 1]}: messages in flight are replayed"
         resets = counter(status, "numbers", "reset")
         kill(pid_of(status, component))
     outcome = running.wait(timeout_s=60)
@@ -56,7 +56,7 @@ def test_a_killed_worker_loses_no_message(scene: Scene) -> None:
 
 
 def is_on(status: Status, kills: int) -> bool:
-    """Whether the topology runs again after so many kills."""
+    """Whether the topology runs again after this number of kills."""
     return bool(status["epoch"] == kills + 1 and status["status"] == "RUNNING")
 
 

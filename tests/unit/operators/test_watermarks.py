@@ -150,70 +150,49 @@ def test_an_idle_timeout_that_is_not_above_zero_is_an_error(timeout: int) -> Non
         WatermarksWithIdleness(WatermarkSource(), timeout, lambda: 0)
 
 
-# The valve over input channels: what each step puts out
+# The valve over input channels
 
-VALVE: dict[str, tuple[str, list[tuple[str, list[object]]]]] = {
-    "a single channel passes its growing watermarks on": ("a", [("a 5", [5]), ("a 5", []), ("a 4", []), ("a 6", [6])]),
-    "the watermark is the least over the channels, and every channel has to speak": (
-        *("abc", [("a 10", []), ("b 7", []), ("c 3", [3]), ("c 12", [7]), ("b 20", [10])]),
+VALVE = {
+    "a single channel passes its growing watermarks on": "a 5 = 5; a 5; a 4; a 6 = 6",
+    "the watermark is the least over the channels, and every channel has to speak": "a 10; b 7; c 3 = 3; c 12 = 7; b 20 = 10",
+    "while everything is idle no watermark is taken": "a 5 = 5; a idle = idle; a 9; a active = active; a 7 = 7",
+    "a channel that goes idle no longer holds those back that waited for it": "a 10; b 15; c 12 = 10; a idle = 12; b idle",
+    "when all become idle and none had a watermark, only the status is put out": "a idle; b idle = idle",
+    "the first channel that returns makes the whole active again": "a idle; b idle = idle; b active = active; a active",
+    "the greatest watermark leaves when all are idle, and behind it none that returns counts": (
+        "a 5; b 5; c 5 = 5; b idle; a 10; c 7 = 7; a idle; c idle = 10 idle; c active = active; a active; a 11 = 11"
     ),
-    "while everything is idle no watermark is taken": (
-        *("a", [("a 5", [5]), ("a idle", [IDLE]), ("a 9", []), ("a active", [ACTIVE]), ("a 7", [7])]),
-    ),
-    "a channel that goes idle no longer holds the others back, if they have waited for it": (
-        *("abc", [("a 10", []), ("b 15", []), ("c 12", [10]), ("a idle", [12]), ("b idle", [])]),
-    ),
-    "when all become idle and no channel had a watermark, only the status is put out": (
-        *("ab", [("a idle", []), ("b idle", [IDLE])]),
-    ),
-    "the first channel that returns makes the whole active again": (
-        *("ab", [("a idle", []), ("b idle", [IDLE]), ("b active", [ACTIVE]), ("a active", [])]),
-    ),
-    # When c goes idle it is at 7; the maximum over all is 10. Behind 10 nothing counts when c returns.
-    "a channel that returns makes the combiner look for a new minimum": (
-        "abc",
-        [
-            *(("a 5", []), ("b 5", []), ("c 5", [5]), ("b idle", []), ("a 10", []), ("c 7", [7]), ("a idle", [])),
-            *(("c idle", [10, IDLE]), ("c active", [ACTIVE]), ("a active", []), ("a 11", [11])),
-        ],
-    ),
-    "the same status again produces nothing": ("ab", [("a active", []), ("a idle", []), ("a idle", [])]),
-    # b is active and behind, a is idle: no channel counts.
-    "without an aligned channel there is no output": (
-        "ab",
-        [("a 5", []), ("b idle", [5]), ("a 20", [20]), ("b active", []), ("a idle", []), ("b 19", []), ("b 21", [21])],
-    ),
-    "finished channels hold nothing back, and the last ends everything once": (
-        *("ab", [("a 5", []), ("b 6", [5]), ("a end", [6]), ("b 8", [8]), ("b end", [MAX_TIMESTAMP]), ("b end", [])]),
-    ),
-    "an idle channel that finishes is active by it, so that its end counts": (
-        *("a", [("a 5", [5]), ("a idle", [IDLE]), ("a end", [ACTIVE, MAX_TIMESTAMP])]),
-    ),
-    "no channels put nothing out": ("", []),
+    "the same status again produces nothing": "b 1; a active; a idle = 1; a idle",
+    "no channel counts where one is behind and the other idle": "a 5; b idle = 5; a 20 = 20; b active; a idle; b 19; b 21 = 21",
+    "finished channels hold nothing back, and the last ends all once": "a 5; b 6 = 5; a end = 6; b 8 = 8; b end = end; b end",
+    "an idle channel that finishes is active by it, so that its end counts": "a 5 = 5; a idle = idle; a end = active end",
 }
+"""Steps of channels (a, b, c), each with its output."""
+OUTPUTS: dict[str, object] = {"idle": IDLE, "active": ACTIVE, "end": MAX_TIMESTAMP}
 
 
 @pytest.mark.parametrize("case", VALVE)
-def test_the_combiner_puts_out(case: str) -> None:
-    channels, steps = VALVE[case]
-    combiner = WatermarkCombiner(channels)
-    for step, expected in steps:
-        channel, what = step.split()
-        calls = {"idle": combiner.idle, "active": combiner.active, "end": combiner.finish}
-        found = calls[what](channel) if what in calls else combiner.watermark(channel, int(what))
-        assert found == expected, step
+def test_the_combiner_of_channels_puts_out(case: str) -> None:
+    steps = [step.partition(" = ") for step in VALVE[case].split("; ")]
+    combiner = WatermarkCombiner(sorted({call[0] for call, _, _ in steps}))
+    for call, _, out in steps:
+        channel, what = call.split()
+        changes = {"idle": combiner.idle, "active": combiner.active, "end": combiner.finish}
+        found = changes[what](channel) if what in changes else combiner.watermark(channel, int(what))
+        assert found == [OUTPUTS.get(one) or int(one) for one in out.split()], call
         combiner.validate()
 
 
 def test_the_channel_that_holds_the_watermark_back_is_named() -> None:
     combiner = WatermarkCombiner("abc")
-    assert WatermarkCombiner([]).held_back_by is None
     for channel, timestamp in (("a", 10), ("b", 7), ("c", 3)):
         combiner.watermark(channel, timestamp)
     assert combiner.held_back_by == "c"
     for channel in "abc":
         combiner.finish(channel)
     assert combiner.held_back_by is None
+    WatermarkCombiner([]).validate()
+    assert WatermarkCombiner([]).held_back_by is None
     behind = WatermarkCombiner("ab")
     behind.watermark("a", 5)
     behind.idle("b")
