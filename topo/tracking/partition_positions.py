@@ -101,9 +101,10 @@ class PartitionTracker:
         for name, run in groupby(messages, partition_of):
             self._orders.setdefault(name, deque()).extend(run)
 
-    def has_open(self, name: str) -> bool:
-        """Whether messages of a partition are uncommitted."""
-        return name in self._orders
+    def forget(self, name: str) -> None:
+        """Keep nothing of a partition; its messages that are open move no position any more."""
+        self._orders.pop(name, None)
+        self._positions.forget(name)
 
     def advance(self) -> None:
         """Move the positions behind the messages that are done."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from topo.api.partition_values import StoredPartition
+from topo.api.partition_values import Partition, StoredPartition
 from topo.errors import UnsupportedValueError
 from topo.tracking.partition_positions import PartitionPositions, PartitionTracker
 from topo.tracking.positions import PositionTracker
@@ -46,6 +46,8 @@ class PositionReports:
         self._on_committed = on_committed
         self._partitions: PartitionPositions | None = None
         self._due_at = 0.0
+        self._begun_at: float | None = None
+        """When partitions began whose beginning is not reported; None without any."""
         self._reported: tuple[Any, dict[Any, int]] = (None, {})
 
     def restore(self, committed: bytes | None, attempts: bytes | None) -> Any:
@@ -69,13 +71,28 @@ class PositionReports:
         assert self._partitions is not None
         return self._partitions
 
+    def begin_partition(self, partition: Partition, position: Any, now: float) -> None:
+        """Keep where a partition begins. A report has it before a row does, or else in the next turn.
+
+        One report has all partitions that begin together: each has the positions of all.
+        """
+        if self.partitions.begin(partition, position):
+            self._due_at = min(self._due_at, now)
+            self._begun_at = now
+
     def forget_partition(self, name: str) -> None:
-        """Store the position of a partition no more, unless messages of it are open."""
-        if isinstance(self._tracker, PartitionTracker) and not self._tracker.has_open(name):
-            self.partitions.forget(name)
+        """Store the position of a partition no more.
+
+        Messages of it may be open. A later process must not read another partition of that name from behind them; if the
+        same one comes back, its rows are read again.
+        """
+        assert isinstance(self._tracker, PartitionTracker)
+        self._tracker.forget(name)
 
     def emitted(self, messages: Sequence[Any]) -> None:
         """Take positions in order of emission; the book has them before `advance` is called."""
+        if self._begun_at is not None:
+            self.send(self._begun_at, at_once=True)
         self._tracker.emitted(messages)
 
     def advance(self) -> None:
@@ -87,10 +104,6 @@ class PositionReports:
         """When `send` is due; None while nothing has changed."""
         return self._due_at if self._has_changed else None
 
-    def hasten(self, now: float) -> None:
-        """Have the next `send` report without a wait."""
-        self._due_at = min(self._due_at, now)
-
     @property
     def _has_changed(self) -> bool:
         position, attempts = self._reported
@@ -101,6 +114,7 @@ class PositionReports:
         if not (at_once or now >= self._due_at) or not self._has_changed:
             return
         self._due_at = now + COMMIT_INTERVAL_S
+        self._begun_at = None
         position = self._tracker.committed
         _, attempts = self._reported = (self._tracker.mark, dict(self._book.kills))
         try:

@@ -169,16 +169,11 @@ class SourceMessages:
         self._positions.partitions.found()
 
     def begin_partition(self, partition: Partition, position: Any, now: float) -> None:
-        """Keep where a partition begins; report it at once, or in the next turn together with others that begin at theirs."""
-        if not self._positions.partitions.begin(partition, position):
-            return
-        if position is None:
-            self._positions.hasten(now)
-        else:
-            self.commit(now, at_once=True)
+        """Keep where a partition begins; it is reported before a row of it is sent."""
+        self._positions.begin_partition(partition, position, now)
 
     def forget_partition(self, name: str) -> None:
-        """A partition that has ended is gone; while messages of it are open its position stays."""
+        """A partition that has ended is gone."""
         self._positions.forget_partition(name)
 
     def pass_over(self, message: tuple[str, Any], record: Any, error: Exception | None) -> None:

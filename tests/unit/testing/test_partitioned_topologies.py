@@ -9,6 +9,7 @@ import pytest
 
 from topo import (
     BasicBolt,
+    Bolt,
     MemoryPartitions,
     MemorySpout,
     PartitionedSpout,
@@ -240,3 +241,66 @@ def test_a_spout_that_cannot_work_is_refused_at_build(spout: PartitionedSpout, w
     builder.set_bolt("bolt", Pass()).shuffle_grouping("spout")
     with pytest.raises(TopologyError, match=why):
         builder.build()
+
+
+class Folder:
+    """Complete partitions by name; all copies of a spout read the same."""
+
+    def __init__(self, **contents: list[int]) -> None:
+        self.contents = contents
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Folder:
+        return self
+
+
+class FolderSpout(PartitionedSpout):
+    """Reads the partitions of a folder, each to its end. Those of a name that returns have the positions of its predecessor."""
+
+    outputs = ("n",)
+    discovery_interval = "1s"
+
+    def __init__(self, folder: Folder) -> None:
+        self.folder = folder
+
+    def partitions(self) -> list[Any]:
+        return list(self.folder.contents)
+
+    def read(self, partition: Any, position: Any) -> Any:
+        for place, number in enumerate(self.folder.contents.get(partition.name, [])):
+            if position is None or place > position:
+                yield SourceRow((number,), place)
+
+
+class Hold(Bolt):
+    """Passes numbers on, and keeps those above 100 open."""
+
+    outputs = ("n",)
+
+    def prepare(self, context: Any, collector: Any) -> None:
+        """Keep the collector."""
+        self.collector = collector
+
+    def execute(self, tup: Any) -> None:
+        """Emit the number."""
+        self.collector.emit((tup[0],))
+        if tup[0] < 100:
+            self.collector.ack(tup)
+
+
+def test_a_name_that_returns_is_read_whole_although_a_message_of_its_predecessor_was_open() -> None:
+    folder = Folder(a=[1, 2, 101])
+
+    def build() -> Topology:
+        builder = TopologyBuilder("t")
+        builder.set_spout("spout", FolderSpout(folder))
+        builder.set_bolt("bolt", Hold()).shuffle_grouping("spout")
+        return builder.build()
+
+    test = TopologyTest(build)
+    test.advance("2s")
+    del folder.contents["a"]
+    test.advance("3s")
+    folder.contents["a"] = [3, 4, 5]
+    test.crash("spout")
+    test.advance("3s")
+    assert sorted(test.emitted("bolt")) == [(1,), (2,), (3,), (4,), (5,), (101,)]

@@ -106,7 +106,7 @@ class TrackedSource(SourceGuarantee):
         self.source_messages.begin_partition(partition, position, self._state.now)
 
     def forget_partition(self, name: str) -> None:
-        """Leave a partition out of the next report, unless messages of it are open."""
+        """Leave a partition out of the next report."""
         self.source_messages.forget_partition(name)
 
     def pass_over(self, message: tuple[str, Any], record: Any, error: Exception | None) -> None:
