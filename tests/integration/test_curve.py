@@ -10,9 +10,16 @@ from collections.abc import Callable, Iterator
 import pytest
 import zmq
 
+from tests.tasks.components import Scripted, Sink, chain
+from topo.ids import Epoch, Incarnation, WorkerId
+from topo.plan.physical import physical_plan
+from topo.task.commands import SendFrame
 from topo.transport.base import Outlet
 from topo.transport.security import AllowList, KeyPair
 from topo.transport.zmq import TcpPlace, ZmqTransport, new_key_pair
+from topo.wire.control import Routes, TaskRoute
+from topo.wire.envelope import unpack
+from topo.worker.connections import INBOX, Connections
 
 pytestmark = pytest.mark.integration
 
@@ -167,3 +174,29 @@ def test_a_receiver_that_restarts_at_its_address_is_found_again() -> None:
     assert set(got) == {b"two"}
     sender.close()
     second.close()
+
+
+def test_a_replacement_on_the_port_of_its_predecessor_is_reached_by_its_own_key() -> None:
+    plan = physical_plan(chain(Scripted(), Sink(), workers=2))
+    (target, *_) = plan.workers[1]
+    sender = ZmqTransport(TcpPlace(), FRIEND, AllowList())
+    connections = Connections(sender, plan, frozenset(plan.workers[0]))
+    endpoint: str | None = None
+    for epoch in (1, 2):
+        worker = ZmqTransport(TcpPlace(), new_key_pair(), AllowList([FRIEND.public]))
+        endpoint = worker.bind(INBOX, endpoint=endpoint)
+        routes = [TaskRoute(task.id, WorkerId(1), Incarnation(epoch), endpoint, worker.public_key or "") for task in plan.tasks]
+        connections.adopt(Routes(1, Epoch(epoch), routes))
+        connections.add(SendFrame(target, b"frame"))
+        got: list[bytes] = []
+
+        def has_arrived(worker: ZmqTransport = worker, got: list[bytes] = got) -> bool:
+            sender.wait(0.01)
+            connections.send()
+            got.extend(worker.receive(INBOX, 1))
+            return bool(got)
+
+        until(has_arrived, worker)
+        assert [(task, bytes(frame)) for task, frame in unpack(got[0])] == [(target, b"frame")]
+        worker.close()
+    sender.close()

@@ -34,8 +34,8 @@ class Connections:
     def __init__(self, transport: Transport, plan: PhysicalPlan, tasks: frozenset[TaskId]) -> None:
         self._transport = transport
         self._longest = longest_message(plan.config.max_frame_bytes)
-        self._outlets: dict[str, Outlet] = {}
-        """By endpoint."""
+        self._outlets: dict[tuple[str, str], Outlet] = {}
+        """By endpoint and public key: a port that a worker has had may be another one's now."""
         self._of_task: dict[TaskId, Outlet] = {}
         self._gathered: dict[Outlet, list[Addressed]] = {}
         self._refused: set[Outlet] = set()
@@ -48,15 +48,15 @@ class Connections:
         """Connect to where the tasks are now, and disconnect from where they are no more. Frames of an old epoch are dropped."""
         self._transport.allow(route.public_key for route in routes.routes if route.public_key)
         wanted = [route for route in routes.routes if route.task in self._wanted]
-        keys = {route.endpoint: route.public_key or None for route in wanted}
-        for endpoint in [endpoint for endpoint in self._outlets if endpoint not in keys]:
-            gone = self._outlets.pop(endpoint)
+        inboxes = dict.fromkeys((route.endpoint, route.public_key) for route in wanted)
+        for inbox in [inbox for inbox in self._outlets if inbox not in inboxes]:
+            gone = self._outlets.pop(inbox)
             self._transport.disconnect(gone)
             self._refused.discard(gone)
-        for endpoint, key in keys.items():
-            if endpoint not in self._outlets:
-                self._outlets[endpoint] = self._transport.connect(endpoint, key, max_frame=self._longest)
-        self._of_task = {route.task: self._outlets[route.endpoint] for route in wanted}
+        for endpoint, key in inboxes:
+            if (endpoint, key) not in self._outlets:
+                self._outlets[endpoint, key] = self._transport.connect(endpoint, key or None, max_frame=self._longest)
+        self._of_task = {route.task: self._outlets[route.endpoint, route.public_key] for route in wanted}
         self._gathered = {outlet: [] for outlet in self._outlets.values()}
 
     def add(self, command: SendFrame) -> None:
