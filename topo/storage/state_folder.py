@@ -28,6 +28,8 @@ from topo.errors import ConfigError, NotFoundError, TopoEnvironmentError, UserEr
 from topo.ids import topology_name_problem
 
 _LOOK_S = 0.05
+_REMOVED = ".removed"
+"""Ends the names of topologies' folders while they are removed; those names begin with a dot."""
 
 
 class TopologyIsRunning(UserError):
@@ -280,7 +282,7 @@ class TopologyFolder:
     def remove(self) -> None:
         """Forget the topology. Files that cannot be removed stay, and a folder that has gone already is no error."""
         # Renamed first: another topology may begin under the name while files are removed.
-        removed = self.path.with_name(f".{self.name}.{os.getpid()}.removed")
+        removed = self.path.with_name(f".{self.name}.{os.urandom(4).hex()}{_REMOVED}")
         with suppress(OSError):
             self.path.rename(removed)
         shutil.rmtree(removed, ignore_errors=True)
@@ -384,11 +386,13 @@ class StateFolder:
         return sorted(name for name in names if not topology_name_problem(name))
 
     def create(self, name: str) -> TopologyFolder:
-        """Open the folder of a topology, creating missing parts."""
+        """Open the folder of a topology, creating missing parts; finish removals that a process was ended in."""
         folder = TopologyFolder(self._topologies / check_name(name))
         try:
             self._make()
             folder.make_parts()
+            for leftover in self._topologies.glob(f".*{_REMOVED}"):
+                shutil.rmtree(leftover, ignore_errors=True)
         except OSError as error:
             raise TopoEnvironmentError(f"cannot make {folder.path}: {error.strerror}") from error
         return folder

@@ -243,3 +243,15 @@ def test_a_folder_that_topo_did_not_make_for_sockets_is_not_removed(tmp_path: Pa
     made = make_socket_folder({"TMPDIR": str(tmp_path)})
     remove_socket_folder(made)
     assert not made.exists()
+
+
+def test_a_removal_that_was_not_finished_hinders_no_other_and_is_finished_by_the_next_topology(tmp_path: Path) -> None:
+    state = StateFolder(tmp_path)
+    folder = state.create("counts")
+    # What a process with the same number has left: under the same name the folder could not be moved out of the way.
+    leftover = folder.path.with_name(f".counts.{os.getpid()}.removed")
+    (leftover / "code").mkdir(parents=True)
+    folder.remove()
+    assert state.names() == []
+    state.create("words")
+    assert os.listdir(tmp_path / "topologies") == ["words"]
