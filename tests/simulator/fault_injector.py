@@ -118,7 +118,7 @@ class FaultInjector:
     def slowness_of(self, worker: WorkerId) -> float:
         """Return how many times as long a new life of the worker takes for everything."""
         victims = [who for _, fault, who in self.struck if fault.kind is FaultKind.SLOW_WORKER]
-        return SLOWER if f"worker {worker}" in victims else 1
+        return float(SLOWER) ** victims.count(f"worker {worker}")
 
     def _strike(self, fault: Fault, tries: int) -> None:
         victim = getattr(self, "_" + fault.kind.name.lower())(fault)
@@ -201,9 +201,7 @@ class FaultInjector:
         process = self._pick_process(fault)
         if process is None:
             return None
-        if self.slowness_of(process.id) == 1:
-            # A worker that is 36 times as slow is never quiet between two checkpoints 20 ms apart.
-            process.turn_s *= SLOWER
+        process.turn_s *= SLOWER
         return f"worker {process.id}"
 
     def _master(self, fault: Fault) -> str | None:

@@ -44,9 +44,6 @@ from topo.plan.physical import PhysicalPlan
 from topo.wire import control
 
 _REMEMBERED = 20
-_BREATH = 4
-"""While everything has ended, the pause between checkpoints is this multiple of the last one's duration: barriers are frames, and
-quiescence cannot be detected while they move."""
 RESEND_S = 1.0
 """Interval at which CheckpointComplete is resent to tasks that have not published yet: a sink may have failed to publish."""
 
@@ -143,8 +140,7 @@ class CheckpointCoordinator:
         self._epoch: Epoch | None = None
         """The epoch that runs; None while none does."""
         self._completed_at: float | None = None
-        self._is_wanted = self._is_final_wanted = self._is_final_done = False
-        self._is_ending = False
+        self._is_wanted = self._is_final_wanted = self._is_final_done = self._has_ended = self._parts_have_ended = False
         self._unpublished: set[TaskId] = set()
         self._resend_at = 0.0
         self._steps: list[Step] = []
@@ -164,7 +160,7 @@ class CheckpointCoordinator:
         """The epoch is over; every task restores the last complete checkpoint. A repeated call changes nothing."""
         self._epoch = None
         self._pace.epoch_broken(now)
-        self._is_final_wanted = self._is_final_done = False
+        self._is_final_wanted = self._is_final_done = self._parts_have_ended = False
         if self.phase is Phase.UNDER_WAY:
             self._give_up("a recovery began", now, state="aborted")
             # Else workers that die faster than the interval passes would keep any from being taken.
@@ -224,8 +220,11 @@ class CheckpointCoordinator:
             self._unpublished.discard(message.task)
 
     def ending(self, is_ending: bool) -> None:
-        """Every input has ended, so that a checkpoint is only the next best to the final one; or not any more."""
-        self._is_ending = is_ending
+        """Every input has ended, so that a checkpoint is only the next best to the final one; or not any more.
+
+        A task that is busy between any two checkpoints has reported it with its part alone.
+        """
+        self._has_ended = is_ending or self._parts_have_ended
 
     def want_final(self) -> None:
         """Nothing moves any more: a last checkpoint is to hold all of it. A repeated call changes nothing."""
@@ -380,8 +379,8 @@ class CheckpointCoordinator:
         if self._is_final_done:
             return None
         due = earliest if self._is_wanted else pace.due()
-        if self._is_ending and self._rows and pace.ended_at is not None:
-            return max(due, pace.ended_at + _BREATH * self._rows[-1].duration_s)
+        if self._has_ended:
+            return max(due, pace.rests_until())
         return due
 
     def _begin(self, now: float) -> None:
@@ -390,7 +389,7 @@ class CheckpointCoordinator:
         self.phase = Phase.UNDER_WAY
         was_wanted = self._is_wanted
         self._is_wanted = False
-        self._pace.began(now)
+        self._pace.began(now, has_ended=self._has_ended)
         self._attempt = _Attempt(
             number=self.last,
             epoch=self._epoch,
@@ -416,6 +415,7 @@ class CheckpointCoordinator:
 
     def _look(self, attempt: _Attempt, now: float) -> None:
         if attempt.acked == self._spouts and attempt.taken.keys() == self._tasks:
+            self._parts_have_ended = all(taken.ended for taken in attempt.taken.values())
             self.phase = Phase.COMMITTING
             self._steps.append(CommitCheckpoint(manifest_of(self._plan, attempt.number, attempt.taken, now - attempt.began_at)))
 

@@ -13,6 +13,10 @@ LONGEST_WAIT_S = 600.0
 SHORTEST_INTERVAL_S = 0.1
 _SOON_S = 1.0
 """What waits of checkpoints that somebody waits for (a savepoint, the end) are counted in after failures."""
+_RESTS = 4
+_SHORTEST_REST_S = 0.02
+"""Confirmations that wait for others to join them have left by then."""
+_LONGEST_REST_S = 10.0
 
 
 class CheckpointPace:
@@ -38,6 +42,8 @@ class CheckpointPace:
         """When the last checkpoint ended, well or not."""
         self._failures = 0
         """How many have failed one after the other."""
+        self._in_vain = 0
+        """How many began one after the other while everything had ended."""
 
     def epoch_runs(self, now: float) -> None:
         """An epoch begins."""
@@ -51,8 +57,9 @@ class CheckpointPace:
             self._short_epochs = self._short_epochs + 1 if length_s < self._interval_s else 0
             self._short_s = min(self._interval_s, max(length_s / 8, SHORTEST_INTERVAL_S))
 
-    def began(self, now: float) -> None:
-        """A checkpoint begins."""
+    def began(self, now: float, *, has_ended: bool = False) -> None:
+        """A checkpoint begins; `has_ended`: every input has ended."""
+        self._in_vain = self._in_vain + 1 if has_ended else 0
         self.began_at = now
 
     def ended(self, now: float) -> None:
@@ -83,6 +90,16 @@ class CheckpointPace:
         if self.ended_at is not None:
             due = max(due, self.ended_at + self._wait_s(self._interval_s))
         return max(due, self.earliest())
+
+    def rests_until(self) -> float:
+        """Return until when no checkpoint begins where every input has ended: nothing is quiet while barriers move.
+
+        A rest is a multiple of the duration of the last checkpoint, and each one is twice as long as the one before.
+        """
+        if self.began_at is None or self.ended_at is None:
+            return 0.0
+        enough_s = max(_RESTS * (self.ended_at - self.began_at), _SHORTEST_REST_S)
+        return self.ended_at + min(enough_s * 2.0 ** min(self._in_vain, 30), max(enough_s, _LONGEST_REST_S))
 
     def _wait_s(self, unit_s: float) -> float:
         if self._failures < 2:

@@ -71,11 +71,10 @@ class Checkpoints:
         self.it.barrier_acked(BarrierAcked(task, self.epoch, checkpoint), self.now)
         return self.steps()
 
-    def taken(self, checkpoint: int, task: TaskId) -> list[Step]:
-        self.it.snapshot_taken(
-            SnapshotTaken(task, self.epoch, checkpoint, f"{checkpoint}/{task}", 100, "c", 7.0 if task == SINK else 0.0, 3.0),
-            self.now,
-        )
+    def taken(self, checkpoint: int, task: TaskId, *, ended: bool = False) -> list[Step]:
+        waited_ms = 7.0 if task == SINK else 0.0
+        report = SnapshotTaken(task, self.epoch, checkpoint, f"{checkpoint}/{task}", 100, "c", waited_ms, 3.0, ended=ended)
+        self.it.snapshot_taken(report, self.now)
         return self.steps()
 
     def stored(self, checkpoint: int, problem: str = "") -> list[Step]:
@@ -87,6 +86,7 @@ class Checkpoints:
             self.it.published(CheckpointPublished(task, self.epoch, checkpoint))
 
     def steps(self) -> list[Step]:
+        self.it.ending(False)
         self.it.advance(self.now)
         self.it.validate()
         return self.it.take_steps()

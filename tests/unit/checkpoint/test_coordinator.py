@@ -253,6 +253,21 @@ def test_checkpoints_that_fail_one_after_the_other_back_off() -> None:
     assert checkpoints.it.next_deadline() == checkpoints.now + 10.0, "a complete checkpoint ends the back-off"
 
 
+def test_after_one_that_is_behind_the_end_of_all_input_tasks_have_time_to_become_quiet() -> None:
+    checkpoints = under_way()
+    checkpoints.now = 115.0
+    checkpoints.acked(1)
+    for task in (LINES, SINK):
+        checkpoints.taken(1, task, ended=True)
+    checkpoints.stored(1)
+    checkpoints.published(1)
+    assert checkpoints.until(134.9) == [], "not after the interval: it took 5 s, and a task may be busy with it for as long"
+    assert checkpoints.until(135.0) == [ToSources(BeginCheckpoint(Epoch(1), 2))]
+    checkpoints.breaks()
+    checkpoints.runs()
+    assert checkpoints.until(136.0) == [ToSources(BeginCheckpoint(Epoch(2), 3))], "inputs of another epoch have not ended"
+
+
 def test_no_epoch_begins_while_it_is_not_known_whether_one_is_complete() -> None:
     checkpoints = under_way()
     assert not checkpoints.it.holds_epoch
