@@ -230,7 +230,7 @@ class SimulatedMaster:
             expected = 0 if self.store.record is None else self.store.record.completed
             store = simulation.disk.store()
             restored = checkpoint_to_restore(store, simulation.plan, expected=expected)
-            settle(store, restored)
+            settle(store, restored, 0 if self.store.record is None else self.store.record.checkpoint)
             simulation.history.count("a master found a damaged checkpoint", len(restored.problems))
         self.master = TopologyMaster(
             simulation.plan,

@@ -115,7 +115,7 @@ class CheckpointWriterThread:
             self._store.commit(manifest)
         except TopoEnvironmentError as error:
             # It may be there in spite of the error, and a later master would continue from it. Make sure that it is not.
-            if not self._until_done(lambda: self._store.discard(manifest.checkpoint)):
+            if not self._until_done(lambda: self._store.revoke(manifest.checkpoint)):
                 return None
             return CheckpointStored(manifest, str(error))
         try:

@@ -100,18 +100,23 @@ def checkpoint_to_restore(
     return restored
 
 
-def settle(store: CheckpointStore, restored: Restored) -> None:
+def settle(store: CheckpointStore, restored: Restored, begun: int = 0) -> None:
     """Make the start state of a run durable before anything acts on it: sinks publish on a checkpoint that is restored.
 
     Args:
         store: the run's own.
+        begun: the last number that the run's former master has used; 0: none.
 
     Raises:
         TopoEnvironmentError: the storage fails.
     """
+    own = 0 if restored.manifest is None or restored.folder else restored.manifest.checkpoint
     store.abandon(restored.passed_over)
-    if restored.manifest is not None and not restored.folder:
-        store.keep(restored.manifest.checkpoint)
+    if store.acts_late and begun > own and begun not in restored.passed_over:
+        # Its manifest may be on the way: the sinks that continue remove the rows staged for it.
+        store.revoke(begun)
+    if own:
+        store.keep(own)
 
 
 def way_out(topology: str) -> str:

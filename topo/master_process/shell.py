@@ -135,7 +135,7 @@ class MasterShell:
         if self._damage:
             _check_whole(self._restored, self._damage, store.url, job.plan.name)
             record = record_by_clock(store.highest())
-        settle(store, self._restored)
+        settle(store, self._restored, 0 if record is None else record.checkpoint)
         self._keeper = CheckpointWriterThread(store, job.plan.name)
         return record
 

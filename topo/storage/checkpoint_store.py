@@ -107,6 +107,11 @@ class CheckpointStore(PartStore):
         """Make the place, for writers that do not. Raises TopoEnvironmentError when it cannot be made."""
         self._files.make_root()
 
+    @property
+    def acts_late(self) -> bool:
+        """Whether a commit may take effect after it has failed, or the process that wanted it has died."""
+        return self._files.acts_late
+
     def commit(self, manifest: Manifest) -> None:
         """Make a checkpoint complete: all its parts are durable. May be repeated.
 
@@ -129,18 +134,32 @@ class CheckpointStore(PartStore):
         with suppress(TopoEnvironmentError):
             self._files.remove_folder(_folder(checkpoint))
 
-    def abandon(self, checkpoints: Iterable[int]) -> None:
-        """Make sure that no process restores these damaged checkpoints any more: an earlier one takes their place.
+    def revoke(self, checkpoint: int) -> None:
+        """Throw away a checkpoint that a failed call, or a process that has died, was about to make complete.
 
-        The sinks that continue remove the data staged for them, so a later restore would miss it. Parts stay,
-        and the manifest does under the name `ABANDONED`, for somebody who can still save something.
+        Raises:
+            TopoEnvironmentError: it may still be complete, or become so.
+        """
+        self.discard(checkpoint)
+        if self.acts_late:
+            self.abandon([checkpoint])
+
+    def abandon(self, checkpoints: Iterable[int]) -> None:
+        """Make sure that no process restores these checkpoints any more: an earlier one takes their place.
+
+        The sinks that continue remove the data staged for them, so a later restore would miss it. Parts stay, and so does the
+        manifest under the name `ABANDONED`, for somebody who can still save something. Beside that file no manifest counts:
+        an earlier commit may take effect later.
 
         Raises:
             TopoEnvironmentError: the storage fails; repeat it.
         """
         for checkpoint in checkpoints:
+            kept = b""
             with suppress(FileNotFoundError):
-                self._files.write(f"{_folder(checkpoint)}/{ABANDONED}", [self._files.read(_manifest(checkpoint))])
+                kept = self._files.read(_manifest(checkpoint))
+            if kept or not self._is_abandoned(checkpoint):
+                self._files.write(f"{_folder(checkpoint)}/{ABANDONED}", [kept])
             self._files.remove(_manifest(checkpoint))
 
     def prune(self, under_way: int) -> list[int]:
@@ -156,7 +175,9 @@ class CheckpointStore(PartStore):
         # A damaged checkpoint that is younger than every whole one is evidence, and may hold state that can be saved by hand.
         youngest = max(needed, default=0)
         needed |= {stored.checkpoint for stored in complete if stored.manifest is None and stored.checkpoint > youngest}
-        gone = [number for number in older if number not in needed]
+        # The mark of an abandoned checkpoint stays while an older one could be restored.
+        oldest = min(needed, default=0)
+        gone = [number for number in older if number not in needed and not (number > oldest and self._is_abandoned(number))]
         for number in gone:
             self.discard(number)
         return gone
@@ -211,6 +232,8 @@ class CheckpointStore(PartStore):
             CheckpointDamagedError: its manifest is.
             CheckpointRefusedError: it is another topology's, or a newer version's.
         """
+        if self._is_abandoned(checkpoint):
+            raise CheckpointMissingError(f"checkpoint {checkpoint} was abandoned in {self.url}")
         name = _manifest(checkpoint)
         try:
             manifest = decode_manifest(self._files.read(name), name)
@@ -246,6 +269,9 @@ class CheckpointStore(PartStore):
         savepoint = msgspec.structs.replace(manifest, is_savepoint=True)
         target.commit(savepoint)
         return savepoint
+
+    def _is_abandoned(self, checkpoint: int) -> bool:
+        return ABANDONED in self._files.names(_folder(checkpoint))
 
     def _stored(self, number: int) -> StoredCheckpoint | None:
         try:

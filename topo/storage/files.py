@@ -31,7 +31,13 @@ class PartFiles(Protocol):
 
 
 class Files(PartFiles, Protocol):
-    """A tree of files."""
+    """A tree of files.
+
+    Attributes:
+        acts_late: whether a write may take effect after it has failed, or the process that wanted it has died.
+    """
+
+    acts_late: bool
 
     def make_root(self) -> None:
         """Make the root where it is missing, durably."""
@@ -191,6 +197,8 @@ class LocalFiles:
         makes_root: whether the first write makes a missing root; False where another process has made it.
     """
 
+    acts_late = False
+
     def __init__(self, root: Path, system: FileSystem = _THIS_MACHINE, *, makes_root: bool = True) -> None:
         self._root = root
         self._system = system
@@ -255,6 +263,8 @@ class RemoteFiles:
 
     A file is uploaded under a temporary name and renamed, so that one which is half there is never taken for the whole.
     """
+
+    acts_late = True
 
     def __init__(self, url: str) -> None:
         """Reach the root. Raises TopoEnvironmentError when fsspec, or its package for this kind of URL, is not installed."""

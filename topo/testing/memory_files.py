@@ -25,6 +25,7 @@ class MemoryFiles:
     """A tree of files (`storage.files.Files`)."""
 
     url = "memory"
+    acts_late = False
 
     def __init__(self) -> None:
         self.content: dict[str, bytes] = {}
