@@ -107,11 +107,16 @@ class KillAsked:
 
 @dataclass(frozen=True, slots=True)
 class MessagesLost:
-    """Messages of a worker have been lost."""
+    """Messages of a worker have been lost.
+
+    Attributes:
+        is_unreadable: one has arrived and cannot be read. While the topology is served the next heartbeat shows the loss.
+    """
 
     worker: WorkerId
     incarnation: Incarnation
     why: str
+    is_unreadable: bool = False
 
 
 @dataclass(frozen=True, slots=True)

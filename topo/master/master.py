@@ -237,10 +237,9 @@ class TopologyMaster:
 
     def _probe(self, now: float) -> None:
         if self.quiescence.is_still:
-            if not self._has_final_checkpoint(now):
-                return
-            drained = Outcome(OutcomeKind.DRAINED, "drained; nothing was left in flight")
-            self._close(drained if self.ending.is_draining else None, now)
+            if self._has_final_checkpoint(now):
+                drained = Outcome(OutcomeKind.DRAINED, "drained; nothing was left in flight")
+                self._close(drained if self.ending.is_draining else None, now)
         elif (number := self.quiescence.begin_due(now)) is not None:
             for slot in self.membership.live():
                 self.recovery.send(slot, control.Probe(number, self.recovery.epochs.epoch))
@@ -294,8 +293,12 @@ class TopologyMaster:
             self.recovery.restart(slot, now)
 
     def _on_messages_lost(self, event: events.MessagesLost, now: float) -> None:
-        if self.ending.stage is EndingStage.SERVING and self.membership.is_current(event.worker, event.incarnation):
-            self.recovery.lose(self.membership.slots[event.worker], event.why, now, kill=True)
+        slot = self.membership.slots[event.worker] if self.membership.is_current(event.worker, event.incarnation) else None
+        if slot is not None and self.ending.stage is EndingStage.SERVING and not event.is_unreadable:
+            self.recovery.lose(slot, event.why, now, kill=True)
+        elif slot is not None and self.ending.stage is EndingStage.CLOSING and event.is_unreadable:
+            self.recovery.record("MessageUnreadable", f"its last figures may be missing: {event.why}", slot)
+            self.ending.unclosed.update(slot.tasks)
 
     # -- messages of workers ------------------------------------------------------------------------------------------------
 

@@ -224,6 +224,7 @@ class MasterLoop:
             message = control.decode_from_worker(data, MAX_LINK_MESSAGE)
         except FrameError as error:
             _LOG.warning("worker %s sent %s", life[0], error)
+            self.handle(MessagesLost(*life, f"it has sent {error}", is_unreadable=True))
             return
         if lost := self.links.received(life, identity, message):
             self.handle(MessagesLost(*life, lost))

@@ -30,6 +30,9 @@ READ_AT_ONCE = 128
 """Messages taken from one inbox before the tasks work."""
 STINT_S = 0.001
 """Time that the tasks work on frames that were read before the sockets are polled again."""
+_BEHIND_FIGURES = (control.ComponentError, control.Closed)
+"""Messages that the figures go before: the exit code rests on them, and the process may die before its next heartbeat. Of a task
+that has closed no more is expected."""
 
 
 class Loop:
@@ -181,17 +184,18 @@ class Loop:
         self.worker.on_messages(messages, now)
 
     def _perform(self) -> None:
-        has_failed = False
+        messages: list[control.FromTask] = []
         for command in self.worker.take_commands():
             if isinstance(command, SendFrame):
                 self._connections.add(command)
             else:
-                self.session.send(command.message)
-                has_failed |= isinstance(command.message, control.ComponentError)
+                messages.append(command.message)
         self._connections.send()
-        if has_failed:
-            # The exit code rests on counts of failures: they must outlive a process that dies before its next heartbeat.
-            self.session.send_beat(self.worker.heartbeat(self._busy_in()), self._clock())
+        if messages:
+            if any(isinstance(message, _BEHIND_FIGURES) for message in messages):
+                self.session.send_beat(self.worker.heartbeat(self._busy_in()), self._clock())
+            for message in messages:
+                self.session.send(message)
         outgoing = self.session.outgoing
         while outgoing and self._transport.send(self._master, outgoing[0]):
             outgoing.popleft()

@@ -101,7 +101,7 @@ class WorkerSession:
     # -- to the master ---------------------------------------------------------------------------------------------------
 
     def send(self, message: control.FromWorker) -> None:
-        """Queue a message. If it is too long, it loses its figures or values.
+        """Queue a message. If it is too long, it loses the metrics of user code, or its values.
 
         Raises:
             Exception: it cannot be encoded, and is no heartbeat. A heartbeat loses the metrics of users that cannot be, and an

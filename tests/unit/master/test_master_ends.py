@@ -18,7 +18,7 @@ from topo.master.commands import (
     StoreDeadLetters,
     StorePositions,
 )
-from topo.master.events import DeadLettersWritten, DrainAsked, KillAsked, Started
+from topo.master.events import DeadLettersWritten, DrainAsked, KillAsked, MessagesLost, Started
 from topo.master.outcome import Outcome, OutcomeKind
 from topo.master.positions import SpoutProgress
 from topo.observability.status import describe
@@ -317,6 +317,19 @@ def test_a_worker_that_dies_while_closing_is_reported_and_not_replaced() -> None
     play.exits(0)
     (finished,) = play.exits(2)
     assert finished.outcome.kind is OutcomeKind.RESULTS_LOST
+
+
+def test_a_message_that_cannot_be_read_while_closing_may_have_had_the_figures_of_a_failure() -> None:
+    play = running()
+    lost = MessagesLost(WorkerId(1), play.life(1), "it has sent 5 bytes that are no control message", is_unreadable=True)
+    assert play.do(lost) == [], "the next heartbeat shows that it is missing"
+    all_end(play)
+    play.answer_probe(1)
+    play.answer_probe(2)
+    (row,) = play.do(lost)
+    assert isinstance(row, RecordError) and row.message == "its last figures may be missing: " + lost.why
+    finished = close(play)[-1]
+    assert isinstance(finished, Finished) and finished.outcome.kind is OutcomeKind.RESULTS_LOST
 
 
 def test_an_acker_that_dies_while_closing_loses_nothing() -> None:

@@ -157,8 +157,9 @@ def test_a_message_over_the_limit_is_refused_before_it_is_read(decode):
         decode(b"1234", max_size=3)
 
 
-def test_what_is_too_long_for_the_master_goes_without_its_figures_or_values():
-    assert shortened(Heartbeat(1, 2, 3, 4, "count", {5: {"counters": {}}})) == Heartbeat(1, 2, 3, 4, "count")
+def test_what_is_too_long_for_the_master_goes_without_the_metrics_of_users_or_its_values():
+    counted = Heartbeat(1, 2, 3, 4, "count", {5: {"counters": {"late": 1}}})
+    assert shortened(Heartbeat(1, 2, 3, 4, "count", {5: {"counters": {"late": 1}, "user": {"metrics": {}}}})) == counted
     dead_letter = DeadLetter(1, 2, b"\x07", b"x" * 1000, ["it failed"], 3)
     short = shortened(dead_letter)
     assert (short.position, short.errors) == (dead_letter.position, dead_letter.errors)

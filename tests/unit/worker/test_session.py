@@ -139,6 +139,12 @@ def test_message_over_the_limit_is_sent_shortened(session: WorkerSession) -> Non
     assert isinstance(dead_letter, control.DeadLetter) and b"left out" in dead_letter.values
 
 
+def test_a_heartbeat_over_the_limit_keeps_the_counts_that_the_outcome_rests_on(session: WorkerSession) -> None:
+    session.send_beat(beat(metrics=bytes(MAX_LINK_MESSAGE), figures={"lost_results": 2}), STARTED)
+    (heartbeat,) = sent(session)
+    assert isinstance(heartbeat, control.Heartbeat) and heartbeat.tasks == {TASK: {"counters": {"lost_results": 2}}}
+
+
 # -- an end that was asked for -------------------------------------------------------------------------------------------
 
 

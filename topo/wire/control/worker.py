@@ -260,9 +260,10 @@ def decode_from_worker(data: bytes, max_size: int = MAX_CONTROL) -> FromWorker:
 
 
 def shortened(message: FromWorker) -> FromWorker:
-    """Return a message that is too long to be sent without its figures, or without its values."""
+    """Return a message that is too long to be sent without the metrics of user code, or without its values."""
     if isinstance(message, Heartbeat):
-        return msgspec.structs.replace(message, tasks={})
+        tasks = {task: {name: one for name, one in figures.items() if name != "user"} for task, figures in message.tasks.items()}
+        return msgspec.structs.replace(message, tasks=tasks)
     if isinstance(message, DeadLetter):
         remark = f"left out: {len(message.values)} bytes are too many to keep"
         return msgspec.structs.replace(message, values=msgspec.msgpack.encode(remark))
