@@ -192,11 +192,13 @@ class TopologyBuilder:
             TopologyError: something is wrong; `problems` has all of it, each with what to do about it.
         """
         # Imported here so that `import topo` stays light.
+        from topo.plan.batch_windows import choose_outputs
         from topo.plan.validation import problems_of
 
         config, problems = TopologyConfig().changed(self._settings)
         components = tuple(replace(spec, inputs=declarer.inputs) for spec, declarer in self._declared)
         bind_inputs({spec.id: spec.component for spec in components}, {spec.id: spec.inputs for spec in components})
+        choose_outputs(components)
         topology = Topology(self.name, components, config, tuple(self._carried_types), tuple(self._hooks))
         problems = [f"settings of the topology: {problem}" for problem in problems] + problems_of(topology)
         if problems:

@@ -5,6 +5,7 @@ them, which is not the order of their departures: a flight that was due at 21:00
 that evening. Event time is the moment of departure, as the clocks in New York showed it; 8,255 flights never left.
 
     topo run topologies/flights.py                                        # mean delays by airport and hour
+    topo run topologies/flights.py:in_batches                             # the same, in batches of a day
     topo run topologies/flights.py:sessions -p flights=20000              # what each aircraft flew without a long rest
     topo run topologies/flights.py:missing -p flights=20000               # aircraft that were not seen again within a day
     topo run topologies/flights.py:destinations -p flights=2000           # names looked up in a service
@@ -23,7 +24,7 @@ from datetime import UTC, datetime
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib import util
-from itertools import islice
+from itertools import groupby, islice
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -33,6 +34,8 @@ from topo import (
     AsyncMode,
     BasicBolt,
     BasicCollector,
+    ColumnSpout,
+    ColumnSpoutCollector,
     FixedDelayRetry,
     IterableSpout,
     JsonLinesSink,
@@ -82,6 +85,15 @@ def departure_ms(year: str, month: str, day: str, hour: str, minute: str, delay_
     return int(due.timestamp() * 1000) + delay_minutes * 60_000
 
 
+def departure(record: list[str]) -> tuple[str, str, str, int, int] | None:
+    """Return aircraft, origin, destination, delay and moment of a departure; None of a flight that never left."""
+    year, month, day, dep_time, _, delay, *_, tailnum, origin, dest, _, _, hour, minute, _ = record
+    if dep_time == "NA":
+        return None
+    minutes = int(delay)
+    return tailnum, origin, dest, minutes, departure_ms(year, month, day, hour, minute, minutes)
+
+
 class Departures(BasicBolt):
     """Makes departures of records; flights that never left are counted and go no further."""
 
@@ -91,12 +103,35 @@ class Departures(BasicBolt):
         self.cancelled = context.metrics.counter("cancelled")
 
     def execute(self, tup: Tuple, collector: BasicCollector) -> None:
-        year, month, day, dep_time, _, delay, *_, tailnum, origin, dest, _, _, hour, minute, _ = tup["record"]
-        if dep_time == "NA":
+        row = departure(tup["record"])
+        if row is None:
             self.cancelled.add(1)
-            return
-        minutes = int(delay)
-        collector.emit((tailnum, origin, dest, minutes, departure_ms(year, month, day, hour, minute, minutes)))
+        else:
+            collector.emit(row)
+
+
+class Days(ColumnSpout):
+    """Emits the departures of each day as one batch. The position of a batch is the number of its day."""
+
+    outputs = Departures.outputs
+
+    def __init__(self, flights: int) -> None:
+        self.flights = flights
+
+    def open(self, context: TaskContext, collector: ColumnSpoutCollector) -> None:  # type: ignore[override]
+        self.collector = collector
+        days = groupby(records(self.flights), key=lambda record: record[1:3])
+        self.days = enumerate([row for row in map(departure, day) if row is not None] for _, day in days)
+        if context.committed_position is not None:
+            next(islice(self.days, context.committed_position, None))
+
+    def next_batch(self) -> None:
+        number, rows = next(self.days, (0, None))
+        if rows is None:
+            self.collector.end_of_input()
+        elif rows:
+            columns = zip(*rows, strict=True)
+            self.collector.emit_batch(dict(zip(self.outputs, map(list, columns), strict=True)), number)
 
 
 class Report(StatefulBolt):
@@ -154,7 +189,18 @@ def topology(flights: int = 0, tasks: int = 1, out: str = "") -> Topology:
         tasks: how many tasks keep windows.
         out: the file to write results to, as lines of JSON; without it the worst are printed.
     """
-    builder = _departures("flight-delays", flights)
+    return _delays(_departures("flight-delays", flights), tasks, out)
+
+
+def in_batches(flights: int = 0, tasks: int = 1, out: str = "") -> Topology:
+    """The same delays, of batches of columns, which the windows take whole. The arguments are those of `topology`."""
+    builder = TopologyBuilder("flight-delays-in-batches")
+    watermarks = WatermarkStrategy.bounded_out_of_orderness(MOST_BEHIND, timestamp="departure")
+    builder.set_spout("departures", Days(flights), watermarks=watermarks)
+    return _delays(builder, tasks, out)
+
+
+def _delays(builder: TopologyBuilder, tasks: int, out: str) -> Topology:
     hourly = WindowBolt(
         key="origin",
         window=windows.TumblingEventTimeWindows.of("1h"),

@@ -116,6 +116,15 @@ def test_the_delays_of_each_hour_are_those_of_a_plain_computation(tmp_path: Path
 
 
 @pytest.mark.timeout(700)
+def test_the_delays_are_the_same_in_batches(tmp_path: Path, flights: int) -> None:
+    rows, summary = run(tmp_path, "in_batches", flights, tasks=2)
+    found = {(row["origin"], row["window_start"], row["window_end"]): (row["flights"], row["delay"]) for row in rows}
+    assert found == delays(flights) and len(rows) == len(found)
+    (window,) = [row for row in summary["components"] if row["component"] == "delays"]
+    assert window["counters"]["batch_rows_in"] == len(departures(flights)) > window["counters"]["executed"]
+
+
+@pytest.mark.timeout(700)
 def test_the_sessions_of_each_aircraft_are_those_of_a_plain_computation(tmp_path: Path, flights: int) -> None:
     rows, _ = run(tmp_path, "sessions", flights, gap="6h", tasks=2)
     names = ("tailnum", "window_start", "window_end", "flights", "worst_delay")

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from operator import itemgetter
 from typing import Any
 
+from topo.api.column_batch import LISTS, ColumnBatch
 from topo.errors import UserError
 
 Field = str | int | Callable[[Any], Any] | None
@@ -24,10 +25,12 @@ class AggregateFunction(ABC):
         fields: names of the result. With one name `get_result` returns the value, with several a tuple of as many.
         is_atomic: True if an `add` that raises leaves the accumulator unchanged. Otherwise a mutable accumulator
             is copied before each `add`, where calls that raise are tried again (`exactly_once`).
+        columns: "lists" or "arrow": the form of the columns that `add_columns` is given. "arrow" needs pyarrow.
     """
 
     fields: tuple[str, ...] = ("result",)
     is_atomic = False
+    columns = LISTS
 
     @abstractmethod
     def create_accumulator(self) -> Any:
@@ -36,6 +39,16 @@ class AggregateFunction(ABC):
     @abstractmethod
     def add(self, value: Any, accumulator: Any) -> Any:
         """Return the accumulator with `value` in it; may change and return either argument."""
+
+    def add_columns(self, batch: ColumnBatch, accumulator: Any) -> Any:
+        """Return the accumulator with all rows of a batch in it; may change and return it.
+
+        A class that has it takes column batches whole: a window calls it once for the rows of a key, in place of `add` for each.
+        It has to give what `add` gives.
+        """
+        for row in batch.rows():
+            accumulator = self.add(row, accumulator)
+        return accumulator
 
     @abstractmethod
     def get_result(self, accumulator: Any) -> Any:
@@ -55,6 +68,15 @@ def leaves_elements(aggregate: AggregateFunction) -> bool:
     if isinstance(aggregate, Together):
         return all(map(leaves_elements, aggregate.parts))
     return type(aggregate).__module__ == __name__ and not callable(getattr(aggregate, "field", None))
+
+
+def in_columns(aggregate: AggregateFunction) -> bool:
+    """Whether it takes whole columns: the aggregates of a named field, and those of users that have `add_columns`."""
+    if type(aggregate) is Together:
+        return all(map(in_columns, aggregate.parts))
+    if type(aggregate) in (Sum, Min, Max, Mean):
+        return isinstance(getattr(aggregate, "field", None), str | int)
+    return type(aggregate) is Count or type(aggregate).add_columns is not AggregateFunction.add_columns
 
 
 def _getter(field: Field) -> Callable[[Any], Any]:

@@ -11,15 +11,15 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from enum import Enum
 from typing import Any, Protocol
 
-from topo.api.aggregates import AggregateFunction
+from topo.api.aggregates import AggregateFunction, in_columns
 from topo.api.async_io import AsyncMode, AsyncSettings, RetryStrategy
 from topo.api.context import TaskContext
 from topo.api.durations import duration_ms
 from topo.api.evictors import EvictorLike
 from topo.api.streams import DEFAULT_STREAM, Outputs, declared_streams
-from topo.api.triggers import TriggerLike
+from topo.api.triggers import EventTimeTrigger, TriggerLike
 from topo.api.tuples import Tuple
-from topo.api.windows import AssignerLike, Duration, ProcessWindowFunction, ReduceFunction
+from topo.api.windows import AssignerLike, Duration, ProcessWindowFunction, ReduceFunction, SlidingWindows, TumblingWindows
 from topo.deprecation import old_parameters
 from topo.errors import ConfigError, UserError
 
@@ -81,6 +81,8 @@ class WindowBolt(OperatorBolt):
     """
 
     per_task = sources = False
+    emits_batches = False
+    """Whether it emits batches of columns. Decided when the topology is built."""
     max_wait_ms: int | None = None
 
     @old_parameters(held_for="max_wait")
@@ -122,6 +124,14 @@ class WindowBolt(OperatorBolt):
                 self.outputs = {DEFAULT_STREAM: self.outputs}
             if late_stream in self.outputs:
                 raise UserError(f"late_stream={late_stream!r} is declared in outputs already; leave it out there")
+
+    @property
+    def takes_columns(self) -> bool:
+        """Whether its windows take batches of columns whole; else they are given the rows, one by one."""
+        is_fixed = isinstance(self.window, TumblingWindows | SlidingWindows) and self.window.is_event_time
+        at_end = self.trigger is None or isinstance(self.trigger, EventTimeTrigger)
+        is_plain = self.evictor is None and self.process is None and not self.allowed_lateness_ms and not self.sources
+        return is_fixed and at_end and is_plain and self.aggregate is not None and in_columns(self.aggregate)
 
     def bind_input(self, fields: tuple[str, ...]) -> None:
         """Take the fields of the input for the late stream. Called when the topology is built."""

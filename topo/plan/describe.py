@@ -25,8 +25,10 @@ def as_text(plan: PhysicalPlan, live: Live | None = None) -> str:
         ids = plan.tasks_of(component.id)
         lines.append(f"{component.kind} {component.id} x{component.parallelism}{_code(component)}  [{_ids(ids)}]")
         lines += [f"    reads {s.source}{_stream(s.stream)}: {_grouping(s)}" for s in plan.inputs_of(component.id)]
+        if component.takes_columns:
+            lines.append("    windows take whole batches")
         for stream in component.streams:
-            kind = "emits directly" if stream.direct else "emits"
+            kind = "emits directly" if stream.direct else "emits batches" if stream.columnar else "emits"
             lines.append(f"    {kind}{_stream(stream.name)} ({', '.join(stream.fields)})")
         if component.settings:
             lines.append("    " + ", ".join(f"{name}={value}" for name, value in sorted(component.settings.items())))

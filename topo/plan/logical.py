@@ -7,6 +7,7 @@ from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from topo.api.groupings import Custom, Fields, GroupingKind, PartialKey
 from topo.api.operator_bolts import WindowBolt
@@ -14,6 +15,7 @@ from topo.api.streams import StreamDeclaration, streams_of
 from topo.api.topology import ComponentKind, ComponentSpec, Topology
 from topo.config import TopologyConfig
 from topo.keys import default_max_parallelism
+from topo.plan.batch_windows import takes_columns
 from topo.plan.state_kinds import state_kind
 
 
@@ -30,6 +32,7 @@ class PlannedComponent(Struct, frozen=True, kw_only=True):
         settings: its own settings, read and by public name.
         originates: whether it draws root ids and receives their verdicts, as spouts do: a window bolt does for its firings.
         state: which kind of state it has in a checkpoint; see `state_kind`.
+        takes_columns: whether its windows take batches of columns whole.
     """
 
     id: str
@@ -41,6 +44,7 @@ class PlannedComponent(Struct, frozen=True, kw_only=True):
     settings: dict[str, Any] = {}
     originates: bool = False
     state: str = ""
+    takes_columns: bool = False
 
 
 class PlannedSubscription(Struct, frozen=True, kw_only=True):
@@ -79,6 +83,9 @@ def logical_plan(topology: Topology, config: TopologyConfig | None = None) -> Lo
     config = config or topology.config
     components = tuple(_component(spec, config) for spec in topology.components)
     streams = {(c.id, stream.name): stream for c in components for stream in c.streams}
+    columnar = {place for place, stream in streams.items() if stream.columnar}
+    whole = {spec.id for spec in topology.components if takes_columns(spec, lambda one: (one.source, one.stream) in columnar)}
+    components = tuple(replace(one, takes_columns=True) if one.id in whole else one for one in components)
     subscriptions = []
     for spec in topology.components:
         for index, declared in enumerate(spec.inputs):

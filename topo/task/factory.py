@@ -150,10 +150,11 @@ def _bolt(parts: TaskParts, bolt: Bolt, collector: BoltCollector) -> tuple[Input
 
 
 def _windows(parts: TaskParts, bolt: WindowBolt, out: BoltOutput, collector: BoltCollector) -> tuple[InputRunner, InputGuarantee]:
-    guarantee, calls, output, firings = make_windows(parts, out, collector, bolt.late_stream)
+    whole = parts.state.plan.component(parts.state.component_id).takes_columns
+    guarantee, calls, output, firings = make_windows(parts, out, collector, bolt.late_stream, takes_columns=whole)
     end = _end(parts)
-    kind = WindowKind(parts, bolt, guarantee, calls, output, end)
-    options = replace(_operator_options(parts, kind), before_end=kind.end_clock, firings=firings)
+    kind = WindowKind(parts, bolt, guarantee, calls, output, end, takes_columns=whole)
+    options = replace(_operator_options(parts, kind), takes_batches=whole, before_end=kind.end_clock, firings=firings)
     return InputRunner(parts, out, guarantee, kind, end, options), guarantee
 
 

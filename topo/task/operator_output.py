@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from topo.api.column_batch import ColumnBatch
 from topo.emission.collectors import BoltCollector, TrackedTuple
+from topo.emission.operator_rows import OperatorRows
 from topo.task.bolt_output import BoltOutput
 from topo.task.guarantees.inputs import InputGuarantee
 from topo.task.state import TaskState
@@ -41,15 +43,19 @@ class OperatorOutput:
         self._out = out
         self._guarantee = guarantee
         self._side_anchors = side_anchors
+        self._rows = OperatorRows(collector)
 
     def emit(self, value: Any, timestamp: int | None) -> None:
         """Emit one element."""
-        self.collector.emit_stamped(value, timestamp)
+        self._rows.emit(value, timestamp)
 
     def side(self, stream: str, value: Any, timestamp: int | None) -> None:
-        """Emit one element on another stream."""
+        """Emit one element on another stream, or the rows of a batch of columns."""
         anchors = self.collector.current if self._side_anchors is None else self._side_anchors(stream)
-        self.collector.emit(value, anchors, stream, timestamp)
+        if isinstance(value, ColumnBatch):
+            self._rows.emit_late(value, stream, anchors)
+        else:
+            self.collector.emit(value, anchors, stream, timestamp)
 
     def watermark(self, timestamp: int) -> None:
         """Pass a watermark on."""

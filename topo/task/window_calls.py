@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from topo.hot import Row
+from topo.operators.windows.column_windows import ColumnWindows
 from topo.operators.windows.operator import WindowOperator, WindowTimer
 from topo.operators.windows.scope import WindowScope
 from topo.task.batch import Batch
@@ -19,7 +20,7 @@ class ElementCalls:
     """The calls for the elements of a slice, and the one of them that has raised.
 
     Args:
-        windows: the operator.
+        windows: the operator, or its way of batches.
         batch: has the elements.
         first, last: the slice of it.
         keys, timestamps: of the elements.
@@ -33,7 +34,7 @@ class ElementCalls:
 
     def __init__(
         self,
-        windows: WindowOperator,
+        windows: WindowOperator | ColumnWindows,
         batch: Batch,
         first: int,
         last: int,

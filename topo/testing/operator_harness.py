@@ -352,6 +352,7 @@ class OperatorHarness(OperatorResults):
             assert self._rows is not None
             origins = list(self._rows.origins.values())
             operator.bind_input(origins[0].fields)
+            operator.emits_batches = False
             return window_operator_of(operator, origins, lambda size: size // 2)
         if isinstance(operator, ProcessBolt):
             return ProcessOperator(TimersApart(operator, lambda timestamp, call: self._calls.on_timer(timestamp, call)))

@@ -70,8 +70,8 @@ class WindowOperator(KeyedOperator):
         is_quick: whether elements may take the quick way into open windows.
 
     Attributes:
-        late_elements: elements too late for all their windows, whether dropped or put out.
-        late_dropped: those that were dropped.
+        late_elements, late_dropped: elements too late for all their windows, and those of them that were not put out.
+        contents: of the windows.
         position: of the element at hand in its batch, -1 before the first. After `process_batch` it is that of the last one
             taken. After an exception it is that of the element that raised: those before it were taken, those after it were not.
         timer: with an undo log, that of the last call for a timer; after an exception in it, the timer that raised.
@@ -95,10 +95,10 @@ class WindowOperator(KeyedOperator):
         self.late_elements = 0
         self.late_dropped = 0
         self._trigger = trigger
-        self._contents = contents
+        self.contents = contents
         self._function = function
         self._lateness_ms = lateness_ms
-        self._late_stream = late_stream
+        self.late_stream = late_stream
         self._keyed = keyed
         self._ends = WindowEnds(contents, function, self._end_pane) if fires_whole else None
         self._open: OpenWindows | None = None
@@ -111,9 +111,9 @@ class WindowOperator(KeyedOperator):
 
     def setup(self, context: OperatorContext) -> None:
         super().setup(context)
-        self._now_ms = context.clock.now_ms
+        self.now_ms = context.clock.now_ms
         self._timers: TimerService = self.timers.get(TIMERS, self)
-        self._contents.open(self.state)
+        self.contents.open(self.state)
         self._trigger_context = WindowTriggerContext(self._timers, self.state.map(_TRIGGER_STATE))
         self._merging_state: SortedState = self.state.sorted(_MERGING_STATE)
         self._merging = None
@@ -123,10 +123,10 @@ class WindowOperator(KeyedOperator):
         if self._ends is not None:
             self._ends.setup(self.output, self.scope, context.brake, can_undo=self.undo_log is not None)
         if self._open is not None:
-            self._open.setup(self._now_ms, self.begin_call, can_undo=self.undo_log is not None)
+            self._open.setup(self.now_ms, self.begin_call, can_undo=self.undo_log is not None)
 
     def open(self) -> None:
-        self._function.open(FunctionContext(self.output, self._timers, self.state, self._contents, self.assigner.is_merging))
+        self._function.open(FunctionContext(self.output, self._timers, self.state, self.contents, self.assigner.is_merging))
 
     def close(self) -> None:
         self._function.close()
@@ -156,7 +156,7 @@ class WindowOperator(KeyedOperator):
             UserError: an event-time assigner met an element without timestamp, or merging gave a window that is over.
         """
         self.position = 0
-        self._contents.look_at((value,))
+        self.contents.look_at((value,))
         self._take(key if self._keyed else None, value, timestamp)
 
     def process_batch(self, keys: Sequence[Any], values: Sequence[Any], timestamps: Sequence[int | None]) -> None:
@@ -170,12 +170,12 @@ class WindowOperator(KeyedOperator):
             finally:
                 self.position = self._open.position
             return
-        self._contents.look_at(values)
+        self.contents.look_at(values)
         for self.position, (key, value, timestamp) in enumerate(zip(keys, values, timestamps)):  # noqa: B905
             self._take(key, value, timestamp)
 
     def _take_at(self, position: int, key: Any, value: Any, timestamp: int | None) -> None:
-        self._contents.look_at((value,))
+        self.contents.look_at((value,))
         self.position = position
         self._take(key, value, timestamp)
 
@@ -217,7 +217,7 @@ class WindowOperator(KeyedOperator):
         self.keys.key, window = timer.key, timer.window
         namespace = self._namespace(window)
         try:
-            held = self._contents.read(namespace) or ()
+            held = self.contents.read(namespace) or ()
         except Exception:  # the aggregate's own result is what raises
             held = ()
         bounds = (window.start, window.end) if isinstance(window, TimeWindow) else (None, None)
@@ -243,7 +243,7 @@ class WindowOperator(KeyedOperator):
     def restore(self, snapshot: OperatorSnapshot) -> None:
         """Resume from a snapshot; the watermark starts at MIN_TIMESTAMP."""
         super().restore(snapshot)
-        self._contents.restored()
+        self.contents.restored()
         self._merging_state.decode(restored_pairs)
         if isinstance(self.assigner, TumblingAssigner) and self.assigner.is_staggered and snapshot.own:
             self.assigner.shift_ms = snapshot.own[0]["stagger"]
@@ -251,14 +251,14 @@ class WindowOperator(KeyedOperator):
 
     def _restore_timers(self, whole: set[int]) -> None:
         """Bring restored panes and timers together: those of these key groups have none, whatever the declaration is now."""
-        table, group_of = self._contents.handle.table, self.keys.group_of
+        table, group_of = self.contents.handle.table, self.keys.group_of
         if self._ends is not None:
             self._ends.restore(self._timers.forget_event_timers(), lambda key: group_of[key] in whole)
         elif whole and self._merging is None and self.assigner.is_event_time:
             for window in table.namespaces():
                 for self.keys.key in [key for key in table.keys(window) if group_of[key] in whole]:
                     self._timers.register_event_timer(window, window.max_timestamp)
-                    self._register_cleanup(window)
+                    self.register_cleanup(window)
 
     def decode_namespace(self, encoded: Any) -> Any:
         """Return the window, or None for what belongs to the key alone."""
@@ -283,35 +283,35 @@ class WindowOperator(KeyedOperator):
         time = MIN_TIMESTAMP if timestamp is None else timestamp
         merging = self._merging
         skipped = True
-        for window in self.assigner.assign(value, time, self._now_ms):
+        for window in self.assigner.assign(value, time, self.now_ms):
             if merging is None:
                 namespace = window
-                if self._is_late(window):
+                if self.is_late(window):
                     scope.missed(position)
                     continue
             else:
                 if not isinstance(window, TimeWindow):
                     raise UserError(f"a merging assigner has to give time windows; it gave {window!r}")
                 window, namespace = merging.add(window, self._on_merge)
-                if self._is_late(window):
+                if self.is_late(window):
                     merging.retire(window)
                     scope.missed(position)
                     continue
             skipped = False
             try:
-                self._contents.add(namespace, value, timestamp)
+                self.contents.add(namespace, value, timestamp)
                 scope.held(position, key, namespace)
                 self._trigger_context.window = window
                 self._act(self._trigger.on_element(value, time, window, self._trigger_context), key, window, namespace)
             except Exception:
                 # The call fails, and merged windows stay merged: without its timer, the window would never end.
-                self._register_cleanup(window)
+                self.register_cleanup(window)
                 raise
-            self._register_cleanup(window)
+            self.register_cleanup(window)
         if skipped and self._is_element_late(time):
             self._too_late(value, timestamp)
 
-    def _is_late(self, window: Any) -> bool:
+    def is_late(self, window: Any) -> bool:
         return self.assigner.is_event_time and self.cleanup_time(window) <= self._timers.current_watermark
 
     def _is_reached(self, window: Any) -> bool:
@@ -322,10 +322,10 @@ class WindowOperator(KeyedOperator):
 
     def _too_late(self, value: Any, timestamp: int | None) -> None:
         self.late_elements += 1
-        if self._late_stream is None:
+        if self.late_stream is None:
             self.late_dropped += 1
         else:
-            self.output.side(self._late_stream, value, timestamp)
+            self.output.side(self.late_stream, value, timestamp)
 
     def _on_timer(
         self, key: Any, window: Any, timestamp: int, callback: Callable[[int, Any, Any], TriggerResult], *, is_event_time: bool
@@ -372,7 +372,7 @@ class WindowOperator(KeyedOperator):
         def apply(elements: Sequence[Any]) -> None:
             self._function.apply(key, window, elements)
 
-        attempts: list[Attempt] = [lambda: self._contents.fire(namespace, window, apply, evicted)]
+        attempts: list[Attempt] = [lambda: self.contents.fire(namespace, window, apply, evicted)]
         if first is not None:
             attempts.append(first)
         self._put_out(key, namespace, lambda: (attempts.pop() if len(attempts) > 1 else attempts[0])())
@@ -391,7 +391,7 @@ class WindowOperator(KeyedOperator):
         scope.fired()
 
     def _clear_contents(self, key: Any, namespace: Any) -> None:
-        self._contents.clear(namespace)
+        self.contents.clear(namespace)
         self.scope.released(key, namespace)
 
     def _clear_all(self, key: Any, window: Any, namespace: Any) -> None:
@@ -404,7 +404,7 @@ class WindowOperator(KeyedOperator):
             if self._merging is not None:
                 self._merging.retire(window)
 
-    def _register_cleanup(self, window: Any) -> None:
+    def register_cleanup(self, window: Any) -> None:
         if self._ends is not None:
             self._ends.add(window)
             return
@@ -429,7 +429,7 @@ class WindowOperator(KeyedOperator):
     def _on_merge(
         self, result: TimeWindow, members: list[TimeWindow], state_window: TimeWindow, merged_state_windows: list[TimeWindow]
     ) -> None:
-        is_over = self._is_late(result) if self.assigner.is_event_time else result.max_timestamp <= self._now_ms()
+        is_over = self.is_late(result) if self.assigner.is_event_time else result.max_timestamp <= self.now_ms()
         if is_over:
             raise UserError(f"merging gave {result}, which is over already: windows must not end earlier by being merged")
         context = self._trigger_context
@@ -442,7 +442,7 @@ class WindowOperator(KeyedOperator):
             self._delete_cleanup(member)
         if not merged_state_windows:
             return
-        self._contents.merge(state_window, merged_state_windows)
+        self.contents.merge(state_window, merged_state_windows)
         self.scope.merge(self.keys.key, state_window, merged_state_windows)
 
 

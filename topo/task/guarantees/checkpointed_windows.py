@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from topo.emission.collectors import BoltCollector
+from topo.emission.operator_rows import OperatorRows
 from topo.errors import TopoInternalError
 from topo.operators.windows.scope import NoWindowScope
 from topo.task.batch import Batch
@@ -22,11 +23,11 @@ class CoveredScope(NoWindowScope):
     """
 
     def __init__(self, collector: BoltCollector) -> None:
-        self._collector = collector
+        self._rows = OperatorRows(collector)
 
     def fired_whole(self, keys: Sequence[Any], window: Any, rows: Sequence[Any], timestamp: int) -> bool:
         """Emit the only results of panes together; False if they have to be emitted one by one."""
-        return self._collector.put_plain(rows, timestamp) is not None
+        return self._rows.emit_together(rows, timestamp)
 
 
 class CheckpointedWindows:

@@ -94,8 +94,10 @@ def make_verdict_delivery(parts: TaskParts) -> VerdictDelivery:
     return VerdictDelivery(parts, None if follows_barriers else parts.state.plan.longest_message_timeout_s)
 
 
-def make_windows(parts: TaskParts, out: BoltOutput, collector: BoltCollector, late_stream: str | None) -> WindowParts:
-    """Return the guarantee of a task with windows, and what goes with it."""
+def make_windows(
+    parts: TaskParts, out: BoltOutput, collector: BoltCollector, late_stream: str | None, *, takes_columns: bool
+) -> WindowParts:
+    """Return the guarantee of a task with windows, and what goes with it. `takes_columns`: they take batches whole."""
     held, state = _held_inputs(parts), parts.state
     if state.is_checkpointed:
         covered = CheckpointedInputs(parts, out, held, undo_log=UndoLog(collector))
@@ -103,7 +105,7 @@ def make_windows(parts: TaskParts, out: BoltOutput, collector: BoltCollector, la
         return WindowParts(covered, CheckpointedWindows(parts, covered, collector), output)
     tracker = WindowTracker(parts.env.ids)
     inputs = TrackedInputs(parts, out, held, WindowFirings(tracker, state, parts.reports, collector))
-    calls = TrackedWindows(parts, out, inputs, tracker, collector, late_stream)
+    calls = TrackedWindows(parts, out, inputs, tracker, collector, late_stream, takes_columns=takes_columns)
     return WindowParts(inputs, calls, OperatorOutput(state, collector, out, inputs, calls.side_anchors), firings=calls)
 
 

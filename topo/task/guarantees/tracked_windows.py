@@ -11,6 +11,7 @@ from topo.hot import Row, pack_words, unpack_words
 from topo.task.batch import Batch
 from topo.task.bolt_output import BoltOutput
 from topo.task.guarantees.tracked import TrackedInputs
+from topo.task.guarantees.whole_windows import WholeWindowScope
 from topo.task.guarantees.window_firings import FiringScope
 from topo.task.parts import TaskParts
 from topo.task.window_calls import ElementCalls, TimerCall
@@ -28,6 +29,7 @@ class TrackedWindows:
         tracker: of the panes.
         collector: takes the rows of the operator.
         late_stream: takes the elements that are too late.
+        takes_columns: the windows take batches of columns whole.
 
     Attributes:
         scope: of the operator.
@@ -41,6 +43,8 @@ class TrackedWindows:
         tracker: WindowTracker,
         collector: BoltCollector,
         late_stream: str | None,
+        *,
+        takes_columns: bool,
     ) -> None:
         state = self._state = parts.state
         self._counters = state.counters
@@ -54,7 +58,11 @@ class TrackedWindows:
         self._tracker = tracker
         self._collector = collector
         self._late_stream = late_stream
-        self.scope = FiringScope(tracker, collector, state.config, self._send_whole)
+        self.scope: FiringScope
+        if takes_columns:
+            self.scope = WholeWindowScope(tracker, collector, state.config)
+        else:
+            self.scope = FiringScope(tracker, collector, state.config, self._send_whole)
         parts.checks.append(tracker.validate)
         parts.waiting.append(self._waiting_roots)
         self._is_tracked = bool(state.plan.ackers)
@@ -117,7 +125,12 @@ class TrackedWindows:
         """
         self._settle(now)
         tracker, batch, first = self._tracker, calls.batch, calls.first
-        missed = {position for position in tracker.missed_replays if position < count and position not in self._late}
+        unheld = tracker.unheld()
+        missed = {
+            position
+            for position in tracker.missed_replays
+            if position < count and not (position in self._late and position in unheld)
+        }
         if missed:
             where = f"component {self._state.component_id!r}"
             error = LateReplayError(f"{where}: the replay of a failed message came too late for its window")
@@ -125,11 +138,15 @@ class TrackedWindows:
                 self._inputs.fail(batch.ids_at(first + position)[0], error)
             self._counters.failed += len(missed)
             self._reports.record(error, now)
-        for position in tracker.unheld():
+        for position in unheld:
             if position < count and position not in missed:
                 self._counters.acked += 1
-                late = self._late.get(position)
-                self._owed.acks.add(*batch.ids_at(first + position), 0 if late is None else late.out)
+                self._owed.acks.add(*batch.ids_at(first + position))
+        for position, late in self._late.items():
+            if position >= count:
+                break
+            # Some rows of a batch of columns may be late, and windows hold the others.
+            self._owed.acks.add(late.roots, [0] * len(late.roots), late.out)
         self._late.clear()
 
     def side_anchors(self, stream: str) -> tuple[TrackedTuple, ...]:
@@ -138,8 +155,10 @@ class TrackedWindows:
         if stream != self._late_stream or calls is None:
             return self._collector.current
         batch, place = calls.batch, calls.current
-        late = TrackedTuple.made((), batch.origin, None, self._state.epoch, *batch.ids_at(place))
-        self._late[place - calls.first] = late
+        late = self._late.get(place - calls.first)
+        if late is None:
+            late = TrackedTuple.made((), batch.origin, None, self._state.epoch, *batch.ids_at(place))
+            self._late[place - calls.first] = late
         return (late,)
 
     # -- firings ---------------------------------------------------------------------------------------------------------

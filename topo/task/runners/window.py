@@ -6,7 +6,10 @@ from collections.abc import Sequence
 
 from topo.api.operator_bolts import WindowBolt
 from topo.api.tuples import Origin
+from topo.checkpoint.alignment import Snapshot
+from topo.hot import Row
 from topo.operators.bolt_operators import window_operator_of
+from topo.operators.windows.column_windows import ColumnWindows
 from topo.operators.windows.operator import WindowOperator
 from topo.task.batch import Batch
 from topo.task.guarantees.inputs import InputGuarantee
@@ -18,7 +21,15 @@ from topo.task.window_calls import ElementCalls, TimerCall, WindowCalls
 
 
 class WindowKind(OperatorKind):
-    """A `WindowBolt`."""
+    """A `WindowBolt`.
+
+    Args:
+        guarantee: of its inputs.
+        calls: decide the consequences of a call that raises.
+        output: of the operator.
+        end: of the input.
+        takes_columns: its windows take batches of columns whole.
+    """
 
     _operator: WindowOperator
 
@@ -30,10 +41,14 @@ class WindowKind(OperatorKind):
         calls: WindowCalls,
         output: OperatorOutput,
         end: InputEnd,
+        *,
+        takes_columns: bool,
     ) -> None:
         self.bolt = bolt
         self._window_calls = calls
         self._end = end
+        self._takes_columns = takes_columns
+        self._columns: ColumnWindows | None = None
         plan = parts.state.plan
         declared = plan.inputs_of(parts.state.component_id)
         self._origins = [Origin(one.source, 0, one.stream, plan.fields(one.source, one.stream)) for one in declared]
@@ -42,6 +57,11 @@ class WindowKind(OperatorKind):
     def _make_operator(self) -> WindowOperator:
         operator = window_operator_of(self.bolt, self._origins, lambda size: self._env.ids.roots(1)[0] % size)
         operator.scope = self._window_calls.scope
+        if self._takes_columns:
+            assert self.bolt.aggregate is not None
+            fields = self._origins[0].fields
+            keys = [fields.index(name) for name in self.bolt.key]
+            self._columns = ColumnWindows(operator, self.bolt.aggregate.bind(fields), keys, self._own_key)
         return operator
 
     def run(self, batch: Batch, first: int, last: int, now: float) -> None:
@@ -50,8 +70,7 @@ class WindowKind(OperatorKind):
         if self._end.is_reached:
             windows.goes_on()
         while first < last:
-            keys, stamps = self._keys(batch, first, last), _stamps_of(batch, first, last)
-            calls = ElementCalls(windows, batch, first, last, keys, stamps, self._rows)
+            calls = self._calls_of(batch, first, last)
             self._window_calls.take(calls, now)
             counters.late += windows.late_elements
             counters.late_dropped += windows.late_dropped
@@ -63,6 +82,25 @@ class WindowKind(OperatorKind):
         if self._end.is_reached:
             self.end_of_input()
         self._window_calls.taken(batch, begin, first, now)
+        if self._columns is not None:
+            counters.batch_rows_in += sum([len(one) for (one,) in batch.rows[begin:first]])
+
+    def _calls_of(self, batch: Batch, first: int, last: int) -> ElementCalls:
+        if self._columns is not None:
+            return ElementCalls(self._columns, batch, first, last, (), (), _batches_of)
+        keys, stamps = self._keys(batch, first, last), _stamps_of(batch, first, last)
+        return ElementCalls(self._operator, batch, first, last, keys, stamps, self._rows)
+
+    def snapshot(self, checkpoint: int) -> Snapshot:
+        """Return the state of the operator."""
+        if self._columns is not None:
+            self._columns.flush()
+        return super().snapshot(checkpoint)
+
+    def _take_watermark(self, watermark: int, now: float) -> None:
+        if self._columns is not None:
+            self._columns.rise(watermark)
+        super()._take_watermark(watermark, now)
 
     def end_clock(self, now: float) -> bool:
         """Fire the windows that wait for the clock; False if the brake has left some: to be called again."""
@@ -72,6 +110,8 @@ class WindowKind(OperatorKind):
 
     def end_of_input(self) -> None:
         """Fire all windows."""
+        if self._columns is not None:
+            self._columns.flush()
         self._fire_timers(self._operator.end_of_input, self._state.now)
 
     def _call_raised(self, error: Exception, now: float) -> None:
@@ -81,6 +121,10 @@ class WindowKind(OperatorKind):
     def levels(self) -> dict[str, float]:
         """Return the number of timers, of entries of the state, and of windows with contents."""
         return super().levels() | ({"open_windows": float(self._operator.open_panes)} if self._is_set_up else {})
+
+
+def _batches_of(batch: Batch, first: int, last: int) -> list[Row]:
+    return batch.rows[first:last]
 
 
 def _stamps_of(batch: Batch, first: int, last: int) -> Sequence[int | None]:
