@@ -6,6 +6,7 @@ parquet, and Spark's SQL reads them. Event time is the moment of departure, as t
 
     make flights                                                            # all of it; or, step by step:
     topo run topologies/flights_on_spark.py -p out=build/flights            # -p month=1 takes one month of the twelve
+    topo run topologies/flights_on_spark.py -p batches=1                     # departures travel as batches of Arrow columns
     python topologies/flights_on_spark.py build/flights                     # query the results with Spark's SQL
 """
 
@@ -70,21 +71,26 @@ def departures(spark: SparkSession, month: int = 0) -> DataFrame:
     """)
 
 
-def topology(out: str = "build/flights", month: int = 0, tasks: int = 1, gap: str = "12h", staging: str = "") -> Topology:
+def topology(
+    out: str = "build/flights", month: int = 0, tasks: int = 1, gap: str = "12h", staging: str = "", batches: int = 0
+) -> Topology:
     """Delays by airport of origin and hour of departure, and what each aircraft flew without a rest.
 
     Args:
-        out: the folder for results: `delays` and `sessions` below it.
+        out: the folder for results: `delays` and `sessions` below it, and with batches `departures`.
         month: as for `departures`.
         tasks: how many tasks keep windows of each kind.
         gap: the length of a rest that ends a session.
         staging: a folder where Spark's rows stay, so that another run needs no Spark.
+        batches: 1 for departures as batches of Arrow columns, which one more sink writes as they are.
     """
     builder = TopologyBuilder("flights-on-spark")
     # For at_least_once: windows ack what they hold when they are over.
     builder.config(max_spout_pending=20_000)
     query = partial(departures, month=month)
-    spout = SparkSpout(query=query, fields=FIELDS, timestamp="departure", config=CLOCK, staging=staging or None)
+    spout = SparkSpout(
+        query=query, fields=FIELDS, timestamp="departure", config=CLOCK, staging=staging or None, batches=bool(batches)
+    )
     builder.set_spout("departures", spout, watermarks=WatermarkStrategy.monotonic_timestamps())
     hourly = WindowBolt(
         key="origin",
@@ -108,6 +114,9 @@ def topology(out: str = "build/flights", month: int = 0, tasks: int = 1, gap: st
     keys = {"delays": ("origin", "window_start"), "sessions": ("tailnum", "window_start")}
     for name, key in keys.items():
         builder.set_bolt(f"{name}-sink", SparkSink(Path(out, name), key=key, max_age="500ms")).global_grouping(name)
+    if batches:
+        sink = SparkSink(Path(out, "departures"), partition_by="origin", max_age="500ms")
+        builder.set_bolt("departures-sink", sink).shuffle_grouping("departures")
     return builder.build()
 
 

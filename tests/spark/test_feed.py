@@ -38,6 +38,7 @@ def topology():
     builder.set_bolt("sink", SparkSink(HERE / "out", max_age="100ms")).shuffle_grouping("slowly")
     return builder.build()
 """
+ROW_SPOUT, BATCH_SPOUT = (f'FeedSpout(("number", "word"){more})' for more in ("", ", batches=True, batch_rows=100"))
 ROWS = 2000
 
 
@@ -83,8 +84,8 @@ def fed(source: Source, scene: Scene, **options: Any) -> Iterator[Any]:
         query.stop()
 
 
-def submit(scene: Scene, **settings: Any) -> Any:
-    running = scene.submit(scene.file(BODY), **settings)
+def submit(scene: Scene, body: str = BODY, **settings: Any) -> Any:
+    running = scene.submit(scene.file(body), **settings)
     running.wait_until(lambda status: status["status"] == "RUNNING")
     return running
 
@@ -131,9 +132,9 @@ def test_a_batch_is_not_over_before_its_rows_are_acked(scene: Scene, source: Sou
     assert rows_out(scene) == Counter(range(100))
 
 
-@pytest.mark.parametrize("component", ["rows", "sink"])
-def test_a_worker_that_is_killed_on_the_way_loses_no_row(scene: Scene, source: Source, component: str) -> None:
-    running = submit(scene)
+@pytest.mark.parametrize(("component", "batches"), [("rows", False), ("sink", False), ("rows", True)])
+def test_a_worker_that_is_killed_on_the_way_loses_no_row(scene: Scene, source: Source, component: str, batches: bool) -> None:
+    running = submit(scene, BODY.replace(ROW_SPOUT, BATCH_SPOUT) if batches else BODY)
     scene.touch("hold")
     source.add()
     with fed(source, scene) as query:

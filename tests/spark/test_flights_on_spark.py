@@ -92,3 +92,18 @@ def test_after_random_kills_the_results_are_those_of_spark_in_batch_row_by_row(
     for name, expected in batch.items():
         assert len(expected) > 1000 and Counter(found[name]) == Counter(expected)
     example.report(spark, str(out))
+
+
+def test_departures_as_batches_make_the_same_results(
+    spark: SparkSession, scene: Scene, batch: dict[str, list[tuple[Any, ...]]]
+) -> None:
+    out = scene.folder / "out"
+    path = scene.folder / "batches.py"
+    text = f"\n\ndef batches():\n    return topology(out={str(out)!r}, month={MONTH}, tasks=2, batches=1)\n"
+    path.write_text(Path(example.__file__).read_text() + text)
+    running = submit_background(RunRequest(f"{path}:batches", home=scene.home))
+    assert running.wait(400).exit_code == 0
+    for name, expected in batch.items():
+        assert Counter(results(spark, out, name)) == Counter(expected)
+    departures = spark.read.parquet(str(out / "departures")).select(*example.FIELDS)
+    assert Counter(rows(departures)) == Counter(rows(spark.table("departures").select(*example.FIELDS)))

@@ -15,8 +15,8 @@ import pytest
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
 
+from topo.api.arrow_values import NotRepresentable  # noqa: E402
 from topo.spark.parquet_rows import ParquetRows, Position, SchemaDiffers, TornFile  # noqa: E402
-from topo.spark.row_values import NotRepresentable  # noqa: E402
 from topo.spark.snapshot import list_parquet  # noqa: E402
 
 Rows = list[tuple[tuple[Any, ...], Position]]

@@ -7,7 +7,9 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.dataset as ds
+import pyarrow.parquet as pq
 import pytest
 
 from tests.integration.support import Scene, acked, kill, let_pass, pid_of
@@ -66,7 +68,8 @@ def test_a_full_disk_holds_the_topology_up_and_loses_and_repeats_nothing(scene: 
 
 
 @pytest.mark.spark
-def test_types_come_back_from_a_topology_as_they_went_in(scene: Scene, spark: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize("batches", [False, True])
+def test_types_come_back_from_a_topology_as_they_went_in(scene: Scene, spark: Any, tmp_path: Path, batches: bool) -> None:
     frame = spark.sql("""
         SELECT * FROM VALUES
         (1, true, 1Y, 2S, 3L, CAST(1.5 AS FLOAT), 0.1D, 'søk', X'00FF', DATE'1582-10-04',
@@ -86,7 +89,7 @@ def test_types_come_back_from_a_topology_as_they_went_in(scene: Scene, spark: An
 
         def topology():
             builder = TopologyBuilder("round")
-            builder.set_spout("rows", SparkSpout({str(tmp_path / "in")!r}))
+            builder.set_spout("rows", SparkSpout({str(tmp_path / "in")!r}, batches={batches}))
             sink = SparkSink({str(tmp_path / "out")!r}, schema={dict(frame.dtypes)!r})
             builder.set_bolt("sink", sink).shuffle_grouping("rows")
             return builder.build()
@@ -98,3 +101,29 @@ def test_types_come_back_from_a_topology_as_they_went_in(scene: Scene, spark: An
     assert after.dtypes == before.dtypes
     # As text, since NaN is not equal to itself.
     assert [str(row) for row in after.orderBy("id").collect()] == [str(row) for row in before.orderBy("id").collect()]
+
+
+@pytest.mark.parametrize("delivery", ["exactly_once", "at_least_once"])
+def test_no_row_of_a_batch_is_missing_when_spouts_and_sinks_are_killed(scene: Scene, delivery: str) -> None:
+    (scene.folder / "in").mkdir()
+    table = pa.table({"number": range(ROWS), "rest": [number % 3 for number in range(ROWS)]})
+    pq.write_table(table, scene.folder / "in" / "0.parquet", row_group_size=1000)
+    path = scene.file("""
+        from topo.spark import SparkSink, SparkSpout
+
+        def topology():
+            builder = TopologyBuilder("flow")
+            builder.set_spout("rows", SparkSpout(HERE / "in", batches=True, batch_rows=5), 2, max_spout_pending=8)
+            sink = SparkSink(HERE / "out", max_age="20ms", partition_by="rest")
+            builder.set_bolt("sink", sink, parallelism=2).shuffle_grouping("rows")
+            return builder.build()
+    """)
+    running = scene.submit(path, delivery=delivery, checkpoint_interval="100ms")
+    seen = 0
+    for name, index in (("sink", 0), ("rows", 1), ("sink", 1)):
+        status = running.wait_until(lambda status, seen=seen: status["status"] == "RUNNING" and acked(status) > seen)
+        kill(pid_of(status, name, index))
+        seen = acked(status)
+    assert running.wait(timeout_s=120).kind is OutcomeKind.DONE
+    assert set(rows_out(scene)) == set(range(ROWS))
+    assert delivery == "at_least_once" or rows_out(scene) == Counter(range(ROWS))

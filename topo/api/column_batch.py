@@ -164,23 +164,24 @@ class ColumnBatch:
         self.timestamps, self.earliest, self.latest = tuple(stamps), min(stamps), max(stamps)
 
     def _stamp_arrow(self, timestamps: Any) -> None:
+        from topo.api.arrow_values import milliseconds_of
+
         pa = pyarrow()
         try:
-            array = _whole(timestamps if _is_arrow(timestamps) else pa.array(timestamps))
-            if pa.types.is_timestamp(array.type):
-                array = array.cast(pa.timestamp("ms", array.type.tz), safe=False)
-            elif not pa.types.is_integer(array.type):
-                raise EmitError(f"timestamps of type {array.type}; give whole milliseconds since the epoch, or Arrow timestamps")
-            array = array.cast(pa.int64())
-        except pa.ArrowException as error:
-            raise EmitError(f"timestamps that are no whole milliseconds since the epoch: {error}") from error
+            array = milliseconds_of(_whole(timestamps if _is_arrow(timestamps) else pa.array(timestamps)))
+        except (UnsupportedValueError, pa.ArrowException) as error:
+            raise EmitError(f"timestamps: {error}") from error
         if array.null_count:
             raise EmitError(f"{array.null_count} of {self.num_rows} rows have no timestamp; give each row one")
         self.timestamps = array if self.is_arrow else tuple(array.to_pylist())
         self.earliest, self.latest = _bounds(array, is_arrow=True)
 
     def _lists(self) -> list[list[Any]]:
-        return [column.to_pylist() if self.is_arrow else list(column) for column in self.columns]
+        if not self.is_arrow:
+            return [list(column) for column in self.columns]
+        from topo.api.arrow_values import named_values
+
+        return [named_values(column, name) for name, column in zip(self.fields, self.columns, strict=True)]
 
     def _copy(self, columns: Sequence[Any], timestamps: Any, *, is_arrow: bool) -> ColumnBatch:
         batch = ColumnBatch(self.fields, columns, is_arrow=is_arrow)

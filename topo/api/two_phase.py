@@ -35,10 +35,13 @@ class TwoPhaseSink(Bolt):
     Attributes:
         max_batch: tuples that are published together, but with `exactly_once`.
         flush_interval: the longest that a tuple waits for others, but with `exactly_once`. Must be well below `message_timeout`.
+        takes_batches: whether a batch of columns is given to `write` as it is, as a tuple whose only value is a `ColumnBatch`
+            (`tup.origin.columnar`). Otherwise its rows are, one by one.
     """
 
     max_batch: int = 1000
     flush_interval: str | timedelta | float = "100ms"
+    takes_batches: bool = False
     component_settings = {"tick_interval": flush_interval}
     _token: Any = None
     """Of the transaction whose `commit` has begun: it may be published in part, so it is completed and never aborted."""

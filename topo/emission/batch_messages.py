@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from topo.api.column_batch import ColumnsLike, batch_of
-from topo.api.columns import ColumnSpout
 from topo.api.spout import Spout, SpoutCollector
 from topo.api.streams import DEFAULT_STREAM, StreamDeclaration
 from topo.errors import EmitError
@@ -45,4 +44,4 @@ class BatchMessages:
 
 def given_collector(spout: Spout, inner: SpoutCollector, component: str, streams: Sequence[StreamDeclaration]) -> Any:
     """Return the collector that a spout is given, on top of the collector of its task."""
-    return BatchMessages(inner, component, streams) if isinstance(spout, ColumnSpout) else inner
+    return BatchMessages(inner, component, streams) if getattr(spout, "emits_batches", False) else inner

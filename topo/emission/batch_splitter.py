@@ -11,7 +11,7 @@ from typing import Any
 from topo.api.column_batch import ColumnBatch, compute, pyarrow
 from topo.emission.groupers import FieldsGrouper
 from topo.emission.router import Reject, RoutedSubscription
-from topo.errors import EmitError
+from topo.errors import EmitError, UnsupportedValueError
 from topo.hot import Column, Row, RowShare, take
 from topo.ids import TaskId
 
@@ -66,20 +66,18 @@ class BatchSplitter:
     def _distinct_keys(self, place: int, column: Any) -> tuple[Any, list[Any]]:
         try:
             return _distinct(column)
-        except (pyarrow().ArrowException, ValueError, TypeError) as error:
+        except (pyarrow().ArrowException, UnsupportedValueError, ValueError, TypeError) as error:
             raise EmitError(f"column {self._fields[place]!r} of type {column.type} cannot be used as a key: {error}") from error
 
 
 def _distinct(column: Any) -> tuple[Any, list[Any]]:
     """Return for each row the number of its value, and the values."""
-    pa = pyarrow()
-    if pa.types.is_dictionary(column.type):
+    from topo.api.arrow_values import values_of
+
+    if pyarrow().types.is_dictionary(column.type):
         column = column.dictionary_decode()
-    if pa.types.is_timestamp(column.type) and column.type.unit == "ns":
-        # Pandas has a type for nanoseconds, Python has none: the same with and without pandas.
-        column = column.cast(pa.timestamp("us", column.type.tz))
     encoded = column.dictionary_encode(null_encoding="encode")
-    return encoded.indices, encoded.dictionary.to_pylist()
+    return encoded.indices, values_of(encoded.dictionary)
 
 
 class SplitSubscription(RoutedSubscription):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from topo.api.column_batch import ARROW, FORMS, pyarrow
-from topo.api.columns import ColumnBolt, ColumnSpout
+from topo.api.columns import ColumnBolt
 from topo.api.groupings import Custom, PartialKey
 from topo.api.streams import StreamDeclaration
 from topo.api.topology import ComponentSpec
@@ -24,7 +24,7 @@ def batch_problems(specs: Sequence[ComponentSpec], streams: Mapping[str, tuple[S
         if issubclass(spec.type, ColumnBolt):
             yield from (f"{where}: {problem}" for problem in _form(spec.type))
         has_function = isinstance(spec.watermarks, WatermarkStrategy) and callable(spec.watermarks.timestamp)
-        if has_function and issubclass(spec.type, ColumnBolt | ColumnSpout):
+        if has_function and any(stream.columnar for stream in streams.get(spec.id) or ()):
             yield f"{where}: it emits batches, whose timestamps are a column: name it with timestamp=, in place of the function"
         for declared in spec.inputs:
             if not isinstance(declared.grouping, PartialKey | Custom):

@@ -1,4 +1,4 @@
-"""From rows of Python values to columns of declared types: exactly, or with the name of what does not fit.
+"""From rows of Python values, or from columns, to columns of declared types: exactly, or with the name of what does not fit.
 
 pyarrow alone is too kind: it cuts 1.5 to 1 for an integer column, a datetime to its date, and takes a time without a zone for
 UTC. So the classes of a column's values are looked at first, all of them in one pass.
@@ -6,7 +6,7 @@ UTC. So the classes of a column's values are looked at first, all of them in one
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
@@ -16,12 +16,15 @@ from typing import Any
 
 import pyarrow as pa
 
+from topo.api.arrow_values import NotRepresentable, values_of
+from topo.api.column_batch import ColumnBatch
 from topo.errors import UserError
-from topo.spark.type_names import spark_reads
+from topo.spark.type_names import is_same_type, spark_reads
 
 SparkRow = tuple[Any, ...]
 _SHOWN = 80
 _NONE = type(None)
+_REFUSALS = (pa.ArrowException, TypeError, ValueError, OverflowError, NotRepresentable)
 _CLASSES: tuple[tuple[Callable[[pa.DataType], bool], tuple[type, ...], tuple[type, ...]], ...] = (
     (pa.types.is_boolean, (bool,), ()),
     (pa.types.is_integer, (int,), (bool,)),
@@ -83,7 +86,7 @@ def fit_rows(rows: Sequence[SparkRow], schema: pa.Schema) -> Fitted:
         values = list(map(itemgetter(place), rows))
         try:
             arrays.append(_array(values, field))
-        except (pa.ArrowException, TypeError, ValueError, OverflowError):
+        except _REFUSALS:
             bad = _unfit(values, field, 0)
             unfit.update(bad)
             problems.append(DoesNotFit(field.name, _named(field), _shown(values[bad[0]], field.type), len(bad)))
@@ -93,27 +96,81 @@ def fit_rows(rows: Sequence[SparkRow], schema: pa.Schema) -> Fitted:
     return Fitted(rest.table, frozenset(unfit), tuple(problems))
 
 
-def infer_schema(names: Sequence[str], rows: Sequence[SparkRow]) -> pa.Schema:
-    """Return the schema that the rows show: bigint, double, string, timestamp in UTC, decimal(38,18) and so on.
+def fit_columns(batch: ColumnBatch, schema: pa.Schema) -> pa.Table:
+    """Return the columns of a batch as a table.
+
+    An Arrow array of the type in the schema, or of its kind, is taken as a whole; other columns count by their values, as those
+    of rows do.
+
+    Raises:
+        DoesNotFit: a column has another type, or a value that its type in the schema has no place for.
+    """
+    arrays = []
+    for field in schema:
+        column = batch[field.name]
+        try:
+            arrays.append(_fitted(column, field))
+        except _REFUSALS as error:
+            found = f"{_misfit(column, field, error)} in a batch of {len(batch)} rows"
+            raise DoesNotFit(field.name, _named(field), found) from error
+    return pa.Table.from_arrays(arrays, schema=schema)
+
+
+def _fitted(column: Any, field: pa.Field) -> pa.Array:
+    if not isinstance(column, pa.Array):
+        return _array(column, field)
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    if not is_same_type(column.type, field.type):
+        return _array(values_of(column), field)
+    # A cast that would lose something raises.
+    return _not_null(column if column.type.equals(field.type) else column.cast(field.type), field)
+
+
+def _misfit(column: Any, field: pa.Field, error: Exception) -> str:
+    """Return the first value of a column that does not fit, in words."""
+    is_arrow = isinstance(column, pa.Array)
+    try:
+        values = values_of(column) if is_arrow else column
+    except NotRepresentable as unreadable:
+        return str(unreadable)
+    bad = _unfit(values, field, 0)
+    return _shown(values[bad[0]], field.type) if bad else f"{column.type if is_arrow else 'values'}: {error}"
+
+
+def infer_schema(columns: Mapping[str, Any], count: int) -> pa.Schema:
+    """Return the schema that values show: bigint, double, string, timestamp in UTC, decimal(38,18) and so on.
+
+    Args:
+        columns: by field: values, or an Arrow array, whose own type counts.
+        count: how many tuples have them.
 
     Raises:
         DoesNotFit: a field shows no type that Spark reads, or several.
     """
     fields = []
-    for name, values in zip(names, zip(*rows, strict=True), strict=True):
-        classes = ", ".join(sorted({cls.__name__ for cls in map(type, values)} - {"NoneType"}))
+    for name, values in columns.items():
+        is_arrow = isinstance(values, pa.Array)
+        classes = "a column" if is_arrow else ", ".join(sorted({cls.__name__ for cls in map(type, values)} - {"NoneType"}))
         advice = "give SparkSink a schema that has this field"
         try:
-            kind = _widened(pa.array(values).type)
-        except (pa.ArrowException, TypeError, ValueError, OverflowError):
+            kind = _read_back(values.type) if is_arrow else _widened(pa.array(values).type)
+        except _REFUSALS:
             found = f"values of {classes}, which have no common type; {advice}"
-            raise DoesNotFit(name, "not declared", found, len(rows)) from None
+            raise DoesNotFit(name, "not declared", found, count) from None
         if pa.types.is_null(kind):
-            raise DoesNotFit(name, "not declared", f"None alone in the first batch; {advice}", len(rows))
+            raise DoesNotFit(name, "not declared", f"None alone in the first batch; {advice}", count)
         if not spark_reads(kind):
-            raise DoesNotFit(name, "not declared", f"{classes}, which Spark cannot read as {kind}; {advice}", len(rows))
+            raise DoesNotFit(name, "not declared", f"{classes}, which Spark cannot read as {kind}; {advice}", count)
         fields.append(pa.field(name, kind))
     return pa.schema(fields)
+
+
+def _read_back(kind: pa.DataType) -> pa.DataType:
+    """The type that a column of an Arrow type gets: nanoseconds have none in Spark, and categories are their values."""
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    return pa.timestamp("us", tz="UTC" if kind.tz else None) if pa.types.is_timestamp(kind) else kind
 
 
 def _widened(kind: pa.DataType) -> pa.DataType:
@@ -132,7 +189,10 @@ def _widened(kind: pa.DataType) -> pa.DataType:
 
 def _array(values: Sequence[Any], field: pa.Field) -> pa.Array:
     _check(values, field.type)
-    array = pa.array(values, field.type)
+    return _not_null(pa.array(values, field.type), field)
+
+
+def _not_null(array: pa.Array, field: pa.Field) -> pa.Array:
     if array.null_count and not field.nullable:
         raise ValueError("None")
     return array
@@ -172,7 +232,7 @@ def _unfit(values: Sequence[Any], field: pa.Field, offset: int) -> list[int]:
     try:
         _array(values, field)
         return []
-    except (pa.ArrowException, TypeError, ValueError, OverflowError):
+    except _REFUSALS:
         if len(values) == 1:
             return [offset]
     middle = len(values) // 2

@@ -1,4 +1,4 @@
-"""Rows of parquet files with their positions, a bounded batch at a time.
+"""Rows of parquet files with their positions, a bounded batch at a time, as tuples or as columns.
 
 A position is (file, row group, row), counted from 0. Row group g of file f is read by task (f + g) modulo the number of tasks: a
 rule that needs no look into any file, spreads one large file and many small ones, and is the same in every life of a task.
@@ -7,34 +7,29 @@ rule that needs no look into any file, spreads one large file and many small one
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import repeat
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from topo.api.arrow_values import NotRepresentable, milliseconds_of, named_values, rows_of
 from topo.errors import TopoEnvironmentError, UserError
-from topo.spark.row_values import NotRepresentable, named_values, rows_of, timestamps_ms_of
+from topo.spark.record_batches import Piece, pieces_of
+from topo.spark.type_names import is_same_type
 
 Position = tuple[int, int, int]
+T = TypeVar("T")
 
 _MOST_ROWS = 4096
 _MOST_BYTES = 8 << 20
 """What a batch may take, going by the average row of its row group."""
+_MOST_COLUMN_BYTES = 1 << 20
+"""The same for a batch that is emitted as columns."""
 _READING = {"buffer_size": 1 << 20, "pre_buffer": False, "coerce_int96_timestamp_unit": "us"}
 """A column is read a little ahead; by pyarrow's defaults all of a row group would be in memory."""
-
-_SAME = (
-    ("integer",),
-    ("floating",),
-    ("string", "large_string"),
-    ("binary", "large_binary", "fixed_size_binary"),
-    ("decimal",),
-    ("timestamp",),
-)
-"""Types that are one type in a tuple, and so may differ between the files of a source."""
 
 
 class TornFile(TopoEnvironmentError):
@@ -51,6 +46,22 @@ class ParquetBatch(NamedTuple):
     rows: Iterator[tuple[Any, ...]]
     positions: Iterator[Position]
     stamps: list[int | None] | None
+
+
+class Block(NamedTuple):
+    """Some rows of one row group as they are read.
+
+    Attributes:
+        columns: by name.
+        file, group, first: the position of the first row.
+        skip: how many of the rows have been read before.
+    """
+
+    columns: Mapping[str, pa.Array]
+    file: int
+    group: int
+    first: int
+    skip: int
 
 
 class ParquetRows:
@@ -81,13 +92,25 @@ class ParquetRows:
         Raises:
             TornFile, SchemaDiffers, NotRepresentable: all name the file.
         """
+        return self._read(after, _MOST_ROWS, _MOST_BYTES, self._rows)
+
+    def column_batches(self, after: Position | None, most_rows: int) -> Iterator[tuple[Position, Piece]]:
+        """Yield all rows behind a position as columns, with the position of the last row of each. Raises as `batches` does.
+
+        Batches are counted from the first row of a row group: the same rows are in each whenever they are read with the same
+        `most_rows`.
+        """
+        return self._read(after, most_rows, _MOST_COLUMN_BYTES, lambda block: self._pieces(block, most_rows))
+
+    def _read(self, after: Position | None, most_rows: int, most_bytes: int, make: Callable[[Block], Iterator[T]]) -> Iterator[T]:
         first_file, first_group, row = after if after is not None else (0, 0, -1)
         if after is not None and first_file >= len(self._files):
             raise TornFile(f"position {tuple(after)} is in none of the {len(self._files)} files of the source: it is another one")
         for number in range(first_file, len(self._files)):
             path = self._path(number)
             try:
-                yield from self._of_file(path, number, first_group, row + 1)
+                for block in self._of_file(path, number, (first_group, row + 1), most_rows, most_bytes):
+                    yield from make(block)
             except (pa.ArrowException, OSError) as error:
                 raise TornFile(f"{path} cannot be read as parquet: {error}") from error
             except NotRepresentable as error:
@@ -105,36 +128,39 @@ class ParquetRows:
             raise TornFile(f"{path} has changed: it had {size} bytes when the source was listed, and has {now}")
         return path
 
-    def _of_file(self, path: Path, number: int, first_group: int, first_row: int) -> Iterator[ParquetBatch]:
+    def _of_file(self, path: Path, number: int, first: tuple[int, int], most_rows: int, most_bytes: int) -> Iterator[Block]:
+        first_group, first_row = first
         with pq.ParquetFile(path, **_READING) as file:
             moments = self._check(path, file)
             for group in range(first_group, file.num_row_groups):
                 if (number + group) % self._tasks == self._index:
-                    yield from self._of_group(file, number, group, first_row if group == first_group else 0, moments)
+                    about = file.metadata.row_group(group)
+                    row_bytes = about.total_byte_size // max(about.num_rows, 1) + 1
+                    size = max(1, min(most_rows, most_bytes // row_bytes))
+                    start = 0
+                    for batch in file.iter_batches(size, row_groups=[group], columns=self._columns, use_threads=False):
+                        skip = max(0, first_row - start) if group == first_group else 0
+                        if skip < batch.num_rows:
+                            yield Block(self._of_batch(batch, moments), number, group, start, skip)
+                        start += batch.num_rows
 
-    def _of_group(
-        self, file: pq.ParquetFile, number: int, group: int, first_row: int, moments: frozenset[str]
-    ) -> Iterator[ParquetBatch]:
-        about = file.metadata.row_group(group)
-        row_bytes = about.total_byte_size // max(about.num_rows, 1) + 1
-        size = max(1, min(_MOST_ROWS, _MOST_BYTES // row_bytes))
-        start = 0
-        for batch in file.iter_batches(size, row_groups=[group], columns=self._columns, use_threads=False):
-            end = start + batch.num_rows
-            if end > first_row:
-                skip = max(0, first_row - start)
-                yield self._rows(batch.slice(skip), number, group, start + skip, moments)
-            start = end
-
-    def _rows(self, batch: pa.RecordBatch, number: int, group: int, first: int, moments: frozenset[str]) -> ParquetBatch:
+    def _of_batch(self, batch: pa.RecordBatch, moments: frozenset[str]) -> Mapping[str, pa.Array]:
         columns = {name: batch.column(batch.schema.get_field_index(name)) for name in self._columns}
-        for name in moments:
-            columns[name] = columns[name].cast(pa.timestamp("us", "UTC"))
+        return columns | {name: columns[name].cast(pa.timestamp("us", "UTC")) for name in moments}
+
+    def _rows(self, block: Block) -> Iterator[ParquetBatch]:
+        columns = {name: column[block.skip :] for name, column in block.columns.items()}
         stamps = None
         if self._timestamp is not None:
-            stamps = named_values(columns[self._timestamp], self._timestamp, timestamps_ms_of)
+            stamps = named_values(columns[self._timestamp], self._timestamp, milliseconds_of).to_pylist()
         rows = rows_of([columns[name] for name in self._fields], self._fields)
-        return ParquetBatch(rows, zip(repeat(number), repeat(group), range(first, first + batch.num_rows), strict=False), stamps)
+        places = range(block.first + block.skip, block.first + len(next(iter(block.columns.values()))))
+        positions = zip(repeat(block.file), repeat(block.group), places, strict=False)
+        yield ParquetBatch(rows, positions, stamps)
+
+    def _pieces(self, block: Block, most_rows: int) -> Iterator[tuple[Position, Piece]]:
+        for piece in pieces_of(block.columns, self._fields, self._timestamp, most_rows, block.skip):
+            yield (block.file, block.group, block.first + piece.last), piece
 
     def _check(self, path: Path, file: pq.ParquetFile) -> frozenset[str]:
         """Compare a file with the first; return its columns that hold moments without saying so (Spark's INT96)."""
@@ -144,7 +170,7 @@ class ParquetRows:
         for name, first in self._types.items():
             if name not in types:
                 raise SchemaDiffers(f"{path} has no column {name!r}; it has {', '.join(map(repr, file.schema_arrow.names))}")
-            if not _is_same(types[name], first):
+            if not is_same_type(types[name], first):
                 raise SchemaDiffers(f"{path}: column {name!r} is {types[name]}, and {first} in {self._root / self._files[0][0]}")
         moments = {
             column.path
@@ -168,18 +194,6 @@ class ParquetRows:
 def _types_of(file: pq.ParquetFile, columns: Sequence[str]) -> dict[str, pa.DataType]:
     schema = file.schema_arrow
     return {name: schema.field(name).type for name in columns if schema.get_field_index(name) >= 0}
-
-
-def _is_same(one: pa.DataType, other: pa.DataType) -> bool:
-    if one.equals(other) or pa.types.is_null(one) or pa.types.is_null(other):
-        return True
-    if pa.types.is_timestamp(one) and pa.types.is_timestamp(other):
-        return (one.tz is None) == (other.tz is None)
-    return any(_is_one_of(one, kinds) and _is_one_of(other, kinds) for kinds in _SAME)
-
-
-def _is_one_of(kind: pa.DataType, names: Sequence[str]) -> bool:
-    return any(getattr(pa.types, f"is_{name}")(kind) for name in names)
 
 
 def columns_of(path: Path) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""A sink that writes tuples to a folder of parquet files, in micro-batches that show as a whole.
+"""A sink that writes tuples, and batches of columns, to a folder of parquet files, in micro-batches that show as a whole.
 
 In the tracked modes a batch is committed when it is full or at a tick, and its tuples are acked then. With `exactly_once` batches
 are staged, and committed when the checkpoint is complete that covers them.
@@ -11,7 +11,6 @@ import secrets
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
-from operator import attrgetter
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -19,18 +18,19 @@ from typing import Any
 import pyarrow as pa
 
 from topo.api.bolt import Collector
+from topo.api.columns import MAX_PENDING_BATCHES
 from topo.api.context import TaskContext
 from topo.api.tuples import Tuple
 from topo.api.two_phase import TwoPhaseSink
 from topo.errors import ConfigError, SinkBlockedError, StagedRowsLostError, TopoEnvironmentError
-from topo.spark.column_values import DoesNotFit, SparkRow, fit_rows, infer_schema
-from topo.spark.hive_partitions import NAME_BYTES, split_by_partition, too_long
+from topo.spark.column_values import DoesNotFit
+from topo.spark.hive_partitions import split_by_partition
 from topo.spark.parquet_commit import BatchLost, ParquetCommits, Staged, kept_schema
 from topo.spark.sink_schema import checked_schema, declared_schema, schema_text
+from topo.spark.tuple_tables import fit_tuples, schema_of
 
 _HELD_BATCHES = 4
 """How many batches' tuples are kept while the file system refuses to take one."""
-_values, _origin = attrgetter("values"), attrgetter("origin")
 
 
 class SparkSink(TwoPhaseSink):
@@ -42,10 +42,14 @@ class SparkSink(TwoPhaseSink):
     With `exactly_once` each row appears once, when the checkpoint that covers it is complete: a file for every
     `max_rows` and every checkpoint.
 
-    A tuple that does not fit the schema fails and is reported; the others are written. While the file system refuses to write,
-    tuples are held and not acked, and the batch is tried again at every tick; with `exactly_once` when a further batch is full,
-    and at checkpoints.
+    Batches of columns are written as they come, with no row made of them; they and single tuples may come to one sink.
+
+    A tuple that does not fit the schema fails and is reported; the others are written. A batch of columns fits or fails as a
+    whole. While the file system refuses to write, tuples are held and not acked, and the batch is tried again at every tick;
+    with `exactly_once` when a further batch is full, and at checkpoints.
     """
+
+    takes_batches = True
 
     def __init__(
         self,
@@ -62,7 +66,8 @@ class SparkSink(TwoPhaseSink):
 
         Args:
             path: the folder; it is made if need be. Several tasks and several sinks may write to one.
-            max_rows: tuples that are written together, at most; fewer when `max_spout_pending` allows fewer.
+            max_rows: rows that are written together, at most; fewer when `max_spout_pending` allows fewer, and more by the
+                end of a batch of columns, which is never divided.
             max_age: the longest that a tuple waits for others. Must be well below `message_timeout`.
             partition_by: fields that become folders, `field=value/`, instead of columns: strings, integers, booleans or dates.
             schema: types by field, such as `{"origin": "string", "delay": "double"}`, or a pyarrow schema. None: taken from the
@@ -98,7 +103,7 @@ class SparkSink(TwoPhaseSink):
                 f"SparkSink holds tuples for {tick:g} s, which a message_timeout of {timeout:g} s does not allow: "
                 "lower max_age, or set message_timeout to at least twice as much"
             )
-        self._most = self._batch_limit(context)
+        self._most, self._least_weight = self._batch_limit(context)
         self._life, self._batches = secrets.token_hex(8), 0
         self._commits = ParquetCommits(
             self._path, f"{context.topology}.{context.component}", context.task_index, self._life, self._compression
@@ -124,7 +129,9 @@ class SparkSink(TwoPhaseSink):
                 self._flush()
             return
         self._held.append(tup)
-        if len(self._held) >= self._limit:
+        if tup.origin.columnar:
+            self._extra += self._weight(tup) - 1
+        if len(self._held) + self._extra >= self._limit:
             self._full()
 
     def end_of_input(self) -> None:
@@ -203,18 +210,34 @@ class SparkSink(TwoPhaseSink):
             else:
                 self._commits.close()
 
-    def _batch_limit(self, context: TaskContext) -> int:
-        """A spout whose messages all lie here would send no more until a tick comes: half of them is a batch."""
-        pending = context.config.max_spout_pending
+    def _batch_limit(self, context: TaskContext) -> tuple[int, int]:
+        """Return how many tuples are written together, and the least number of them that a batch of columns counts for.
+
+        A spout whose messages all lie here would send no more until a tick comes: half of them is enough.
+        """
+        pending, tasks = context.config.max_spout_pending, 2 * context.parallelism
         if pending is None or not context.config.ackers or self._is_staged:
-            return self._max_rows
-        limit = max(1, pending // (2 * context.parallelism))
+            return self._max_rows, 1
+        limit = max(1, pending // tasks)
         if limit < self._max_rows:
             context.logger.info("batches of %d rows and not max_rows=%d: max_spout_pending is %d", limit, self._max_rows, pending)
-        return min(limit, self._max_rows)
+        limit = min(limit, self._max_rows)
+        return limit, -(-limit // max(1, MAX_PENDING_BATCHES // tasks))
+
+    @property
+    def _fill(self) -> int:
+        """How many tuples are held; a batch of columns counts for as many as fill the same part of `max_rows`."""
+        return len(self._held) + self._extra
+
+    def _weight(self, tup: Tuple) -> int:
+        return max(len(tup.values[0]) * self._most // self._max_rows, self._least_weight) if tup.origin.columnar else 1
+
+    def _hold(self, tuples: list[Tuple]) -> None:
+        self._held = tuples
+        self._extra = sum([self._weight(tup) - 1 for tup in tuples if tup.origin.columnar])
 
     def _forget(self) -> None:
-        self._held: list[Tuple] = []
+        self._hold([])
         self._batch: list[Tuple] = []
         self._staged = None
         self._is_refused = False
@@ -227,19 +250,21 @@ class SparkSink(TwoPhaseSink):
             self._flush()
         else:
             # Tracked tuples are limited by max_spout_pending; untracked ones would fill the memory.
-            self._collector.fail(self._held.pop())
+            tup = self._held.pop()
+            self._extra -= self._weight(tup) - 1
+            self._collector.fail(tup)
 
     def _stage_full(self) -> None:
         """Stage the held tuples. If that fails they stay: tuples that were failed meanwhile may not be failed once more."""
         try:
             self._stage()
         except Exception as error:
-            if len(self._held) >= _HELD_BATCHES * self._max_rows:
+            if self._fill >= _HELD_BATCHES * self._max_rows:
                 raise SinkBlockedError(
                     f"SparkSink cannot write to {self._path}: {error}; {len(self._held)} tuples wait"
                 ) from error
             self._refused(error)
-            self._limit = len(self._held) + self._max_rows
+            self._limit = self._fill + self._max_rows
 
     def _flush(self) -> None:
         """Commit the held tuples, if the file system lets us, and ack them."""
@@ -254,7 +279,8 @@ class SparkSink(TwoPhaseSink):
                     self._commit(staged)
                     self._commit_ms.record((monotonic() - begun) * 1000)
         except BatchLost as error:
-            self._staged, self._held, self._batch = None, self._batch + self._held, []
+            self._hold(self._batch + self._held)
+            self._staged, self._batch = None, []
             self._refused(error)
         except Exception as error:
             # Also what pyarrow raises: the tuple at hand is one of many, and tuples that do not fit have failed already.
@@ -270,7 +296,8 @@ class SparkSink(TwoPhaseSink):
             return None
         self._batches += 1
         staged = self._commits.prepare(f"{self._life}-{self._batches:09d}", tables)
-        self._batch, self._held = self._held, []
+        self._batch = self._held
+        self._hold([])
         return staged
 
     def _commit(self, staged: Staged) -> None:
@@ -301,54 +328,22 @@ class SparkSink(TwoPhaseSink):
         """Turn the held tuples into a table; fail misfits, and hold the rest."""
         if self._schema is None:
             try:
-                self._hold_to(self._infer())
+                self._hold_to(self._checked(schema_of(self._held)))
             except (DoesNotFit, ConfigError) as error:
                 self._drop(range(len(self._held)), (error,))
                 return pa.table({})
         assert self._schema is not None
-        self._drop_foreign(self._schema.names)
-        fitted = fit_rows(self._values(self._schema.names), self._schema)
+        fitted = fit_tuples(self._held, self._schema, self._partition_by)
         self._drop(fitted.unfit, fitted.problems)
-        table = fitted.table
-        for column in self._partition_by:
-            if numbers := too_long(table, column):
-                found = f"a value of more than {NAME_BYTES} bytes"
-                self._drop(numbers, (DoesNotFit(column, "the name of a folder", found, len(numbers)),))
-                dropped = set(numbers)
-                table = table.take([number for number in range(table.num_rows) if number not in dropped])
-        return table
-
-    def _infer(self) -> pa.Schema:
-        names = self._held[0].origin.fields
-        same = set(names)
-        rows = [_in_order(tup, names) for tup in self._held if same == set(tup.origin.fields)]
-        return self._checked(infer_schema(names, rows))
-
-    def _drop_foreign(self, names: Sequence[str]) -> None:
-        """Fail the tuples that have other fields than the schema."""
-        wanted = set(names)
-        foreign = {origin: origin.fields for origin in set(map(_origin, self._held)) if set(origin.fields) != wanted}
-        if foreign:
-            numbers = [number for number, tup in enumerate(self._held) if tup.origin in foreign]
-            found = ", ".join(next(iter(foreign.values())))
-            self._drop(numbers, (DoesNotFit("", ", ".join(names), found, len(numbers)),))
-
-    def _values(self, names: Sequence[str]) -> list[SparkRow]:
-        layouts = {origin.fields for origin in set(map(_origin, self._held))}
-        if layouts <= {tuple(names)}:
-            return list(map(_values, self._held))
-        return [_in_order(tup, names) for tup in self._held]
+        return fitted.table
 
     def _drop(self, numbers: Sequence[int] | frozenset[int], errors: Sequence[Exception]) -> None:
         if not numbers:
             return
         dropped = frozenset(numbers)
-        held, self._held = self._held, []
-        for number, tup in enumerate(held):
-            if number in dropped:
-                self._collector.fail(tup)
-            else:
-                self._held.append(tup)
+        for number in sorted(dropped):
+            self._collector.fail(self._held[number])
+        self._hold([tup for number, tup in enumerate(self._held) if number not in dropped])
         for error in errors:
             self._collector.report_error(error)
 
@@ -372,8 +367,3 @@ class SparkSink(TwoPhaseSink):
 
 def _staged_of(token: Any) -> list[Staged]:
     return [Staged(name, tuple(tuple(file) for file in files), rows) for name, files, rows in token]
-
-
-def _in_order(tup: Tuple, names: Sequence[str]) -> SparkRow:
-    index = tup.origin.index
-    return tuple([tup.values[index[name]] for name in names])

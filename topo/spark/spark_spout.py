@@ -1,4 +1,4 @@
-"""A spout that emits the rows of a table, of files, of a SQL text or of a function of the Spark session."""
+"""A spout that emits rows, or batches of columns: of a table, of files, of a SQL text or of a function of the Spark session."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from topo.api.columns import MAX_PENDING_BATCHES
 from topo.api.context import TaskContext
-from topo.api.spout import RetryingSpout, SpoutCollector
-from topo.errors import ConfigError
+from topo.api.spout import RetryingSpout
+from topo.errors import ConfigError, UnsupportedValueError
 from topo.launch.spark.java import find_java
 from topo.spark.parquet_rows import ParquetRows, Position, columns_of
+from topo.spark.record_batches import batch_rows_of
 from topo.spark.session import check_spark
 from topo.spark.snapshot import SparkSnapshot, has_partitions, list_parquet, read_snapshot, write_snapshot
 from topo.spark.spark_source import Query, source_of
@@ -24,7 +26,7 @@ _MOST_ROWS = 256
 
 
 class SparkSpout(RetryingSpout):
-    """Emits rows, then ends. A row's position is (file, row group, row).
+    """Emits rows, or batches of columns, then ends. A position is (file, row group, row); that of a batch is its last row's.
 
     Parquet files are read where they lie, without Spark and Java. Everything else is one Spark job, run once in a process of
     its own and as wide as `master` allows; it leaves parquet files, which are kept as long as the topology's positions are. So a
@@ -47,6 +49,8 @@ class SparkSpout(RetryingSpout):
         master: str = "local[*]",
         config: Mapping[str, Any] | None = None,
         staging: str | os.PathLike[str] | None = None,
+        batches: bool = False,
+        batch_rows: int | None = None,
     ) -> None:
         """Say what to read: exactly one of `files`, `table`, `sql` and `query`.
 
@@ -65,6 +69,10 @@ class SparkSpout(RetryingSpout):
             config: settings of the Spark session.
             staging: the folder for the job's rows; by default one of the topology's own. Needed where tasks run on several
                 machines, which must all see it. Its content is used again, by other topologies too, until it is removed.
+            batches: emit batches of columns, as a `ColumnSpout` does: Arrow arrays of the types that the files have. Event time
+                is that of each row.
+            batch_rows: rows in a batch at most, 16,384 by default; fewer where they take more than about a megabyte. May be
+                another number in the next run.
 
         Raises:
             ConfigError: not exactly one source, or one whose columns cannot be known before Spark runs: give `fields`.
@@ -75,6 +83,10 @@ class SparkSpout(RetryingSpout):
         self._master = master
         self._staging = None if staging is None else Path(staging).absolute()
         self._timestamp = timestamp
+        self._batch_rows = batch_rows_of(batches=batches, batch_rows=batch_rows)
+        if batches:
+            self.emits_batches = True
+            self.component_settings = {"max_spout_pending": MAX_PENDING_BATCHES}
         self._reads_in_place = self._source.kind == "files" and format == "parquet" and not self._needs_spark()
         if fields is None:
             fields = self._fields_of_files()
@@ -96,7 +108,7 @@ class SparkSpout(RetryingSpout):
             f"SparkSpout cannot know the columns of {self._source} before Spark has run: name them with fields=(...)"
         )
 
-    def open(self, context: TaskContext, collector: SpoutCollector) -> None:
+    def open(self, context: TaskContext, collector: Any) -> None:
         """List the files, or have Spark make them if they do not exist, and go behind the committed position.
 
         Raises:
@@ -139,39 +151,44 @@ class SparkSpout(RetryingSpout):
         self._process = StagingProcess(order)
 
     def next_tuple(self) -> None:
-        """Emit the next rows; none while Spark is still at work.
+        """Emit the next rows, or the next batch; nothing while Spark is still at work.
 
         Raises:
             StagingFailed: the Spark job failed. It is run again at the next call, unless the query is wrong.
             TornFile, SchemaDiffers, NotRepresentable: a file cannot be read; the next call tries again.
+            UnsupportedValueError: a row is larger than a batch may be.
         """
         if self._snapshot is None and not self._is_staged():
             return
         try:
-            rows = list(islice(self._rows, self._most)) or self._next_rows()
-            if rows is None:
+            last = self._emit_batch() if self._batch_rows else self._emit_rows()
+            if last is None:
                 self._collector.end_of_input()
-                return
-            emit = self._collector.emit
-            if self._timestamp is None:
-                for values, position in rows:
-                    emit(values, position)
             else:
-                for values, position, stamp in rows:
-                    emit(values, position, timestamp=stamp)
-            self._last = rows[-1][1]
+                self._last = last
         except Exception:
             # Nothing of this call is emitted: it begins again.
             self._rows, self._reader = iter(()), None
             raise
 
+    def _emit_rows(self) -> Position | None:
+        """Return the position of the last row; None when there is no further one."""
+        rows = list(islice(self._rows, self._most)) or self._next_rows()
+        if rows is None:
+            return None
+        emit = self._collector.emit
+        if self._timestamp is None:
+            for values, position in rows:
+                emit(values, position)
+        else:
+            for values, position, stamp in rows:
+                emit(values, position, timestamp=stamp)
+        last: Position = rows[-1][1]
+        return last
+
     def _next_rows(self) -> list[tuple[Any, ...]] | None:
         if self._reader is None:
-            assert self._snapshot is not None
-            share = (self._context.task_index, self._context.parallelism)
-            root = self._folder or Path("/")
-            read = ParquetRows(root, self._snapshot.files, self._fields, self._timestamp, share)
-            self._reader = read.batches(self._last)
+            self._reader = self._files().batches(self._last)
         for batch in self._reader:
             if batch.stamps is None:
                 self._rows = zip(batch.rows, batch.positions, strict=False)
@@ -180,6 +197,27 @@ class SparkSpout(RetryingSpout):
             if rows := list(islice(self._rows, self._most)):
                 return rows
         return None
+
+    def _emit_batch(self) -> Position | None:
+        """Return the position of the batch; None when there is no further one."""
+        if self._reader is None:
+            self._reader = self._files().column_batches(self._last, self._batch_rows)
+        for position, piece in self._reader:
+            try:
+                self._collector.emit_batch(piece.columns, position, timestamps=piece.stamps)
+            except UnsupportedValueError as error:
+                assert self._snapshot is not None
+                file, group, row = position
+                where = f"{self._snapshot.files[file][0]}, row group {group}, row {row}"
+                raise UnsupportedValueError(f"{where}: {error}, or leave the row out in a query") from error
+            last: Position = position
+            return last
+        return None
+
+    def _files(self) -> ParquetRows:
+        assert self._snapshot is not None
+        share = (self._context.task_index, self._context.parallelism)
+        return ParquetRows(self._folder or Path("/"), self._snapshot.files, self._fields, self._timestamp, share)
 
     def _is_staged(self) -> bool:
         assert self._folder is not None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
@@ -37,6 +37,15 @@ _SIMPLE = {
     "timestamp_ltz": pa.timestamp("us", tz="UTC"),
     "timestamp_ntz": pa.timestamp("us"),
 }
+_SAME = (
+    ("integer",),
+    ("floating",),
+    ("string", "large_string"),
+    ("binary", "large_binary", "fixed_size_binary"),
+    ("decimal",),
+    ("timestamp",),
+)
+"""Types that are one type in a tuple, and so may differ between the files of a source."""
 _TOKEN = re.compile(r"\s*([A-Za-z_]\w*|\d+|[<>(),:])")
 
 
@@ -143,3 +152,16 @@ def spark_reads(kind: pa.DataType) -> bool:
         or of.is_date32(kind)
         or of.is_decimal128(kind)
     )
+
+
+def is_same_type(one: pa.DataType, other: pa.DataType) -> bool:
+    """Whether values of both types are of one type in a tuple; a column of nulls alone goes with any type."""
+    if one.equals(other) or pa.types.is_null(one) or pa.types.is_null(other):
+        return True
+    if pa.types.is_timestamp(one) and pa.types.is_timestamp(other):
+        return (one.tz is None) == (other.tz is None)
+    return any(_is_one_of(one, kinds) and _is_one_of(other, kinds) for kinds in _SAME)
+
+
+def _is_one_of(kind: pa.DataType, names: Sequence[str]) -> bool:
+    return any(getattr(pa.types, f"is_{name}")(kind) for name in names)

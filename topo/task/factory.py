@@ -11,6 +11,7 @@ from topo.api.columns import ColumnBolt
 from topo.api.operator_bolts import AsyncBolt, ProcessBolt, WindowBolt
 from topo.api.spout import Spout
 from topo.api.topology import ComponentKind
+from topo.api.two_phase import TwoPhaseSink
 from topo.emission.collectors import BoltCollector, anchoring_collector
 from topo.errors import TopoInternalError
 from topo.hot import Row
@@ -145,7 +146,10 @@ def _bolt(parts: TaskParts, bolt: Bolt, collector: BoltCollector) -> tuple[Input
     guarantee = make_input_guarantee(parts, out, staged=staged)
     watch = HeldInputsWatch(parts, out, guarantee, end)
     kind = BoltKind(parts, bolt, guarantee, collector, watch, end, staged)
-    options = KindOptions(pass_time=out.pass_time, tick=kind.tick, timed=watch, unfinished=kind.unfinished)
+    takes_batches = isinstance(bolt, TwoPhaseSink) and bolt.takes_batches
+    options = KindOptions(
+        pass_time=out.pass_time, takes_batches=takes_batches, tick=kind.tick, timed=watch, unfinished=kind.unfinished
+    )
     return InputRunner(parts, out, guarantee, kind, end, options), guarantee
 
 

@@ -209,7 +209,8 @@ class _Driver(ABC):
         """Give the bolt its next input."""
         values = WireRoundtrip(self._codec, given.component, ()).carried(given.values, given.stream)
         is_batch = len(values) == 1 and isinstance(values[0], ColumnBatch)
-        if is_batch and not isinstance(self.run.bolt, ColumnBolt):
+        takes_batches = isinstance(self.run.bolt, ColumnBolt) or getattr(self.run.bolt, "takes_batches", False)
+        if is_batch and not takes_batches:
             raise UserError(f"a {type(self.run.bolt).__name__} is given the rows of a batch: give them one by one")
         origin = Origin(given.component, given.task, given.stream, given.fields, columnar=is_batch)
         number = self._in_hand = self.run.inputs

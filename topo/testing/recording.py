@@ -182,6 +182,7 @@ class WatchedTwoPhaseSink(WatchedBolt, TwoPhaseSink):
 
     def __init__(self, inner: TwoPhaseSink, watch: Watch) -> None:
         super().__init__(inner, watch)
+        self.takes_batches = inner.takes_batches
         self._sink = inner
 
     def open(self, context: TaskContext) -> None:

@@ -115,7 +115,10 @@ def test_timestamps_become_milliseconds_by_row(is_arrow: bool, stamps: Any) -> N
         ([1, 2.5], r"timestamp 2.5 \(float\)"),
         ([True, 1], r"timestamp True \(bool\)"),
         (pa.array([1, None]), "1 of 2 rows have no timestamp"),
-        (pa.array([1.5, 2.5]), "timestamps of type double"),
+        (
+            pa.array([1.5, 2.5]),
+            "timestamps: event time comes from a timestamp, a date or whole milliseconds, and not from double",
+        ),
         (numpy.array(["NaT", "2026-01-01"], "datetime64[ns]"), "timestamp None"),
     ],
 )
@@ -139,3 +142,30 @@ def test_moments_of_numpy_are_milliseconds_whatever_their_unit(unit: str) -> Non
     stamps = numpy.array(["2026-01-01", "2026-01-02"], f"datetime64[{unit}]")
     expected = [int(datetime(2026, 1, day, tzinfo=UTC).timestamp() * 1000) for day in (1, 2)]
     assert ColumnBatch.of({"n": [1, 2]}, stamps).stamp_list() == expected
+
+
+def test_values_of_arrow_arrays_are_those_that_a_tuple_would_carry() -> None:
+    """Of moments Arrow has zones of pytz, of nanoseconds and maps it has no value of Python's."""
+    moment = datetime(2026, 1, 1, 12, tzinfo=UTC)
+    batch = ColumnBatch.of({
+        "at": pa.array([moment]).cast(pa.timestamp("ns", "Asia/Tokyo")),
+        "list": pa.array([[1, 2]]),
+        "map": pa.array([[("a", 1)]], pa.map_(pa.string(), pa.int64())),
+        "kind": pa.array(["x"]).dictionary_encode(),
+    })  # fmt: skip
+    assert repr(batch.rows()) == repr([(moment, (1, 2), {"a": 1}, "x")])
+    assert batch.in_form("lists").rows() == batch.rows()
+
+
+def test_a_value_that_python_does_not_have_is_refused_with_its_column() -> None:
+    batch = ColumnBatch.of({"n": pa.array([1]), "at": pa.array([1], pa.timestamp("ns"))})
+    for read in (batch.rows, lambda: batch.in_form("lists")):
+        with pytest.raises(UnsupportedValueError, match=r"column 'at': .*would lose data"):
+            read()
+
+
+def test_moments_before_the_epoch_are_of_the_millisecond_that_they_are_in() -> None:
+    """A cast cuts towards the epoch."""
+    stamps = pa.array([-1, -1000, -1001, 999], pa.timestamp("us", "UTC"))
+    for columns in (pa.table({"n": [1, 2, 3, 4]}), {"n": [1, 2, 3, 4]}):
+        assert ColumnBatch.of(columns, stamps).stamp_list() == [-1, -1, -2, 0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
@@ -70,3 +71,11 @@ def test_arrow_columns_that_are_no_keys_are_rejected(column: Any, more: bool) ->
     fields, indexes = (("a", "b"), (0, 1)) if more else (("a",), (0,))
     with pytest.raises(EmitError, match=r"'a'.* as a key"):
         BatchSplitter(fields, grouper(*indexes)).split(batch)
+
+
+@pytest.mark.parametrize("kind", [pa.timestamp("us", "Asia/Tokyo"), pa.timestamp("ns", "UTC"), pa.timestamp("s", "+05:00")])
+def test_a_moment_goes_where_it_goes_as_a_key_of_tuples_whatever_its_zone(kind: Any) -> None:
+    moments = [datetime(2026, 1, 1, hour, tzinfo=UTC) for hour in range(24)]
+    expected = {position: [(moments[i],) for i in places] for position, places in grouper(0).split([(m,) for m in moments])}  # type: ignore[index, union-attr]
+    parts = BatchSplitter(("a",), grouper(0)).split(ColumnBatch.of({"a": pa.array(moments).cast(kind)}))
+    assert {position: part.rows() for position, part in parts} == expected

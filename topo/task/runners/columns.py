@@ -120,8 +120,6 @@ class ColumnKind(BatchKind):
         if batch.origin.columnar:
             batch.runs_singly = True
         super().run(batch, first, last, now)
-        if batch.origin.columnar:
-            self._state.counters.batch_rows_in += sum([len(one) for (one,) in batch.rows[first : batch.done]])
 
     def _on_watermark(self, watermark: int) -> None:
         call = partial(call_for_effect, self.bolt.on_watermark, watermark, self._batch_calls.collector)

@@ -315,10 +315,11 @@ class InputRunner:
         except FrameError as error:
             self._guarantee.frame_lost(frame, error, now)
             return None
-        if batch.origin.columnar and not self._options.takes_batches:
+        if batch.origin.columnar:
             self._counters.batch_rows_in += sum([len(one) for (one,) in batch.rows])
-            batch, unfit = unbatched(frame, batch, self._env.codec, self._env.ids, self._state.component_id)
-            undecoded += unfit
+            if not self._options.takes_batches:
+                batch, unfit = unbatched(frame, batch, self._env.codec, self._env.ids, self._state.component_id)
+                undecoded += unfit
         for one in undecoded:
             self._guarantee.undecoded(one, now)
         batch.runs_singly = self._single_step_budget > 0

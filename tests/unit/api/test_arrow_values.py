@@ -10,7 +10,7 @@ import pytest
 
 pa = pytest.importorskip("pyarrow")
 
-from topo.spark.row_values import NotRepresentable, rows_of, timestamps_ms_of, values_of  # noqa: E402
+from topo.api.arrow_values import NotRepresentable, milliseconds_of, rows_of, values_of  # noqa: E402
 from topo.wire.codec import Codec  # noqa: E402
 
 CASES: list[tuple[Any, list[Any]]] = [
@@ -30,6 +30,7 @@ CASES: list[tuple[Any, list[Any]]] = [
     (pa.timestamp("us", "UTC"), [datetime(1, 1, 1, tzinfo=UTC), datetime(2013, 7, 1, 12, 30, 0, 5, tzinfo=UTC)]),
     (pa.list_(pa.int32()), [(), (1, None, 3)]),
     (pa.list_(pa.list_(pa.string())), [((), None, ("a", "b"))]),
+    (pa.list_(pa.int16(), 2), [(1, None), (3, 4)]),
     (pa.map_(pa.string(), pa.int64()), [{}, {"a": 1, "b": None}]),
     (pa.map_(pa.date32(), pa.list_(pa.int64())), [{date(2013, 1, 1): (1, 2)}]),
     (pa.struct([("a", pa.int64()), ("b", pa.list_(pa.date32()))]), [{"a": None, "b": (date(2013, 1, 1), None)}]),
@@ -76,7 +77,7 @@ def test_a_dictionary_gives_its_values() -> None:
         (pa.array([1]).cast(pa.timestamp("ns")), "would lose data"),
         (pa.array([10**7], pa.int32()).cast(pa.date32()), "years 1 to 9999"),
         (pa.array([[({"a": 1}, 1)]], pa.map_(pa.struct([("a", pa.int64())]), pa.int64())), "a map whose keys are"),
-        (pa.array([None], pa.month_day_nano_interval()), "cast the column in the query"),
+        (pa.array([None], pa.month_day_nano_interval()), "cast the column"),
     ],
 )  # fmt: skip
 def test_a_value_that_python_does_not_have_is_refused_with_its_column(column: Any, message: str) -> None:
@@ -86,9 +87,20 @@ def test_a_value_that_python_does_not_have_is_refused_with_its_column(column: An
 
 def test_event_time_is_of_timestamps_dates_or_whole_milliseconds() -> None:
     second = pa.array([1, None, -1], pa.int64())
-    assert timestamps_ms_of(second.cast(pa.timestamp("s"))) == [1000, None, -1000]
-    assert timestamps_ms_of(pa.array([1999, None, -1]).cast(pa.timestamp("us", "UTC"))) == [1, None, -1]
-    assert timestamps_ms_of(pa.array([date(1970, 1, 2), None])) == [86_400_000, None]
-    assert timestamps_ms_of(second) == [1, None, -1]
+
+    def read(column: Any) -> list[int | None]:
+        found = milliseconds_of(column)
+        assert found.type == pa.int64()
+        values: list[int | None] = found.to_pylist()
+        return values
+
+    assert read(second.cast(pa.timestamp("s"))) == [1000, None, -1000]
+    assert read(pa.array([1999, None, -1]).cast(pa.timestamp("us", "Asia/Tokyo"))) == [1, None, -1]
+    assert read(pa.array([-1_000_001, -1]).cast(pa.timestamp("ns"))) == [-2, -1]
+    assert read(pa.array([date(1970, 1, 2), None])) == [86_400_000, None]
+    assert read(pa.array([1, None], pa.int8())) == [1, None]
     with pytest.raises(NotRepresentable, match="not from string"):
-        timestamps_ms_of(pa.array(["2013-01-01"]))
+        milliseconds_of(pa.array(["2013-01-01"]))
+    for large in (pa.array([2**63], pa.uint64()), pa.array([2**62]).cast(pa.timestamp("s"))):
+        with pytest.raises(NotRepresentable, match="does not fit 64 bits"):
+            milliseconds_of(large)

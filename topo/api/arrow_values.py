@@ -1,7 +1,7 @@
-"""Converts Spark's types and columns to rows of tuples: a column at a time, never value by value through Arrow scalars.
+"""Values of Arrow's columns as tuples carry them: a column at a time, never value by value through Arrow scalars.
 
 docs/spark.md has the table. Sequences are tuples and structs are dicts, as they are after the wire, so that a bolt sees the same
-whether a tuple came through a socket or not.
+whether a tuple came through a socket or not. Imports pyarrow, so import it only where there are Arrow columns.
 """
 
 from __future__ import annotations
@@ -13,18 +13,16 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from topo.errors import UserError
+from topo.errors import UnsupportedValueError
 
 Values = list[Any]
 
 _EPOCH = datetime(1970, 1, 1)
 _EPOCH_UTC = datetime(1970, 1, 1, tzinfo=UTC)
 _EPOCH_DAY = date(1970, 1, 1).toordinal()
-_PER_MS = {"s": 1, "ms": 1, "us": 1000, "ns": 1_000_000}
-_DAY_MS = 86_400_000
 
 
-class NotRepresentable(UserError):
+class NotRepresentable(UnsupportedValueError):
     """A value of a column has no Python value, or a column's type has no place in a tuple."""
 
 
@@ -37,36 +35,38 @@ def values_of(column: pa.Array) -> Values:
     kind = column.type
     if pa.types.is_dictionary(kind):
         return values_of(column.dictionary_decode())
-    if isinstance(kind, pa.ExtensionType):
+    if isinstance(kind, pa.BaseExtensionType):
         return values_of(column.storage)
-    for is_one, convert in _CONVERTERS:
-        if is_one(kind):
-            try:
-                return convert(column)
-            except (OverflowError, pa.ArrowInvalid) as error:
-                raise NotRepresentable(f"a value of type {kind} that Python cannot hold: {error}") from error
-    raise NotRepresentable(f"values of type {kind} are not carried; cast the column in the query")
+    if pa.types.is_interval(kind):
+        raise NotRepresentable(f"values of type {kind} are not carried; cast the column")
+    convert = next((convert for is_one, convert in _CONVERTERS if is_one(kind)), _plain)
+    try:
+        return convert(column)
+    except (OverflowError, pa.ArrowInvalid) as error:
+        raise NotRepresentable(f"a value of type {kind} that Python cannot hold: {error}") from error
 
 
-def timestamps_ms_of(column: pa.Array) -> Values:
-    """Return event times, in milliseconds since the epoch: of timestamps, of dates (their midnight), or whole milliseconds.
+def milliseconds_of(column: pa.Array) -> pa.Array:
+    """Return event times as whole milliseconds since the epoch, 64 bits wide; a null stays null.
 
-    A timestamp without zone is taken as UTC. A null is None.
+    Args:
+        column: timestamps, of which one without zone is taken as UTC; dates, which stand for their midnight; or milliseconds.
 
     Raises:
         NotRepresentable: the column holds something else.
     """
     kind = column.type
-    if pa.types.is_timestamp(kind):
-        factor = _PER_MS[kind.unit]
-        scale = 1000 if kind.unit == "s" else 1
-        return [None if value is None else value * scale // factor for value in _integers(column)]
-    if pa.types.is_date32(kind):
-        return [None if value is None else value * _DAY_MS for value in column.cast(pa.int32()).to_pylist()]
-    if pa.types.is_integer(kind):
-        values: Values = column.to_pylist()
-        return values
-    raise NotRepresentable(f"event time comes from a timestamp, a date or whole milliseconds, and not from {kind}")
+    try:
+        if pa.types.is_timestamp(kind):
+            # A cast to a coarser unit cuts towards the epoch, which would give two moments around it one millisecond.
+            column = pc.floor_temporal(column.cast(pa.timestamp(kind.unit)), unit="millisecond").cast(pa.timestamp("ms"))
+        elif pa.types.is_date(kind):
+            column = column.cast(pa.timestamp("ms"))
+        elif not pa.types.is_integer(kind):
+            raise NotRepresentable(f"event time comes from a timestamp, a date or whole milliseconds, and not from {kind}")
+        return column.cast(pa.int64())
+    except pa.ArrowInvalid as error:
+        raise NotRepresentable(f"event time that does not fit 64 bits: {error}") from error
 
 
 def rows_of(columns: Sequence[pa.Array], names: Sequence[str]) -> Iterator[tuple[Any, ...]]:
@@ -78,7 +78,8 @@ def rows_of(columns: Sequence[pa.Array], names: Sequence[str]) -> Iterator[tuple
     return zip(*[named_values(column, name) for column, name in zip(columns, names, strict=True)], strict=True)
 
 
-def named_values(column: pa.Array, name: str, read: Callable[[pa.Array], Values] = values_of) -> Values:
+def named_values(column: pa.Array, name: str, read: Callable[[pa.Array], Any] = values_of) -> Any:
+    """Return what `read` makes of a column. Raises NotRepresentable with the column's name."""
     try:
         return read(column)
     except NotRepresentable as error:
@@ -130,7 +131,7 @@ def _maps(column: pa.Array) -> Values:
     try:
         return [None if part is None else dict(part) for part in _parts(entries, pairs)]
     except TypeError as error:
-        raise NotRepresentable(f"a map whose keys are {column.type.key_type} is not carried; cast them in the query") from error
+        raise NotRepresentable(f"a map whose keys are {column.type.key_type} is not carried; cast them") from error
 
 
 def _parts(column: pa.Array, flat: Values) -> Iterator[Values | None]:
@@ -151,17 +152,11 @@ def _structs(column: pa.Array) -> Values:
     return [dict(zip(names, row, strict=True)) if there else None for row, there in zip(rows, is_there, strict=True)]
 
 
-def _is_plain(kind: pa.DataType) -> bool:
-    tests = ("boolean", "integer", "floating", "string", "large_string", "binary", "large_binary", "decimal", "null")
-    return any(getattr(pa.types, f"is_{test}")(kind) for test in (*tests, "fixed_size_binary", "time"))
-
-
 def _is_list(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind))
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
 
 
 _CONVERTERS: tuple[tuple[Callable[[pa.DataType], bool], Callable[[pa.Array], Values]], ...] = (
-    (_is_plain, _plain),
     (pa.types.is_timestamp, _timestamps),
     (pa.types.is_date, _dates),
     (pa.types.is_duration, _durations),
@@ -169,3 +164,4 @@ _CONVERTERS: tuple[tuple[Callable[[pa.DataType], bool], Callable[[pa.Array], Val
     (pa.types.is_map, _maps),
     (pa.types.is_struct, _structs),
 )
+"""Of types whose values Arrow gives in another form: lists, pairs, zones of pytz, numbers of pandas."""
