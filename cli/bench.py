@@ -36,6 +36,7 @@ _SETTINGS = {"ackers": "ackers", "workers": "workers", "batch": "batch_size", "m
     epilog=examples(
         "topo bench word-count --splits 1 --counts 1 --ackers 1",
         "topo bench word-count --splits 3 --counts 3 --workers 2 --json",
+        "topo bench word-count --batches 1024",
         "topo bench windowed-sum --splits 2 --counts 2",
         "topo bench pipe --rate 1000 --seconds 20",
         "topo bench path/to/topology.py -p path=some/folder --seconds 30",
@@ -49,6 +50,7 @@ _SETTINGS = {"ackers": "ackers", "workers": "workers", "batch": "batch_size", "m
 )
 @click.option("--splits", type=click.IntRange(min=1), help="Tasks that split, in word-count, or parse, in windowed-sum.")
 @click.option("--counts", type=click.IntRange(min=1), help="Tasks that count, in word-count, or sum, in windowed-sum.")
+@click.option("--batches", type=click.IntRange(min=1), help="Sentences in a batch of columns, in word-count; needs pyarrow.")
 @click.option("--ackers", type=click.IntRange(min=0), help="Acker tasks; 0 switches tracking off.")
 @click.option("--workers", type=click.IntRange(min=1), help="Number of processes that the tasks are packed into.")
 @click.option("--batch", type=click.IntRange(min=1), help="Tuples of a full batch.")
@@ -69,6 +71,7 @@ def command(
     rate: float | None,
     splits: int | None,
     counts: int | None,
+    batches: int | None,
     delivery: str | None,
     settings: tuple[tuple[str, str], ...],
     parameters: tuple[tuple[str, str], ...],
@@ -86,14 +89,16 @@ def command(
 
     CPU seconds are of the measured time and of all processes together; peak memory is that of the largest process.
 
-    word-count ends with a check: the words counted must be ten times the sentences acked, else the exit code is 1. windowed-sum
-    sums up JSON events by key in windows of ten seconds of event time; windows and late events must add up to all that the spout
-    emitted. It has no --rate: an event is acked when its window is over.
+    word-count ends with a check: the words counted must be ten times the sentences acked, else the exit code is 1. With
+    --batches a message is a batch of that number of sentences, as Arrow arrays: messages and tuples are batches then.
+
+    windowed-sum sums up JSON events by key in windows of ten seconds of event time; windows and late events must add up to all
+    that the spout emitted. It has no --rate: an event is acked when its window is over.
     """
     from topo.errors import NotFoundError
     from topo.storage.state_folder import near_misses
     from topo.user_code.copy import find_file, parse_reference
-    from topo_cli import workloads
+    from topo_cli import batch_workloads, workloads
     from topo_cli.exits import Failed
     from topo_cli.output import print_json
 
@@ -107,6 +112,8 @@ def command(
         raise click.UsageError(f"--{next(iter(tasks))} is for {' and '.join(_STAGED)} alone")
     if delivery and name not in _STAGED:
         raise click.UsageError(f"--delivery is for {' and '.join(_STAGED)} alone; elsewhere the topology sets it")
+    if batches and (name != "word-count" or rate):
+        raise click.UsageError("--batches is for word-count alone, without --rate: it has no moments at which a message is due")
     if rate and name not in _PACED:
         raise click.UsageError(f"--rate is for {' and '.join(_PACED)} alone: only they know when a message was due")
     reference = name
@@ -118,7 +125,10 @@ def command(
     if name in BUILT_IN:
         reference = f"{Path(workloads.__file__).absolute()}:{BUILT_IN[name]}"
         arguments |= tasks | {"seconds": warm_up + seconds + SLACK_S} | ({"delivery": delivery} if delivery else {})
-        if name in _PACED:
+        if batches:
+            reference = f"{Path(batch_workloads.__file__).absolute()}:word_count"
+            arguments["batches"] = batches
+        elif name in _PACED:
             arguments["rate"] = rate or 0.0
     with TemporaryDirectory(prefix="topo-bench-", ignore_cleanup_errors=True) as scratch:
         samples = Path(scratch, "samples")
@@ -164,7 +174,7 @@ def _measure(
             last = running.summary()
             problem = "" if outcome.exit_code == 0 else f"{name} ended badly: {outcome.reason}"
     if name == "word-count":
-        problem = problem or _miscount(last)
+        problem = problem or _miscount(last, arguments.get("batches", 1))
     if name == "windowed-sum":
         problem = problem or _wrong_sum(last)
     until = since + seconds + HEARTBEAT_S
@@ -216,7 +226,9 @@ def _figures(name: str, status: StatusReport, counts: Counts, processes: Process
     if name in _COUNTED:
         component, what = _COUNTED[name]
         tasks = [task["task"] for task in status["tasks"] if task["component"] == component]
-        result[f"{what}_per_second"] = round(counts.growth(tasks, "executed", since, until).per_second, 1)
+        # A batch is one input.
+        growth = [counts.growth(tasks, counter, since, until) for counter in ("batch_rows_in", "executed")]
+        result[f"{what}_per_second"] = round((growth[0] if growth[0].amount else growth[1]).per_second, 1)
     return result | {
         "latency_ms": {rank: _rounded(latency.get(rank)) for rank in ("p50", "p99", "p999")},
         "cpu_seconds": round(cpu_share * measured_s, 2),
@@ -246,12 +258,12 @@ def _rounded(duration_s: float | None) -> float | None:
     return None if duration_s is None else round(duration_s * 1e3, 3)
 
 
-def _miscount(status: StatusReport) -> str:
-    """Return the mistake in the number of counted words; "" when it is right."""
+def _miscount(status: StatusReport, sentences: int = 1) -> str:
+    """Return the mistake in the number of counted words; "" when it is right. Each message has that number of sentences."""
     from topo_cli.workloads import WORDS_PER_SENTENCE
 
     words = sum(row["user"]["counters"].get("words", 0) for row in status["components"] if row["component"] == "count")
-    acked = status["totals"]["acked"]
+    acked = status["totals"]["acked"] * sentences
     if words == WORDS_PER_SENTENCE * acked:
         return ""
     return f"{words:,} words were counted, but {acked:,} sentences of {WORDS_PER_SENTENCE} words were acked"

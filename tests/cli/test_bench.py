@@ -25,11 +25,16 @@ def ended(words: int, acked: int) -> dict[str, Any]:
 def test_a_word_that_was_not_counted_is_told() -> None:
     assert _miscount(ended(120, 12)) == ""
     assert _miscount(ended(119, 12)) == "119 words were counted, but 12 sentences of 10 words were acked"
+    assert _miscount(ended(360, 12), 3) == ""
+    assert _miscount(ended(120, 12), 3) == "120 words were counted, but 36 sentences of 10 words were acked"
 
 
 def test_options_that_a_workload_does_not_have_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
     wrong = call(capsys, "bench", "pipe", "--splits", 2)
     assert (wrong.code, "--splits is for word-count and windowed-sum alone" in wrong.err) == (2, True)
+    for given in (("pipe",), ("word-count", "--rate", 10)):
+        wrong = call(capsys, "bench", *given, "--batches", 64)
+        assert (wrong.code, "--batches is for word-count alone, without --rate" in wrong.err) == (2, True)
     wrong = call(capsys, "bench", "some/topology.py", "--rate", 10)
     assert (wrong.code, "only they know when a message was due" in wrong.err) == (2, True)
 
@@ -52,6 +57,18 @@ def test_the_word_count_is_measured_and_every_word_counted(capsys: pytest.Captur
     assert found["emitted"] == found["acked"] > 0
     assert found["words_per_second"] == pytest.approx(10 * found["acked_per_second"], rel=0.5)
     assert len(found["processes"]) == 3
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("delivery", ["at_least_once", "exactly_once"])
+def test_the_word_count_of_batches_counts_every_word(capsys: pytest.CaptureFixture[str], delivery: str) -> None:
+    pytest.importorskip("pyarrow")
+    options = ("--batches", 300, "--counts", 2, "--delivery", delivery, "--seconds", "1s", "--warm-up", "100ms", "--json")
+    done = call(capsys, "bench", "word-count", *options)
+    assert done.code == 0, done.err
+    found = json.loads(done.out)
+    assert found["emitted"] == found["acked"] > 0
+    assert found["words_per_second"] > 100 * found["tuples_per_second"] > 0, "words, and not batches"
 
 
 @pytest.mark.integration
