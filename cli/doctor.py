@@ -182,7 +182,11 @@ def _open_files(_home: Path) -> tuple[str, str]:
 
 
 def _processors(_home: Path) -> tuple[str, str]:
-    return "ok", f"{len(os.sched_getaffinity(0))}; a topology with more tasks than that is better packed with --workers"
+    from topo.launch.cores import usable_cores
+    from topo.plan.placement import most_workers
+
+    cores = usable_cores()
+    return "ok", f"{cores}; a topology has up to {most_workers(cores)} workers here, unless --workers gives another number"
 
 
 def _workers(_home: Path) -> tuple[str, str]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from topo.launch.cores import usable_cores
 from topo.plan.parallelism import with_overrides
 from topo.plan.physical import PhysicalPlan, physical_plan
 from topo.plan.validation import validate
@@ -23,4 +24,4 @@ def plan_of(
     """
     topology = with_overrides(load_topology(reference, parameters).topology, settings, parallelism)
     validate(topology)
-    return physical_plan(replace(topology, name=check_name(topology.name if name is None else name)))
+    return physical_plan(replace(topology, name=check_name(topology.name if name is None else name)), usable_cores())

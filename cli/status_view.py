@@ -43,6 +43,8 @@ def headline(status: StatusReport) -> Text:
     line.append(f"  {seconds(status['uptime_s'])}")
     if status["restarts"]:
         line.append(f", {plural(status['restarts'], 'restart')}", style="yellow")
+    if packing := status.get("packing"):
+        line.append(f"\n{packing}")
     if status["reason"]:
         line.append(f"\n{status['reason']}", style="yellow" if status["status"] == "DEGRADED" else "")
     return line

@@ -25,6 +25,7 @@ def command(
 ) -> None:
     """Check TOPOLOGY without starting anything, and print all its mistakes; exits 2 if there are any."""
     from topo.errors import ConfigError, TopologyError
+    from topo.plan.describe import placement_text
     from topo_cli.loader import plan_of
     from topo_cli.output import print_json
 
@@ -41,6 +42,6 @@ def command(
         for problem in problems:
             click.echo(f"- {problem}")
     else:
-        click.echo(f"{plan.name} is valid: {len(plan.tasks)} tasks in {len(plan.workers)} workers, {plan.config.delivery}")
+        click.echo(f"{plan.name} is valid: {placement_text(plan)}, {plan.config.delivery}")
     if problems:
         raise SystemExit(Exit.USAGE)

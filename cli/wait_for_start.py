@@ -66,12 +66,15 @@ def report_started(folder: TopologyFolder, *, wait_s: float | None, as_json: boo
 
 
 def lines_of_start(folder: TopologyFolder, start: str) -> list[str]:
-    """Return the first lines about a topology that starts: the state that it starts from, and the code that runs."""
+    """Return the first lines about a topology that starts: its state, its workers, and the code that runs."""
+    from topo.plan.describe import placement_text
     from topo.storage.submitted import last_run
 
     submitted = last_run(folder)
     copied = [] if submitted is None else [*submitted.copied, *(Path(path).name for path in submitted.py_files)]
     lines = [f"{folder.name} {start}"]
+    if submitted is not None and submitted.plan.is_packed_by_default:
+        lines.append(placement_text(submitted.plan))
     if copied:
         names = ", ".join(copied[:_MOST_NAMED]) + (f" and {len(copied) - _MOST_NAMED} more" if len(copied) > _MOST_NAMED else "")
         lines.append(f"code: a copy of {names}")

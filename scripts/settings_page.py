@@ -39,7 +39,8 @@ def page() -> str:
     for name, setting in SETTINGS.items():
         about = setting.metadata
         default = {} if about["kind"] == "values" else setting.default
-        takes = " or ".join(f"`{choice}`" for choice in about["choices"]) or KINDS[about["kind"]]
+        kinds = [KINDS[about["kind"]]] if about["kind"] in KINDS else []
+        takes = " or ".join([*kinds, *(f"`{choice}`" for choice in about["choices"])])
         takes += ", or off" if about["optional"] else ""
         where = about["only"] if about["per_component"] else "topology"
         rows.append(f"| `{name}` | {shown(setting, default)} | {takes} | {where} | {about['doc']} |")

@@ -185,9 +185,12 @@ class TopologyConfig:
         optional=True,
     )  # fmt: skip
 
-    workers: int | None = _setting(
-        "count", None, "Worker processes that the tasks are packed into; off: each task has its own.", optional=True, least=1
-    )
+    workers: int | Literal["auto"] | None = _setting(
+        "count", "auto",
+        "Worker processes that the tasks are packed into; off: each task has its own; auto: the same, but on one machine "
+        "at most 8 for each core, or 16 where that is less.",
+        optional=True, least=1, choices=("auto",),
+    )  # fmt: skip
     transport: Literal["ipc", "tcp"] = _setting(
         "choice", "ipc", "How tasks of different workers reach each other.", choices=("ipc", "tcp")
     )
@@ -356,6 +359,8 @@ def _read(setting: dataclasses.Field[Any], value: Any) -> Any:
         if about["optional"]:
             return None
         raise ConfigError(f"cannot be switched off; its default is {shown(setting, setting.default)}")
+    if isinstance(value, str) and about["kind"] == "count" and value in about["choices"]:
+        return value
     kind = about["kind"]
     if kind == "durations":
         parts = value.split(",") if isinstance(value, str) else value
@@ -412,8 +417,8 @@ def _parse_count(value: Any) -> int:
 
 def shown(setting: dataclasses.Field[Any], value: Any) -> str:
     """Return a value of a setting as its page and messages show it."""
-    if value is None:
-        return "off"
+    if value is None or isinstance(value, str):
+        return "off" if value is None else value
     match setting.metadata["kind"]:
         case "duration":
             return format_duration(value)

@@ -124,3 +124,9 @@ def test_a_topology_without_event_time_shows_nothing_of_it() -> None:
     plain = status(row("source", "spout"), row("count"))
     assert event_time_table(Console(file=io.StringIO()), plain) is None
     assert not any("watermark" in line for line in shown(200, plain))
+
+
+def test_the_workers_that_topo_has_packed_are_named_and_others_are_not() -> None:
+    packing = "64 tasks in 16 workers (the default on this machine)"
+    assert " ".join(shown(200, status(row("source", "spout")) | {"packing": packing})[1]) == packing
+    assert shown(200, status(row("source", "spout")) | {"packing": ""}) == shown(200, status(row("source", "spout")))

@@ -61,6 +61,12 @@ def test_what_is_no_whole_number_is_refused_as_a_setting(wrong: str) -> None:
         TopologyConfig().with_settings({"workers": wrong})
 
 
+@pytest.mark.parametrize(("given", "read"), [("auto", "auto"), ("off", None), (0, None), ("4", 4)])
+def test_the_number_of_workers_may_be_left_to_the_machine(given: object, read: object) -> None:
+    assert TopologyConfig().with_settings({"workers": given}).workers == read
+    assert TopologyConfig().workers == "auto"
+
+
 def test_the_least_size_is_told_as_sizes_are_written() -> None:
     with pytest.raises(ConfigError, match="max_frame: '10' is too small: it must be at least 4MiB"):
         TopologyConfig().with_settings({"max_frame": "10"})

@@ -45,12 +45,12 @@ def rebalancing_of(folder: TopologyFolder, parallelism: Mapping[str, int]) -> Re
     """
     submitted = load_submitted(folder)
     topology = load_topology(submitted.reference, submitted.parameters).topology
-    before = physical_plan(with_overrides(topology, submitted.settings, submitted.parallelism, folder.name))
+    before = physical_plan(with_overrides(topology, submitted.settings, submitted.parallelism, folder.name), submitted.cores)
     wanted = {**submitted.parallelism, **parallelism}
     varied = with_overrides(topology, submitted.settings, wanted, folder.name)
     if problems := problems_of(varied):
         raise TopologyError(problems)
-    after = physical_plan(varied)
+    after = physical_plan(varied, submitted.cores)
     changes = moves(before, after)
     if problems := unsplittable(topology, {move.component: move.before for move in changes}):
         raise TopologyError(problems)

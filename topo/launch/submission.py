@@ -21,6 +21,7 @@ from msgspec.structs import replace
 from topo.api.topology import Topology
 from topo.config import current_names
 from topo.errors import NotFoundError, TopologyError
+from topo.launch.cores import usable_cores
 from topo.launch.leftovers import end_leftovers, sweep_sockets
 from topo.launch.request import RunRequest
 from topo.launch.resuming import NOTHING_STORED, check_restore, go_on_from_positions, text_of_beginning
@@ -76,6 +77,7 @@ def new_job(request: RunRequest) -> Job:
         kept_settings = {key: in_force[key] for name in current_names(settings) if (key := name.partition(".")[0])}
         loaded = load_topology(copy.reference, parameters).topology
         now_ms = int(time.time() * 1000)
+        cores = usable_cores() if cluster is None else None
         submitted = SubmittedTopology(
             name=folder.name,
             given=original.name if reference is None else str(reference),
@@ -93,7 +95,8 @@ def new_job(request: RunRequest) -> Job:
             start_from=start_from if "://" in start_from or not start_from else os.path.abspath(start_from),
             drop_state=list(request.drop_state),
             spark=None if cluster is None else replace(cluster, py_files=py_files),
-            plan=physical_plan(with_overrides(loaded, kept_settings, request.parallelism, folder.name)),
+            cores=cores,
+            plan=physical_plan(with_overrides(loaded, kept_settings, request.parallelism, folder.name), cores),
         )
         before = _run_before(folder, submitted, request)
         checkpoints = checkpoints_of(folder)
@@ -130,7 +133,7 @@ def stored_job(folder: TopologyFolder, *, foreground: bool = False) -> Job:
     """
     submitted = load_submitted(folder)
     topology = load_topology(submitted.reference, submitted.parameters).topology
-    plan = physical_plan(with_overrides(topology, submitted.settings, submitted.parallelism, folder.name))
+    plan = physical_plan(with_overrides(topology, submitted.settings, submitted.parallelism, folder.name), submitted.cores)
     return Job(folder, replace(submitted, plan=plan, foreground=foreground), serializers_of(topology))
 
 

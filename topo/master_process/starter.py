@@ -103,6 +103,7 @@ class WorkerStarter:
             parameters=dict(job.submitted.parameters),
             settings=dict(job.submitted.settings),
             parallelism=dict(job.submitted.parallelism),
+            cores=job.submitted.cores,
             digest=self._digest,
             master_endpoint=self._link.worker_endpoint,
             master_key=self._keys.public if self._keys is not None else "",

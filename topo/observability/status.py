@@ -20,6 +20,7 @@ from topo.master.master import TopologyMaster
 from topo.master.membership import Slot, SlotState
 from topo.master.outcome import Outcome, OutcomeKind
 from topo.master.statistics import EVENT_TIME, TaskFigures
+from topo.plan.describe import placement_text
 from topo.plan.logical import PlannedComponent
 from topo.wire.statistics import Counters
 
@@ -70,6 +71,7 @@ def describe(master: TopologyMaster, now: float) -> StatusReport:
     plan, outcome = master.plan, master.ending.outcome
     return {
         "topology": plan.name,
+        "packing": placement_text(plan) if plan.is_packed_by_default else "",
         "status": word.value,
         "reason": reason,
         "outcome": outcome.as_dict() if outcome is not None and master.ending.stage is EndingStage.FINISHED else None,
@@ -112,6 +114,7 @@ def never_ran(topology: str, outcome: Outcome) -> dict[str, Any]:
     )
     return {
         "topology": topology,
+        "packing": "",
         "status": _END[outcome.kind].value,
         "reason": outcome.reason,
         "outcome": outcome.as_dict(),

@@ -19,8 +19,7 @@ Live = Mapping[str, Mapping[str, Any]]
 
 def as_text(plan: PhysicalPlan, live: Live | None = None) -> str:
     """Return the plan as indented lines: components with what they read and emit, then the workers with their tasks."""
-    tasks, slots = len(plan.tasks), len(plan.workers)
-    lines = [f"topology {plan.name}: {_count(tasks, 'task')} in {_count(slots, 'worker')}, {plan.config.delivery}", ""]
+    lines = [f"topology {plan.name}: {placement_text(plan)}, {plan.config.delivery}", ""]
     for component in plan.components:
         ids = plan.tasks_of(component.id)
         lines.append(f"{component.kind} {component.id} x{component.parallelism}{_code(component)}  [{_ids(ids)}]")
@@ -40,6 +39,14 @@ def as_text(plan: PhysicalPlan, live: Live | None = None) -> str:
         names = [f"{plan.task(task).component}[{plan.task(task).index}]" for task in hosted]
         lines.append(f"worker {slot}: {', '.join(names)}")
     return "\n".join(lines) + "\n"
+
+
+def placement_text(plan: PhysicalPlan) -> str:
+    """Return the numbers of tasks and workers, and why tasks share workers where the user has not asked for that."""
+    text = f"{_count(len(plan.tasks), 'task')} in {_count(len(plan.workers), 'worker')}"
+    if plan.is_packed_by_default:
+        text += " (the default on this machine; workers=N takes N, workers=off one for each task)"
+    return text
 
 
 def as_data(plan: PhysicalPlan, live: Live | None = None) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from topo.ids import TaskId, WorkerId
 from topo.keys import KeyGroupRange, default_max_parallelism, range_of
 from topo.plan.delivery import settled
 from topo.plan.logical import PlannedComponent, PlannedSubscription, logical_plan
-from topo.plan.placement import placement
+from topo.plan.placement import WorkerSlots, default_placement, placement
 
 MANY_PENDING = 1024
 """Messages that a spout task may have in flight: with as many it need not stop while acks take `flush_interval` longer."""
@@ -55,7 +55,7 @@ class PhysicalPlan(Struct, frozen=True, kw_only=True, dict=True):
     components: tuple[PlannedComponent, ...]
     subscriptions: tuple[PlannedSubscription, ...]
     tasks: tuple[PlannedTask, ...]
-    workers: tuple[tuple[TaskId, ...], ...]
+    workers: WorkerSlots
 
     def task(self, task_id: int) -> PlannedTask:
         """Return the task of that id. Raises KeyError when there is none."""
@@ -166,6 +166,11 @@ class PhysicalPlan(Struct, frozen=True, kw_only=True, dict=True):
         """All edges, (sender, receiver), in ascending order."""
         return tuple((task.id, target) for task in self.tasks for target in self.downstream_tasks(task.id))
 
+    @property
+    def is_packed_by_default(self) -> bool:
+        """Whether tasks share workers without a request of the user."""
+        return self.config.workers == "auto" and len(self.workers) < len(self.tasks)
+
     @cached_property
     def _workers(self) -> dict[TaskId, WorkerId]:
         return {task: WorkerId(slot) for slot, tasks in enumerate(self.workers) for task in tasks}
@@ -215,8 +220,12 @@ class PhysicalPlan(Struct, frozen=True, kw_only=True, dict=True):
         return hashlib.sha256(self.to_json() + b"\0" + code_hash.encode()).hexdigest()
 
 
-def physical_plan(topology: Topology) -> PhysicalPlan:
-    """Return the tasks of a topology that has been validated."""
+def physical_plan(topology: Topology, cores: int | None = None) -> PhysicalPlan:
+    """Return the tasks of a topology that has been validated.
+
+    Args:
+        cores: of the machine that all workers share; None where they are spread over machines, or are no processes.
+    """
     config = settled(topology.config, topology.components)
     logical = logical_plan(topology, config)
     components = logical.components
@@ -242,5 +251,21 @@ def physical_plan(topology: Topology) -> PhysicalPlan:
         components=components,
         subscriptions=logical.subscriptions,
         tasks=tuple(tasks),
-        workers=placement(list(ids.values()), ackers, config.workers),
+        workers=_slots(components, ids, ackers, config, cores),
     )
+
+
+def _slots(
+    components: tuple[PlannedComponent, ...],
+    ids: dict[str, list[TaskId]],
+    ackers: list[TaskId],
+    config: TopologyConfig,
+    cores: int | None,
+) -> WorkerSlots:
+    if config.workers != "auto":
+        return placement(list(ids.values()), ackers, config.workers)
+    if cores is None:
+        return placement(list(ids.values()), ackers, None)
+    spouts = [ids[component.id] for component in components if component.kind is ComponentKind.SPOUT]
+    bolts = [ids[component.id] for component in components if component.kind is ComponentKind.BOLT]
+    return default_placement(spouts, bolts, ackers, cores)

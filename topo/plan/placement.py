@@ -1,4 +1,4 @@
-"""Assigns tasks to workers."""
+"""Assigns tasks to workers: to as many as the user asks for, or to as many as one machine carries well."""
 
 from __future__ import annotations
 
@@ -6,10 +6,21 @@ from collections.abc import Sequence
 
 from topo.ids import TaskId
 
+WorkerSlots = tuple[tuple[TaskId, ...], ...]
 
-def placement(
-    components: Sequence[Sequence[TaskId]], ackers: Sequence[TaskId], workers: int | None
-) -> tuple[tuple[TaskId, ...], ...]:
+WORKERS_PER_CORE = 8
+LEAST_WORKERS = 16
+"""However few cores there are, so many tasks have a worker each.
+
+Fewer would carry more of the tuples that only cost CPU time. But many tasks on few cores are often tasks that wait: a worker is
+one thread, so eight tasks that sleep in one worker do an eighth of the work. Figures are in docs/benchmarks.md.
+"""
+_SPOUTS_SHARE = 4
+_ACKERS_SHARE = 8
+"""Shares of the workers that spouts and ackers have at least by default, where there are as many of them."""
+
+
+def placement(components: Sequence[Sequence[TaskId]], ackers: Sequence[TaskId], workers: int | None) -> WorkerSlots:
     """Return the tasks of each worker slot, in ascending order.
 
     Without a number of workers every task has its own slot, in the order of their ids. With one, tasks are dealt in turn,
@@ -31,3 +42,32 @@ def placement(
     for acker in ackers:
         min(reversed(slots), key=len).append(acker)
     return tuple(tuple(sorted(slot)) for slot in slots)
+
+
+def default_placement(
+    spouts: Sequence[Sequence[TaskId]], bolts: Sequence[Sequence[TaskId]], ackers: Sequence[TaskId], cores: int
+) -> WorkerSlots:
+    """Return the tasks of each worker slot of one machine, where the user gives no number of workers.
+
+    Up to `most_workers` every task has its own. More tasks share as many workers, with spouts, bolts and ackers apart: a bolt
+    whose calls wait then delays other bolts, and never the source, nor the acks of all messages.
+
+    Args:
+        spouts, bolts: task ids of each component, in the order of declaration.
+        ackers: task ids of the ackers.
+        cores: of the machine.
+    """
+    most = most_workers(cores)
+    counts = [sum(map(len, components)) for components in (spouts, bolts)]
+    if counts[0] + counts[1] + len(ackers) <= most:
+        return placement([*spouts, *bolts], ackers, None)
+    least_of_spouts, least_of_ackers = min(counts[0], most // _SPOUTS_SHARE), min(len(ackers), most // _ACKERS_SHARE)
+    for_bolts = min(counts[1], most - least_of_spouts - least_of_ackers)
+    for_spouts = min(counts[0], most - for_bolts - least_of_ackers)
+    shares = ((spouts, for_spouts), (bolts, for_bolts), ([ackers], most - for_bolts - for_spouts))
+    return tuple(slot for components, workers in shares for slot in placement(components, [], workers))
+
+
+def most_workers(cores: int) -> int:
+    """Return how many workers a topology has at most by default on a machine of so many cores."""
+    return max(LEAST_WORKERS, WORKERS_PER_CORE * cores)

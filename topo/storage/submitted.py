@@ -57,6 +57,7 @@ class SubmittedTopology(msgspec.Struct, frozen=True, kw_only=True):
         start_from: path or URL of a savepoint that it begins from, until it has a checkpoint.
         drop_state: components of that savepoint whose state no task takes.
         spark: the cluster that its workers run on; None for this machine.
+        cores: of this machine, for the number of its workers; None on a cluster.
         otherwise: text of a start that has nothing to continue from.
         plan: its tasks.
     """
@@ -77,6 +78,7 @@ class SubmittedTopology(msgspec.Struct, frozen=True, kw_only=True):
     start_from: str = ""
     drop_state: list[str] = []
     spark: SparkCluster | None = None
+    cores: int | None = None
     otherwise: str = FIRST
     plan: PhysicalPlan
 

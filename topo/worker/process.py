@@ -121,7 +121,7 @@ def run(spec: WorkerSpec, log: TaskLog, start_file: Path | None = None) -> Worke
     topology, code_hash, _ = load_topology(spec.reference, spec.parameters)
     topology = with_overrides(topology, spec.settings, spec.parallelism, spec.topology)
     config = topology.config
-    plan = physical_plan(topology)
+    plan = physical_plan(topology, spec.cores)
     mine = plan.workers[spec.worker]
     descriptors.ensure(descriptors.of_worker(plan, mine), f"worker {spec.worker} of {spec.topology!r}, with {len(mine)} tasks,")
     transport = make_transport(spec)

@@ -24,6 +24,7 @@ class WorkerSpec(msgspec.Struct, frozen=True, kw_only=True):
         parameters: arguments of the topology function.
         settings: settings that replace the topology's own, by public name.
         parallelism: tasks by component, where they differ from the code's.
+        cores: of the machine that all workers share, if they do, as the master has planned for them.
         digest: of the plan and the code, which this worker must come to as well.
         master_endpoint: where the master's link is bound.
         master_key: its public CURVE key; empty over ipc.
@@ -48,6 +49,7 @@ class WorkerSpec(msgspec.Struct, frozen=True, kw_only=True):
     parameters: dict[str, Any] = {}
     settings: dict[str, Any] = {}
     parallelism: dict[str, int] = {}
+    cores: int | None = None
     digest: str
     master_endpoint: str
     master_key: str = ""

@@ -8,8 +8,9 @@ import pytest
 
 from topo.errors import UserError
 from topo.launch.request import RunRequest
-from topo.launch.submission import new_job
+from topo.launch.submission import new_job, stored_job
 from topo.storage.state_folder import StateFolder, StateFolderLost
+from topo_cli.wait_for_start import lines_of_start
 
 TOPOLOGY = """
 import shutil
@@ -54,3 +55,18 @@ def test_a_submission_that_lost_its_folder_is_refused_and_leaves_that_of_another
     with pytest.raises(StateFolderLost, match="removed or replaced while 'flow' used it"):
         new_job(RunRequest(topology=str(file), home=home))
     assert StateFolder(home).names() == ["flow"] * is_replaced
+
+
+@pytest.mark.parametrize(("settings", "workers"), [({}, 16), ({"workers": "off"}, 31), ({"workers": 5}, 5)])
+def test_a_submission_on_this_machine_packs_many_tasks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: dict[str, object], workers: int
+) -> None:
+    home, file = tmp_path / "home", tmp_path / "flow.py"
+    file.write_text(TOPOLOGY.format(home=str(home), is_removed=False, then="pass"))
+    monkeypatch.setattr("topo.launch.submission.usable_cores", lambda: 2)
+    job = new_job(RunRequest(topology=str(file), home=home, settings=settings, parallelism={"quiet": 30}))
+    assert (len(job.plan.workers), job.submitted.cores) == (workers, 2)
+    monkeypatch.setattr("topo.launch.submission.usable_cores", lambda: 64)
+    assert stored_job(job.folder).plan == job.plan, "another master, and each worker, plans as the first one has"
+    lines = lines_of_start(job.folder, "starts")
+    assert ("16 workers (the default on this machine" in lines[1]) == (workers == 16)

@@ -3,7 +3,8 @@ from __future__ import annotations
 import json
 
 from tests.unit.plan.parts import diamond
-from topo.plan.describe import as_json, as_mermaid, as_text
+from topo.plan.describe import as_json, as_mermaid, as_text, placement_text
+from topo.plan.parallelism import with_overrides
 from topo.plan.physical import physical_plan
 
 PLAN = physical_plan(diamond(workers=2, message_timeout="10s"))
@@ -63,3 +64,12 @@ def test_the_json_says_all_of_it() -> None:
     assert "live" not in split
     assert data["tasks"][3] == {"id": 4, "component": "count", "index": 0, "worker": 1}
     assert data["workers"][0] == {"worker": 0, "tasks": [1, 3, 5, 7]}
+
+
+def test_the_text_says_who_has_packed_the_tasks() -> None:
+    packed = with_overrides(diamond(), {}, {"count": 20})
+    default = "26 tasks in 16 workers (the default on this machine; workers=N takes N, workers=off one for each task)"
+    assert placement_text(physical_plan(packed, cores=2)) == default
+    assert as_text(physical_plan(packed, cores=2)).startswith(f"topology word-count: {default}, at_least_once\n")
+    assert placement_text(physical_plan(packed)) == "26 tasks in 26 workers"
+    assert placement_text(PLAN) == "9 tasks in 2 workers"
