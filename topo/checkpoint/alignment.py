@@ -10,7 +10,7 @@ passes on upon all that it got, and acks these when its snapshot is stored. So t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -92,21 +92,25 @@ class Alignment:
         """The last one whose barrier has come at all."""
         self._roots: dict[int, int] = {}
         self._began = 0.0
+        self._come = 0
+        """Edges on which the barrier at hand has come."""
 
     def reset(self) -> None:
         """A new epoch: no barrier is under way."""
         self._roots.clear()
+        self._come = 0
 
-    def arrived(self, edge: Barred, frame: Frame, edges: Iterable[Barred], now: float) -> Aligned | None:
+    def arrived(self, edge: Barred, frame: Frame, edges: Collection[Barred], now: float) -> Aligned | None:
         """A barrier has come on one of the data edges; what follows on it waits. Returns it when that was the last edge."""
         if not self._roots:
             self.checkpoint, self._began = frame.mark, now
         for root, value in zip(frame.root_list(), frame.edge_list(), strict=True):
             self._roots[root] = self._roots.get(root, 0) ^ value
         edge.is_behind_barrier = True
-        edges = list(edges)
-        if not all(one.is_behind_barrier for one in edges):
+        self._come += 1
+        if self._come < len(edges):
             return None
+        self._come = 0
         for one in edges:
             one.is_behind_barrier = False
         roots, self._roots = self._roots, {}

@@ -9,8 +9,9 @@ but for positions by partition: all tasks read all of them, and each keeps those
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from hashlib import blake2b
 
 import msgspec
@@ -70,7 +71,7 @@ class ComponentFigures(msgspec.Struct, frozen=True, kw_only=True):
     pause_ms: float = 0.0
 
 
-class Manifest(msgspec.Struct, frozen=True, kw_only=True):
+class Manifest(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """A complete checkpoint.
 
     Attributes:
@@ -93,6 +94,14 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     is_savepoint: bool = False
     topo: str = __version__
     schema: int = SCHEMA_VERSION
+
+    @cached_property
+    def by_component(self) -> dict[str, dict[int, Part]]:
+        """The parts of each component, by the index of the task that wrote them."""
+        found: dict[str, dict[int, Part]] = {}
+        for part in self.parts:
+            found.setdefault(part.component, {})[part.index] = part
+        return found
 
 
 class _Stored(msgspec.Struct):
@@ -205,15 +214,20 @@ def shares_for(manifest: Manifest, component: str, index: int, parallelism: int)
         return []
     own = range_of(index, shape.max_parallelism, parallelism)
     found = []
-    for part in manifest.parts:
-        if part.component != component:
-            continue
+    for part in _candidates(manifest, component, index, parallelism):
         theirs = range_of(part.index, shape.max_parallelism, shape.parallelism)
         groups = KeyGroupRange(max(own.start, theirs.start), min(own.end, theirs.end))
         takes_values = part.index % parallelism == index or (shape.state == BY_PARTITION and shape.parallelism != parallelism)
         if takes_values or groups.groups:
             found.append(Share(part, groups, takes_values))
     return found
+
+
+def _candidates(manifest: Manifest, component: str, index: int, parallelism: int) -> Collection[Part]:
+    """Return the parts that may matter to a task: its own where the parallelism is the same, else all of the component."""
+    parts, shape = manifest.by_component.get(component, {}), manifest.components.get(component)
+    is_same = shape is not None and shape.parallelism == parallelism and index in parts
+    return [parts[index]] if is_same else parts.values()
 
 
 def has_ended(manifest: Manifest, component: str, index: int, parallelism: int) -> bool:
@@ -223,7 +237,7 @@ def has_ended(manifest: Manifest, component: str, index: int, parallelism: int) 
     none, after a change of parallelism, goes by that. Tasks of a spout end one by one, and their number stays, but for those with
     positions by partition: these have ended when all had.
     """
-    parts = [part for part in manifest.parts if part.component == component]
+    parts = _candidates(manifest, component, index, parallelism)
     shape = manifest.components.get(component)
     if shape is not None and shape.state == BY_PARTITION and shape.parallelism != parallelism:
         return bool(parts) and all(part.ended for part in parts)

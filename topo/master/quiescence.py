@@ -40,6 +40,10 @@ class Quiescence:
         self._next_at = 0.0
         self._pause_s = FIRST_PAUSE_S
         self.facts: dict[TaskId, Quiet] = {}
+        self._expecting = set(tasks)
+        """Tasks that may get more input: they have not reported that it has ended."""
+        self._holding = set(tasks)
+        """Tasks whose last report does not permit the end, or is missing."""
         self.is_still = False
 
     def follow(self, epoch: Epoch, breaks: int) -> None:
@@ -53,6 +57,7 @@ class Quiescence:
         self._next_at = 0.0
         self._pause_s = FIRST_PAUSE_S
         self.facts = {}
+        self._expecting, self._holding = set(self._tasks), set(self._tasks)
         self.is_still = False
 
     def drain(self) -> None:
@@ -65,6 +70,8 @@ class Quiescence:
         if quiet.epoch != self._epoch or quiet.task not in self._tasks or self.is_still:
             return
         self.facts[quiet.task] = quiet
+        _keep(self._expecting, quiet.task, not self._has_ended(quiet))
+        _keep(self._holding, quiet.task, not self._permits_end(quiet))
         # Counts from before the round began prove nothing about it: only answers to this very round are compared.
         if self._answers is not None and quiet.probe == self._number:
             self._answers[quiet.task] = quiet
@@ -75,7 +82,7 @@ class Quiescence:
         """Return the number of the round that begins now: every task is to be asked; None when none does."""
         if self.is_still or now < self._next_at:
             return None
-        if self._answers is None and not self._is_drain and not self._all_have_ended:
+        if self._answers is None and not self._is_drain and self._holding:
             return None
         # A round that is still open has timed out. It is repeated as a whole, since its first answers are old by now.
         self._number += 1
@@ -85,14 +92,14 @@ class Quiescence:
 
     def next_deadline(self) -> float | None:
         """When `begin_due` will begin a round, unless a report arrives first."""
-        if self.is_still or (self._answers is None and not self._is_drain and not self._all_have_ended):
+        if self.is_still or (self._answers is None and not self._is_drain and self._holding):
             return None
         return self._next_at
 
     @property
     def has_ended(self) -> bool:
         """Whether no task expects any more input."""
-        return self.facts.keys() == self._tasks and all(quiet.ended or self._is_drain for quiet in self.facts.values())
+        return not self._expecting
 
     def pending(self) -> int:
         """The number of pending messages, by the tasks' last reports."""
@@ -103,16 +110,18 @@ class Quiescence:
         return next((f"task {quiet.task}: {quiet.why}" for quiet in self.facts.values() if quiet.why), "")
 
     def validate(self) -> None:
+        ended = {task for task, quiet in self.facts.items() if self._has_ended(quiet)}
+        permitting = {task for task, quiet in self.facts.items() if self._permits_end(quiet)}
+        assert self._expecting == set(self._tasks - ended) and self._holding == set(self._tasks - permitting)
         assert self._answers is None or self._answers.keys() < self._tasks
         assert all(quiet.epoch == self._epoch for quiet in self.facts.values())
         assert not self.is_still or self._answers is None
 
-    @property
-    def _all_have_ended(self) -> bool:
-        return self.facts.keys() == self._tasks and all(map(self._permits_end, self.facts.values()))
+    def _has_ended(self, quiet: Quiet) -> bool:
+        return quiet.ended or self._is_drain
 
     def _permits_end(self, quiet: Quiet) -> bool:
-        return quiet.quiet and not quiet.pending and (quiet.ended or self._is_drain)
+        return quiet.quiet and not quiet.pending and self._has_ended(quiet)
 
     def _conclude(self, answers: dict[TaskId, Quiet], now: float) -> None:
         self._answers = None
@@ -130,3 +139,7 @@ class Quiescence:
             # One round is no proof: a task that answered early may have been woken by a later one. The second follows at once.
             self._agreed = counts
             self._next_at = now
+
+
+def _keep(tasks: set[TaskId], task: TaskId, is_in: bool) -> None:
+    (tasks.add if is_in else tasks.discard)(task)

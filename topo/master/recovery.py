@@ -119,9 +119,8 @@ class Recovery:
                 self._break_epoch()
             else:
                 self.lose(self.membership.slots[peer], "its edges were lost again and again", now, kill=True)
-        waiting_for = self.epochs.waiting_for()
         if self.epochs.is_overdue(now):
-            names = ", ".join(f"{task} ({self._plan.task(task).component})" for task in waiting_for)
+            names = ", ".join(f"{task} ({self._plan.task(task).component})" for task in self.epochs.waiting_for())
             self.record("TasksNotReady", f"epoch {self.epochs.epoch} is opened again: not ready in time: {names}")
             self._break_epoch()
         is_held = self._checkpoints is not None and self._checkpoints.holds_epoch

@@ -10,7 +10,7 @@ WorkerSlots = tuple[tuple[TaskId, ...], ...]
 
 WORKERS_PER_CORE = 8
 LEAST_WORKERS = 16
-"""However few cores there are, so many tasks have a worker each.
+"""This number of tasks has a worker each, however few cores there are.
 
 Fewer would carry more of the tuples that only cost CPU time. But many tasks on few cores are often tasks that wait: a worker is
 one thread, so eight tasks that sleep in one worker do an eighth of the work. Figures are in docs/benchmarks.md.
@@ -69,5 +69,5 @@ def default_placement(
 
 
 def most_workers(cores: int) -> int:
-    """Return how many workers a topology has at most by default on a machine of so many cores."""
+    """Return how many workers a topology has at most by default on a machine with this number of cores."""
     return max(LEAST_WORKERS, WORKERS_PER_CORE * cores)

@@ -81,6 +81,8 @@ class Inbound:
         self._accepts = accepts
         self._confirmed = confirmed
         self.edges: dict[TaskId, InEdge] = {}
+        self._data_edges: list[InEdge] = []
+        self._unopened: set[TaskId] = set()
         self.queue: deque[tuple[InEdge, Frame]] = deque()
         self.behind: deque[tuple[InEdge, Frame]] = deque()
         self.received = 0
@@ -110,7 +112,7 @@ class Inbound:
     @property
     def has_ended(self) -> bool:
         """Whether there are edges and all have ended; replays may still come."""
-        edges = [edge for edge in self.edges.values() if edge.sender not in self._state.plan.ackers]
+        edges = self._data_edges
         return bool(edges) and all(edge.status is EdgeStatus.FINISHED for edge in edges)
 
     # -- epochs ----------------------------------------------------------------------------------------------------------
@@ -123,6 +125,8 @@ class Inbound:
         self._confirm_at = self._loss_repeat_at = None
         self.received = 0
         self.edges = {sender: InEdge(sender) for sender in self._senders}
+        self._data_edges = [self.edges[sender] for sender in self._data_senders]
+        self._unopened = set(self.edges)
         self.watermarks = WatermarkCombiner(self._data_senders)
         self._alignment.reset()
 
@@ -135,7 +139,7 @@ class Inbound:
     def report_ready(self) -> None:
         """Report the task as ready once every in-edge is open."""
         state = self._state
-        if state.phase is TaskPhase.OPENING and all(edge.status is not EdgeStatus.OPENING for edge in self.edges.values()):
+        if state.phase is TaskPhase.OPENING and not self._unopened:
             state.phase = TaskPhase.RUNNING
             self._reports.to_master(TaskReady(task=state.id, epoch=state.epoch))
 
@@ -200,6 +204,7 @@ class Inbound:
     def kill(self, edge: InEdge, why: str, now: float) -> None:
         """Process nothing more on an edge, and report it until the epoch changes."""
         edge.status = EdgeStatus.DEAD
+        self._unopened.discard(edge.sender)
         self._reports.edge_lost(edge.sender, why)
         self._loss_repeat_at = now + EDGE_LOST_REPEAT_S
 
@@ -233,6 +238,7 @@ class Inbound:
         """Process the OPEN frame of an edge."""
         edge.status = _STATUS[frame.status]
         edge.watermark = frame.mark
+        self._unopened.discard(edge.sender)
         self.report_ready()
 
     def event_time(self, edge: InEdge, frame: Frame) -> list[int | InputStatus]:
@@ -259,7 +265,7 @@ class Inbound:
 
     def barrier(self, edge: InEdge, frame: Frame, now: float) -> Aligned | None:
         """Process a barrier; return it when it has come on all data edges."""
-        aligned = self._alignment.arrived(edge, frame, [self.edges[sender] for sender in self._data_senders], now)
+        aligned = self._alignment.arrived(edge, frame, self._data_edges, now)
         if self._state.observer is not None:
             waited_s = None if aligned is None else aligned.waited_s
             self._state.observer.barrier_arrived(self._state.id, frame.mark, waited_s)

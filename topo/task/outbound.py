@@ -126,6 +126,9 @@ class Outbound:
 
     def report_silent_receiver(self, now: float) -> None:
         """Report the receiver that has confirmed nothing for too long."""
+        since = self.outbox.silent_since
+        if since is None or now < since + self._silence_limit_s:
+            return
         silent = self.outbox.unconfirmed_since()
         if silent is not None and now >= silent[1] + self._silence_limit_s:
             target, since = silent
@@ -138,13 +141,11 @@ class Outbound:
         return oldest is not None and now >= oldest + self._linger_s
 
     def deadlines(self) -> list[float | None]:
-        """Return when rows have to leave, and when the receiver that is silent for longest has to be reported."""
-        oldest, silent = self.outbox.oldest, self.outbox.unconfirmed_since()
+        """Return when rows have to leave, and when to look for a receiver that has been silent for too long."""
+        oldest, since = self.outbox.oldest, self.outbox.silent_since
         flush = None if oldest is None else oldest + self._linger_s
-        return [flush, None if silent is None else silent[1] + self._silence_limit_s]
+        return [flush, None if since is None else since + self._silence_limit_s]
 
     def validate(self) -> None:
         """Assert the invariants."""
-        for edge in self.outbox.edges.values():
-            edge.validate()
-        assert self.outbox.waiting == sum(len(edge.waiting) for edge in self.outbox.edges.values())
+        self.outbox.validate()

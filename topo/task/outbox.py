@@ -32,6 +32,8 @@ class Outbox:
     Attributes:
         edges: by target; made again in every epoch.
         waiting: frames that wait for room, over all edges.
+        silent_since: no receiver has confirmed nothing for longer than since then; None while all is confirmed. A lower bound,
+            which costs nothing, however many edges there are; `unconfirmed_since` makes it exact.
         places: where, in the user's code, a value that cannot be carried was last emitted, by stream.
         changeable: streams whose values could be changed by their receivers: they are encoded for local targets, too.
         nested: streams with values that may hold others; only their packed rows are checked for depth.
@@ -59,7 +61,12 @@ class Outbox:
         self.columnar: Collection[int] = ()
         self.places: Mapping[int, tuple[str, int]] = {}
         self.frames_out = 0
+        self.silent_since: float | None = None
         self._buffers: dict[tuple[TaskId, int], EdgeBuffer] = {}
+        self._streams: dict[TaskId, list[int]] = {}
+        """By target: the streams that have a buffer for it."""
+        self._unconfirmed = 0
+        """Frames that were offered and not confirmed, over all edges."""
         self._codec = codec
         self._commands = commands
         self._reject = reject
@@ -82,6 +89,8 @@ class Outbox:
         self._stamp = stamp
         self.edges = {edge.target: edge for edge in edges}
         self._buffers.clear()
+        self._streams.clear()
+        self._unconfirmed, self.silent_since = 0, None
         self.waiting = 0
         self._oldest = None
         self._starved.clear()
@@ -110,7 +119,7 @@ class Outbox:
     @property
     def is_quiet(self) -> bool:
         """Whether everything has left and has been processed by its receiver."""
-        return self._oldest is None and not self._starved and all(edge.is_confirmed for edge in self.edges.values())
+        return self._oldest is None and not self._starved and not self._unconfirmed
 
     @property
     def sent(self) -> int:
@@ -129,6 +138,7 @@ class Outbox:
         if buffer is None:
             most = 1 if stream in self.columnar else self._batch_size
             buffer = self._buffers[target, stream] = EdgeBuffer(most, self._batch_bytes)
+            self._streams.setdefault(target, []).append(stream)
             buffer.limit = self.edges[target].piece(self._batch_size)
         if self._oldest is None:
             self._oldest = self._now
@@ -154,6 +164,9 @@ class Outbox:
 
     def flush(self) -> None:
         """Cut frames of all that is buffered for edges that have room."""
+        if self._oldest is None:
+            # Rows of starved targets leave with a confirmation.
+            return
         self._oldest = None
         for (target, stream), buffer in self._buffers.items():
             if len(buffer):
@@ -176,10 +189,13 @@ class Outbox:
             return
         if allowance != edge.allowance:
             edge.allowance = allowance
-            for (buffered_for, _), buffer in self._buffers.items():
-                if buffered_for == target:
-                    buffer.limit = edge.piece(self._batch_size)
+            for stream in self._streams.get(target, ()):
+                self._buffers[target, stream].limit = edge.piece(self._batch_size)
+        confirmed = edge.confirmed
         released = edge.confirm(number, self._now, allowance)
+        self._unconfirmed -= edge.confirmed - confirmed
+        if not self._unconfirmed:
+            self.silent_since = None
         self.waiting -= len(released)
         self._commands.extend([SendFrame(target, frame) for frame in released])
         if target in self._starved and edge.has_room:
@@ -193,6 +209,7 @@ class Outbox:
             since = edge.unconfirmed_since
             if since is not None and (found is None or since < found[1]):
                 found = edge.target, since
+        self.silent_since = None if found is None else found[1]
         return found
 
     def waiting_roots(self, moment: float) -> dict[int, None]:
@@ -203,6 +220,16 @@ class Outbox:
                 columns += buffer.roots()
         return {root: None for column in columns for root in unpack_words(column)}
 
+    def validate(self) -> None:
+        """Assert the invariants."""
+        edges = self.edges.values()
+        for edge in edges:
+            edge.validate()
+        assert self.waiting == sum(len(edge.waiting) for edge in edges)
+        assert self._unconfirmed == sum(edge.next_number - 1 - edge.confirmed for edge in edges)
+        silent = [edge.unconfirmed_since for edge in edges if edge.unconfirmed_since is not None]
+        assert not silent or (self.silent_since is not None and self.silent_since <= min(silent))
+
     def _note_full(self, edge: OutEdge) -> None:
         spare = edge.spare
         if spare is not None and spare <= 0:
@@ -212,9 +239,8 @@ class Outbox:
 
     def _flush_edge(self, target: TaskId) -> None:
         self._starved.discard(target)
-        for (buffered_for, stream), buffer in self._buffers.items():
-            if buffered_for == target:
-                self._flush_buffer(target, stream, buffer)
+        for stream in self._streams.get(target, ()):
+            self._flush_buffer(target, stream, self._buffers[target, stream])
 
     def _flush_buffer(self, target: TaskId, stream: int, buffer: EdgeBuffer) -> None:
         buffer.ahead = self.edges[target].beyond
@@ -242,6 +268,9 @@ class Outbox:
 
     def _offer(self, edge: OutEdge, frame: Frame) -> None:
         self.frames_out += 1
+        self._unconfirmed += 1
+        if self.silent_since is None:
+            self.silent_since = self._now
         ready: Frame | bytes = frame if edge.local else encode(frame)
         # What acks, verdicts and barriers carry are no tuples.
         is_data = frame.kind is FrameKind.DATA

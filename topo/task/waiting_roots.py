@@ -33,4 +33,4 @@ class WaitingRoots:
     @property
     def deadline(self) -> float | None:
         """When to look again, in monotonic seconds; None while no edge waits for a confirmation."""
-        return None if self._interval_s is None or self._outbox.unconfirmed_since() is None else self._look_at
+        return None if self._interval_s is None or self._outbox.silent_since is None else self._look_at

@@ -5,10 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from topo.errors import UserError
+from topo.launch.cores import usable_cores
 from topo.launch.request import RunRequest
 from topo.launch.submission import new_job, stored_job
+from topo.plan.placement import most_workers
 from topo.storage.state_folder import StateFolder, StateFolderLost
 from topo_cli.wait_for_start import lines_of_start
 
@@ -57,16 +60,17 @@ def test_a_submission_that_lost_its_folder_is_refused_and_leaves_that_of_another
     assert StateFolder(home).names() == ["flow"] * is_replaced
 
 
-@pytest.mark.parametrize(("settings", "workers"), [({}, 16), ({"workers": "off"}, 31), ({"workers": 5}, 5)])
-def test_a_submission_on_this_machine_packs_many_tasks(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: dict[str, object], workers: int
-) -> None:
-    home, file = tmp_path / "home", tmp_path / "flow.py"
+@pytest.mark.parametrize("given", ["auto", "off", 5])
+def test_a_submission_on_this_machine_packs_many_tasks_and_later_masters_plan_alike(tmp_path: Path, given: str | int) -> None:
+    home, file, most = tmp_path / "home", tmp_path / "flow.py", most_workers(usable_cores())
     file.write_text(TOPOLOGY.format(home=str(home), is_removed=False, then="pass"))
-    monkeypatch.setattr("topo.launch.submission.usable_cores", lambda: 2)
-    job = new_job(RunRequest(topology=str(file), home=home, settings=settings, parallelism={"quiet": 30}))
-    assert (len(job.plan.workers), job.submitted.cores) == (workers, 2)
-    monkeypatch.setattr("topo.launch.submission.usable_cores", lambda: 64)
-    assert stored_job(job.folder).plan == job.plan, "another master, and each worker, plans as the first one has"
-    lines = lines_of_start(job.folder, "starts")
-    assert ("16 workers (the default on this machine" in lines[1]) == (workers == 16)
+    settings = {} if given == "auto" else {"workers": given}
+    job = new_job(RunRequest(topology=str(file), home=home, settings=settings, parallelism={"quiet": most + 20}))
+    expected = {"auto": most, "off": most + 21, 5: 5}[given]
+    assert (len(job.plan.workers), job.submitted.cores) == (expected, usable_cores())
+    assert any(f"{expected} workers (the default" in line for line in lines_of_start(job.folder, "")) == (given == "auto")
+
+    assert stored_job(job.folder).plan == job.plan
+    replace(job.submitted, cores=1 + usable_cores() * 8).save(job.folder)
+    moved = len(stored_job(job.folder).plan.workers)
+    assert moved == (most + 21 if given == "auto" else expected), "it goes by the cores of the submission, not by these"
