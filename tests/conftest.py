@@ -24,6 +24,13 @@ settings.load_profile("ci" if os.environ.get("CI") else "dev")
 # Every task is a process: the others read the bytecode of the first, also in runs without make.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
+LONGEST = (
+    "simulation/test_exactly_once.py",
+    "simulation/test_seeds.py",
+    "simulation/test_planted_faults.py",
+)
+"""Files that take longest, the longest first: a worker that begins one of them last would work alone in the end."""
+
 _SPARKLESS = pytest.StashKey[str]()
 
 
@@ -49,14 +56,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def pytest_itemcollected(item: pytest.Item) -> None:
     """Have tests in one process, one after the other, that share a Spark, and those of one file."""
-    group = "spark" if item.get_closest_marker("spark") else item.path.name
+    group = "spark" if item.get_closest_marker("spark") else item.nodeid.partition("::")[0]
     item.add_marker(pytest.mark.xdist_group(group))
 
 
 def _when(item: pytest.Item) -> int:
+    """Return the place of a test in the order: the longest files begin first, one of them beside the tests that mostly wait."""
     if item.get_closest_marker("spark"):
         return 0
-    return 1 if item.get_closest_marker("integration") else 2
+    file = item.nodeid.partition("::")[0].removeprefix("tests/")
+    if file in LONGEST:
+        return 1 if file == LONGEST[0] else 3 + LONGEST.index(file)
+    return 2 if item.get_closest_marker("integration") else 3 + len(LONGEST)
 
 
 def _missing_for_spark() -> str | None:
