@@ -61,6 +61,22 @@ class Files(SourceUnderTest):
         self.add(name, numbers)
 
 
+class FilesThatGrow(Files):
+    """The same, followed."""
+
+    def spout(self) -> PartitionedSpout:
+        return FilesSpout(self.folder, format="json", fields=("n",), follow=True)
+
+    def append(self, name: str, numbers: Sequence[int]) -> None:
+        with (self.folder / f"{name}.json").open("a") as file:
+            file.writelines(json.dumps({"n": number}) + "\n" for number in numbers)
+
+
+class TestFilesThatGrow(PartitionedSpoutContract):
+    def source(self, folder: Path) -> SourceUnderTest:
+        return FilesThatGrow(folder)
+
+
 class TestFilesSpout(PartitionedSpoutContract):
     def source(self, folder: Path) -> SourceUnderTest:
         return Files(folder)

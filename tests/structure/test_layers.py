@@ -47,7 +47,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "worker": BASE | MACHINES | {"observability", "storage", "transport", "user_code"},
     "master_process": BASE | MACHINES | {"observability", "storage", "transport", "user_code", "worker"},
     "launch": BASE | MACHINES | SHELLS | {"observability"},
-    "spark": BASE | {"api", "launch"} | SHELLS,
+    "spark": BASE | {"api", "connectors", "launch"} | SHELLS,
     "testing": BASE | MACHINES | SHELLS | {"connectors", "observability", "launch"},
 }
 """For each folder (or module) of `topo` the others it may import, besides itself; "" is `topo/__init__.py`."""
@@ -72,7 +72,7 @@ IO_EXCEPTIONS = {
     ("operators/mailbox/mailbox.py", "threading"): "other threads post to it, so it holds a lock",
     ("operators/time/clock.py", "time"): "the one place that may read a clock",
     ("connectors/file_folders.py", "time"): "the age of a file, which the same clock has stamped",
-    ("connectors/tail_spout.py", "time"): "the age of a file, which the same clock has stamped",
+    ("connectors/followed_file.py", "time"): "the age of a file, which the same clock has stamped",
 }
 ENVIRONMENT_EXCEPTIONS = {"hot/__init__.py": "TOPO_PURE chooses the implementation before anything else is imported"}
 ONLY_THESE_NAMES = {"random": {"Random"}, "uuid": {"UUID"}}

@@ -12,6 +12,9 @@ from topo.errors import EmitError
 Yielded = SourceRow | SourceRows | BadRecord | None
 Read = Callable[[Partition, Any], Iterator[Yielded]]
 
+_BAD_BYTES = 1 << 16
+"""Each such part of a record that cannot be decoded counts as a row: it is kept until it is stored."""
+
 
 class _Reading:
     """A partition that is being read: its generator, and whether it is paused."""
@@ -126,7 +129,7 @@ class GeneratorReader:
             if type(item) is BadRecord:
                 give()
                 output.bad(reading.partition, item.position, item.record, item.error)
-                taken += 1
+                taken += 1 + (len(item.record) // _BAD_BYTES if isinstance(item.record, bytes | str) else 0)
                 continue
             give()
             if type(item) is not SourceRows:

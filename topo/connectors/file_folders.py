@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Iterator, Mapping
 from fnmatch import fnmatch
+from math import inf
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, Protocol
 
@@ -51,16 +53,16 @@ class LocalFolder:
 
     Args:
         root: the folder; it may come later.
-        settle_s: a file counts when it was not written to for this time.
+        settle_s: a file counts when it was not written to for this time; None: each counts.
     """
 
-    def __init__(self, root: Path, settle_s: float) -> None:
+    def __init__(self, root: Path, settle_s: float | None) -> None:
         self._root = root
         self._settle_s = settle_s
         self._was_there = False
 
     def find(self, pattern: str) -> Iterator[FoundFile]:
-        settled_ns = time.time_ns() - int(self._settle_s * 1e9)
+        settled_ns = inf if self._settle_s is None else time.time_ns() - int(self._settle_s * 1e9)
         for folder, _, names in os.walk(self._root, onerror=self._cannot_list):
             self._was_there = True
             for name in names:
@@ -100,6 +102,37 @@ def _identity_of(found: os.stat_result) -> str:
     return f"{found.st_size}:{found.st_mtime_ns}"
 
 
+def shown_url(url: str | os.PathLike[str]) -> str:
+    """Return a path or URL for messages, without a password."""
+    return re.sub(r"(://[^/@:]*):[^/@]*@", r"\1:***@", os.fspath(url))
+
+
+def is_remote(url: str) -> bool:
+    """Whether it is a URL that needs fsspec, and no path of this machine."""
+    return "://" in url and not url.startswith("file://")
+
+
+def file_system_at(url: str, options: Mapping[str, Any], who: str) -> tuple[Any, str]:
+    """Return the file system of a URL, as fsspec has it, and the path there.
+
+    Args:
+        who: the class that needs it, for errors.
+
+    Raises:
+        ConfigError: fsspec is not installed, or does not know the protocol.
+    """
+    shown = shown_url(url)
+    try:
+        from fsspec.core import url_to_fs
+    except ImportError as error:
+        raise ConfigError(f"{who} needs fsspec for {shown}: {pip_install(EXTRAS['remote'])}") from error
+    try:
+        files, root = url_to_fs(url, **options)
+    except (ValueError, ImportError) as error:
+        raise ConfigError(f"{who} cannot use {shown}: {error}") from error
+    return files, root.rstrip("/")
+
+
 class RemoteFolder:
     """Files at a URL. Stores show an object when it is complete, so each of them counts at once.
 
@@ -108,15 +141,7 @@ class RemoteFolder:
     """
 
     def __init__(self, url: str, options: Mapping[str, Any]) -> None:
-        try:
-            from fsspec.core import url_to_fs
-        except ImportError as error:
-            raise ConfigError(f"FilesSpout needs fsspec for {url}: {pip_install(EXTRAS['remote'])}") from error
-        try:
-            self._files, root = url_to_fs(url, **options)
-        except (ValueError, ImportError) as error:
-            raise ConfigError(f"FilesSpout cannot read {url}: {error}") from error
-        self._root = root.rstrip("/")
+        self._files, self._root = file_system_at(url, options, "FilesSpout")
         self._was_there = False
 
     def find(self, pattern: str) -> Iterator[FoundFile]:
@@ -135,6 +160,8 @@ class RemoteFolder:
                 yield FoundFile(name, _remote_identity(info))
 
     def identity(self, name: str) -> str:
+        # Not as a listing had it before.
+        self._files.invalidate_cache()
         return _remote_identity(self._files.info(f"{self._root}/{name}"))
 
     def open(self, name: str) -> BinaryIO:
@@ -150,9 +177,12 @@ def _remote_identity(info: Mapping[str, Any]) -> str:
     return f"{info.get('size')}:{version}"
 
 
-def folder_at(url: str | os.PathLike[str], settle_s: float, options: Mapping[str, Any]) -> FileFolder:
+def local_path(url: str | os.PathLike[str]) -> Path:
+    """Return a path of this machine, which may be given as a URL."""
+    return Path(os.fspath(url).removeprefix("file://"))
+
+
+def folder_at(url: str | os.PathLike[str], settle_s: float | None, options: Mapping[str, Any]) -> FileFolder:
     """Return the folder at a path or URL."""
     text = os.fspath(url)
-    if "://" in text and not text.startswith("file://"):
-        return RemoteFolder(text, options)
-    return LocalFolder(Path(text.removeprefix("file://")), settle_s)
+    return RemoteFolder(text, options) if is_remote(text) else LocalFolder(local_path(url), settle_s)

@@ -11,17 +11,20 @@ import csv
 import gzip
 import io
 import lzma
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import count
 from typing import Any, BinaryIO, NamedTuple, cast
 
-from topo.errors import ConfigError
+from topo.errors import ConfigError, UserError
 from topo.extras import EXTRAS, pip_install
 
 BLOCK = 1 << 16
 """Bytes that are read at once."""
 MOST_ROWS = 1000
+_SKIP = 4 << 20
+"""Bytes of a compressed file that are passed over at once."""
+_SKIP_RECORDS = 50_000
 
 
 COMPRESSIONS: Mapping[str, Callable[[BinaryIO], Any]] = {
@@ -49,17 +52,37 @@ def decompressed(file: BinaryIO, name: str) -> BinaryIO:
     return file if opener is None else cast(BinaryIO, opener(file))
 
 
-def read_lines(decode: Decode, *, skip_blank: bool = False) -> ReadFile:
-    """Return a reader of lines, which `decode` makes rows of; blank ones may be passed over."""
+class TooLongError(UserError):
+    """A line is longer than `max_line`."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__(f"a line is longer than max_line, {most} bytes, and is given up in pieces; raise max_line to read it")
+
+
+def read_lines(decode: Decode, *, max_line: int, skip_blank: bool = False) -> ReadFile:
+    """Return a reader of lines, which `decode` makes rows of; blank ones may be passed over, and too long ones are given up."""
 
     def read(file: BinaryIO, place: int) -> Iterator[FilePiece]:
-        file.seek(place)
-        at = place
-        while lines := file.readlines(BLOCK):
+        is_inside = yield from _go_behind(file, place)
+        at, rest = place, b""
+        has_more = True
+        while has_more:
+            # As much again as there is of a line, so that a long one is not copied for each block.
+            data = file.read(max(BLOCK, len(rest)))
+            has_more = data != b""
+            lines = io.BytesIO(rest + data).readlines()
+            is_cut = has_more and not lines[-1].endswith(b"\n") and len(lines[-1]) <= max_line
+            rest = lines.pop() if is_cut else b""
+            are_long = any(map(max_line.__lt__, map(len, lines)))
             rows: list[tuple[Any, ...]] = []
             places: list[int] = []
             for line in lines:
                 at += len(line)
+                if is_inside or (are_long and len(line) > max_line):
+                    is_inside = not line.endswith(b"\n")
+                    yield FilePiece(rows, places, (at, line, TooLongError(max_line)))
+                    rows, places = [], []
+                    continue
                 if skip_blank and not line.strip():
                     continue
                 try:
@@ -74,12 +97,26 @@ def read_lines(decode: Decode, *, skip_blank: bool = False) -> ReadFile:
     return read
 
 
-def read_csv(fields: Sequence[str], encoding: str) -> ReadFile:
-    """Return a reader of CSV whose first record names the columns."""
+def _go_behind(file: BinaryIO, place: int) -> Generator[FilePiece, None, bool]:
+    """Go to a place, which takes long in a compressed file: now and then yield nothing. Returns whether it is inside a line."""
+    if place == 0:
+        return False
+    if isinstance(file, gzip.GzipFile | bz2.BZ2File | lzma.LZMAFile):
+        left = place - 1
+        while left and (skipped := len(file.read(min(left, _SKIP)))):
+            left -= skipped
+            yield FilePiece([], [])
+    else:
+        file.seek(place - 1)
+    return file.read(1) not in (b"\n", b"")
+
+
+def read_csv(fields: Sequence[str], encoding: str, max_line: int) -> ReadFile:
+    """Return a reader of CSV whose first record names the columns; lines above `max_line` characters are given up."""
 
     def read(file: BinaryIO, place: int) -> Iterator[FilePiece]:
         # Bytes that are no text are kept, and found by record: else they would end the reading, with the good rows before them.
-        lines = _Lines(io.TextIOWrapper(file, encoding, "surrogateescape", newline=""))
+        lines = _Lines(io.TextIOWrapper(file, encoding, "surrogateescape", newline=""), max_line)
         records = csv.reader(lines)
         header = next(records, [])
         row_of = picker(fields, header)
@@ -90,6 +127,8 @@ def read_csv(fields: Sequence[str], encoding: str) -> ReadFile:
             try:
                 record = next(records)
                 if number <= place or not record:
+                    if number % _SKIP_RECORDS == 0:
+                        yield FilePiece([], [])
                     continue
                 _check_text(record, encoding)
                 if len(record) != len(header):
@@ -119,16 +158,23 @@ def read_csv(fields: Sequence[str], encoding: str) -> ReadFile:
 class _Lines:
     """Lines of a text, of which the last one is kept for the report of a fault."""
 
-    def __init__(self, lines: Iterator[str]) -> None:
-        self._lines = lines
+    def __init__(self, text: io.TextIOWrapper, most: int) -> None:
+        self._text = text
+        self._most = most
         self.last = ""
 
     def __iter__(self) -> Iterator[str]:
         return self
 
     def __next__(self) -> str:
-        self.last = next(self._lines)
-        return self.last
+        line = self.last = self._text.readline(self._most)
+        if not line:
+            raise StopIteration
+        if len(line) == self._most and not line.endswith(("\n", "\r")):
+            while line and not line.endswith(("\n", "\r")):
+                line = self._text.readline(self._most)
+            raise csv.Error(f"a line is longer than max_line, {self._most} characters, and the rest of it is dropped; raise it")
+        return line
 
 
 def _check_text(record: Sequence[str], encoding: str) -> None:
@@ -162,8 +208,13 @@ def read_parquet(fields: Sequence[str]) -> ReadFile:
         missing = [name for name, field in zip(known, fields, strict=True) if name not in columns and not field.endswith("?")]
         if missing:
             raise ValueError(f"no column {', '.join(missing)}; there are {', '.join(table.schema_arrow.names)}")
-        number = 0
-        for batch in table.iter_batches(MOST_ROWS, columns=columns):
+        number, groups = 0, list(range(table.num_row_groups))
+        while groups and number + (count := table.metadata.row_group(groups[0]).num_rows) <= place:
+            number += count
+            del groups[0]
+        if not groups:
+            return
+        for batch in table.iter_batches(MOST_ROWS, row_groups=groups, columns=columns):
             first, number = number, number + batch.num_rows
             if number <= place:
                 continue

@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from datetime import timedelta
 from functools import partial
 from typing import Any, Literal
@@ -15,8 +16,12 @@ from topo.api.generator_reader import GeneratorReader, Yielded
 from topo.api.partition_values import BadRecord, Partition, PartitionReader, SourceRows
 from topo.api.partitions import PartitionedSpout
 from topo.api.spout import SpoutCollector
-from topo.connectors.file_folders import FileFolder, folder_at
-from topo.connectors.file_formats import ReadFile, decode_json, decompressed, read_csv, read_lines, read_parquet
+from topo.config import parse_size
+from topo.connectors.file_folders import FileFolder, folder_at, is_remote, local_path
+from topo.connectors.file_formats import Decode, ReadFile, decode_json, decompressed, read_csv, read_lines, read_parquet
+from topo.connectors.followed_file import FollowedFile
+from topo.connectors.followed_folder import RotatedNames, followed_rows
+from topo.connectors.line_reader import LineReader
 from topo.errors import ConfigError, TopoEnvironmentError
 
 FORMATS = ("lines", "json", "csv", "parquet")
@@ -37,7 +42,7 @@ class FilesSpout(PartitionedSpout):
     | `at_most_once` | a place counts as soon as its record was emitted |
 
     A file must not change after it is complete: names that begin with "." or "_" are left out, so write under such a name and
-    rename. For files that grow take `TailSpout`.
+    rename. With `follow` files grow and are rotated, as logs are.
     """
 
     def __init__(
@@ -52,6 +57,11 @@ class FilesSpout(PartitionedSpout):
         settle: str | timedelta = "2s",
         on_done: Literal["delete"] | None = None,
         on_bad_record: Literal["dead_letter", "fail", "drop"] = "dead_letter",
+        max_line: str | int = "8MiB",
+        follow: bool = False,
+        start: Literal["beginning", "end"] = "beginning",
+        rotated: str | None = None,
+        rotate_wait: str | timedelta = "5s",
         storage_options: Mapping[str, Any] | None = None,
     ) -> None:
         """Keep what to read; nothing is opened yet.
@@ -70,6 +80,14 @@ class FilesSpout(PartitionedSpout):
             settle: how long a file of this machine must not have been written to before it is read.
             on_done: "delete" removes a file when all of it is done.
             on_bad_record: see `PartitionedSpout`.
+            max_line: a longer line of lines, json and csv is given up as a bad record, in pieces of this size.
+            follow: read what is appended to files of this machine, without an end, and follow their rotation. Each file that
+                the pattern matches is a partition, known by its name and its inode; compressed ones and rotated ones are not.
+            start: where to begin, with `follow`, in files that exist when the topology first starts: at their beginning, or
+                behind their last whole line.
+            rotated: with `follow`: pattern of the names that a file is given when it is rotated, with {name} for its own name;
+                None: its name, "." or "-", and a number or a date.
+            rotate_wait: with `follow`: how long a file that was renamed must be unchanged before it is left.
             storage_options: for fsspec.
 
         Raises:
@@ -84,6 +102,13 @@ class FilesSpout(PartitionedSpout):
         if on_done not in (None, "delete"):
             raise ConfigError(f"on_done={on_done!r} must be None or 'delete'")
         _check_encoding(encoding, format)
+        if follow and (format not in ("lines", "json") or on_done is not None or is_remote(os.fspath(url))):
+            raise ConfigError(
+                "follow=True reads lines or json of files of this machine, which have no end: give no other format, no URL, and "
+                "no on_done"
+            )
+        if start not in ("beginning", "end") or (start == "end" and not follow):
+            raise ConfigError(f"start={start!r} must be 'beginning', or with follow=True 'end'")
         names = ("line",) if format == "lines" else ("value",) if fields is None else tuple(fields)
         self.outputs = tuple(name.removesuffix("?") for name in names)
         self.discovery_interval = discovery_interval
@@ -92,6 +117,11 @@ class FilesSpout(PartitionedSpout):
         self._encoding = encoding
         self._settle_s = duration_ms(settle) / 1000
         self._on_done = on_done
+        self._max_line = parse_size(max_line)
+        if self._max_line < 1:
+            raise ConfigError(f"max_line={max_line!r} must be at least one byte")
+        self._follow, self._start = follow, start
+        self._rotated, self._rotate_wait_s = RotatedNames(rotated), duration_ms(rotate_wait) / 1000
         self._options = dict(storage_options or {})
         self._committed: dict[str, Any] = {}
         self._ends: dict[str, Any] = {}
@@ -107,29 +137,36 @@ class FilesSpout(PartitionedSpout):
         Raises:
             ConfigError: a library is missing, or the URL cannot be used.
         """
-        self._folder: FileFolder = folder_at(self._url, self._settle_s, self._options)
+        self._folder: FileFolder = folder_at(self._url, None if self._follow else self._settle_s, self._options)
+        self._rotated.know(context.committed_position or ())
         self._read_file = self._reader()
         self._context, self._collector = context, collector
         super().open(context, collector)
 
     def reader(self, context: TaskContext) -> PartitionReader:
-        """Return a reader that has a limited number of files open."""
-        return GeneratorReader(self.read, self.begin, self.committed, most_open=_MOST_OPEN)
+        """Return a reader that has a limited number of files open, but for files without an end."""
+        return GeneratorReader(self.read, self.begin, self.committed, most_open=None if self._follow else _MOST_OPEN)
 
     def _reader(self) -> ReadFile:
         fields = self._fields or ()
         if self._format == "parquet":
             return read_parquet(fields)
         if self._format == "csv":
-            return read_csv(fields, self._encoding)
+            return read_csv(fields, self._encoding, self._max_line)
+        return read_lines(self._decoder(), max_line=self._max_line, skip_blank=self._format == "json")
+
+    def _decoder(self) -> Decode:
         if self._format == "json":
-            return read_lines(decode_json(self._fields), skip_blank=True)
+            return decode_json(self._fields)
         encoding = self._encoding
-        return read_lines(lambda line: (line.decode(encoding),))
+        return lambda line: (line.decode(encoding),)
 
     def partitions(self) -> Iterator[str]:
         """Yield the files that are complete; report those that were written to after their end was read."""
         found = {file.name: file.identity for file in self._folder.find(self._pattern)}
+        if self._follow:
+            yield from self._rotated.live(found)
+            return
         # A copy, since the task reads meanwhile.
         gone = set(self._identities) - found.keys()
         for name in gone & self._missing:
@@ -159,6 +196,9 @@ class FilesSpout(PartitionedSpout):
 
     def read(self, partition: Partition, position: Any) -> Iterator[Yielded]:
         """Yield the records of a file behind (place, identity of the file)."""
+        if self._follow:
+            yield from self._followed(partition, position)
+            return
         name = partition.name
         identity = self._folder.identity(name)
         place, known = (0, identity) if position is None else position
@@ -171,6 +211,9 @@ class FilesSpout(PartitionedSpout):
                     positions = [(one, identity) for one in chunk.places]
                     last = positions[-1]
                     yield SourceRows(chunk.rows, positions)
+                elif chunk.bad is None:
+                    # A file is passed over up to its place, which is to hold up nothing.
+                    yield None
                 if chunk.bad is not None:
                     at, record, error = chunk.bad
                     last = (at, identity)
@@ -184,6 +227,28 @@ class FilesSpout(PartitionedSpout):
         self._ends[name] = last
         self._identities[name] = {identity}
         self._finish(name)
+
+    def begin(self, partition: Partition, found_later: bool) -> Any:
+        """Return where a new file begins: with `start="end"` behind what it has."""
+        if self._start == "beginning" or found_later:
+            return None
+        file, reader = self._open_followed(partition)
+        file.skip_to_end()
+        reader.close()
+        return file.position if file.position[0] else None
+
+    def _open_followed(self, partition: Partition) -> tuple[FollowedFile, LineReader]:
+        path = local_path(self._url) / partition.name
+        reader = LineReader("FilesSpout", None, "strict", self._max_line)
+        report = self._collector.report_error
+        return FollowedFile(path, reader, self._rotated.of(path.name), self._rotate_wait_s, report, "FilesSpout"), reader
+
+    def _followed(self, partition: Partition, position: Any) -> Iterator[Yielded]:
+        file, reader = self._open_followed(partition)
+        with closing(reader):
+            if position is not None:
+                file.go_to(position)
+            yield from followed_rows(file, reader, self._decoder(), self._format == "json")
 
     def committed(self, positions: Mapping[str, Any]) -> None:
         """Remove the files of which all is done, if that is wanted."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from topo.config import parse_size
 from topo.errors import ConfigError
@@ -15,7 +15,7 @@ class LineReader:
 
     Args:
         kind: the class that the user has written, for errors.
-        encoding: one in which a newline is the one byte 10.
+        encoding: one in which a newline is the one byte 10; None: lines are bytes.
         errors: what to do with bytes that are no text, as in `open`.
         max_line: bytes of a piece at most.
 
@@ -28,8 +28,8 @@ class LineReader:
         ConfigError: an argument cannot be used.
     """
 
-    def __init__(self, kind: str, encoding: str, errors: str, max_line: str | int) -> None:
-        if "\n".encode(encoding) != b"\n":
+    def __init__(self, kind: str, encoding: str | None, errors: str, max_line: str | int) -> None:
+        if encoding is not None and "\n".encode(encoding) != b"\n":
             raise ConfigError(f"{kind} cannot find the lines of {encoding!r} text; have the file written in UTF-8")
         self._encoding = encoding
         self._errors = errors
@@ -56,8 +56,10 @@ class LineReader:
             self.offset += len(piece)
             self.is_inside_line = not piece.endswith(b"\n")
 
-    def take(self, piece: bytes) -> str | None:
+    def take(self, piece: bytes) -> Any:
         """Go behind a piece that was read at the offset, and return its text; None for the bare end of a line in pieces.
+
+        Without an encoding it is bytes.
 
         Raises:
             UnicodeDecodeError: the bytes are no text, with `errors="strict"`; the offset stays in front of them.
@@ -65,7 +67,10 @@ class LineReader:
         has_end = piece.endswith(b"\n")
         data = piece[:-1].removesuffix(b"\r") if has_end else piece
         try:
-            text = data.decode(self._encoding, self._errors) if data or not self.is_inside_line else None
+            if not data and self.is_inside_line:
+                text: Any = None
+            else:
+                text = data if self._encoding is None else data.decode(self._encoding, self._errors)
         except UnicodeDecodeError:
             assert self.file is not None
             self.file.seek(self.offset)

@@ -1,47 +1,21 @@
-"""A spout that follows a file that others append to and rotate, as `tail -F` does.
-
-A position is (generation, offset, inode, head): `generation` counts the files that were read, `offset` is the end of the line,
-and `head` is a digest of the file's first bytes in front of `offset`. Inode and head together identify a file: an inode is used
-again for another file soon after its own is removed, and a truncated file keeps its inode.
-"""
+"""A spout that follows files that others append to and rotate, as `tail -F` does."""
 
 from __future__ import annotations
 
+import fnmatch
 import os
-import time
+import re
 from collections.abc import Sequence
 from datetime import timedelta
-from hashlib import blake2b
 from pathlib import Path
-from typing import BinaryIO, Literal, NamedTuple
+from typing import Literal
 
 from topo.api.context import TaskContext
 from topo.api.spout import RetryingSpout, SpoutCollector
 from topo.config import parse_duration
+from topo.connectors.followed_file import FollowedFile
 from topo.connectors.line_reader import LineReader
-from topo.errors import ConfigError, TopoEnvironmentError
-
-_HEAD_BYTES = 256
-_COMPRESSED = {".gz", ".bz2", ".xz", ".zst", ".lz4", ".zip"}
-
-
-class _Look(NamedTuple):
-    """The identity of a file, and the time of its last write."""
-
-    inode: int
-    head: int
-    size: int
-    mtime_ns: int
-
-
-def _inode(found: os.stat_result) -> int:
-    # Some file systems use all 64 bits; positions are signed.
-    return found.st_ino & (1 << 63) - 1
-
-
-def _head(file: BinaryIO, offset: int) -> int:
-    data = os.pread(file.fileno(), min(offset, _HEAD_BYTES), 0)
-    return int.from_bytes(blake2b(data, digest_size=7).digest())
+from topo.errors import ConfigError
 
 
 class TailSpout(RetryingSpout):
@@ -115,140 +89,25 @@ class TailSpout(RetryingSpout):
         Raises:
             ConfigError: the path is a folder.
         """
-        self._path = self._paths[context.task_index]
-        if self._path.is_dir():
+        path = self._paths[context.task_index]
+        if path.is_dir():
             where = f"TailSpout {context.component!r}"
-            raise ConfigError(f"{where} follows one file, but {self._path} is a folder; give the path of a file")
+            raise ConfigError(f"{where} follows one file, but {path} is a folder; give the path of a file")
         self._collector = collector
-        self._generation = self._inode = self._digest = 0
-        self._reader.offset = 0
-        self._is_at_end = False
-        self._done: set[tuple[int, int]] = set()
-        """Files that were read to their end in this life: inode and head."""
+        pattern = f"{path.name}[.-]*" if self._rotated is None else self._rotated
+        rotated = re.compile(fnmatch.translate(pattern))
+        self._file = FollowedFile(path, self._reader, rotated, self._wait_s, collector.report_error, "TailSpout")
         if context.committed_position is not None:
-            self._generation, self._reader.offset, self._inode, self._digest = context.committed_position
-            self._find_again()
-        elif self._start == "end" and self._path.exists():
-            self._begin(self._path, self._last_line_end())
+            self._file.go_to(context.committed_position)
+        elif self._start == "end":
+            self._file.skip_to_end()
 
     def next_tuple(self) -> None:
         """Emit the next line, if there is one."""
-        reader = self._reader
-        if reader.file is None and not self._begin(self._path):
-            return
-        if self._is_at_end and self._is_replaced():
-            self._find_again()
-        if reader.file is None:
-            return
-        piece = reader.file.readline(reader.max_line)
-        if not piece.endswith(b"\n") and len(piece) < reader.max_line:
-            self._is_at_end = True
-            if not self._is_left():
-                # Its line may not be complete yet.
-                reader.file.seek(reader.offset)
-                return
-            if not piece:
-                self._open_next()
-                return
-        begin = reader.offset
-        line = reader.take(piece)
+        line = self._file.next_line()
         if line is not None:
-            if begin < _HEAD_BYTES:
-                self._digest = _head(reader.file, reader.offset)
-            self._collector.emit((line,), (self._generation, reader.offset, self._inode, self._digest))
+            self._collector.emit((line,), self._file.position)
 
     def close(self) -> None:
         """Close the file."""
         self._reader.close()
-
-    # -- files -----------------------------------------------------------------------------------------------------------
-
-    def _begin(self, path: Path, offset: int = 0) -> bool:
-        """Read a file from an offset on. Returns False when it is not there."""
-        try:
-            file = self._reader.open(path, offset)
-        except FileNotFoundError:
-            return False
-        self._generation += 1
-        self._inode = _inode(os.fstat(file.fileno()))
-        self._digest = _head(file, offset)
-        self._is_at_end = False
-        return True
-
-    def _last_line_end(self) -> int:
-        """Return the offset behind the last whole line of the file; of a longer line than one piece, that of its last byte."""
-        with self._path.open("rb") as file:
-            size = os.fstat(file.fileno()).st_size
-            begin = max(0, size - self._reader.max_line)
-            found = os.pread(file.fileno(), size - begin, begin).rfind(b"\n")
-            return begin + found + 1 if found >= 0 or begin == 0 else size
-
-    def _is_replaced(self) -> bool:
-        """Whether the open file was truncated: it no longer has the content read from it."""
-        file, offset = self._reader.file, self._reader.offset
-        assert file is not None
-        return os.fstat(file.fileno()).st_size < offset or _head(file, offset) != self._digest
-
-    def _is_left(self) -> bool:
-        """Whether the path is another file by now, and this file has not been written to for a while."""
-        assert self._reader.file is not None
-        mine = os.fstat(self._reader.file.fileno())
-        try:
-            theirs = self._path.stat()
-        except FileNotFoundError:
-            return False
-        return not os.path.samestat(mine, theirs) and time.time() - mine.st_mtime >= self._wait_s
-
-    def _find_again(self) -> None:
-        """Go to the position in the file that has it: the same one, a renamed one, or the copy of a truncated one."""
-        paths = (self._path, *self._old_files())
-        found = [(file.inode == self._inode, path) for path in paths if (file := self._look(path)) and self._is_in(file)]
-        for _, path in sorted(found, key=lambda one: not one[0]):
-            if self._begin(path, self._reader.offset):
-                return
-        mine = self._look(self._path)
-        # Rotation removes the oldest file first: when the file of the position is gone, all that are left were written later.
-        later = self._path if mine and mine.inode == self._inode else next(iter(paths[1:]), self._path)
-        error = TopoEnvironmentError(
-            f"TailSpout: {self._path} was truncated or removed when {self._reader.offset} bytes of it had been read, and none of "
-            f"its rotated files ({self._pattern}) begins with them: what followed them is lost; "
-            f"continues at the beginning of {later}"
-        )
-        self._collector.report_error(error)
-        self.close()
-        self._begin(later)
-
-    def _is_in(self, file: _Look) -> bool:
-        """Whether a file has the content read up to the position."""
-        return file.size >= self._reader.offset and file.head == self._digest
-
-    def _look(self, path: Path, offset: int | None = None) -> _Look | None:
-        """Return the identity of a file, with the head of its content in front of `offset`; None when it does not exist."""
-        try:
-            with path.open("rb") as file:
-                found = os.fstat(file.fileno())
-                head = _head(file, self._reader.offset if offset is None else offset)
-                return _Look(_inode(found), head, found.st_size, found.st_mtime_ns)
-        except FileNotFoundError:
-            return None
-
-    @property
-    def _pattern(self) -> str:
-        return self._rotated if self._rotated is not None else f"{self._path.name}[.-]*"
-
-    def _old_files(self) -> list[Path]:
-        """Return the rotated files, in the order in which they were written to last."""
-        paths = [path for path in self._path.parent.glob(self._pattern) if path != self._path and path.suffix not in _COMPRESSED]
-        found = [(file.mtime_ns, path) for path in paths if path.is_file() and (file := self._look(path, 0))]
-        return [path for _, path in sorted(found)]
-
-    def _open_next(self) -> None:
-        """Continue with the file that followed the open one, which has been read to its end and left."""
-        assert self._reader.file is not None
-        left_at = os.fstat(self._reader.file.fileno()).st_mtime_ns
-        self._done.add((self._inode, self._digest))
-        for path in self._old_files():
-            file = self._look(path, _HEAD_BYTES)
-            if file and file.mtime_ns >= left_at and (file.inode, file.head) not in self._done and self._begin(path):
-                return
-        self._begin(self._path)

@@ -25,6 +25,9 @@ STATE_KEY = "letters"
 REMEMBERED = 10_000
 """Number of stored dead letters that are recognised when a checkpoint restores them."""
 
+MOST_HELD, MOST_HELD_BYTES = 10_000, 64 << 20
+"""How many a task holds, and how large, before its source waits for a checkpoint."""
+
 
 class PendingDeadLetters:
     """The dead letters of one task.
@@ -43,15 +46,23 @@ class PendingDeadLetters:
         """By identity: the last checkpoint without it, values, why, attempts, and the position in the source where it has one."""
         self._on_disk: dict[int, None] = {}
         """Identities of the latest that have been stored and counted."""
+        self._bytes = 0
+        """Of the values that are held."""
         self._snapshotted = 0
 
     def __len__(self) -> int:
         """How many have not been stored yet."""
         return len(self._held)
 
+    @property
+    def fullness(self) -> float:
+        """The part of what may be held; from 1 on no more records are to be read before a checkpoint is complete."""
+        return max(len(self._held) / MOST_HELD, self._bytes / MOST_HELD_BYTES)
+
     def add(self, values: Any, why: str, attempts: int, position: Any = None) -> None:
         """Give a tuple up; `position`: that of its record in the source, if it has one."""
         dead_letter = (self._snapshotted, pack_or_say(self._codec, values), why, attempts)
+        self._bytes += len(dead_letter[1])
         self._held[self._new_identity()] = dead_letter if position is None else (*dead_letter, position)
 
     def snapshot(self, checkpoint: int) -> PendingState:
@@ -65,14 +76,17 @@ class PendingDeadLetters:
         The checkpoint's completion may be reported again, and covers no dead letter that is added from here on.
         """
         self._held.clear()
+        self._bytes = 0
         self._snapshotted = checkpoint
         for state in states:
             for identity, *dead_letter in state.get(STATE_KEY, ()):
                 if identity not in self._on_disk:
                     self._held[identity] = (-1, *dead_letter)
+                    self._bytes += len(dead_letter[0])
             # Until 0.1.0 they had numbers, which each life of a task counted from the start.
             for _, *dead_letter in state.get("held", ()):
                 self._held[self._new_identity()] = (-1, *dead_letter)
+                self._bytes += len(dead_letter[0])
 
     def publish(self, checkpoint: int) -> None:
         """A checkpoint is complete: send the dead letters that it covers to the master."""
@@ -92,7 +106,9 @@ class PendingDeadLetters:
 
     def stored(self, identities: Iterable[int]) -> int:
         """The dead letters are on disk; return how many of them were held here."""
-        known = [identity for identity in identities if self._held.pop(identity, None) is not None]
+        known = [identity for identity in dict.fromkeys(identities) if identity in self._held]
+        for identity in known:
+            self._bytes -= len(self._held.pop(identity)[1])
         self._on_disk.update(dict.fromkeys(known))
         while len(self._on_disk) > REMEMBERED:
             del self._on_disk[next(iter(self._on_disk))]

@@ -250,5 +250,49 @@ def test_arguments_that_cannot_be_used_are_refused(settings: Any, why: str) -> N
 
 
 def test_a_url_that_nothing_reads_is_refused() -> None:
-    with pytest.raises(ConfigError, match="FilesSpout cannot read nothing://"):
+    with pytest.raises(ConfigError, match="FilesSpout cannot use nothing://"):
         harness_of("nothing://bucket/folder")
+
+
+def test_a_compressed_file_is_passed_over_in_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a.gz").write_bytes(gzip.compress(b"".join(b"%03d\n" % n for n in range(1000))))
+    harness = harness_of(tmp_path)
+    (task,) = harness.tasks
+    kept = task.stored()["a.gz"]._replace(position=harness.all_rows()[989][1])
+    monkeypatch.setattr("topo.connectors.file_formats._SKIP", 400)
+    task.rows.clear()
+    task.restart({"a.gz": kept})
+    harness.turns(5)
+    assert harness.read == {}, "a turn passes over a part"
+    harness.turns(20)
+    assert harness.read == {"a.gz": [f"{n}" for n in range(990, 1000)]}
+
+
+@pytest.mark.parametrize("block", [4, 1 << 16])
+@pytest.mark.parametrize("stop", [None, 0, 1])
+def test_a_line_that_is_too_long_is_given_up_and_the_rest_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int, stop: int | None
+) -> None:
+    monkeypatch.setattr("topo.connectors.file_formats.BLOCK", block)
+    long = bytes(range(97, 122))
+    (tmp_path / "a").write_bytes(b"1\n" + long + b"\n2\n\n3" + b"x" * 11)
+    harness = harness_of(tmp_path, max_line=10)
+    assert harness.read == {"a": ["1", "2", ""]}
+    pieces = [record for _, _, record in harness.given_up]
+    assert b"".join(pieces) == long + b"\n3" + b"x" * 11
+    if stop is not None:
+        task = harness.tasks[0]
+        kept = task.stored()["a"]._replace(position=harness.given_up[stop][1])
+        task.given_up.clear()
+        task.rows.clear()
+        task.restart({"a": kept})
+        harness.turns(40)
+        rest = (long + b"\n3" + b"x" * 11)[len(b"".join(pieces[: stop + 1])) :]
+        assert b"".join(record for _, _, record in harness.given_up) == rest
+        assert harness.read == ({"a": ["2", ""]} if rest else {})
+
+
+def test_a_line_of_csv_that_is_too_long_is_given_up(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"n,text\n1,a\n2," + b"x" * 50 + b",y\n3,c\n")
+    harness = harness_of(tmp_path, format="csv", fields=("n",), max_line=10)
+    assert harness.read == {"a": ["1", "3"]} and [record for _, _, record in harness.given_up] == ["2," + "x" * 8]

@@ -181,3 +181,21 @@ def test_a_stored_dead_letter_is_not_reported_again_after_a_recovery() -> None:
     held.publish(1)
     assert len(master) == 1 and len(held) == 0
     assert held.stored([master[0].identity]) == 0
+
+
+def test_how_full_it_is_goes_by_number_and_bytes_and_by_those_not_stored(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("topo.dead_letters.pending.MOST_HELD", 4)
+    monkeypatch.setattr("topo.dead_letters.pending.MOST_HELD_BYTES", 1000)
+    master = Master()
+    pending = PendingDeadLetters(TaskId(1), CODEC, IDS, master)
+    pending.add((b"a",), "why", 1)
+    assert pending.fullness == 0.25
+    pending.add((b"x" * 2000,), "why", 1)
+    assert pending.fullness > 2
+    state = pending.snapshot(1)
+    pending.publish(1)
+    pending.stored([*master.dead_letters, *master.dead_letters])
+    assert pending.fullness == 0
+    other = PendingDeadLetters(TaskId(1), CODEC, IDS, master)
+    other.restore([state], 1)
+    assert other.fullness > 2

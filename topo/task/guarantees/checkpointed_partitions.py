@@ -60,6 +60,8 @@ class CheckpointedPartitions:
         self._positions.reach(*message)
         if error is not None:
             self._output.give_up((record,), error, position=message)
+            if self._output.fullness >= 0.5:
+                self._want_checkpoint()
 
     # -- checkpoints -----------------------------------------------------------------------------------------------------
 

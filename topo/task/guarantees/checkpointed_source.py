@@ -271,8 +271,10 @@ class CheckpointedSource(SourceGuarantee):
 
     @property
     def room(self) -> int:
-        """How many messages the spout may emit. Those of a source with positions are not kept."""
-        return self._limit if self.is_retrying else self._limit - self.uncommitted.uncovered - self.uncommitted.unreported
+        """How many messages the spout may emit. Those of a source with positions are not kept; its bad records are."""
+        if self.is_retrying:
+            return self._limit if self.output.fullness < 1 else 0
+        return self._limit - self.uncommitted.uncovered - self.uncommitted.unreported
 
     @property
     def redelivers(self) -> bool:

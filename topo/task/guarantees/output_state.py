@@ -35,6 +35,11 @@ class OutputState:
         why = error if isinstance(error, str) else str(cause_of(error, self._state.component_id))
         self._dead_letters.add(values, why, attempts, position)
 
+    @property
+    def fullness(self) -> float:
+        """How many dead letters wait for a checkpoint, as a part of what may wait."""
+        return self._dead_letters.fullness
+
     def publish(self, checkpoint: int) -> None:
         """Have the dead letters stored that a complete checkpoint covers."""
         self._dead_letters.publish(checkpoint)

@@ -305,7 +305,7 @@ class SpoutRunner:
 
     def _watch_stall(self, now: float) -> None:
         """Report that windows wait for a watermark which does not come, since the spout has no room for more messages."""
-        if self._output.collector.ended or not self._is_going or self._has_room:
+        if self._output.collector.ended or not self._is_going or self._has_room or not self.pending:
             self._stall.has_room()
         elif self._stall.is_full(self._heard_at, now):
             pending, component = self.pending, self._state.component_id

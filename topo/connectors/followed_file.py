@@ -1,0 +1,222 @@
+"""A file that others append to and rotate, followed as `tail -F` does.
+
+A position is (generation, offset, inode, head): `generation` counts the files that were read, `offset` is the end of the line,
+and `head` is a digest of the file's first bytes in front of `offset`. Inode and head together identify a file: an inode is used
+again for another file soon after its own is removed, and a truncated file keeps its inode.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Callable
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple
+
+from topo.connectors.line_reader import LineReader
+from topo.errors import TopoEnvironmentError
+
+_HEAD_BYTES = 256
+COMPRESSED = frozenset((".gz", ".bz2", ".xz", ".zst", ".lz4", ".zip"))
+
+FilePosition = tuple[int, int, int, int]
+Report = Callable[[Exception], None]
+
+
+class _Look(NamedTuple):
+    """The identity of a file, and the time of its last write."""
+
+    inode: int
+    head: int
+    size: int
+    mtime_ns: int
+
+
+def _inode(found: os.stat_result) -> int:
+    # Some file systems use all 64 bits; positions are signed.
+    return found.st_ino & (1 << 63) - 1
+
+
+def _head(file: BinaryIO, offset: int) -> int:
+    data = os.pread(file.fileno(), min(offset, _HEAD_BYTES), 0)
+    return int.from_bytes(blake2b(data, digest_size=7).digest())
+
+
+class FollowedFile:
+    """Reads the lines of a file and of those that it was rotated to, and then each line that is appended.
+
+    Args:
+        path: the file; it may come later.
+        reader: reads its lines.
+        rotated: of the names that it is given when it is rotated, in the same folder.
+        wait_s: how long a file that was renamed must be unchanged before it is left.
+        report: takes the error that lines are lost.
+        who: the class that the user has written, for errors.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        reader: LineReader,
+        rotated: re.Pattern[str],
+        wait_s: float,
+        report: Callable[[Exception], None],
+        who: str,
+    ) -> None:
+        self._path = path
+        self._reader = reader
+        self._rotated = rotated
+        self._wait_s = wait_s
+        self._report = report
+        self._who = who
+        self._generation = self._inode = self._digest = 0
+        self._reader.offset = 0
+        self._is_at_end = False
+        self._done: set[tuple[int, int]] = set()
+        """Files that were read to their end in this life: inode and head."""
+
+    @property
+    def position(self) -> FilePosition:
+        """The place behind the last line."""
+        return self._generation, self._reader.offset, self._inode, self._digest
+
+    def go_to(self, position: FilePosition) -> None:
+        """Go to the place behind a line, wherever it is now."""
+        self._generation, self._reader.offset, self._inode, self._digest = position
+        self._find_again()
+
+    def skip_to_end(self) -> None:
+        """Go behind the last whole line of the file, if there is one."""
+        if self._path.exists():
+            self._begin(self._path, self._last_line_end())
+
+    def next_line(self) -> Any:
+        """Return the next line as the reader has it, a piece of one that is too long for it, or None when none is complete.
+
+        Raises:
+            UnicodeDecodeError: it is no text; the next call returns it again.
+        """
+        reader = self._reader
+        while reader.file is not None or self._begin(self._path):
+            if self._is_at_end and self._is_replaced():
+                self._find_again()
+            if reader.file is None:
+                return None
+            piece = reader.file.readline(reader.max_line)
+            if not piece.endswith(b"\n") and len(piece) < reader.max_line:
+                self._is_at_end = True
+                if not self._is_left():
+                    # Its line may not be complete yet.
+                    reader.file.seek(reader.offset)
+                    return None
+                if not piece:
+                    self._open_next()
+                    continue
+            begin = reader.offset
+            line = reader.take(piece)
+            if line is None:
+                continue
+            if begin < _HEAD_BYTES:
+                self._digest = _head(reader.file, reader.offset)
+            return line
+        return None
+
+    def close(self) -> None:
+        """Close the file."""
+        self._reader.close()
+
+    def _begin(self, path: Path, offset: int = 0) -> bool:
+        """Read a file from an offset on. Returns False when it is not there."""
+        try:
+            file = self._reader.open(path, offset)
+        except FileNotFoundError:
+            return False
+        self._generation += 1
+        self._inode = _inode(os.fstat(file.fileno()))
+        self._digest = _head(file, offset)
+        self._is_at_end = False
+        return True
+
+    def _last_line_end(self) -> int:
+        """Return the offset behind the last whole line of the file; of a longer line than one piece, that of its last byte."""
+        with self._path.open("rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            begin = max(0, size - self._reader.max_line)
+            found = os.pread(file.fileno(), size - begin, begin).rfind(b"\n")
+            return begin + found + 1 if found >= 0 or begin == 0 else size
+
+    def _is_replaced(self) -> bool:
+        """Whether the open file was truncated: it no longer has the content read from it."""
+        file, offset = self._reader.file, self._reader.offset
+        assert file is not None
+        return os.fstat(file.fileno()).st_size < offset or _head(file, offset) != self._digest
+
+    def _is_left(self) -> bool:
+        """Whether the path is another file by now, and this file has not been written to for a while."""
+        assert self._reader.file is not None
+        mine = os.fstat(self._reader.file.fileno())
+        try:
+            theirs = self._path.stat()
+        except FileNotFoundError:
+            return False
+        return not os.path.samestat(mine, theirs) and time.time() - mine.st_mtime >= self._wait_s
+
+    def _find_again(self) -> None:
+        """Go to the position in the file that has it: the same one, a renamed one, or the copy of a truncated one."""
+        paths = (self._path, *self._old_files())
+        found = [(file.inode == self._inode, path) for path in paths if (file := self._look(path)) and self._is_in(file)]
+        for _, path in sorted(found, key=lambda one: not one[0]):
+            if self._begin(path, self._reader.offset):
+                return
+        mine = self._look(self._path)
+        # Rotation removes the oldest file first: when the file of the position is gone, all that are left were written later.
+        later = self._path if mine and mine.inode == self._inode else next(iter(paths[1:]), self._path)
+        error = TopoEnvironmentError(
+            f"{self._who}: {self._path} was truncated or removed when {self._reader.offset} bytes of it had been read, and none "
+            "of its rotated files begins with them: what followed them is lost; "
+            f"continues at the beginning of {later}"
+        )
+        self._report(error)
+        self.close()
+        self._begin(later)
+
+    def _is_in(self, file: _Look) -> bool:
+        """Whether a file has the content read up to the position."""
+        return file.size >= self._reader.offset and file.head == self._digest
+
+    def _look(self, path: Path, offset: int | None = None) -> _Look | None:
+        """Return the identity of a file, with the head of its content in front of `offset`; None when it does not exist."""
+        try:
+            with path.open("rb") as file:
+                found = os.fstat(file.fileno())
+                head = _head(file, self._reader.offset if offset is None else offset)
+                return _Look(_inode(found), head, found.st_size, found.st_mtime_ns)
+        except FileNotFoundError:
+            return None
+
+    def _old_files(self) -> list[Path]:
+        """Return the rotated files, in the order in which they were written to last."""
+        try:
+            names = os.listdir(self._path.parent)
+        except FileNotFoundError:
+            names = []
+        paths = [self._path.with_name(name) for name in names if name != self._path.name and self._rotated.fullmatch(name)]
+        found = [
+            (file.mtime_ns, path)
+            for path in paths
+            if path.suffix not in COMPRESSED and path.is_file() and (file := self._look(path, 0))
+        ]
+        return [path for _, path in sorted(found)]
+
+    def _open_next(self) -> None:
+        """Continue with the file that followed the open one, which has been read to its end and left."""
+        assert self._reader.file is not None
+        left_at = os.fstat(self._reader.file.fileno()).st_mtime_ns
+        self._done.add((self._inode, self._digest))
+        for path in self._old_files():
+            file = self._look(path, _HEAD_BYTES)
+            if file and file.mtime_ns >= left_at and (file.inode, file.head) not in self._done and self._begin(path):
+                return
+        self._begin(self._path)
