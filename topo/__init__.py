@@ -48,6 +48,7 @@ from topo.errors import (
 from topo.version import __version__
 
 if TYPE_CHECKING:
+    from topo.connectors.files_sink import FilesSink
     from topo.connectors.files_spout import FilesSpout
     from topo.connectors.iterable_spout import IterableSpout
     from topo.connectors.json_lines_sink import JsonLinesSink
@@ -66,6 +67,7 @@ _RENAMED = {
     "ValueNotCarried": "UnsupportedValueError",
 }
 _LAZY = {
+    "FilesSink": "topo.connectors.files_sink",
     "FilesSpout": "topo.connectors.files_spout",
     "IterableSpout": "topo.connectors.iterable_spout",
     "JsonLinesSink": "topo.connectors.json_lines_sink",
@@ -100,6 +102,7 @@ __all__ = [
     "CustomGrouping",
     "EmitError",
     "ExponentialBackoffRetry",
+    "FilesSink",
     "FilesSpout",
     "FixedDelayRetry",
     "Gauge",

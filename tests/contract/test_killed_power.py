@@ -13,13 +13,13 @@ import pytest
 from tests.contract.killing import Report, run_child
 from tests.contract.power import Loss, PowerCut
 from tests.contract.test_killed_sinks import Master, check_recovery, life_of, spill_early
-from tests.contract.two_phase_sinks import KINDS, SinkKind, started
+from tests.contract.two_phase_sinks import KINDS, SEVERAL_FILES, SinkKind, started
 from tests.unit.connectors.drive import tracked
 from topo import JsonLinesSink
 from topo.storage.state_folder import StateFolder, append_lines, write_atomically
 
-KINDS_ON_FILES = [kind for kind in KINDS if not kind.name.startswith("rows")]
-"""SQLite syncs by calls that are not seen here."""
+KINDS_ON_FILES = [kind for kind in [*KINDS, SEVERAL_FILES] if not kind.name.startswith(("rows", "files in a store"))]
+"""SQLite syncs by calls that are not seen here, and a store keeps all that it has taken."""
 
 
 @pytest.fixture(params=Loss, ids=lambda loss: loss.name.lower())

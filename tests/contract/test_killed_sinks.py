@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from tests.contract.killing import Report, run_child
-from tests.contract.two_phase_sinks import KINDS, SinkKind, SinkTask
-from topo.connectors import json_lines_sink, sqlite_sink
+from tests.contract.two_phase_sinks import KINDS, SEVERAL_FILES, SinkKind, SinkTask
+from topo.connectors import files_sink, json_lines_sink, sqlite_sink
 
 
 @dataclass
@@ -49,6 +49,7 @@ def spill_early(set_to: Callable[[object, str, int], None]) -> None:
     """Let sinks write rows of a transaction to disk from the second on."""
     set_to(json_lines_sink, "_SPILL_LINES", 2)
     set_to(sqlite_sink, "_SPILL_ROWS", 2)
+    set_to(files_sink, "_SPILL_ROWS", 2)
 
 
 def life_of(kind: SinkKind, folder: Path, master: Master) -> Callable[[Report], None]:
@@ -86,7 +87,7 @@ def check_recovery(kind: SinkKind, folder: Path, master: Master) -> None:
     assert kind.staged(folder) == []
 
 
-@pytest.fixture(params=KINDS, ids=lambda kind: kind.name)
+@pytest.fixture(params=[*KINDS, SEVERAL_FILES], ids=lambda kind: kind.name)
 def kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> SinkKind:
     spill_early(monkeypatch.setattr)
     found: SinkKind = request.param

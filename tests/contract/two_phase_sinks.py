@@ -5,6 +5,7 @@ A further sink joins by a row in KINDS; every test of the contract then runs ove
 
 from __future__ import annotations
 
+import csv
 import json
 import re
 import sqlite3
@@ -16,8 +17,9 @@ from typing import Any
 
 import msgpack
 
+from tests.contract.copying_store import STORE
 from tests.unit.connectors.drive import tracked
-from topo import JsonLinesSink, SqliteSink, TaskContext, TopologyConfig, TwoPhaseSink
+from topo import FilesSink, JsonLinesSink, SqliteSink, TaskContext, TopologyConfig, TwoPhaseSink
 from topo.api.streams import declared_streams
 from topo.checkpoint.staged_output import StagedOutput
 from topo.emission.collectors import BoltCollector
@@ -106,6 +108,31 @@ def _spark() -> SinkKind:
     )
 
 
+def _files(name: str, read: Callable[[Path], list[int]], url: str = "{}/out", **options: Any) -> SinkKind:
+    def rows(folder: Path) -> list[int]:
+        # By name, which shows the order within one process alone.
+        return sorted(number for file in folder.glob("out/[!.]*") for number in read(file))
+
+    return SinkKind(
+        name,
+        lambda folder: FilesSink(url.format(folder), **options),
+        rows,
+        lambda folder: [path.name for path in folder.glob("out/.staged/*")],
+    )
+
+
+def _csv_rows(file: Path) -> list[int]:
+    header, *records = csv.reader(file.read_text().splitlines())
+    assert header == ["n"]
+    return [int(record[0]) for record in records]
+
+
+def _parquet_rows(file: Path) -> list[int]:
+    import pyarrow.parquet
+
+    return [row["n"] for row in pyarrow.parquet.read_table(file).to_pylist()]
+
+
 KINDS = [
     SinkKind(
         "lines",
@@ -121,9 +148,15 @@ KINDS = [
         lambda folder: sorted(_lines_of(list(folder.glob("[!.]*.jsonl")))),
         lambda folder: [path.name for path in folder.glob(".*.jsonl")],
     ),
+    _files("files of JSON lines", lambda file: _lines_of([file])),
+    _files("files of CSV", _csv_rows, format="csv"),
+    _files("files in a store", lambda file: _lines_of([file]), url=f"{STORE}://{{}}/out"),
 ]
 if find_spec("pyarrow") is not None:
-    KINDS.append(_spark())
+    KINDS += [_files("files of parquet", _parquet_rows, format="parquet", schema={"n": "bigint"}), _spark()]
+
+SEVERAL_FILES = _files("several files", lambda file: _lines_of([file]), roll_rows=2)
+"""Each transaction has several files, so that its token is not small."""
 
 
 def carried(state: Any) -> Any:

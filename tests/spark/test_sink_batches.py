@@ -18,9 +18,9 @@ from tests.spark.test_spark_batches import OTHERS, VALUES, arrow_of  # noqa: E40
 from tests.spark.test_spark_sink import Driver, files, full_disk, numbers, read  # noqa: E402
 from topo import ColumnBatch, ColumnSpout, IterableSpout, Topology, TopologyBuilder  # noqa: E402
 from topo.api.tuples import Origin  # noqa: E402
+from topo.connectors.type_names import type_named  # noqa: E402
 from topo.emission.collectors import TrackedTuple  # noqa: E402
 from topo.spark import SparkSink, SparkSpout  # noqa: E402
-from topo.spark.type_names import type_named  # noqa: E402
 from topo.testing import CRASH, END, TICK, TopologyTest, run_bolt  # noqa: E402
 
 

@@ -28,11 +28,11 @@ from topo import (  # noqa: E402
     aggregates,
     windows,
 )
+from topo.connectors.type_names import type_named  # noqa: E402
 from topo.spark import SparkSpout  # noqa: E402
 from topo.spark.parquet_rows import ParquetRows, Position  # noqa: E402
 from topo.spark.record_batches import pieces_of  # noqa: E402
 from topo.spark.snapshot import list_parquet  # noqa: E402
-from topo.spark.type_names import type_named  # noqa: E402
 from topo.testing import TopologyTest  # noqa: E402
 
 WHOLE = st.integers(-(2**31), 2**31 - 1)

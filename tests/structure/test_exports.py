@@ -42,6 +42,7 @@ PUBLIC = [
     "SourceRows",
     "TopoEnvironmentError",
     "ExponentialBackoffRetry",
+    "FilesSink",
     "FilesSpout",
     "FixedDelayRetry",
     "TopoInternalError",

@@ -81,8 +81,8 @@ class FilesSpout(PartitionedSpout):
             on_done: "delete" removes a file when all of it is done.
             on_bad_record: see `PartitionedSpout`.
             max_line: a longer line of lines, json and csv is given up as a bad record, in pieces of this size.
-            follow: read what is appended to files of this machine, without an end, and follow their rotation. Each file that
-                the pattern matches is a partition, known by its name and its inode; compressed ones and rotated ones are not.
+            follow: read lines that others append to files of this machine, without an end, and follow their rotation. Each file
+                that the pattern matches is a partition, known by its name and its inode; compressed and rotated ones are not.
             start: where to begin, with `follow`, in files that exist when the topology first starts: at their beginning, or
                 behind their last whole line.
             rotated: with `follow`: pattern of the names that a file is given when it is rotated, with {name} for its own name;
@@ -229,7 +229,7 @@ class FilesSpout(PartitionedSpout):
         self._finish(name)
 
     def begin(self, partition: Partition, found_later: bool) -> Any:
-        """Return where a new file begins: with `start="end"` behind what it has."""
+        """Return where a new file begins: with `start="end"` behind its last whole line."""
         if self._start == "beginning" or found_later:
             return None
         file, reader = self._open_followed(partition)

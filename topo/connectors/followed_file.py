@@ -93,7 +93,7 @@ class FollowedFile:
             self._begin(self._path, self._last_line_end())
 
     def next_line(self) -> Any:
-        """Return the next line as the reader has it, a piece of one that is too long for it, or None when none is complete.
+        """Return the next line as the reader has it, a piece of a line that is too long for it, or None when none is complete.
 
         Raises:
             UnicodeDecodeError: it is no text; the next call returns it again.

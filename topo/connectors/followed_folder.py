@@ -22,7 +22,7 @@ _NUMBERED = r"[.-]\d[\d_.:-]*"
 
 
 class RotatedNames:
-    """Tells live files from rotated ones by their names.
+    """Distinguishes live files from rotated ones by their names.
 
     Args:
         pattern: of the names of rotated files, with {name} for that of the live one; None: its name, "." or "-", and a number or
@@ -37,7 +37,7 @@ class RotatedNames:
             raise ConfigError(f"rotated={pattern!r} must contain {_NAME}, which stands for the name of the file: '{_NAME}.old*'")
         self._pattern = pattern
         self._known: set[str] = set()
-        """Names of live files; one that is missing between its rotation and its next line stays known."""
+        """Names of live files; a name that is missing between its rotation and its next line stays known."""
 
     def of(self, name: str) -> re.Pattern[str]:
         """Return the names of the rotated files of a live one."""

@@ -9,31 +9,19 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from topo.api.context import TaskContext
 from topo.api.tuples import Tuple
 from topo.api.two_phase import TwoPhaseSink
+from topo.connectors.json_rows import json_line
 from topo.connectors.line_files import mend, move_lines, remove_staged, size_of, write_at
 from topo.connectors.spilling import Spilling
 from topo.durable import make_folder, sync_folder
-from topo.errors import SinkBlockedError, StagedRowsLostError, UserError
+from topo.errors import SinkBlockedError, StagedRowsLostError
 
 _SPILL_LINES = 1000
 """Lines of a transaction that wait in memory before they go to its file."""
 _STAGED = re.compile(r"(?P<task>\d+)(\.(?P<writer>.+))?\.[0-9a-f]{12}\.\d+(\.at\.\d+)?")
 """What follows `.NAME.staged.`; earlier versions have named no writer."""
-
-
-def _plain(value: Any) -> Any:
-    """Return a numpy value as Python's own: an array as a list, a scalar as a number, moments as texts.
-
-    Raises:
-        TypeError: the value is of another type that msgspec does not encode.
-    """
-    if type(value).__module__ != "numpy":
-        raise TypeError(f"values of type {type(value).__qualname__} are not supported")
-    return (value.astype(str) if value.dtype.kind == "M" else value).tolist()
 
 
 class JsonLinesSink(TwoPhaseSink):
@@ -63,7 +51,6 @@ class JsonLinesSink(TwoPhaseSink):
         """
         super().__init__(max_batch=max_batch, flush_interval=flush_interval)
         self._path = Path(path)
-        self._encode = msgspec.json.Encoder(decimal_format="string", enc_hook=_plain).encode
 
     def open(self, context: TaskContext) -> None:
         """Make the file; take away a line that a killed process has left half written."""
@@ -90,26 +77,13 @@ class JsonLinesSink(TwoPhaseSink):
 
     def write(self, tup: Tuple) -> None:
         """Add a line. Raises UserError for a value that JSON cannot represent, and SinkBlockedError."""
-        try:
-            line = self._encode(tup.as_dict())
-        except TypeError:
-            raise self._unwritable(tup) from None
+        line = json_line(tup.as_dict(), tup.component)
         if self._is_staged and len(self._lines) >= self._spilling.at:
             try:
                 self._spill()
             except OSError as error:
                 self._spilling.refused(error, len(self._lines))
         self._lines.append(line)
-
-    def _unwritable(self, tup: Tuple) -> UserError:
-        """Return the error that names the field whose value JSON cannot represent."""
-        for field, value in tup.as_dict().items():
-            try:
-                self._encode(value)
-            except TypeError as error:
-                fix = "emit a str, number, list or dict with keys of these instead"
-                return UserError(f"field {field!r} of a tuple from {tup.component!r} has no form in JSON: {error}; {fix}")
-        raise AssertionError("each field can be encoded alone, and all of them together cannot")
 
     def pre_commit(self) -> Any:
         """Sync the staged file. The token: it, its length, the output, and the least size that the output has with it."""

@@ -1,16 +1,10 @@
-"""From rows of Python values, or from columns, to columns of declared types: exactly, or with the name of what does not fit.
-
-pyarrow alone is too kind: it cuts 1.5 to 1 for an integer column, a datetime to its date, and takes a time without a zone for
-UTC. So the classes of a column's values are looked at first, all of them in one pass.
-"""
+"""From rows of Python values, or from columns, to columns of declared types: exactly, or with the name of what does not fit."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date, datetime
-from decimal import Decimal
-from itertools import chain
+from datetime import datetime
 from operator import itemgetter
 from typing import Any
 
@@ -18,29 +12,13 @@ import pyarrow as pa
 
 from topo.api.arrow_values import NotRepresentable, values_of
 from topo.api.column_batch import ColumnBatch
+from topo.connectors.column_classes import check_classes
+from topo.connectors.type_names import is_same_type, spark_reads
 from topo.errors import UserError
-from topo.spark.type_names import is_same_type, spark_reads
 
 SparkRow = tuple[Any, ...]
 _SHOWN = 80
-_NONE = type(None)
 _REFUSALS = (pa.ArrowException, TypeError, ValueError, OverflowError, NotRepresentable)
-_CLASSES: tuple[tuple[Callable[[pa.DataType], bool], tuple[type, ...], tuple[type, ...]], ...] = (
-    (pa.types.is_boolean, (bool,), ()),
-    (pa.types.is_integer, (int,), (bool,)),
-    (pa.types.is_floating, (float, int), (bool,)),
-    (pa.types.is_string, (str,), ()),
-    (pa.types.is_large_string, (str,), ()),
-    (pa.types.is_binary, (bytes,), ()),
-    (pa.types.is_large_binary, (bytes,), ()),
-    (pa.types.is_date32, (date,), (datetime,)),
-    (pa.types.is_timestamp, (datetime,), ()),
-    (pa.types.is_decimal, (Decimal, int), (bool,)),
-    (pa.types.is_list, (list, tuple), ()),
-    (pa.types.is_struct, (dict,), ()),
-    (pa.types.is_map, (dict, list, tuple), ()),
-)
-"""Of each type: classes of Python that it takes, and subclasses of these that it does not."""
 
 
 class DoesNotFit(UserError):
@@ -188,7 +166,7 @@ def _widened(kind: pa.DataType) -> pa.DataType:
 
 
 def _array(values: Sequence[Any], field: pa.Field) -> pa.Array:
-    _check(values, field.type)
+    check_classes(values, field.type)
     return _not_null(pa.array(values, field.type), field)
 
 
@@ -196,35 +174,6 @@ def _not_null(array: pa.Array, field: pa.Field) -> pa.Array:
     if array.null_count and not field.nullable:
         raise ValueError("None")
     return array
-
-
-def _check(values: Sequence[Any], kind: pa.DataType) -> None:
-    """Raise TypeError for a class of values that the type would take only with a loss."""
-    classes = set(map(type, values))
-    has_none = _NONE in classes
-    classes.discard(_NONE)
-    accepted, refused = next((takes, but) for is_of, takes, but in _CLASSES if is_of(kind))
-    for cls in classes:
-        if not issubclass(cls, accepted) or issubclass(cls, refused):
-            raise TypeError(cls)
-    if not pa.types.is_nested(kind) and not pa.types.is_timestamp(kind):
-        return
-    present = [value for value in values if value is not None] if has_none else values
-    if pa.types.is_timestamp(kind):
-        if len({value.tzinfo is None for value in present} | {kind.tz is None}) > 1:
-            raise TypeError("zone")
-    elif pa.types.is_list(kind):
-        _check(list(chain.from_iterable(present)), kind.value_type)
-    elif pa.types.is_struct(kind):
-        names = {field.name for field in kind}
-        if any(value.keys() - names for value in present):
-            raise TypeError("unknown field")
-        for field in kind:
-            _check([value.get(field.name) for value in present], field.type)
-    else:
-        pairs = [pair for value in present for pair in (value.items() if isinstance(value, dict) else value)]
-        _check([key for key, _ in pairs], kind.key_type)
-        _check([value for _, value in pairs], kind.item_type)
 
 
 def _unfit(values: Sequence[Any], field: pa.Field, offset: int) -> list[int]:

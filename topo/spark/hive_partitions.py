@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-_NULL = "__HIVE_DEFAULT_PARTITION__"
-_ESCAPED = frozenset("\"#%'*/:=?\\{}[]^") | {chr(code) for code in (*range(32), 127)}
-NAME_BYTES = 255
-"""What a file system takes for the name of one folder."""
+from topo.connectors.partition_folders import NAME_BYTES, escaped, folder_of
+
 _ESCAPE_BYTES = 3
 
 
@@ -38,29 +35,12 @@ def split_by_partition(table: pa.Table, columns: Sequence[str]) -> dict[str, pa.
     return {folder: rest.take(pa.concat_arrays(rows)) for folder, rows in parts.items()}
 
 
-def folder_of(column: str, value: Any) -> str:
-    """Return the folder of a partition value. None and the empty string have the same, and Spark reads both as null."""
-    if value is None or value == "":
-        text = _NULL
-    elif isinstance(value, bool):
-        text = str(value).lower()
-    else:
-        text = _escaped(str(value))
-    return f"{_escaped(column)}={text}"
-
-
 def too_long(table: pa.Table, column: str) -> list[int]:
     """Return the numbers of the rows whose folder would have a longer name than file systems take."""
     if not pa.types.is_string(table.schema.field(column).type):
         return []
     longest = pc.max(pc.binary_length(table[column])).as_py() or 0
-    if len(_escaped(column).encode()) + 1 + _ESCAPE_BYTES * longest <= NAME_BYTES:
+    if len(escaped(column).encode()) + 1 + _ESCAPE_BYTES * longest <= NAME_BYTES:
         return []
     values = table[column].to_pylist()
     return [number for number, value in enumerate(values) if len(folder_of(column, value).encode()) > NAME_BYTES]
-
-
-def _escaped(text: str) -> str:
-    if _ESCAPED.isdisjoint(text):
-        return text
-    return "".join(f"%{ord(char):02X}" if char in _ESCAPED else char for char in text)

@@ -16,9 +16,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from topo.api.arrow_values import NotRepresentable, milliseconds_of, named_values, rows_of
+from topo.connectors.type_names import is_same_type
 from topo.errors import TopoEnvironmentError, UserError
 from topo.spark.record_batches import Piece, pieces_of
-from topo.spark.type_names import is_same_type
 
 Position = tuple[int, int, int]
 T = TypeVar("T")

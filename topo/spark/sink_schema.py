@@ -2,26 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow as pa
 
+from topo.connectors.type_names import spark_reads
 from topo.errors import ConfigError
 from topo.spark.hive_partitions import may_partition
-from topo.spark.type_names import spark_reads, type_named
-
-
-def declared_schema(declared: pa.Schema | Mapping[str, str | pa.DataType]) -> pa.Schema:
-    """Return what a user has declared as a schema.
-
-    Raises:
-        ConfigError: a type is unknown.
-    """
-    if isinstance(declared, pa.Schema):
-        return declared.remove_metadata()
-    types = {name: type_named(kind) if isinstance(kind, str) else kind for name, kind in declared.items()}
-    return pa.schema(list(types.items()))
 
 
 def checked_schema(schema: pa.Schema, path: Path, partition_by: Sequence[str], key: Sequence[str]) -> pa.Schema:

@@ -17,16 +17,18 @@ from typing import Any
 
 import pyarrow as pa
 
+from topo.api.batch_limits import check_batch_age
 from topo.api.bolt import Collector
 from topo.api.columns import MAX_PENDING_BATCHES
 from topo.api.context import TaskContext
 from topo.api.tuples import Tuple
 from topo.api.two_phase import TwoPhaseSink
+from topo.connectors.type_names import declared_schema
 from topo.errors import ConfigError, SinkBlockedError, StagedRowsLostError, TopoEnvironmentError
 from topo.spark.column_values import DoesNotFit
 from topo.spark.hive_partitions import split_by_partition
 from topo.spark.parquet_commit import BatchLost, ParquetCommits, Staged, kept_schema
-from topo.spark.sink_schema import checked_schema, declared_schema, schema_text
+from topo.spark.sink_schema import checked_schema, schema_text
 from topo.spark.tuple_tables import fit_tuples, schema_of
 
 _HELD_BATCHES = 4
@@ -97,12 +99,7 @@ class SparkSink(TwoPhaseSink):
         """
         self._collector, self._log = collector, context.logger
         self._is_staged = context.config.delivery == "exactly_once"
-        tick, timeout = context.config.tick_interval_s, context.config.message_timeout_s
-        if not self._is_staged and tick and timeout and tick > timeout / 2:
-            raise ConfigError(
-                f"SparkSink holds tuples for {tick:g} s, which a message_timeout of {timeout:g} s does not allow: "
-                "lower max_age, or set message_timeout to at least twice as much"
-            )
+        check_batch_age(context, "SparkSink", "max_age")
         self._most, self._least_weight = self._batch_limit(context)
         self._life, self._batches = secrets.token_hex(8), 0
         self._commits = ParquetCommits(

@@ -10,8 +10,9 @@ import pyarrow as pa
 
 from topo.api.column_batch import ColumnBatch
 from topo.api.tuples import Tuple
+from topo.connectors.partition_folders import NAME_BYTES
 from topo.spark.column_values import DoesNotFit, Fitted, SparkRow, fit_columns, fit_rows, infer_schema
-from topo.spark.hive_partitions import NAME_BYTES, too_long
+from topo.spark.hive_partitions import too_long
 
 _values, _origin = attrgetter("values"), attrgetter("origin")
 

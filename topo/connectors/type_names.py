@@ -1,9 +1,9 @@
-"""Types of columns: which ones Spark reads from parquet, and their names in Spark's SQL."""
+"""Types of columns of parquet: their names in Spark's SQL, and which ones Spark reads."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import pyarrow as pa
 
@@ -70,6 +70,18 @@ def type_named(name: str) -> pa.DataType:
         raise ConfigError(
             f"{name!r} is no type: use {known}, decimal(precision,scale), array<type>, map<type,type> or struct<name:type,...>"
         ) from None
+
+
+def declared_schema(declared: pa.Schema | Mapping[str, str | pa.DataType]) -> pa.Schema:
+    """Return what a user has declared as a schema.
+
+    Raises:
+        ConfigError: a type is unknown.
+    """
+    if isinstance(declared, pa.Schema):
+        return declared.remove_metadata()
+    types = {name: type_named(kind) if isinstance(kind, str) else kind for name, kind in declared.items()}
+    return pa.schema(list(types.items()))
 
 
 def _tokens(name: str) -> Iterator[str | None]:

@@ -1,0 +1,171 @@
+"""What FilesSpout and FilesSink cost a row, beside TextFileSpout and bare writing: the component alone, as a task drives it.
+
+    python -m benchmarks.files                      500,000 rows, five runs of each in turn
+    python -m benchmarks.files --rows 100000 --runs 9
+
+Figures are processor time of the process, which other work on the machine changes little. A spout's messages are dropped as soon
+as they were emitted; a sink has one checkpoint, whose files are durable and published at the end.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from topo import FilesSink, FilesSpout, TextFileSpout
+from topo.api.context import TaskContext
+from topo.api.streams import declared_streams
+from topo.api.tuples import Origin
+from topo.checkpoint.staged_output import StagedOutput
+from topo.config import TopologyConfig
+from topo.emission.collectors import BoltCollector, TrackedTuple
+from topo.emission.message_collectors import MessageCollector
+from topo.emission.partition_messages import PartitionMessages
+
+ROOM = 512
+
+
+def _refuse(error: BaseException) -> None:
+    raise error
+
+
+def read_bare(folder: Path) -> int:
+    """Read lines as a program without topo does."""
+    count = 0
+    for path in sorted(folder.iterdir()):
+        with path.open() as file:
+            count += sum(1 for _ in file)
+    return count
+
+
+def read_text_file_spout(folder: Path) -> int:
+    """Read lines with a TextFileSpout."""
+    spout = TextFileSpout(folder)
+    collector = MessageCollector("lines", declared_streams(spout.outputs), _refuse)
+    return drain(spout, collector)
+
+
+def read_files_spout(folder: Path) -> int:
+    """Read lines with a FilesSpout."""
+    spout = FilesSpout(folder, settle="0s", discovery_interval=None)
+    collector = PartitionMessages("lines", declared_streams(spout.outputs), _refuse)
+    return drain(spout, collector)
+
+
+def drain(spout: Any, collector: Any) -> int:
+    """Call a spout until its input ends; return the number of rows."""
+    spout.open(TaskContext("bench", "lines", 1), collector)
+    stream, count = collector.streams[0], 0
+    collector.wanted = ROOM
+    while not collector.ended:
+        # As in a burst of its task.
+        before = -1
+        while before < len(stream.rows) < ROOM and not collector.ended:
+            before = len(stream.rows)
+            spout.next_tuple()
+        count += len(stream.rows)
+        collector.clear()
+    spout.close()
+    return count
+
+
+def write_bare(folder: Path, rows: list[tuple[Any, ...]], fields: tuple[str, ...]) -> int:
+    """Write lines of JSON as a program without topo does: encode each row, write many at once, sync."""
+    encode = msgspec.json.Encoder().encode
+    with (folder / "rows.json").open("wb") as file:
+        for first in range(0, len(rows), 10_000):
+            lines = [encode(dict(zip(fields, row, strict=True))) for row in rows[first : first + 10_000]]
+            file.write(b"\n".join(lines) + b"\n")
+        file.flush()
+        os.fsync(file.fileno())
+    return len(rows)
+
+
+def write_bare_parquet(folder: Path, rows: list[tuple[Any, ...]], fields: tuple[str, ...]) -> int:
+    """Write parquet as a program without topo does, in row groups of the same size."""
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    schema = pa.schema(list(zip(fields, (pa.int64(), pa.string(), pa.float64()), strict=True)))
+    with parquet.ParquetWriter(folder / "rows.parquet", schema) as writer:
+        for first in range(0, len(rows), 10_000):
+            columns = zip(*rows[first : first + 10_000], strict=True)
+            arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
+            writer.write_table(pa.Table.from_arrays(arrays, schema=schema))
+    return len(rows)
+
+
+def write_sink(folder: Path, rows: list[tuple[Any, ...]], fields: tuple[str, ...], **settings: Any) -> int:
+    """Write rows with a FilesSink, in one checkpoint."""
+    sink = FilesSink(folder / "sink", **settings)
+    collector = BoltCollector("sink", (), _refuse)
+    sink.prepare(TaskContext("bench", "sink", 1, config=replace(TopologyConfig(), delivery="exactly_once")), collector)
+    output = StagedOutput(sink)
+    output.restore(None)
+    for first in range(0, len(rows), ROOM):
+        origin = Origin("source", 2, "default", fields)
+        for row in rows[first : first + ROOM]:
+            sink.execute(TrackedTuple.made(row, origin, None, 1, (), ()))
+        collector.clear()
+    output.snapshot(1)
+    output.complete(1)
+    sink.cleanup()
+    return len(rows)
+
+
+def measured(cases: dict[str, Callable[[Path], int]], runs: int, given: Path | None) -> dict[str, float]:
+    """Run all cases in turn, several times; return the median of each in microseconds of processor time a row."""
+    found: dict[str, list[float]] = {name: [] for name in cases}
+    for _ in range(runs):
+        for name, case in cases.items():
+            with tempfile.TemporaryDirectory() as made:
+                began = time.process_time()
+                count = case(given if given is not None else Path(made))
+                found[name].append((time.process_time() - began) / count * 1e6)
+    return {name: statistics.median(times) for name, times in found.items()}
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, default=500_000)
+    parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    fields = ("number", "word", "price")
+    rows = [(n, f"word-{n % 10_000}", n / 7) for n in range(options.rows)]
+    schema = {"number": "bigint", "word": "string", "price": "double"}
+    with tempfile.TemporaryDirectory() as made:
+        folder = Path(made)
+        for part in range(4):
+            lines = (f"{n:08} {'x' * 90}\n" for n in range(options.rows // 4))
+            (folder / f"{part}.log").write_text("".join(lines))
+        reading = {"bare lines": read_bare, "TextFileSpout": read_text_file_spout, "FilesSpout": read_files_spout}
+        times = measured(reading, options.runs, folder)
+    writing: dict[str, Callable[[Path], int]] = {
+        "bare JSON": lambda target: write_bare(target, rows, fields),
+        "FilesSink JSON": lambda target: write_sink(target, rows, fields),
+        "FilesSink CSV": lambda target: write_sink(target, rows, fields, format="csv"),
+        "bare parquet": lambda target: write_bare_parquet(target, rows, fields),
+        "FilesSink parquet": lambda target: write_sink(target, rows, fields, format="parquet", schema=schema),
+    }
+    times |= measured(writing, options.runs, None)
+    if options.json:
+        print(json.dumps(times))
+        return
+    for name, value in times.items():
+        print(f"{name:18} {value:6.2f} us of processor time a row")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,331 @@
+"""A sink that writes tuples to files of a folder, each of which is complete when it shows."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from datetime import date, timedelta
+from typing import TYPE_CHECKING, Any, Literal
+
+from topo.api.batch_limits import batch_within_pending, check_batch_age
+from topo.api.context import TaskContext
+from topo.api.tuples import Tuple
+from topo.api.two_phase import TwoPhaseSink
+from topo.config import parse_size
+from topo.connectors.file_folders import shown_url
+from topo.connectors.partition_folders import NAME_BYTES, folder_of
+from topo.connectors.row_formats import CsvFormat, FileEncoder, JsonFormat, ParquetFormat, RowFormat
+from topo.connectors.spilling import Spilling
+from topo.connectors.staging_places import StagedFile, StagedNames, place_at
+from topo.errors import ConfigError, StagedRowsLostError, UserError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+FILE_FORMATS = ("json", "csv", "parquet")
+_SPILL_ROWS = 10_000
+"""Rows of a transaction that wait in memory before they are encoded and go to their files."""
+_SPILL_BYTES = 8 << 20
+_MOST_OPEN = 100
+"""Files that a task writes at the same time; a further partition closes the oldest one."""
+
+
+class _UnfinishedFile:
+    """A file that takes rows: in memory at first, then encoded, then under its hidden name."""
+
+    def __init__(self, name: str, folder: str, file: StagedFile, encoder: FileEncoder) -> None:
+        self.name = name
+        self.folder = folder
+        self.count = self._bytes = 0
+        self._file = file
+        self._encoder = encoder
+        self._rows: list[Any] = []
+        self._encoded = b""
+        """Bytes that could not be written yet."""
+        self._has_ended = False
+
+    @property
+    def size(self) -> int:
+        """About how many bytes it has."""
+        return self._file.size + len(self._encoded) + self._bytes
+
+    def add(self, row: Any, size: int) -> None:
+        self._rows.append(row)
+        self.count += 1
+        self._bytes += size
+
+    def spill(self) -> None:
+        """Move the rows from memory to the file. If it fails their bytes stay, and a repetition writes them."""
+        if self._rows:
+            self._encoded += self._encoder.encode(self._rows)
+            self._rows = []
+            self._bytes = 0
+        if self._encoded:
+            self._file.append(self._encoded)
+            self._encoded = b""
+
+    def seal(self) -> None:
+        """Complete the file, durably. It may be repeated; no row is added after it has begun."""
+        self.spill()
+        if not self._has_ended:
+            self._encoded = self._encoder.end()
+            self._has_ended = True
+            self.spill()
+        self._file.seal()
+
+    def discard(self) -> None:
+        self._file.discard()
+
+
+class FilesSink(TwoPhaseSink):
+    """Writes tuples to files below a folder, of this machine or at a URL, as lines of JSON, CSV or parquet.
+
+        builder.set_bolt("orders", FilesSink("/data/orders", format="csv", fields=("id", "cents")))
+        builder.set_bolt("events", FilesSink("s3://bucket/events", format="parquet", schema={"user": "string", "at": "bigint"}))
+
+    | delivery | promise |
+    | --- | --- |
+    | `at_least_once` | no row is missing; some repeat after a recovery |
+    | `exactly_once` | each row once, when the checkpoint that covers it is complete |
+    | `at_most_once` | rows can be missing |
+
+    A file shows when it is complete, and never changes then. With `exactly_once` each task writes a file for each checkpoint, and
+    several where they would be larger than `roll_size` or `roll_rows`. With the other modes a file shows when it has
+    `roll_rows` or `roll_size`, or after `roll_interval`, and its tuples are acked then.
+
+    Until then a file is in the folder `.staged`, which readers leave out. All workers of the sink share the folder.
+    """
+
+    def __init__(
+        self,
+        url: str | os.PathLike[str],
+        *,
+        format: Literal["json", "csv", "parquet"] = "json",
+        fields: Sequence[str] | None = None,
+        schema: pa.Schema | Mapping[str, Any] | None = None,
+        partition_by: str | Sequence[str] = (),
+        compression: Literal["gzip", "snappy", "zstd", "none"] | None = None,
+        roll_rows: int = 1_000_000,
+        roll_size: str | int = "128MiB",
+        roll_interval: str | timedelta | float = "5s",
+        storage_options: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Keep what to write; nothing is opened yet.
+
+        Args:
+            url: a folder, which is made if need be; or a URL that fsspec reaches, such as "s3://bucket/folder". Several tasks,
+                sinks and topologies may write to one.
+            format: "json": an object for each line; "csv" with a header; "parquet".
+            fields: the fields that are written. None: for json all of each tuple, for csv those of the first one. For parquet
+                the schema has them.
+            schema: of parquet: types by field, such as {"user": "string", "cents": "bigint", "price": "decimal(10,2)"}, with
+                the names that Spark's SQL has; or a pyarrow.Schema.
+            partition_by: fields that become folders, `field=value/`, and are left out of the files: strings, integers, booleans,
+                dates or None.
+            compression: "gzip" for json and csv; "snappy", "zstd", "gzip" or "none" for parquet. None: none, and for parquet
+                snappy.
+            roll_rows: the most rows of a file.
+            roll_size: about the most bytes of a file.
+            roll_interval: the longest that a tuple waits for others, but with `exactly_once`. At most half of `message_timeout`.
+            storage_options: for fsspec.
+
+        Raises:
+            ConfigError: an argument cannot be used.
+        """
+        if roll_rows < 1:
+            raise ConfigError(f"roll_rows={roll_rows!r} must be at least 1")
+        super().__init__(max_batch=roll_rows, flush_interval=roll_interval)
+        if format not in FILE_FORMATS:
+            raise ConfigError(f"format={format!r} must be one of {', '.join(FILE_FORMATS)}")
+        if format == "parquet" and (schema is None or fields is not None):
+            raise ConfigError("format='parquet' needs schema=, such as {'user': 'string', 'cents': 'bigint'}, and no fields=")
+        if format != "parquet" and schema is not None:
+            raise ConfigError(f"format={format!r} has no schema; leave schema= out, or take format='parquet'")
+        self._partition_by = (partition_by,) if isinstance(partition_by, str) else tuple(partition_by)
+        self._url, self._options = url, dict(storage_options or {})
+        self._roll_rows, self._roll_size = roll_rows, parse_size(roll_size)
+        kept = None if fields is None else [field for field in fields if field not in self._partition_by]
+        self._format_settings = (format, kept, schema, compression, self._partition_by)
+        # Its mistakes are found here; each task makes another one, since a format learns the columns.
+        self._new_format()
+
+    def _new_format(self) -> RowFormat:
+        format, fields, schema, compression, partition_by = self._format_settings
+        if format == "parquet":
+            return ParquetFormat(schema, compression, partition_by)
+        return (CsvFormat if format == "csv" else JsonFormat)(fields, compression)
+
+    def open(self, context: TaskContext) -> None:
+        """Reach the folder.
+
+        Raises:
+            ConfigError: a library is missing, the URL cannot be used, or `roll_interval` is too long for `message_timeout`.
+        """
+        check_batch_age(context, "FilesSink", "roll_interval")
+        self.max_batch = batch_within_pending(context, self.max_batch, "roll_rows")
+        self._format = self._new_format()
+        self._place = place_at(self._url, self._options)
+        self._names = StagedNames(context)
+        self._is_new = self._place.make()
+        self._spilling = Spilling(shown_url(self._url), _SPILL_ROWS, lambda error: self._collector.report_error(error))
+        self._growing: dict[str, _UnfinishedFile] = {}
+        """By folder."""
+        self._closing: list[_UnfinishedFile] = []
+        """Files that take no more rows, and are not durable yet."""
+        self._sealed: list[tuple[str, str]] = []
+        """Durable files of the open transaction: name and folder."""
+        self._unpublished: set[str] = set()
+        """Names of durable files of this process that were not published."""
+        self._rows_counter, self._bytes_counter, self._files_counter = map(context.metrics.counter, ("rows", "bytes", "files"))
+        self._begin_memory()
+
+    def _begin_memory(self) -> None:
+        self._rows_in_memory = self._bytes_in_memory = 0
+
+    def begin(self) -> None:
+        """Start with no files."""
+        self._growing, self._closing, self._sealed = {}, [], []
+        self._begin_memory()
+        self._spilling.done()
+
+    def execute(self, tup: Tuple) -> None:
+        """Write the tuple; publish when a file has its size, which with `exactly_once` the checkpoint does."""
+        super().execute(tup)
+        if not self._is_staged and self._token is None and (self._sealed or self._closing):
+            self._publish_held()
+
+    def write(self, tup: Tuple) -> None:
+        """Add a row. Raises UserError for a tuple that cannot be written, and SinkBlockedError."""
+        record = tup.as_dict()
+        folder = self._folder_of(record, tup.component) if self._partition_by else ""
+        row = self._format.row(record, tup.component)
+        if self._rows_in_memory >= self._spilling.at or self._bytes_in_memory >= _SPILL_BYTES:
+            self._spill()
+        file = self._growing.get(folder)
+        if file is None:
+            file = self._begin_file(folder)
+        size = self._format.size(row)
+        file.add(row, size)
+        self._rows_in_memory += 1
+        self._bytes_in_memory += size
+        if file.count >= self._roll_rows or file.size >= self._roll_size:
+            self._close(folder)
+
+    def _folder_of(self, record: dict[str, Any], component: str) -> str:
+        """Return the folder of a row, and take its fields out of the record."""
+        parts = []
+        for field in self._partition_by:
+            if field not in record:
+                raise UserError(f"a tuple from {component!r} has no field {field!r}, by which this sink partitions")
+            value = record.pop(field)
+            if not isinstance(value, str | int | date | None):
+                raise UserError(
+                    f"field {field!r} of a tuple from {component!r} is a {type(value).__name__}, an object that names no folder; "
+                    "partition by a string, an integer, a boolean or a date"
+                )
+            part = folder_of(field, value)
+            if len(part.encode(errors="surrogatepass")) > NAME_BYTES or not _is_unicode(part):
+                raise UserError(f"field {field!r} of a tuple from {component!r} names no folder: {value!r}")
+            parts.append(part)
+        return "/".join(parts)
+
+    def _begin_file(self, folder: str) -> _UnfinishedFile:
+        if len(self._growing) >= _MOST_OPEN:
+            self._close(next(iter(self._growing)))
+        name = self._names.draw(self._format.suffix)
+        file = self._growing[folder] = _UnfinishedFile(name, folder, self._place.create(name), self._format.encoder())
+        return file
+
+    def _spill(self) -> None:
+        """Move all rows from memory to their files; where that fails they wait, up to a limit."""
+        try:
+            for file in [*self._growing.values(), *self._closing]:
+                file.spill()
+        except OSError as error:
+            self._spilling.refused(error, self._rows_in_memory)
+            # The next attempt comes with more rows.
+            self._bytes_in_memory = 0
+        else:
+            self._begin_memory()
+            self._spilling.done()
+
+    def _close(self, folder: str) -> None:
+        """Let a file take no more rows; what cannot be made durable now is so at the end of the transaction."""
+        self._closing.append(self._growing.pop(folder))
+        with suppress(Exception):
+            self._seal()
+
+    def _seal(self) -> None:
+        while self._closing:
+            file = self._closing[0]
+            file.seal()
+            del self._closing[0]
+            self._sealed.append((file.name, file.folder))
+            self._unpublished.add(file.name)
+            self._rows_counter.add(file.count)
+            self._bytes_counter.add(file.size)
+            self._files_counter.add()
+
+    def pre_commit(self) -> Any:
+        """Make the files durable under their hidden names. The token: name and folder of each."""
+        self._closing += self._growing.values()
+        self._growing = {}
+        self._seal()
+        if not self._sealed:
+            return None
+        self._place.keep_names()
+        return [list(one) for one in self._sealed]
+
+    def commit(self, token: Any) -> None:
+        """Give the files their own names."""
+        lost = []
+        for name, folder in token:
+            # What another process has published may have been taken away by its reader since then.
+            if not self._place.publish(name, folder) and (self._is_new or name in self._unpublished):
+                lost.append(name)
+            self._unpublished.discard(name)
+        if lost:
+            error = StagedRowsLostError(
+                f"{', '.join(lost)} is neither staged nor published below {shown_url(self._url)}. Either somebody has "
+                "removed it, or an earlier worker has written to another folder."
+            )
+            if not self._is_staged:
+                raise error
+            self._collector.report_error(error)
+
+    def publish(self) -> None:
+        """Publish a batch; one of which a file is gone is given up, so that its tuples fail."""
+        try:
+            super().publish()
+        except StagedRowsLostError:
+            self._token = None
+            raise
+
+    def abort(self, token: Any) -> None:
+        """Remove the files of a transaction; None: of the open one."""
+        if token is not None:
+            names = [name for name, _ in token]
+        else:
+            for file in [*self._growing.values(), *self._closing]:
+                file.discard()
+            names = [name for name, _ in self._sealed]
+            self._growing, self._closing, self._sealed = {}, [], []
+        for name in names:
+            self._place.remove(name)
+            self._unpublished.discard(name)
+
+    def recover(self, tokens: Sequence[Any]) -> None:
+        """Publish the committed files; remove the others that this task, or a task that no longer exists, has staged."""
+        super().recover(tokens)
+        for name in self._place.staged():
+            if self._names.is_left(name):
+                self._place.remove(name)
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
