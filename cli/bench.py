@@ -95,10 +95,6 @@ def command(
     windowed-sum sums up JSON events by key in windows of ten seconds of event time; windows and late events must add up to all
     that the spout emitted. It has no --rate: an event is acked when its window is over.
     """
-    from topo.errors import NotFoundError
-    from topo.storage.state_folder import near_misses
-    from topo.user_code.copy import find_file, parse_reference
-    from topo_cli import batch_workloads, workloads
     from topo_cli.exits import Failed
     from topo_cli.output import print_json
 
@@ -108,25 +104,11 @@ def command(
     chosen = {**dict(settings), **chosen}
     arguments: dict[str, Any] = dict(parameters)
     tasks = {option: number for option, number in (("splits", splits), ("counts", counts)) if number is not None}
-    if tasks and name not in _STAGED:
-        raise click.UsageError(f"--{next(iter(tasks))} is for {' and '.join(_STAGED)} alone")
-    if delivery and name not in _STAGED:
-        raise click.UsageError(f"--delivery is for {' and '.join(_STAGED)} alone; elsewhere the topology sets it")
-    if batches and (name != "word-count" or rate):
-        raise click.UsageError("--batches is for word-count alone, without --rate: it has no moments at which a message is due")
-    if rate and name not in _PACED:
-        raise click.UsageError(f"--rate is for {' and '.join(_PACED)} alone: only they know when a message was due")
-    reference = name
-    if name not in BUILT_IN and (meant := near_misses(name, BUILT_IN)):
-        try:
-            find_file(parse_reference(name))
-        except NotFoundError:
-            raise NotFoundError(f"there is no workload {name!r}.", meant) from None
+    _check_options(name, tasks, delivery, batches, rate)
+    reference = _reference_of(name, batches)
     if name in BUILT_IN:
-        reference = f"{Path(workloads.__file__).absolute()}:{BUILT_IN[name]}"
         arguments |= tasks | {"seconds": warm_up + seconds + SLACK_S} | ({"delivery": delivery} if delivery else {})
         if batches:
-            reference = f"{Path(batch_workloads.__file__).absolute()}:word_count"
             arguments["batches"] = batches
         elif name in _PACED:
             arguments["rate"] = rate or 0.0
@@ -144,6 +126,36 @@ def command(
         _print(result)
     if problem:
         raise Failed(problem)
+
+
+def _check_options(name: str, tasks: Mapping[str, int], delivery: str | None, batches: int | None, rate: float | None) -> None:
+    """Refuse options that a workload has no use for."""
+    if tasks and name not in _STAGED:
+        raise click.UsageError(f"--{next(iter(tasks))} is for {' and '.join(_STAGED)} alone")
+    if delivery and name not in _STAGED:
+        raise click.UsageError(f"--delivery is for {' and '.join(_STAGED)} alone; elsewhere the topology sets it")
+    if batches and (name != "word-count" or rate):
+        raise click.UsageError("--batches is for word-count alone, without --rate: it has no moments at which a message is due")
+    if rate and name not in _PACED:
+        raise click.UsageError(f"--rate is for {' and '.join(_PACED)} alone: only they know when a message was due")
+
+
+def _reference_of(name: str, batches: int | None) -> str:
+    """Return the code of a workload. Raises NotFoundError for the misspelt name of a built-in one."""
+    from topo.errors import NotFoundError
+    from topo.storage.state_folder import near_misses
+    from topo.user_code.copy import find_file, parse_reference
+    from topo_cli import batch_workloads, workloads
+
+    if name not in BUILT_IN and (meant := near_misses(name, BUILT_IN)):
+        try:
+            find_file(parse_reference(name))
+        except NotFoundError:
+            raise NotFoundError(f"there is no workload {name!r}.", meant) from None
+    if name not in BUILT_IN:
+        return name
+    module, function = (batch_workloads, "word_count") if batches else (workloads, BUILT_IN[name])
+    return f"{Path(module.__file__).absolute()}:{function}"
 
 
 def _measure(

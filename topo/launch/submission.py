@@ -73,8 +73,7 @@ def new_job(request: RunRequest) -> Job:
         py_files = copy_py_files(py_files, folder.code)
         search_py_files(py_files)
         parameters = json.loads(json.dumps(dict(request.parameters), default=str))
-        in_force = wanted.config.settings()
-        kept_settings = {key: in_force[key] for name in current_names(settings) if (key := name.partition(".")[0])}
+        kept_settings = _in_force(wanted, settings)
         loaded = load_topology(copy.reference, parameters).topology
         now_ms = int(time.time() * 1000)
         cores = usable_cores() if cluster is None else None
@@ -103,10 +102,7 @@ def new_job(request: RunRequest) -> Job:
         if before is None:
             submitted = replace(submitted, otherwise=text_of_beginning(folder, checkpoints))
         else:
-            # It shares the checkpoints of the run that it continues.
-            submitted = replace(submitted, run_ms=before.run_ms, otherwise=NOTHING_STORED)
-            if not start_from:
-                submitted = replace(submitted, start_from=before.start_from, drop_state=before.drop_state)
+            submitted = _continuing(submitted, before)
         job = Job(folder, submitted, serializers_of(loaded))
         check_restore(job, loaded, goes_on=before is not None)
         # User code has run: the folder can be another submission's now.
@@ -119,6 +115,20 @@ def new_job(request: RunRequest) -> Job:
             _forget(folder, (submitted.start_from, checkpoints))
         submitted.save(folder)
     return job
+
+
+def _in_force(topology: Topology, given: Mapping[str, object]) -> dict[str, object]:
+    """Return the values that the settings given with a submission have in its topology."""
+    in_force = topology.config.settings()
+    return {key: in_force[key] for name in current_names(given) if (key := name.partition(".")[0])}
+
+
+def _continuing(submitted: SubmittedTopology, before: SubmittedTopology) -> SubmittedTopology:
+    """Return a submission that shares the checkpoints of the run that it continues."""
+    submitted = replace(submitted, run_ms=before.run_ms, otherwise=NOTHING_STORED)
+    if not submitted.start_from:
+        submitted = replace(submitted, start_from=before.start_from, drop_state=before.drop_state)
+    return submitted
 
 
 def stored_job(folder: TopologyFolder, *, foreground: bool = False) -> Job:

@@ -90,7 +90,7 @@ class InputRunner:
         self._end = end
         self._options = options
         self.messages = options.messages
-        if not self._inbound.sender_count:
+        if guarantee.barriers is not None and not self._inbound.sender_count:
             # Its checkpoints begin here, as they do at a spout.
             self.messages = {**options.messages, BeginCheckpoint: self._on_begin_checkpoint}
         self._pace = AdaptiveSliceSize(self._config.flush_interval_s, self._config.batch_size)
