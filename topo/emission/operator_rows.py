@@ -32,17 +32,18 @@ class OperatorRows:
         else:
             self._collector.emit_stamped(row, timestamp)
 
-    def emit_together(self, rows: Sequence[Any], timestamp: int) -> bool:
-        """Emit results at once; False, and none is emitted, if they have to be emitted one by one."""
+    def emit_together(self, rows: Sequence[Any] | ColumnBatch, timestamp: int) -> bool:
+        """Emit results at once, rows or columns; False, and none is emitted, if they have to be emitted one by one."""
         collector = self._collector
+        given: Sequence[Any] = rows.rows() if isinstance(rows, ColumnBatch) and not self._is_columnar else rows  # type: ignore[assignment]
         if not self._is_columnar and not collector.current:
-            return collector.put_plain(rows, timestamp) is not None
+            return collector.put_plain(given, timestamp) is not None
         mark = collector.mark()
         try:
             if self._is_columnar:
-                self._emit_batch(rows, timestamp)
+                self._emit_batch(given, timestamp)
             else:
-                for row in rows:
+                for row in given:
                     collector.emit_stamped(row, timestamp)
         except (EmitError, UnsupportedValueError):
             collector.rewind(mark)
@@ -57,6 +58,10 @@ class OperatorRows:
         for row, stamp in rows_with_stamps(batch):
             self._collector.emit(row, anchors, stream, stamp)
 
-    def _emit_batch(self, rows: Sequence[Any], timestamp: int | None) -> None:
-        batch = batch_of_rows(self._columnar[DEFAULT_STREAM], rows, [timestamp] * len(rows))
+    def _emit_batch(self, rows: Sequence[Any] | ColumnBatch, timestamp: int | None) -> None:
+        fields = self._columnar[DEFAULT_STREAM]
+        if isinstance(rows, ColumnBatch):
+            batch = ColumnBatch(fields, rows.columns, rows.timestamps, is_arrow=rows.is_arrow)
+        else:
+            batch = batch_of_rows(fields, rows, [timestamp] * len(rows))
         self._collector.emit((batch,), self._collector.current)

@@ -204,6 +204,42 @@ def test_a_checkpoint_has_the_rows_that_wait(form: str) -> None:
     assert results(solo) == {("x", 0, 10, 1), ("y", 0, 10, 2)}
 
 
+MANY = [(f"k{number}", number, 1 + number % 2) for number in range(2_000)]
+
+
+@GUARANTEES
+@pytest.mark.parametrize("sink", [Sink, BatchSink])
+def test_many_keys_are_kept_as_tables_and_leave_as_arrays(guarantee: str, sink: Any) -> None:
+    solo = task(guarantee, sums(), sink)
+    more = [(key, 1, stamp) for key, _, stamp in MANY]
+    ids = put(solo, guarantee, batch(MANY, "arrow"), batch(more, "arrow"))
+    solo.feed_time(9)
+    assert results(solo) == {(key, 0, 10, number + 1) for key, number, _ in MANY}
+    assert len(solo.rows()) == (1 if sink is BatchSink else len(MANY))
+    assert sink is Sink or solo.rows()[0][0].is_arrow
+    assert (level(solo, "open_windows"), level(solo, "timers")) == (0.0, 0.0)
+    if guarantee == TRACKED:
+        assert len(solo.roots(FrameKind.INIT)) == 1
+        decide(solo, FrameKind.ACKED, solo.roots(FrameKind.INIT))
+        found = owed(solo)
+        assert {root: found[root] for root in ids.roots} == dict(zip(ids.roots, ids.edges, strict=True))
+
+
+def test_a_checkpoint_has_the_tables() -> None:
+    solo = task(CHECKPOINTED, sums())
+    put(solo, CHECKPOINTED, batch(MANY, "arrow"))
+    solo.barrier(1)
+    assert level(solo, "open_windows") == len(MANY)
+    put(solo, CHECKPOINTED, batch(MANY, "arrow"))
+    solo.adopt(2, checkpoint=1)
+    solo.open_inputs()
+    solo.out.clear()
+    # A restored window is in cells, and takes tables as well.
+    put(solo, CHECKPOINTED, batch([(key, 1, stamp) for key, _, stamp in MANY], "arrow"))
+    solo.feed_time(END)
+    assert results(solo) == {(key, 0, 10, number + 1) for key, number, _ in MANY}
+
+
 @GUARANTEES
 def test_a_batch_without_timestamps_is_refused_as_a_row_is(guarantee: str) -> None:
     solo = task(guarantee, sums(), attempts=1)

@@ -19,10 +19,10 @@ from topo.operators.windows.column_aggregates import ColumnAggregate
 
 MAX_ROWS = 65_536
 """Rows that wait: a few megabytes, and enough to make the cost of a call little for each."""
-_TOO_MUCH = 1 << 63
+TOO_MUCH = 1 << 63
 
-_FUNCTIONS: dict[type, tuple[str, ...]] = {Count: (), Sum: ("sum",), Min: ("min",), Max: ("max",), Mean: ("sum",)}
-_COUNT = "count_all"
+FUNCTIONS: dict[type, tuple[str, ...]] = {Count: (), Sum: ("sum",), Min: ("min",), Max: ("max",), Mean: ("sum",)}
+COUNT = "count_all"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,25 +51,28 @@ class ArrowRows:
         aggregate: makes their accumulators.
         keys: places of the key fields in a batch.
         no_key: the key of all rows, where there are no key fields.
-        most: how many rows wait.
+        most_rows: how many rows wait.
     """
 
-    def __init__(self, aggregate: ColumnAggregate, keys: Sequence[int], no_key: Any, most: int) -> None:
+    def __init__(self, aggregate: ColumnAggregate, keys: Sequence[int], no_key: Any, most_rows: int) -> None:
         self._aggregate = aggregate
         self._keys = keys
         self._no_key = no_key
-        self._most_rows = most
+        self.most_rows = most_rows
         parts: list[Any] = list(aggregate.parts)
-        self._is_known = all(type(part) in _FUNCTIONS for part in parts)
-        self._fields = sorted({part.field for part in parts if type(part) in _FUNCTIONS and type(part) is not Count})
+        self._is_known = all(type(part) in FUNCTIONS for part in parts)
+        self._fields = sorted({part.field for part in parts if type(part) in FUNCTIONS and type(part) is not Count})
         self._added = {part.field for part in parts if type(part) in (Sum, Mean)}
         self._compared = {part.field for part in parts if type(part) in (Min, Max)}
-        self._names = ["slot", *(f"k{place}" for place in range(len(keys))), *(f"v{field}" for field in self._fields)]
+        self._by = [f"k{place}" for place in range(len(keys))]
+        self._names = ["slot", *self._by, *(f"v{field}" for field in self._fields)]
         self._calls: list[tuple[Any, str]] = sorted(
-            {(f"v{part.field}", name) for part in parts for name in _FUNCTIONS.get(type(part), ())}
+            {(f"v{part.field}", name) for part in parts for name in FUNCTIONS.get(type(part), ())}
         )
         if any(type(part) in (Count, Mean) for part in parts):
-            self._calls.append(([], _COUNT))
+            self._calls.append(([], COUNT))
+        self._results = [(COUNT, "sum") if call == COUNT else (f"{name}_{call}", call) for name, call in self._calls]
+        """The columns that the calls make, and how those of several tables are put together."""
         self._waiting: list[Any] = []
         self._rows = self._most = 0
 
@@ -87,7 +90,7 @@ class ArrowRows:
                 return None
             if field in self._added:
                 most = max(most, _most_of(column))
-        return ArrowColumns(batch.num_rows, arrays, most) if most < _TOO_MUCH else None
+        return ArrowColumns(batch.num_rows, arrays, most) if most < TOO_MUCH else None
 
     def fits(self, columns: ArrowColumns) -> bool:
         """Whether these rows can wait with the others; if not, `take` those first."""
@@ -95,7 +98,7 @@ class ArrowRows:
             return True
         types = [array.type for array in columns.arrays]
         is_alike = self._waiting[-1].schema.types[1:] == types
-        return is_alike and self._rows < self._most_rows and self._most + columns.most < _TOO_MUCH
+        return is_alike and self._rows < self.most_rows and self._most + columns.most < TOO_MUCH
 
     def add(self, columns: ArrowColumns, slots: Any) -> None:
         """Have rows wait.
@@ -111,29 +114,43 @@ class ArrowRows:
         self._rows += columns.count
         self._most += columns.most
 
-    def take(self) -> Iterator[tuple[int, Any, Any]]:
-        """Forget the rows, and return their slots, keys and accumulators: one for each key of a slot."""
+    def take(self) -> tuple[Any, int]:
+        """Forget the rows. Returns a table of them, None without any: a row for each key of a slot, and the bound of its sums.
+
+        The columns are "slot", the keys, and what `accumulators` reads.
+        """
         waiting, self._waiting = self._waiting, []
-        self._rows = self._most = 0
-        if not waiting:
-            return iter(())
-        pa = pyarrow()
-        by = self._names[: 1 + len(self._keys)]
+        most, self._rows, self._most = self._most, 0, 0
+        return (self._grouped(pyarrow().Table.from_batches(waiting), ["slot", *self._by], self._calls) if waiting else None), most
+
+    def together(self, tables: list[Any]) -> Any:
+        """Return one table of several without slots, with one row for each key."""
+        if len(tables) == 1:
+            return tables[0]
+        table = self._grouped(pyarrow().concat_tables(tables), self._by, [(name, again) for name, again in self._results])
+        return table.rename_columns([*self._by, *(name for name, _ in self._results)])
+
+    @staticmethod
+    def _grouped(table: Any, by: list[str], calls: list[tuple[Any, str]]) -> Any:
+        names = [COUNT if function == COUNT else f"{name}_{function}" for name, function in calls]
         # Threads would not help: a worker has one task at work, and its neighbours have the other cores.
-        table = pa.TableGroupBy(pa.Table.from_batches(waiting), by, use_threads=False).aggregate(self._calls)
+        return pyarrow().TableGroupBy(table, by, use_threads=False).aggregate(calls).select([*by, *names])
+
+    def accumulators(self, table: Any) -> Iterator[tuple[Any, Any]]:
+        """Return keys and accumulators of the rows of a table."""
         columns = {name: table.column(name).to_pylist() for name in table.column_names}
-        keys = [columns[name] for name in by[1:]]
+        keys = [columns[name] for name in self._by]
         all_keys = repeat(self._no_key) if not keys else keys[0] if len(keys) == 1 else zip(*keys, strict=True)
         accumulators = self._aggregate.together([_accumulators(part, columns) for part in self._aggregate.parts])
-        return zip(columns["slot"], all_keys, accumulators)  # noqa: B905
+        return zip(all_keys, accumulators)  # noqa: B905
 
 
 def _accumulators(part: AggregateFunction, columns: dict[str, list[Any]]) -> list[Any]:
     if isinstance(part, Count):
-        return columns[_COUNT]
-    (function,), field = _FUNCTIONS[type(part)], part.field  # type: ignore[attr-defined]
+        return columns[COUNT]
+    (function,), field = FUNCTIONS[type(part)], part.field  # type: ignore[attr-defined]
     results = columns[f"v{field}_{function}"]
-    return list(zip(results, columns[_COUNT], strict=True)) if isinstance(part, Mean) else results
+    return list(zip(results, columns[COUNT], strict=True)) if isinstance(part, Mean) else results
 
 
 def _plain(column: Any) -> Any:

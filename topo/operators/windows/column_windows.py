@@ -8,7 +8,7 @@ calls `flush` before it takes a snapshot, and `rise` before each watermark.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import inf
 from typing import Any, NamedTuple, cast
 
@@ -20,10 +20,13 @@ from topo.operators.windows.arrow_rows import MAX_ROWS, ArrowColumns, ArrowRows
 from topo.operators.windows.assigners import SlidingAssigner, TumblingAssigner, window_start
 from topo.operators.windows.column_aggregates import ColumnAggregate
 from topo.operators.windows.operator import WindowOperator
+from topo.operators.windows.window_tables import LEAST_KEYS, WindowTables, results_of
 
 WindowsOfSlots = dict[int, list[TimeWindow]]
 """By start of a slot: its windows that are not over."""
 _FAR = 1 << 62
+_AT_ONCE = 1 << 14
+"""Rows of one batch of results."""
 
 
 class _Rows(NamedTuple):
@@ -43,6 +46,7 @@ class ColumnWindows:
         keys: places of the key fields in a batch.
         no_key: the key of all rows, where there are no key fields.
         most_rows: how many rows of Arrow arrays wait.
+        least_keys: how many keys a window has in its tables, at least.
 
     Attributes:
         position: of the last batch that was taken among those that were given; after an exception, of that which raised.
@@ -55,6 +59,7 @@ class ColumnWindows:
         keys: Sequence[int],
         no_key: Any,
         most_rows: int = MAX_ROWS,
+        least_keys: int = LEAST_KEYS,
     ) -> None:
         self._windows = windows
         self._assigner = cast(TumblingAssigner | SlidingAssigner, windows.assigner)
@@ -62,6 +67,7 @@ class ColumnWindows:
         self._keys = keys
         self._no_key = no_key
         self._waiting = ArrowRows(self._aggregate, keys, no_key, most_rows)
+        self._tables = WindowTables(self._waiting, least_keys if keys else inf)
         self._awaited: WindowsOfSlots = {}
         """The slots of the rows that wait."""
         self._first_end: float = inf
@@ -78,23 +84,63 @@ class ColumnWindows:
         """Take back the output of a batch that has raised; nothing else has changed."""
         self._windows.undo()
 
+    @property
+    def open_panes(self) -> int:
+        """How many keys in windows have accumulators in tables, at least."""
+        return self._tables.open_panes
+
+    def added_to(self, frozen: Callable[[], Mapping[int, Any]]) -> Callable[[], Mapping[int, Any]]:
+        """Return a function that gives a snapshot of the operator, `frozen`, with all that is here. Call `flush` before."""
+        return self._tables.added_to(frozen, self._windows.keys.group_of)
+
     def rise(self, watermark: int) -> None:
-        """Have all rows in their accumulators whose windows the watermark reaches."""
+        """Put out the results of windows in tables that a watermark reaches; those in cells are ready to fire."""
         if watermark >= self._first_end:
             self.flush()
+        for window in self._tables.due(watermark):
+            self._fire(window, self._tables.take(window))
+
+    def _fire(self, window: TimeWindow, table: Any) -> None:
+        windows = self._windows
+        results: Any = results_of(table, self._aggregate.parts, len(self._keys), window)
+        for first in range(0, len(results), _AT_ONCE):
+            windows.begin_call()
+            if not windows.scope.fired_whole((), window, results.slice(first, first + _AT_ONCE), window.max_timestamp):
+                # These results leave one by one, as those of cells.
+                self._merge(window, table.slice(first))
+                break
 
     def flush(self) -> None:
         """Put the rows that wait into their accumulators."""
         awaited, self._awaited, self._first_end = self._awaited, {}, inf
+        grouped, most = self._waiting.take()
+        if grouped is None:
+            return
+        in_cells = set(self._windows.contents.handle.table.namespaces())
+        windows = {window for found in awaited.values() for window in found}
+        in_cells |= self._tables.refused(windows, grouped.num_rows, len(awaited))
+        slots, columns = grouped.column("slot"), grouped.drop_columns(["slot"])
+        for slot, found in awaited.items():
+            part = columns if len(awaited) == 1 else columns.filter(compute().equal(slots, slot))
+            for window in found:
+                if window in in_cells or not self._tables.add(window, part, most):
+                    in_cells.add(window)
+                    self._to_cells(window)
+                    self._merge(window, part)
+
+    def _to_cells(self, window: TimeWindow) -> None:
+        """Have the accumulators of a window in cells from now on."""
+        part = self._tables.take(window)
+        if part is not None:
+            self._merge(window, part)
+
+    def _merge(self, window: TimeWindow, part: Any) -> None:
         merge, table = self._aggregate.merge, self._windows.contents.handle.table
-        cells = {slot: [table.rows(window) for window in windows] for slot, windows in awaited.items()}
-        for slot, key, added in self._waiting.take():
-            for rows in cells[slot]:
-                kept = rows.get(key)
-                rows[key] = added if kept is None else merge(kept, added)
-        for windows in awaited.values():
-            for window in windows:
-                table.give_back(window)
+        cells = table.rows(window)
+        for key, added in self._waiting.accumulators(part):
+            kept = cells.get(key)
+            cells[key] = added if kept is None else merge(kept, added)
+        table.give_back(window)
 
     def _take(self, batch: ColumnBatch) -> None:
         windows = self._windows
@@ -112,6 +158,8 @@ class ColumnWindows:
         if rows.arrow is None:
             # In order of arrival: of equal values the first is kept, and a not-a-number compares with none.
             self.flush()
+            for window in {window: None for found in slots.values() for window in found}:
+                self._to_cells(window)
             folded = self._fold(rows, slots)
         if late is not None:
             self._put_late(late)

@@ -40,7 +40,7 @@ from topo.operators.windows.window_ends import Attempt, WindowEnds
 TIMERS: Final = "window-timers"
 _TRIGGER_STATE: Final = "__window-trigger"
 _MERGING_STATE: Final = "__merging-window-set"
-_FIRES_WHOLE: Final = "fires_whole"
+FIRES_WHOLE: Final = "fires_whole"
 
 MAX_LETTER_ELEMENTS: Final = 1_000
 """Elements of a window in its dead letter."""
@@ -238,7 +238,7 @@ class WindowOperator(KeyedOperator):
         sort = super().freeze()
         if self._ends is None:
             return sort
-        return lambda: {group: {**data, _FIRES_WHOLE: True} for group, data in sort().items()}
+        return lambda: {group: {**data, FIRES_WHOLE: True} for group, data in sort().items()}
 
     def restore(self, snapshot: OperatorSnapshot) -> None:
         """Resume from a snapshot; the watermark starts at MIN_TIMESTAMP."""
@@ -247,7 +247,7 @@ class WindowOperator(KeyedOperator):
         self._merging_state.decode(restored_pairs)
         if isinstance(self.assigner, TumblingAssigner) and self.assigner.is_staggered and snapshot.own:
             self.assigner.shift_ms = snapshot.own[0]["stagger"]
-        self._restore_timers({group for group, data in snapshot.keyed.items() if _FIRES_WHOLE in data})
+        self._restore_timers({group for group, data in snapshot.keyed.items() if FIRES_WHOLE in data})
 
     def _restore_timers(self, whole: set[int]) -> None:
         """Bring restored panes and timers together: those of these key groups have none, whatever the declaration is now."""

@@ -95,6 +95,8 @@ class WindowKind(OperatorKind):
         """Return the state of the operator."""
         if self._columns is not None:
             self._columns.flush()
+            snapshot = super().snapshot(checkpoint)
+            return Snapshot(self._columns.added_to(snapshot.keyed), snapshot.values)
         return super().snapshot(checkpoint)
 
     def _take_watermark(self, watermark: int, now: float) -> None:
@@ -111,7 +113,7 @@ class WindowKind(OperatorKind):
     def end_of_input(self) -> None:
         """Fire all windows."""
         if self._columns is not None:
-            self._columns.flush()
+            self._columns.rise(self._operator.timer_service.current_watermark)
         self._fire_timers(self._operator.end_of_input, self._state.now)
 
     def _call_raised(self, error: Exception, now: float) -> None:
@@ -120,7 +122,10 @@ class WindowKind(OperatorKind):
 
     def levels(self) -> dict[str, float]:
         """Return the number of timers, of entries of the state, and of windows with contents."""
-        return super().levels() | ({"open_windows": float(self._operator.open_panes)} if self._is_set_up else {})
+        if not self._is_set_up:
+            return super().levels()
+        more = 0 if self._columns is None else self._columns.open_panes
+        return super().levels() | {"open_windows": float(self._operator.open_panes + more)}
 
 
 def _batches_of(batch: Batch, first: int, last: int) -> list[Row]:
