@@ -21,6 +21,10 @@ _STACK = 1024
 _CHUNK = 1 << 16
 _SHORT = 1 << 13
 _ARRAYS = b"\x91" * _STACK
+_ARRAY_OF_ONE = 0x91
+_FEW = 4
+_BLOCKS = {0xC6: 5, 0xC9: 6}
+"""The first byte of bytes and of an ext value whose length has 32 bits, and how long their heads are."""
 _read = msgspec.msgpack.Decoder(msgspec.Raw).decode
 _NOT_OPENING = bytes(set(range(256)) - {*range(0x80, 0xA0), *range(0xDC, 0xE0)})
 """All bytes but those that an array or a map begins with."""
@@ -45,6 +49,15 @@ class _Nested:
         return bytes(self._payload[at : at + size])
 
 
+def _is_one_block(payload: bytes | bytearray | memoryview) -> bool:
+    """Whether a value is bytes or an ext value to its end, in a few arrays of one: so are column batches, and much to read."""
+    at = 0
+    while at < _FEW and payload[at] == _ARRAY_OF_ONE:
+        at += 1
+    head = _BLOCKS.get(payload[at])
+    return head is not None and at + head + int.from_bytes(payload[at + 1 : at + 5], "big") == len(payload)
+
+
 class TooDeep(ValueError):
     """A payload is nested deeper than it may be."""
 
@@ -62,6 +75,8 @@ def check_depth(payload: bytes | bytearray | memoryview, most: int = MAX_DEPTH, 
         Exception: it is cut short or followed by more.
     """
     size = len(payload)
+    if size > _SHORT and _is_one_block(payload):
+        return
     # Few bytes that could open an array or a map: not too deep. An exact count takes as long to begin as 800 rows of one word
     # take to read; beyond this size it is cheaper than counting.
     if size <= most or (size <= _SHORT and len(bytes(payload).translate(None, _NOT_OPENING)) - rows < most):

@@ -33,3 +33,15 @@ def test_a_short_recursion_limit_bounds_nothing() -> None:
         check_depth(payload)
     finally:
         sys.setrecursionlimit(before)
+
+
+@pytest.mark.parametrize("block", [bytes(100_000), msgpack.ExtType(5, bytes(100_000))], ids=["bytes", "ext"])
+@pytest.mark.parametrize("arrays", [0, 2, 5, MAX_DEPTH - 1])
+def test_a_payload_that_is_one_long_block_is_whole_or_refused(block: Any, arrays: int) -> None:
+    payload = b"\x91" * arrays + msgpack.packb(block)
+    check_depth(payload)
+    for damaged in (payload[:-1], payload + b"\x00"):
+        with pytest.raises(Exception, match=r".*"):
+            check_depth(damaged)
+    with pytest.raises(TooDeep):
+        check_depth(b"\x91" * (MAX_DEPTH + 1 - arrays) + payload)
