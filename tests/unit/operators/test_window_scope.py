@@ -120,6 +120,18 @@ def test_the_scope_learns_which_elements_a_pane_holds_until_it_is_cleared(direct
     assert held.log.index(("firing", "a", (0, 10))) < held.log.index(("released", "a", (0, 10)))
 
 
+def test_elements_of_few_among_many_open_windows_are_reported_once() -> None:
+    held = Held()
+    r = rig(TEN, aggregate=aggregates.Count())
+    operator_of(r).scope = held
+    r.operator.process_batch(["k"] * 200, ["x"] * 200, range(0, 2000, 10))
+    assert held.log == [("held", number, "k", (10 * number, 10 * number + 10)) for number in range(200)]
+    for _ in range(2):
+        held.log.clear()
+        r.operator.process_batch(["a", "b", "c"], "xyz", [1995, 7, 1991])
+        assert sorted(held.log) == [("held", 0, "a", (1990, 2000)), ("held", 1, "b", (0, 10)), ("held", 2, "c", (1990, 2000))]
+
+
 def test_the_scope_learns_of_merges_under_state_windows() -> None:
     held = Held()
     r = rig(GAP_3S, aggregate=aggregates.Count())

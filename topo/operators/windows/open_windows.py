@@ -9,7 +9,7 @@ that this way does not. Elements that user code may change in place are copied w
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from math import inf
 from typing import Any
 
@@ -21,6 +21,9 @@ from topo.operators.windows.contents import Accumulated
 from topo.operators.windows.scope import WindowScope
 
 TakeOne = Callable[[int, Any, Any, int | None], None]
+
+_FEW = 50
+"""Slots that it costs little to look at each. Input that is out of order may keep thousands open."""
 
 
 class OpenWindows:
@@ -108,7 +111,7 @@ class OpenWindows:
                     take(at, keys[at], one[0], None if stamps[at] == NO_TIMESTAMP else stamps[at])
                     at += 1
         finally:
-            self._report_held(scope, keys)
+            self._report_held(scope, keys, self._starts(stamps, offset, step))
 
     def _open(self, stamp: int, offset: int, step: int) -> bool:
         """Open the slot of a timestamp; False if it is open, or if the watermark has reached one of its windows."""
@@ -127,8 +130,16 @@ class OpenWindows:
                 self._begins(window)
         return True
 
-    def _report_held(self, scope: WindowScope, keys: Sequence[Any]) -> None:
-        for start, (_, positions) in self._slots.items():
+    def _starts(self, stamps: array[int], offset: int, step: int) -> Iterable[int]:
+        """Return the starts of the slots that the elements of the batch up to `position` may be in."""
+        if len(self._slots) <= self.position + _FEW:
+            return self._slots
+        starts = dict.fromkeys(stamp - (stamp - offset) % step for stamp in stamps[: self.position + 1])
+        return [start for start in starts if start in self._slots]
+
+    def _report_held(self, scope: WindowScope, keys: Sequence[Any], starts: Iterable[int]) -> None:
+        for start in starts:
+            positions = self._slots[start][1]
             if positions:
                 windows = self._windows[start]
                 if len(windows) == 1:

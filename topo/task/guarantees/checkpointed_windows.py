@@ -16,10 +16,12 @@ from topo.task.window_calls import ElementCalls, TimerCall
 
 
 class CoveredScope(NoWindowScope):
-    """The scope of a window operator whose inputs are not tracked.
+    """The scope of a window operator in a topology with checkpoints, which cover its inputs: no pane is followed.
+
+    Windows that fire as a whole, with one result for each pane, emit the results together.
 
     Args:
-        collector: takes its rows.
+        collector: takes them.
     """
 
     def __init__(self, collector: BoltCollector) -> None:
