@@ -10,7 +10,7 @@ from typing import Any
 
 from topo.api.column_batch import ColumnBatch, compute, pyarrow
 from topo.emission.groupers import FieldsGrouper
-from topo.emission.router import Reject, RoutedSubscription
+from topo.emission.router import Reject
 from topo.errors import EmitError, UnsupportedValueError
 from topo.hot import Column, Row, RowShare, take
 from topo.ids import TaskId
@@ -23,8 +23,6 @@ class BatchSplitter:
         fields: of the key.
         grouper: knows the task of each key.
     """
-
-    partitions = False
 
     def __init__(self, fields: Sequence[str], grouper: FieldsGrouper) -> None:
         self._fields = fields
@@ -80,11 +78,13 @@ def _distinct(column: Any) -> tuple[Any, list[Any]]:
     return encoded.indices, values_of(encoded.dictionary)
 
 
-class SplitSubscription(RoutedSubscription):
+class SplitSubscription:
     """A subscription whose batches are split: a batch may be in the share of several targets, each time with other rows."""
 
+    partitions = False
+
     def __init__(self, splitter: BatchSplitter, targets: Sequence[TaskId]) -> None:
-        super().__init__(splitter, targets)  # type: ignore[arg-type]
+        self.targets = targets
         self._splitter = splitter
 
     def share(self, rows: list[Row], reject: Reject, *columns: Column) -> list[RowShare]:

@@ -39,27 +39,43 @@ class ColumnSink(Protocol):
         """Append columns to the buffer of the edge to `target`."""
 
 
-class RoutedSubscription:
-    """One grouping of one consumer on a stream, resolved for this sender."""
+class RoutedSubscription(Protocol):
+    """One grouping of one consumer on a stream, resolved for this sender.
 
-    __slots__ = ("grouper", "targets")
+    Attributes:
+        targets: the tasks of the consumer.
+        partitions: whether each row goes to exactly one of them.
+    """
 
-    def __init__(self, grouper: Grouper, targets: Sequence[TaskId]) -> None:
-        self.grouper = grouper
-        self.targets = list(targets)
+    targets: Sequence[TaskId]
+    partitions: bool
 
     def share(self, rows: list[Row], reject: Reject, *columns: Column) -> list[RowShare]:
         """Share rows and their columns among the targets; rows that cannot be routed are rejected one by one, the rest goes."""
+
+
+class GroupedSubscription:
+    """A subscription whose rows a grouper shares out."""
+
+    __slots__ = ("_grouper", "partitions", "targets")
+
+    def __init__(self, grouper: Grouper, targets: Sequence[TaskId]) -> None:
+        self._grouper = grouper
+        self.partitions = grouper.partitions
+        self.targets: Sequence[TaskId] = targets
+
+    def share(self, rows: list[Row], reject: Reject, *columns: Column) -> list[RowShare]:
+        """Have the grouper share all rows, or each alone where one cannot be routed."""
         try:
-            if isinstance(self.grouper, FieldsGrouper):
-                return self.grouper.share(rows, *columns)
-            return take(self.grouper.split(rows), rows, *columns)
+            if isinstance(self._grouper, FieldsGrouper):
+                return self._grouper.share(rows, *columns)
+            return take(self._grouper.split(rows), rows, *columns)
         except EmitError:
             pass
         shares: dict[int, list[int]] = {}
         for index, row in enumerate(rows):
             try:
-                for position, _ in self.grouper.split([row]):
+                for position, _ in self._grouper.split([row]):
                     shares.setdefault(position, []).append(index)
             except EmitError as error:
                 reject(index, error)
@@ -190,7 +206,7 @@ class Router:
         times = _packed(stamps)
         for subscription in self._subscriptions[stream.index]:
             targets = subscription.targets
-            if subscription.grouper.partitions:
+            if subscription.partitions:
                 woven = weave(roots, ends, owed)
                 for position, places, picked, columns in subscription.share(rows, reject, *woven, times):
                     self._put(targets[position], stream.index, places, Columns(Anchoring.SINGLE, picked, *columns))

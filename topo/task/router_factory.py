@@ -17,7 +17,7 @@ from topo.emission.groupers import (
     PartialKeyGrouper,
     ShuffleGrouper,
 )
-from topo.emission.router import DirectGrouper, RoutedSubscription, Router
+from topo.emission.router import DirectGrouper, GroupedSubscription, RoutedSubscription, Router
 from topo.hot import Ids
 from topo.ids import TaskId
 from topo.plan.logical import PlannedSubscription as Declared
@@ -59,11 +59,11 @@ def _subscription(setup: TaskSpec, declared: Declared, outbox: Outbox, emitter: 
     targets = setup.plan.tasks_of(declared.target)
     if declared.grouping is GroupingKind.DIRECT:
         stream = emitter.streams[setup.plan.stream_index(declared.source, declared.stream)]
-        return RoutedSubscription(DirectGrouper(stream, targets), targets)
+        return GroupedSubscription(DirectGrouper(stream, targets), targets)
     grouper = _grouper(setup, declared, targets, lambda position: outbox.has_room(targets[position]))
     if isinstance(grouper, FieldsGrouper) and setup.plan.is_columnar(declared.source, declared.stream):
         return SplitSubscription(BatchSplitter(declared.fields, grouper), targets)
-    return RoutedSubscription(grouper, targets)
+    return GroupedSubscription(grouper, targets)
 
 
 def _grouper(setup: TaskSpec, declared: Declared, targets: tuple[TaskId, ...], has_room: Callable[[int], bool]) -> Grouper:
