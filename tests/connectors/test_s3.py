@@ -1,0 +1,184 @@
+"""Files and checkpoints in an object store: on a real server of S3."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import secrets
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.contract import test_part_files, test_two_phase_sinks
+from tests.contract.two_phase_sinks import SinkKind, SinkTask
+from tests.servers import s3
+from tests.servers.server import Server
+from tests.unit.storage import test_checkpoint_store
+from topo import FilesSink, FilesSpout
+from topo.storage.checkpoint_store import open_store
+from topo.storage.files import open_files
+from topo.testing.partition_harness import PartitionHarness
+
+pytestmark = [pytest.mark.integration, pytest.mark.xdist_group("s3")]
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """The server of this run."""
+    started = s3.start(tmp_path_factory.mktemp("s3"))
+    yield started
+    started.stop()
+
+
+@pytest.fixture
+def bucket(server: Server, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A new bucket, which clients without settings reach as well."""
+    for name, value in {
+        "AWS_ENDPOINT_URL": server.address,
+        "AWS_ACCESS_KEY_ID": "topo",
+        "AWS_SECRET_ACCESS_KEY": "planted",
+        "AWS_DEFAULT_REGION": "us-east-1",
+    }.items():
+        monkeypatch.setenv(name, value)
+    name = f"test-{secrets.token_hex(6)}"
+    store(server).mkdir(name)
+    return name
+
+
+def options(server: Server) -> dict[str, Any]:
+    return {"key": "topo", "secret": "planted", "endpoint_url": server.address}
+
+
+def store(server: Server) -> Any:
+    """The store as another program sees it."""
+    from s3fs import S3FileSystem
+
+    return S3FileSystem(**options(server), use_listings_cache=False, skip_instance_cache=True)
+
+
+# -- FilesSink ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def kind(server: Server, bucket: str) -> SinkKind:
+    """A sink whose folder is a prefix of the bucket."""
+
+    def names(folder: Path, below: str) -> list[str]:
+        files = store(server)
+        root = f"{bucket}/{folder.name}{below}"
+        return sorted(files.ls(root, detail=False)) if files.exists(root) else []
+
+    def rows(folder: Path) -> list[int]:
+        files = store(server)
+        shown = [name for name in names(folder, "") if not name.endswith("/.staged")]
+        return sorted(json.loads(line)["n"] for name in shown for line in files.cat_file(name).splitlines())
+
+    return SinkKind(
+        "S3",
+        lambda folder: FilesSink(f"s3://{bucket}/{folder.name}", storage_options=options(server)),
+        rows,
+        lambda folder: names(folder, "/.staged"),
+    )
+
+
+@pytest.mark.parametrize(
+    "test",
+    [
+        test_two_phase_sinks.test_a_commit_can_be_repeated_also_by_another_process_and_after_later_ones,
+        test_two_phase_sinks.test_a_replacement_publishes_the_tokens_of_the_checkpoint_and_removes_the_rest,
+        test_two_phase_sinks.test_after_a_change_of_parallelism_each_row_is_there_once,
+        test_two_phase_sinks.test_a_process_that_was_given_up_does_no_harm_to_its_replacement,
+        test_two_phase_sinks.test_an_orderly_end_removes_rows_that_no_checkpoint_covers,
+    ],
+    ids=lambda test: test.__name__,
+)
+def test_the_sink_keeps_the_contract(kind: SinkKind, tmp_path: Path, test: Callable[..., None]) -> None:
+    test(kind, tmp_path)
+
+
+def test_rows_wait_while_the_store_takes_nothing(kind: SinkKind, server: Server, bucket: str, tmp_path: Path) -> None:
+    task = SinkTask(kind, tmp_path)
+    task.write(1, 2)
+    store(server).rmdir(bucket)
+    with pytest.raises(FileNotFoundError, match="bucket"):
+        task.snapshot(1)
+    store(server).mkdir(bucket)
+    task.write(3)
+    task.snapshot(2)
+    task.output.complete(2)
+    assert kind.rows(tmp_path) == [1, 2, 3] and kind.staged(tmp_path) == []
+
+
+# -- FilesSpout --------------------------------------------------------------------------------------------------------------
+
+
+def test_objects_are_read_as_they_come_and_removed_when_they_are_done(server: Server, bucket: str) -> None:
+    files = store(server)
+    files.pipe_file(f"{bucket}/in/a.json.gz", gzip.compress(b'{"n": 1}\n{"n": 2}\n'))
+
+    def spout() -> FilesSpout:
+        return FilesSpout(f"s3://{bucket}/in", format="json", fields=("n",), on_done="delete", storage_options=options(server))
+
+    harness = PartitionHarness(spout)
+    harness.turns(20)
+    files.pipe_file(f"{bucket}/in/sub/b.json", b'{"n": 3}\n')
+    harness.discover()
+    assert harness.read == {"a.json.gz": [1, 2], "sub/b.json": [3]} and harness.errors == []
+    harness.tasks[0].commit()
+    assert files.find(f"{bucket}/in") == []
+
+
+def test_an_object_that_is_written_again_while_it_is_read_is_reported(server: Server, bucket: str) -> None:
+    files = store(server)
+    files.pipe_file(f"{bucket}/in/a", b"".join(b"%d\n" % n for n in range(250)))
+    harness = PartitionHarness(lambda: FilesSpout(f"s3://{bucket}/in", storage_options=options(server)))
+    harness.turns(3)
+    assert 0 < len(harness.all_rows()) < 250
+    files.pipe_file(f"{bucket}/in/a", b"".join(b"%d\n" % n for n in range(1000, 1250)))
+    harness.turns(20)
+    assert "'a' was written again while it was read" in str(harness.errors[0])
+
+
+def test_what_the_sink_has_written_the_spout_reads(kind: SinkKind, server: Server, bucket: str, tmp_path: Path) -> None:
+    task = SinkTask(kind, tmp_path)
+    task.write(1, 2)
+    task.snapshot(1)
+    task.output.complete(1)
+    task.write(3)
+    task.snapshot(2)
+    url = f"s3://{bucket}/{tmp_path.name}"
+    harness = PartitionHarness(lambda: FilesSpout(url, format="json", fields=("n",), storage_options=options(server)))
+    harness.turns(20)
+    assert [values for _, _, values in harness.all_rows()] == [(1,), (2,)], "staged rows are not seen"
+
+
+# -- checkpoints -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "test",
+    [
+        test_checkpoint_store.test_a_committed_checkpoint_is_the_latest,
+        test_checkpoint_store.test_parts_without_a_manifest_are_no_checkpoint,
+        test_checkpoint_store.test_a_discarded_checkpoint_is_gone_and_may_be_discarded_again,
+    ],
+    ids=lambda test: test.__name__,
+)
+def test_the_store_of_checkpoints_keeps_its_promises(bucket: str, test: Callable[..., None]) -> None:
+    test(open_store(f"s3://{bucket}/checkpoints", "words"))
+
+
+def test_parts_of_checkpoints_are_kept(bucket: str) -> None:
+    files = open_files(f"s3://{bucket}/checkpoints")
+    test_part_files.test_a_part_is_read_whole_and_in_ranges(files, [b"head", bytes(3 << 20), b"tail"])
+    test_part_files.test_a_part_that_is_not_there_is_said_to_be_missing(files)
+    assert files.names("0000000007") == ["task-00003.part"]
+    files.remove("0000000007/task-00003.part")
+    files.remove("0000000007/task-00003.part")
+    assert files.names("0000000007") == []
+    files.write("0000000009/a", [b"a"])
+    files.remove_folder("0000000009")
+    files.remove_folder("0000000009")
+    assert files.names() == []

@@ -1,0 +1,91 @@
+"""A real server in a child process of the tests, which ends with them."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+_PR_SET_PDEATHSIG = 1
+_READY_S = 90.0
+_LIBC = ctypes.CDLL(None)
+
+
+@dataclass
+class Server:
+    """A server that answers.
+
+    Attributes:
+        address: where clients reach it.
+    """
+
+    address: str
+    process: subprocess.Popen[bytes]
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    def stop(self) -> None:
+        """End it in order."""
+        self.thaw()
+        self.process.terminate()
+        self.process.wait()
+
+    def kill(self) -> None:
+        """End it at once."""
+        self.process.kill()
+        self.process.wait()
+
+    def freeze(self) -> None:
+        """Let it answer nothing, with its connections open."""
+        os.kill(self.pid, signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """Let it continue."""
+        os.kill(self.pid, signal.SIGCONT)
+
+
+def start_server(command: Sequence[str], log: Path, address: str, is_ready: Callable[[], bool]) -> Server:
+    """Start a server and wait until a request is answered. Raises RuntimeError with its log when it ends before that."""
+    with log.open("wb") as output:
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, preexec_fn=_end_with_parent)
+    until = time.monotonic() + _READY_S
+    while not is_ready():
+        if process.poll() is not None or time.monotonic() > until:
+            process.kill()
+            process.wait()
+            raise RuntimeError(f"{command[0]} does not answer:\n{log.read_text(errors='replace')[-4000:]}")
+        time.sleep(0.05)
+    return Server(address, process)
+
+
+def _end_with_parent() -> None:
+    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def free_port() -> int:
+    """Return a port of loopback that is free now."""
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        port: int = found.getsockname()[1]
+        return port
+
+
+def need(modules: Sequence[str]) -> None:
+    """Skip the test where a module is missing; in CI, which installs them, let it fail."""
+    missing = [name for name in modules if find_spec(name) is None]
+    if missing:
+        reason = f"needs {', '.join(missing)}, which `sh scripts/servers.sh` installs"
+        if os.environ.get("CI"):
+            pytest.fail(reason)
+        pytest.skip(reason)
