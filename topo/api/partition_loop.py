@@ -252,6 +252,9 @@ class PartitionLoop:
         if held.has_begun:
             self._collector.end_partition(name)
             self._stored[name] = StoredPartition(group, number, held.position)
+        elif not self._held:
+            # After a restart the engine has its watermark, and no partition to which it belongs.
+            self._collector.mark_idle()
         where = "" if held.position is None else f" behind position {held.position!r}"
         self._collector.report_error(
             TopoEnvironmentError(f"partition {name!r} is gone: nothing of it is read{where}, unless it comes back")

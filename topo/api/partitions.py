@@ -118,8 +118,9 @@ class PartitionedSpout(Spout):
         self._running.set_ahead(names)
 
     def on_committed(self, positions: Mapping[str, Any]) -> None:
-        """Pass positions on to the reader."""
-        self._running.committed(positions)
+        """Pass positions on to the reader. Restored behind the end of its input, the spout is not open and has none."""
+        if self._loop is not None:
+            self._loop.committed(positions)
 
     @property
     def max_drift_ms(self) -> int | None:

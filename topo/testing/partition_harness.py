@@ -13,6 +13,7 @@ from topo.api.partition_values import StoredPartition, owned
 from topo.api.partitions import PartitionedSpout
 from topo.api.streams import declared_streams
 from topo.emission.partition_messages import PartitionBegun, PartitionForgotten, PartitionMessages, PartitionsFound, PassedOver
+from topo.operators.time.watermarks import InputStatus
 from topo.testing.clock import ManualClock
 from topo.tracking.partition_positions import PartitionPositions
 
@@ -27,6 +28,7 @@ class PartitionTask:
         rows: partition, position and values of each emitted row.
         given_up: bad records: partition, position, record.
         has_ended: whether its input has ended.
+        is_idle: whether it has marked its output as idle, and no partition has begun since.
     """
 
     def __init__(
@@ -41,7 +43,7 @@ class PartitionTask:
         self.spout = spout
         self.rows: list[tuple[str, Any, Any]] = []
         self.given_up: list[tuple[str, Any, Any]] = []
-        self.has_ended = False
+        self.has_ended = self.is_idle = False
         self._errors = errors
         self._index, self._parallelism = index, parallelism
         self._collector = PartitionMessages("spout", declared_streams(spout.outputs), errors.append)
@@ -67,9 +69,12 @@ class PartitionTask:
         for counts, signal in (*collector.signals, ([len(rows)], None)):
             self._positions.emitted(messages[sent : counts[0]])
             sent = counts[0]
-            if isinstance(signal, PartitionsFound):
+            if signal is InputStatus.IDLE:
+                self.is_idle = True
+            elif isinstance(signal, PartitionsFound):
                 self._positions.found()
             elif isinstance(signal, PartitionBegun):
+                self.is_idle = False
                 self._positions.begin(signal.partition, signal.position)
             elif isinstance(signal, PartitionForgotten):
                 self._positions.forget(signal.name)

@@ -126,8 +126,9 @@ class RetryBook(Generic[K, M]):
         """Forget messages that were acked, or are dead and stored; return them. Unknown ids are ignored, and give None."""
         # Acks of whole batches come here: without marked messages nothing is done per message in Python.
         messages: list[M | None] = list(map(self._messages.pop, message_ids, repeat(None)))
-        if self._failures or self.kills:
-            marked = [message_id for message_id in message_ids if message_id in self._failures or message_id in self.kills]
+        if self._failures or self.kills or self._dead:
+            # Those that were given up unsent are dead alone.
+            marked = [m for m in message_ids if m in self._failures or m in self.kills or m in self._dead]
             self._unqueue(marked)
             for message_id in marked:
                 self._failures.pop(message_id, None)

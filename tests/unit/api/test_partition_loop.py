@@ -339,3 +339,21 @@ def test_a_decided_begin_holds_when_a_task_goes_back_before_the_first_checkpoint
     harness.tasks[0].restart(None)
     harness.turns()
     assert harness.read == {"a": [3], "empty": [4]}
+
+
+def test_a_task_whose_last_partition_is_gone_after_a_restart_is_idle() -> None:
+    source = MemoryPartitions({"a": [1]})
+    harness = harness_of(source)
+    (task,) = harness.tasks
+    source.remove("a")
+    task.restart(task.stored())
+    assert not task.is_idle
+    harness.discover()
+    harness.discover()
+    assert task.is_idle
+
+
+def test_a_spout_that_was_restored_behind_its_end_takes_committed_positions_without_a_reader() -> None:
+    source = MemoryPartitions({"a": [1]})
+    MemorySpout(source).on_committed({"a": 0})
+    assert source.committed == {}

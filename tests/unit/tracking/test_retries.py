@@ -32,6 +32,16 @@ def test_the_back_off_is_1_4_and_16_seconds_and_no_longer() -> None:
     assert [Backoff().delay_s(failures) for failures in (1, 2, 3, 4, 1000)] == [1.0, 4.0, 16.0, 16.0, 16.0]
 
 
+def test_a_message_that_was_given_up_unsent_and_is_done_may_be_emitted_again(book: Book) -> None:
+    emit(book, 1)
+    book.give_up(1, "cannot be decoded")
+    book.done([1])
+    book.validate()
+    emit(book, 1)
+    book.lost([1])
+    assert ids(book.due(0.0, in_flight=0)) == [1]
+
+
 def test_a_failed_message_comes_back_after_its_back_off(book: Book) -> None:
     emit(book, 1)
     assert book.failed(1, "timeout", now=100.0) is None
