@@ -174,6 +174,34 @@ class Sieve(Relay):
         return [] if chosen(row.id, 3, self.name) else [self.renamed(row)]
 
 
+class NotCarried:
+    """A value that no process can send. Its repr is the same in every run."""
+
+    def __repr__(self) -> str:
+        return "NotCarried()"
+
+
+class Odd(Relay):
+    """As `Relay`, but some of its rows cannot be carried: each of its readers, which are in other processes, loses those."""
+
+    def is_refused(self, row: Row) -> bool:
+        """Whether the row that is made of one cannot be carried."""
+        return chosen(row.id, 12, f"{self.name} odd")
+
+    def refused(self, inputs: Mapping[str, Sequence[Row]]) -> list[Row]:
+        """Return the rows that cannot be carried."""
+        return [self.renamed(row) for row in self.survivors(inputs) if self.is_refused(row)]
+
+    def model(self, inputs: Mapping[str, Sequence[Row]]) -> list[Row]:
+        return [self.renamed(row) for row in self.survivors(inputs) if not self.is_refused(row)]
+
+    def execute(self, tup: Tuple, collector: BasicCollector) -> None:
+        row = row_of(tup.values)
+        key, row_id, n, root = self.renamed(row).values
+        collector.emit((key, row_id, NotCarried() if self.is_refused(row) else n, root))
+        self.meet(tup["id"])
+
+
 class Hand(CheckpointedStage, Bolt):
     """Anchors and acks its inputs itself; it fails those that are hopeless."""
 

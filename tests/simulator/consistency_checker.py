@@ -25,6 +25,7 @@ from topo.task.guarantees.source import SourceGuarantee
 from topo.task.task import Task
 from topo.wire import control
 from topo.wire.frames import Columns, Frame, FrameKind, SenderStatus
+from topo.wire.serializers import RefusedValue
 
 if TYPE_CHECKING:
     from tests.simulator.processes import SimulatedProcess
@@ -67,8 +68,8 @@ class CutObserver(FrameObserver):
         self._restored[task] = self._checker.watermarks_at(routes.checkpoint, task)
 
     def rows_routed(self, task: TaskId, target: TaskId, stream: int, columns: Columns) -> None:
-        """Count rows on their way out."""
-        self._rows[task].sent[target] += len(columns.rows)
+        """Count rows on their way out, but for those that cannot be carried."""
+        self._rows[task].sent[target] += sum(not any(type(value) is RefusedValue for value in row) for row in columns.rows)
 
     def frame_processed(self, task: TaskId, frame: Frame) -> None:
         """Count rows on their way in; check that no sender begins with a lower watermark than that of the checkpoint."""
@@ -145,6 +146,10 @@ class ConsistencyChecker(History):
         self._last_cut = 0
         """The checkpoint of the snapshot that is being taken."""
         self._staged_for: dict[Token, int] = {}
+
+    def succeed(self, earlier: ConsistencyChecker) -> None:
+        """Take over which checkpoints another simulation has completed, and for which of them tokens were staged."""
+        self._complete, self._staged_for = set(earlier._complete), dict(earlier._staged_for)
 
     # -- reports of observers --------------------------------------------------------------------------------------------
 

@@ -21,6 +21,7 @@ the tokens of a sink are committed in theirs |
 | 15 | the state folder has the record of an epoch before its Routes leave, and that of a worker's incarnation before its launch |
 | 16 | spouts emit only when all tasks are ready; a sink commits a token only when a complete checkpoint covers it; the last \
 `checkpoint_keep` complete checkpoints are kept |
+| 17 | with partitions: every record comes out soon, and no window waits for a partition that is silent, gone or at its end |
 
 The history checks 2, 3, 5, 6, 8, 9, 14 and 16 as things happen, the simulation 10.
 """

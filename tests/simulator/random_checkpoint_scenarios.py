@@ -16,7 +16,7 @@ from tests.simulator.checkpointed_stages import Beyond, Mishaps
 from tests.simulator.faults import draw_checkpoint_faults, with_control_faults
 from tests.simulator.topologies import Part
 
-_REFUSING = (stages.Relay, stages.Hand, stages.Tally, stages.Call)
+_REFUSING = (stages.Relay, stages.Odd, stages.Hand, stages.Tally, stages.Call)
 """Which may always fail for some rows."""
 SETTINGS: dict[str, Any] = {**random_scenarios.SETTINGS, "delivery": "exactly_once", "watermark_interval": "5ms"}
 ROWS = 60
@@ -26,7 +26,7 @@ ROWS = 60
 def draw_checkpoint_scenario(seed: int) -> CheckpointScenario:
     """Return the scenario of a seed; always the same."""
     random = Random(f"checkpoints {seed}")
-    drawing = _Drawing(random)
+    drawing = _Drawing(random, Random(f"odd {seed}").choice((stages.Relay, stages.Odd)))
     drawing.settings |= random_scenarios.draw_sizes(seed)
     # A short interval takes most turns of a run while spouts wait; a long one lets windows fire together.
     drawing.settings["watermark_interval"] = Random(f"watermarks {seed}").choice(("5ms", "25ms", "25ms"))
@@ -42,10 +42,11 @@ class _Drawing:
         is_irrevocable: what a complete checkpoint allows cannot be taken back: an earlier one does not do.
     """
 
-    def __init__(self, random: Random) -> None:
+    def __init__(self, random: Random, relay: Any) -> None:
         self._random = random
         self.parts: list[Part] = []
         self.is_irrevocable = False
+        self._relay = relay
         self._work_s = random.choice((0.0, 0.0002, 0.001))
         spouts = random.choice((1, 1, 2))
         needs_time = random.random() < 0.75
@@ -76,6 +77,9 @@ class _Drawing:
             "checkpoint_timeout": random.choice(("300ms", "1s")),
             "checkpoint_keep": random.choice((2, 3)),
         }
+        if any(isinstance(part.make(Beyond()), stages.Odd) for part in self.parts):
+            # Within a process a value is passed on as it is.
+            self.settings["workers"], self.is_irrevocable = None, True
 
     def _draw_spout(self, name: str, rows: int, needs_time: bool, number: int) -> None:
         random = self._random
@@ -135,7 +139,7 @@ class _Drawing:
             self._add(name, operators.Pairs, [f"{name}l", f"{name}r"], left=f"{name}l", right=f"{name}r")
         else:
             self._add(name, {
-                "relay": stages.Relay, "double": stages.Double, "sieve": stages.Sieve, "hand": stages.Hand,
+                "relay": self._relay, "double": stages.Double, "sieve": stages.Sieve, "hand": stages.Hand,
                 "tally": stages.Tally, "whole": stages.Whole, "later": operators.Later, "buckets": operators.Buckets,
             }[kind], ends)  # fmt: skip
         # What comes out of windows behind an idle input, or of calls that the news of its idleness has overtaken, may be late.
@@ -153,7 +157,7 @@ class _Drawing:
         may_refuse = arguments["adds"] if stage is operators.Windows else stage in _REFUSING
         if not settings and may_refuse and random.random() < 0.2:
             hopeless = 15
-        if stage in (stages.Relay, stages.Tally, operators.Buckets, stages.Ledger) and random.random() < 0.1:
+        if stage in (stages.Relay, stages.Odd, stages.Tally, operators.Buckets, stages.Ledger) and random.random() < 0.1:
             kills = 30
         mishaps = Mishaps(fails, hopeless, kills)
         made: Callable[[Beyond], Any] = lambda outside: stage(outside, name, work_s, mishaps, **arguments)  # noqa: E731

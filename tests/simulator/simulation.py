@@ -138,11 +138,12 @@ class Simulation:
 
     # -- running ---------------------------------------------------------------------------------------------------------
 
-    def run(self) -> None:
-        """Run to the end, to the first violation, or until it hangs, which is a violation."""
+    def run(self, until: Callable[[], bool] = lambda: False) -> None:
+        """Run to the end, to the first violation, until it hangs, which is a violation, or as long as `until` is false: then
+        all processes are gone at once."""
         with collector_paused():
             self.master.start()
-            while self.master.outcome is None and not self.history.violations:
+            while self.master.outcome is None and not self.history.violations and not until():
                 self._step()
         for process in self.all_processes:
             process.drop_calls()

@@ -29,6 +29,7 @@ EXCEPTIONS = {
     "tests/simulation/planted_checkpoints.py": PLANTS,
     "tests/simulation/planted_control.py": PLANTS,
     "tests/simulation/planted_decisions.py": PLANTS,
+    "tests/simulation/planted_partitions.py": PLANTS,
     "tests/simulation/planted_storage.py": PLANTS,
     "tests/simulation/test_ends.py": PLANTS,
     "tests/simulation/test_held_inputs.py": PLANTS,
