@@ -3,7 +3,7 @@
     python -m benchmarks.batches                     rows, batches of lists, batches of Arrow arrays: in turn, several rounds
     python -m benchmarks.batches --windows           sums by key and ten seconds of event time, as of topo bench windowed-sum
     python -m benchmarks.batches --counts 4          with a fields grouping that has something to do
-    python -m benchmarks.batches --size 8192         lines, or events, in a batch
+    python -m benchmarks.batches --size 1024         lines, or events, in a batch
 
 All tasks are in one process, joined by encoded frames. Prints nanoseconds of processor time a word, or an event, the best of the
 rounds, and how many times cheaper than rows: transport and waiting are not in it. Each round checks its result.
@@ -237,7 +237,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--lines", type=int, default=40_000, help="lines of ten words in a round (%(default)s)")
     parser.add_argument("--windows", action="store_true", help="sums in windows, of ten events for each line")
-    parser.add_argument("--size", type=int, default=1024, help="lines or events in a batch, a power of two (%(default)s)")
+    parser.add_argument("--size", type=int, default=4096, help="lines or events in a batch, a power of two (%(default)s)")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--counts", type=int, default=1, help="tasks that count, or have windows")
     parser.add_argument("--json", action="store_true")

@@ -82,8 +82,6 @@ class WindowKind(OperatorKind):
         if self._end.is_reached:
             self.end_of_input()
         self._window_calls.taken(batch, begin, first, now)
-        if self._columns is not None:
-            counters.batch_rows_in += sum([len(one) for (one,) in batch.rows[begin:first]])
 
     def _calls_of(self, batch: Batch, first: int, last: int) -> ElementCalls:
         if self._columns is not None:
