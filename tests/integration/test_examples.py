@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import gzip
 import json
 import re
 import subprocess
@@ -114,3 +116,18 @@ def test_access_log_reads_a_log_that_exists(tmp_path: Path) -> None:
     ran = run("access_log", path=log)
     assert ran.code == 0
     assert [line.split() for line in ran.printed] == [["3", "30", "B", "/a"]]
+
+
+def test_file_orders_writes_the_revenue_of_each_shop_once(tmp_path: Path) -> None:
+    ran = run("file_orders", folder=tmp_path, orders=3000)
+    assert ran.code == 0
+    orders = [
+        json.loads(line) for file in (tmp_path / "incoming").iterdir() for line in gzip.decompress(file.read_bytes()).splitlines()
+    ]
+    expected = Counter[str]()
+    for order in orders:
+        expected[order["shop"]] += order["cents"]
+    written = Counter[str]()
+    for file in (tmp_path / "revenue").glob("shop=*/*.csv"):
+        written[file.parent.name.removeprefix("shop=")] += sum(int(row["cents"]) for row in csv.DictReader(file.open()))
+    assert len(orders) == 3000 and written == expected

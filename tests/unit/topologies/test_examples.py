@@ -329,5 +329,5 @@ def test_access_log_makes_up_a_log_in_which_something_goes_wrong_for_a_while() -
 def test_every_example_is_here() -> None:
     files = {path.stem for path in Path(word_count.__file__).parent.glob("*.py")}
 
-    tested = {"access_log", "bulk_insert", "diamond", "enrichment", "flights", "flights_on_spark", "top_n"}
+    tested = {"access_log", "bulk_insert", "diamond", "enrichment", "file_orders", "flights", "flights_on_spark", "top_n"}
     assert files == {*tested, "word_count", "word_count_batches"}
