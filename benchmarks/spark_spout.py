@@ -104,7 +104,8 @@ def measure(folder: Path, rows: int, tasks: int, batches: int) -> dict[str, Any]
     (began, first), (ended, last) = looks[0], next(look for look in looks if look[1] == looks[-1][1])
     return {
         "rows": rows,
-        "rows_per_s": round((last - first) / (ended - began)),
+        # Without two looks that differ there were too few rows.
+        "rows_per_s": round((last - first) / (ended - began)) if ended > began else None,
         "cpu_us_per_row": {component: round(one / rows * 1e6, 3) for component, one in seconds.items()},
         "rss_mib": {component: round(one) for component, one in memory.items()},
     }
