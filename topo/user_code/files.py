@@ -19,13 +19,14 @@ ORIGIN = ".origin"
 """A file beside copied code that names the folder it was copied from."""
 
 _SKIPPED_FOLDERS = frozenset({"__pycache__", "node_modules"})
+_MODULES = (".py", ".so", ".pyd")
 
 
 def is_installed(file: Path) -> bool:
     """Whether a file belongs to an installed package, which is loaded by name, or to topo itself."""
     places = {sysconfig.get_path(kind) for kind in ("stdlib", "purelib", "platlib")}
     places.add(str(Path(__file__).parents[1]))
-    return file.suffix == ".py" and any(file.is_relative_to(place) for place in places)
+    return file.suffix in _MODULES and any(file.is_relative_to(place) for place in places)
 
 
 def package_of(file: Path) -> Path | None:
