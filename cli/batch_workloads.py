@@ -1,7 +1,11 @@
-"""The workload of `topo bench word-count --batches`: sentences travel as batches of Arrow columns."""
+"""The workload of `topo bench word-count --batches`: sentences travel as batches of Arrow columns.
+
+It imports `topo` alone, as `topo_cli.workloads` does, so that workers can load this file alone.
+"""
 
 from __future__ import annotations
 
+import random
 from time import monotonic
 
 from topo import (
@@ -15,7 +19,17 @@ from topo import (
     Topology,
     TopologyBuilder,
 )
-from topo_cli.workloads import sentences
+
+_WORDS_PER_SENTENCE = 10
+_VOCABULARY = 50_000
+_SENTENCES = 2_000
+
+
+def sentences() -> list[str]:
+    """Return the text of `topo_cli.workloads.sentences`."""
+    draw = random.Random(1).paretovariate
+    words = [f"w{min(int(draw(0.8)), _VOCABULARY - 1)}" for _ in range(_SENTENCES * _WORDS_PER_SENTENCE)]
+    return [" ".join(words[at : at + _WORDS_PER_SENTENCE]) for at in range(0, len(words), _WORDS_PER_SENTENCE)]
 
 
 class SentenceBatches(ColumnSpout):

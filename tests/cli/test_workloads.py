@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import ast
 from itertools import islice
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import pytest
 from tests.unit.connectors.drive import drain, opened
 from topo.api.context import TaskContext
 from topo.testing import run_bolt
+from topo_cli import batch_workloads
 from topo_cli.workloads import (
     WORDS_PER_SENTENCE,
     CountWords,
@@ -32,6 +34,13 @@ def test_every_sentence_has_ten_words_and_the_text_is_always_the_same() -> None:
     assert len(text) == 2000
     assert text == sentences()
     assert text[0] == "w1 w10 w6 w1 w2 w2 w3 w6 w1 w1"
+
+
+def test_batches_have_the_same_text_and_their_file_needs_no_other() -> None:
+    assert batch_workloads.sentences() == sentences()
+    tree = ast.parse(Path(batch_workloads.__file__).read_text())
+    modules = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    assert modules == {"__future__", "time", "topo"}
 
 
 def test_the_closed_loop_ends_when_its_time_is_over() -> None:

@@ -254,13 +254,14 @@ def test_on_a_full_disk_batches_wait_and_a_disk_that_stays_full_bounds_them(tmp_
     with full_disk():
         for first in range(0, 60, 5):
             send(first)
-        assert driver.collector.acked == [] and len(driver.collector.failed) == 5
+        driver.send(100)
+        assert driver.collector.acked == [] and len(driver.collector.failed) == 5, "there is room for a row"
         assert len(driver.errors) == 1 and "2 tuples wait, not acked" in driver.errors[0]
     driver.tick()
-    assert len(driver.collector.acked) == 7 and len(numbers(tmp_path)) == 35
-    send(100)
-    send(105)
-    assert len(driver.collector.acked) == 9
+    assert len(driver.collector.acked) == 8 and len(numbers(tmp_path)) == 36
+    send(101)
+    send(106)
+    assert len(driver.collector.acked) == 10
 
 
 class Blocks(ColumnSpout):
