@@ -56,15 +56,18 @@ def alignment_is_skipped(patch: pytest.MonkeyPatch) -> None:
     """What follows a barrier is processed while the barrier of another edge has not come."""
 
     def arrived(self: Any, edge: InEdge, frame: Frame, edges: Iterable[InEdge], now: float) -> Aligned | None:
-        if not self._roots:
-            self.checkpoint, self._began, self.come = frame.mark, now, set()
+        come, roots = self.__dict__.setdefault("come", set()), self.__dict__.setdefault("roots", {})
+        if not self._come:
+            come.clear()
+            roots.clear()
+            self.checkpoint, self._began, self._come = frame.mark, now, 1
         for root, value in zip(frame.root_list(), frame.edge_list(), strict=True):
-            self._roots[root] = self._roots.get(root, 0) ^ value
-        self.come.add(edge.sender)
-        if any(one.sender not in self.come for one in edges):
+            roots[root] = roots.get(root, 0) ^ value
+        come.add(edge.sender)
+        if any(one.sender not in come for one in edges):
             return None
-        roots, self._roots = self._roots, {}
-        return Aligned(frame.mark, roots, now - self._began)
+        self._come = 0
+        return Aligned(frame.mark, dict(roots), now - self._began)
 
     patch.setattr(Alignment, "arrived", arrived)
 

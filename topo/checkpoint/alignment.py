@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from topo.ids import ID_BYTES
 from topo.wire.control import PartToRead
 from topo.wire.frames import Frame
 
@@ -90,22 +91,23 @@ class Alignment:
     def __init__(self) -> None:
         self.checkpoint = 0
         """The last one whose barrier has come at all."""
-        self._roots: dict[int, int] = {}
+        self._sums: dict[bytes, int] = {}
+        """By packed roots, which are the same on most edges: the XOR of the packed edges that came with them, as one number."""
         self._began = 0.0
         self._come = 0
         """Edges on which the barrier at hand has come."""
 
     def reset(self) -> None:
         """A new epoch: no barrier is under way."""
-        self._roots.clear()
+        self._sums.clear()
         self._come = 0
 
     def arrived(self, edge: Barred, frame: Frame, edges: Collection[Barred], now: float) -> Aligned | None:
         """A barrier has come on one of the data edges; what follows on it waits. Returns it when that was the last edge."""
-        if not self._roots:
+        if not self._come:
             self.checkpoint, self._began = frame.mark, now
-        for root, value in zip(frame.root_list(), frame.edge_list(), strict=True):
-            self._roots[root] = self._roots.get(root, 0) ^ value
+        roots = bytes(frame.roots)
+        self._sums[roots] = self._sums.get(roots, 0) ^ int.from_bytes(frame.edges, "little")
         edge.is_behind_barrier = True
         self._come += 1
         if self._come < len(edges):
@@ -113,5 +115,11 @@ class Alignment:
         self._come = 0
         for one in edges:
             one.is_behind_barrier = False
-        roots, self._roots = self._roots, {}
-        return Aligned(frame.mark, roots, now - self._began)
+        owed: dict[int, int] = {}
+        for packed, total in self._sums.items():
+            values = total.to_bytes(len(packed), "little")
+            for at in range(0, len(packed), ID_BYTES):
+                root, value = (int.from_bytes(column[at : at + ID_BYTES], "little") for column in (packed, values))
+                owed[root] = owed.get(root, 0) ^ value
+        self._sums.clear()
+        return Aligned(frame.mark, owed, now - self._began)
