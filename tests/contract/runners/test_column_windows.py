@@ -159,7 +159,8 @@ def test_late_rows_of_a_batch_are_dropped_or_sent_and_the_others_are_added(
 def test_a_replay_that_is_late_for_a_window_fails_again(late: str | None, sliding: bool) -> None:
     window: Any = windows.SlidingEventTimeWindows.of("20ms", "10ms") if sliding else windows.TumblingEventTimeWindows.of("10ms")
     solo = task(TRACKED, sums(window=window, late_stream=late))
-    solo.feed_time(9)
+    # One row is late for all its windows; in sliding windows the other is late for one, and in another.
+    solo.feed_time(19 if sliding else 9)
     ids = RowIds([REPLAYED_BIT | 7], [77])
     put(solo, TRACKED, batch([("x", 1, 1), ("x", 2, 11)]), ids=ids)
     # In tumbling windows the row that is late for one is late for all, and has gone to the late stream.
@@ -202,6 +203,29 @@ def test_a_checkpoint_has_the_rows_that_wait(form: str) -> None:
     solo.out.clear()
     solo.feed_time(END)
     assert results(solo) == {("x", 0, 10, 1), ("y", 0, 10, 2)}
+
+
+def test_a_key_that_is_none_is_one_of_the_keys_of_a_window() -> None:
+    class Once(aggregates.Sum):
+        raises = True
+
+        def add_columns(self, batch: Any, accumulator: Any) -> Any:
+            return accumulator + sum(batch["n"])
+
+        def get_result(self, accumulator: Any) -> Any:
+            if accumulator == 1 and self.raises:
+                self.raises = False
+                raise ValueError("once")
+            return accumulator
+
+    solo = task(TRACKED, sums(aggregate=Once(1)), attempts=2)
+    ids = put(solo, TRACKED, batch([(None, 1, 1), ("x", 2, 2)]))
+    solo.feed_time(9)
+    assert results(solo) == {(None, 0, 10, 1), ("x", 0, 10, 2)}
+    firings = solo.roots(FrameKind.INIT)
+    assert len(firings) == 2, "the results of the other key are followed, too"
+    decide(solo, FrameKind.FAILED, firings[1:])
+    assert solo.roots(FrameKind.FAIL) == ids.roots
 
 
 MANY = [(f"k{number}", number, 1 + number % 2) for number in range(2_000)]
