@@ -102,9 +102,14 @@ class _ThreadCollector:
 
 
 class BlockingSpoutRunner(Spout):
-    """A `BlockingSpout` as the task sees it."""
+    """A `BlockingSpout` as the task sees it.
 
-    def __init__(self, spout: BlockingSpout) -> None:
+    Args:
+        pause_s: between a `run` that raises and the next one.
+    """
+
+    def __init__(self, spout: BlockingSpout, pause_s: float = _PAUSE_AFTER_ERROR_S) -> None:
+        self._pause_s = pause_s
         self._spout = spout
         self._thread_collector: _ThreadCollector
         self._collector: SpoutCollector
@@ -167,12 +172,13 @@ class BlockingSpoutRunner(Spout):
                 self._spout.run()
             except _Stopped:
                 return
-            except Exception as error:
+            except BaseException as error:
+                # Also a SystemExit: it would end this thread alone, and the topology would wait for its source for ever.
                 try:
                     self._thread_collector.report_error(error)
                 except _Stopped:
                     return
-                self._closing.wait(_PAUSE_AFTER_ERROR_S)
+                self._closing.wait(self._pause_s)
             else:
                 with contextlib.suppress(_Stopped):
                     self._thread_collector.end_of_input()

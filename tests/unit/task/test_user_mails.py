@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 import threading
+import time
 from contextlib import suppress
 from itertools import count
 from typing import Any
@@ -242,3 +244,29 @@ def test_the_thread_of_a_blocking_spout_enters_through_the_mailbox_and_ends_with
     solo.task.mailbox.quiesce()
     runner.close()
     assert ended.wait(10)
+
+
+def test_a_blocking_spout_whose_run_exits_is_reported_and_run_again() -> None:
+    class Source(BlockingSpout):
+        outputs = ("value",)
+        runs = 0
+
+        def open(self, context: Any, collector: Any) -> None:
+            self.collector = collector
+
+        def run(self) -> None:
+            self.runs += 1
+            if self.runs == 1:
+                sys.exit("no source")
+            self.collector.emit((self.runs,), message_id=1)
+
+        def cancel(self) -> None:
+            pass
+
+    runner = BlockingSpoutRunner(Source(), pause_s=0.0)
+    solo = Solo(chain(runner, Sink()), "a")
+    deadline = time.monotonic() + 10.0
+    while not solo.values() and time.monotonic() < deadline:
+        solo.wait(0.05)
+    assert solo.values() == [2] and solo.errors() == ["SystemExit: no source"]
+    runner.close()
