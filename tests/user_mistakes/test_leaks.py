@@ -100,7 +100,7 @@ def test_too_few_open_files_end_in_a_sentence(tmp_path: Path, files: int) -> Non
     file.write_text(WIDE)
     done = limited(files, "run", file, "--home", tmp_path / "home")
     assert done.code == 1, done
-    assert "needs up to" in done.err and f"the limit is {files}: raise it (ulimit -n 256)" in done.err
+    assert "needs up to" in done.err and f"the limit is {files}: raise it (ulimit -n 128)" in done.err
 
 
 def test_too_few_open_files_for_one_worker_are_told_with_the_run(tmp_path: Path) -> None:

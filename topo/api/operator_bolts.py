@@ -128,10 +128,13 @@ class WindowBolt(OperatorBolt):
     @property
     def takes_columns(self) -> bool:
         """Whether its windows take batches of columns whole; else they are given the rows, one by one."""
-        is_fixed = isinstance(self.window, TumblingWindows | SlidingWindows) and self.window.is_event_time
+        # Without `super().__init__()` it has none, which `build` reports.
+        window = getattr(self, "window", None)
+        if not isinstance(window, TumblingWindows | SlidingWindows) or not window.is_event_time:
+            return False
         at_end = self.trigger is None or isinstance(self.trigger, EventTimeTrigger)
         is_plain = self.evictor is None and self.process is None and not self.allowed_lateness_ms and not self.sources
-        return is_fixed and at_end and is_plain and self.aggregate is not None and in_columns(self.aggregate)
+        return at_end and is_plain and self.aggregate is not None and in_columns(self.aggregate)
 
     def bind_input(self, fields: tuple[str, ...]) -> None:
         """Take the fields of the input for the late stream. Called when the topology is built."""
