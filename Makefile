@@ -4,7 +4,7 @@ PYTHON ?= python3
 TOPOLOGY ?= topologies/word_count.py
 ARGS ?=
 ENVIRONMENT ?= .venv
-UNITS ?= tests/contract tests/unit tests/user_mistakes
+UNITS ?= tests/contract tests/properties tests/unit tests/user_mistakes
 
 export PYTHON
 # Every task is a process: what the first has compiled the others read.

@@ -188,7 +188,7 @@ class TopologyConfig:
     workers: int | Literal["auto"] | None = _setting(
         "count", "auto",
         "Worker processes that the tasks are packed into; off: each task has its own; auto: the same, but on one machine "
-        "at most 8 for each core, or 16 where that is less.",
+        "at most 16, or 8 for each core if that is more.",
         optional=True, least=1, choices=("auto",),
     )  # fmt: skip
     transport: Literal["ipc", "tcp"] = _setting(

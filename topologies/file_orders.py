@@ -1,9 +1,10 @@
 """Orders that come as files leave as files: a folder is read, and the revenue of each shop by the minute is written as CSV.
 
     topo run topologies/file_orders.py -p folder=/tmp/orders
-    topo run topologies/file_orders.py -p folder=/tmp/orders -p orders=0    # makes up none
+    topo run topologies/file_orders.py -p folder=/tmp/mine -p orders=0      # makes up none: reads /tmp/mine/incoming
 
-First it makes up some files of orders in FOLDER/incoming. The results are in FOLDER/revenue, a folder for each shop.
+First it makes up some files of orders in FOLDER/incoming. The results are in FOLDER/revenue, a folder for each shop. A second run
+reads all orders again, and adds its files to those of the first.
 
 Each order counts once, whatever worker dies: places in the files that are read and the files that are written are in the same
 checkpoints.

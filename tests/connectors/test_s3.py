@@ -21,15 +21,18 @@ from topo.storage.checkpoint_store import open_store
 from topo.storage.files import open_files
 from topo.testing.partition_harness import PartitionHarness
 
-pytestmark = [pytest.mark.integration, pytest.mark.xdist_group("s3")]
+pytestmark = pytest.mark.integration
 
 
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """The server of this run."""
-    started = s3.start(tmp_path_factory.mktemp("s3"))
-    yield started
-    started.stop()
+    """The server of this run. A proxy of the machine is not asked for it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("NO_PROXY", "127.0.0.1")
+        patch.setenv("no_proxy", "127.0.0.1")
+        started = s3.start(tmp_path_factory.mktemp("s3"))
+        yield started
+        started.stop()
 
 
 @pytest.fixture

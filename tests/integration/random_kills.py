@@ -129,6 +129,10 @@ class Killer:
                 eventually(lambda: not self.running.folder.is_running())
                 self.running = self._scene.resume(self.running.name)
                 self._complete = 0
+            if not struck:
+                # A recovery was under way, in which no worker had a process.
+                self._strikes.append(kind)
+                return
             self._counts["strikes"] += 1
             self._counts[kind] += 1
             self._counts["workers"] += struck

@@ -133,14 +133,14 @@ def test_without_a_fault_everything_is_there_once(scene: Scene) -> None:
 
 def test_windows_are_as_without_a_kill(scene: Scene) -> None:
     """A worker of each kind is killed, one after the other."""
-    running = scene.submit(scene.file(WINDOWS.replace("count=4000", "count=8000")), **QUICK)
+    running = scene.submit(scene.file(WINDOWS.replace("count=4000", "count=12000")), **QUICK)
     for killed, component in enumerate(("windows", "events", "out", "__acker")):
         is_on = lambda status, killed=killed: status["epoch"] > killed and complete(status) >= 2 * killed + 2  # noqa: E731
         kill(pid_of(running.wait_until(is_on), component))
     ended_well(running)
     rows = rows_of(scene.folder, "out")
-    assert {(row["key"], row["start"]): row["numbers"] for row in rows} == expected_windows(8000)
-    assert len(rows) == len(expected_windows(8000)) and rows_of(scene.folder, "late") == []
+    assert {(row["key"], row["start"]): row["numbers"] for row in rows} == expected_windows(12_000)
+    assert len(rows) == len(expected_windows(12_000)) and rows_of(scene.folder, "late") == []
     assert running.summary()["restarts"] == running.summary()["checkpoints"]["restores"] == 4
 
 

@@ -32,6 +32,7 @@ from tests.integration.support import (
     kill,
     let_pass,
     pid_of,
+    processes_of,
     text_of,
     worker_of,
 )
@@ -128,11 +129,15 @@ def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningTopology
     """A topology that several tests attack, one after the other: it has to outlive them all in its first epoch."""
     home = Path(tempfile.mkdtemp(prefix="topo-"))
     scene = Scene(tmp_path_factory.mktemp("target"), home)
-    running = scene.submit(scene.file(FLOW))
-    running.wait_until(lambda status: acked(status) > 50)
-    yield running
-    scene.close()
-    shutil.rmtree(home)
+    try:
+        running = scene.submit(scene.file(FLOW))
+        running.wait_until(lambda status: acked(status) > 50)
+        yield running
+    finally:
+        scene.close()
+        left = processes_of(home)
+        shutil.rmtree(home)
+    assert left == [], "processes are left"
 
 
 def assert_unharmed(running: RunningTopology, acks: int = 200) -> None:

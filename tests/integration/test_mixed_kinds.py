@@ -50,7 +50,7 @@ class Split(BasicBolt):
     def execute(self, tup, collector):
         for word in tup["text"].split():
             collector.emit((word, len(word), (tup["at"], None, [word])))
-        time.sleep(0.0002)
+        time.sleep(0.002)
         if tup["at"] == 350.0 and once("raised"):
             raise OSError("once")
 

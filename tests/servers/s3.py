@@ -8,7 +8,7 @@ from pathlib import Path
 from urllib.error import URLError
 from urllib.request import urlopen
 
-from tests.servers.server import Server, free_port, need, start_server
+from tests.servers.server import Server, ServerEndedError, free_port, need, start_server
 
 
 def start(folder: Path) -> Server:
@@ -20,7 +20,7 @@ def start(folder: Path) -> Server:
         command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
         try:
             return start_server(command, folder / "s3.log", address, partial(_answers, address))
-        except RuntimeError:
+        except ServerEndedError:
             if attempt == 2:
                 raise
     raise AssertionError("unreachable")

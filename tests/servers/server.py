@@ -16,8 +16,12 @@ from pathlib import Path
 import pytest
 
 _PR_SET_PDEATHSIG = 1
-_READY_S = 90.0
+_READY_S = 60.0
 _LIBC = ctypes.CDLL(None)
+
+
+class ServerEndedError(RuntimeError):
+    """A server has ended before it answered: its port may have been taken."""
 
 
 @dataclass
@@ -56,15 +60,21 @@ class Server:
 
 
 def start_server(command: Sequence[str], log: Path, address: str, is_ready: Callable[[], bool]) -> Server:
-    """Start a server and wait until a request is answered. Raises RuntimeError with its log when it ends before that."""
+    """Start a server and wait until a request is answered. An error has its log.
+
+    Raises:
+        ServerEndedError: it has ended.
+        RuntimeError: it does not answer.
+    """
     with log.open("wb") as output:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, preexec_fn=_end_with_parent)
     until = time.monotonic() + _READY_S
     while not is_ready():
-        if process.poll() is not None or time.monotonic() > until:
+        if (has_ended := process.poll() is not None) or time.monotonic() > until:
             process.kill()
             process.wait()
-            raise RuntimeError(f"{command[0]} does not answer:\n{log.read_text(errors='replace')[-4000:]}")
+            error = ServerEndedError if has_ended else RuntimeError
+            raise error(f"{' '.join(command)} does not answer:\n{log.read_text(errors='replace')[-4000:]}")
         time.sleep(0.05)
     return Server(address, process)
 

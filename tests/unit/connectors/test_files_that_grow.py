@@ -110,9 +110,6 @@ def test_lines_that_were_removed_before_they_were_read_are_an_error(tmp_path: Pa
     assert harness.read["a.log"][-1] == "4" and "what followed them is lost" in str(harness.errors[0])
 
 
-LIVE = ["sub/a.log.1", "a-1.log"]
-
-
 @pytest.mark.parametrize(
     ("pattern", "names", "live"),
     [
