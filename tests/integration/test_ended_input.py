@@ -41,6 +41,11 @@ def topology():
     return builder.build()
 """
 LIST = TOTALS.replace("SPOUT", 'IterableSpout(["a", "b", "a"], fields=("word",))')
+TICKS = """
+class Ticks(BasicBolt):
+    def execute(self, tup, collector):
+        pass
+"""
 FILE = LIST.replace('IterableSpout(["a", "b", "a"], fields=("word",))', 'TextFileSpout(HERE / "words.txt")').replace(
     '"word"', '"line"'
 )
@@ -74,10 +79,14 @@ def test_resuming_what_is_done_starts_nothing(scene: Scene) -> None:
     assert totals(scene) == [("a", 2), ("b", 1)]
 
 
-def test_a_run_from_the_last_checkpoint_of_another_reads_newer_rows_of_the_source(scene: Scene) -> None:
+@pytest.mark.parametrize("ticks", [False, True])
+def test_a_run_from_the_last_checkpoint_of_another_reads_newer_rows_of_the_source(scene: Scene, ticks: bool) -> None:
+    """A bolt that reads nothing but ticks has no end, and keeps no checkpoint from being that of the end."""
+    job = '    builder.set_bolt("job", Ticks(), tick_interval="50ms")\n    return' if ticks else "    return"
     words = scene.folder / "words.txt"
     words.write_text("a\nb\na\n")
-    checkpoints = json.loads((run(scene, FILE).folder.path / "summary.json").read_bytes())["checkpoints"]["folder"]
+    first = run(scene, TICKS + FILE.replace("    return builder", f"{job} builder"))
+    checkpoints = json.loads((first.folder.path / "summary.json").read_bytes())["checkpoints"]["folder"]
     kept = Path(checkpoints).rename(scene.folder / "kept")
     with words.open("a") as file:
         file.write("a\nc\n")

@@ -56,6 +56,7 @@ class PartitionPositions:
 
     def forget(self, name: str) -> None:
         """Keep nothing of a partition."""
+        self._changed.pop(name, None)
         if self._stored.pop(name, None) is not None:
             self.revision += 1
 

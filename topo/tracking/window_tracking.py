@@ -39,7 +39,7 @@ _ROOTS_AT_ONCE = 256
 
 
 class WindowTracker:
-    """The panes of one task; the scope of its window operator.
+    """The panes of one task.
 
     Args:
         ids: draws shares and roots.
@@ -281,10 +281,6 @@ class WindowTracker:
         pane = self._panes.take(key, window)
         if pane is not None:
             self._release(pane)
-
-    def fired_whole(self, keys: Sequence[Any], window: Any, rows: Sequence[Any], timestamp: int) -> bool:
-        """Nothing is sent here: the panes fire one by one."""
-        return False
 
     def released_all(self, window: Any) -> None:
         """The panes of a window hold nothing any more."""

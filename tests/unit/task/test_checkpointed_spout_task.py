@@ -13,11 +13,12 @@ from tests.tasks.solo import Solo
 from topo.builder import TopologyBuilder
 from topo.checkpoint.alignment import Snapshot
 from topo.checkpoint.source_progress import UncommittedMessages
+from topo.dead_letters import pending
 from topo.ids import Epoch
 from topo.task.events import Turn
 from topo.task.guarantees.checkpointed_source import CheckpointedSource
 from topo.task.task import Task
-from topo.wire.control import BeginCheckpoint, Close
+from topo.wire.control import BeginCheckpoint, CheckpointWanted, Close
 from topo.wire.frames import FrameKind
 
 MESSAGES = 5_000
@@ -361,3 +362,22 @@ def test_new_messages_under_covered_ids_of_a_counter_are_dead_letters() -> None:
     assert solo.values() == ["d"]
     assert [values for values, _ in solo.dead_letters()] == [("b",), ("c",)]
     assert all("use the source's own ids, not a counter" in why for why in solo.dead_letter_errors())
+
+
+class Odd(EndlessPositions):
+    """Values that cannot be carried, from a source with positions."""
+
+    def next_tuple(self) -> None:
+        self.last += 1
+        self.collector.emit(({self.last: object()},), message_id=self.last)
+
+
+def test_a_source_that_waits_because_of_many_dead_letters_has_asked_for_a_checkpoint(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pending, "MOST_HELD", 100)
+    solo = spout_of(Odd())
+    for _ in range(100):
+        step(solo)
+    emitted = solo.task.counters.emitted
+    step(solo)
+    assert solo.task.counters.emitted == emitted, "it does not wait"
+    assert len(solo.messages(CheckpointWanted)) == 1

@@ -7,7 +7,6 @@ from typing import Any
 
 from topo.api.partition_values import Partition, StoredPartition, owned
 from topo.api.partitions import PartitionedSpout
-from topo.task.guarantees.output_state import OutputState
 from topo.task.parts import TaskParts
 from topo.tracking.partition_positions import PartitionPositions
 
@@ -20,17 +19,22 @@ class CheckpointedPartitions:
         spout: its `on_committed` is called.
         output: takes the dead letters of records that are passed over.
         want_checkpoint: asks the master for a checkpoint soon.
+        give_up: makes a dead letter of the next checkpoint, of values, their error and their position.
     """
 
     def __init__(
-        self, parts: TaskParts, spout: PartitionedSpout, output: OutputState, want_checkpoint: Callable[[], None]
+        self,
+        parts: TaskParts,
+        spout: PartitionedSpout,
+        want_checkpoint: Callable[[], None],
+        give_up: Callable[[Any, Exception, Any], None],
     ) -> None:
         self._state = parts.state
         self._context = parts.spec.context
         self._reports = parts.reports
         self._spout = spout
-        self._output = output
         self._want_checkpoint = want_checkpoint
+        self._give_up = give_up
         self._positions = PartitionPositions()
         self._changes: list[tuple[int, dict[str, Any]]] = []
         """For each snapshot since the last complete one: its checkpoint, and the positions that had moved."""
@@ -59,9 +63,7 @@ class CheckpointedPartitions:
         """Make a dead letter of the next checkpoint."""
         self._positions.reach(*message)
         if error is not None:
-            self._output.give_up((record,), error, position=message)
-            if self._output.fullness >= 0.5:
-                self._want_checkpoint()
+            self._give_up((record,), error, message)
 
     # -- checkpoints -----------------------------------------------------------------------------------------------------
 

@@ -58,7 +58,7 @@ class CheckpointedSource(SourceGuarantee):
         self.output = OutputState(parts, watermarks)
         self._partitions: CheckpointedPartitions | None = None
         if isinstance(spout, PartitionedSpout):
-            self._partitions = CheckpointedPartitions(parts, spout, self.output, self._want_checkpoint)
+            self._partitions = CheckpointedPartitions(parts, spout, self._want_checkpoint, self._give_up)
         self.partitions = self._partitions
         self.checkpoints = self
         self._unresolved = UnresolvedMessages()
@@ -184,7 +184,13 @@ class CheckpointedSource(SourceGuarantee):
             return ANY_VALUES
 
     def _lose_row(self, values: Any, roots: Sequence[int], error: Exception) -> None:
-        self.output.give_up(values, error)
+        self._give_up(values, error)
+
+    def _give_up(self, values: Any, error: Exception, position: Any = None) -> None:
+        """Make a dead letter of the next checkpoint. With too many of them the source waits, so that one is to come soon."""
+        self.output.give_up(values, error, position=position)
+        if self.output.fullness >= 0.5:
+            self._want_checkpoint()
 
     # -- checkpoints -----------------------------------------------------------------------------------------------------
 

@@ -57,14 +57,12 @@ class ColumnCalls:
 
     Attributes:
         collector: given to the bolt.
-        rows: rows of the batches that have arrived as such, over all calls.
     """
 
     def __init__(
         self, bolt: ColumnBolt, collector: BoltCollector, streams: Sequence[StreamDeclaration], most: int, given: Any = None
     ) -> None:
         self.collector = TaskColumnCollector(collector, streams, given)
-        self.rows = 0
         self._bolt = bolt
         self._inner = collector
         self._most = most

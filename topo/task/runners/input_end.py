@@ -31,5 +31,8 @@ class InputEnd:
 
     @property
     def has_passed(self) -> bool:
-        """Whether readers have the results of the end of the input, so that a snapshot taken now is behind it."""
-        return self.is_reached or self._state.restored_ended
+        """Whether readers have the results of the end of the input, so that a snapshot taken now is behind it.
+
+        Without input there is none to wait for.
+        """
+        return self.is_reached or self._state.restored_ended or not self._inbound.sender_count
