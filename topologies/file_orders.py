@@ -1,6 +1,6 @@
 """Orders that come as files leave as files: a folder is read, and the revenue of each shop by the minute is written as CSV.
 
-    topo run topologies/file_orders.py -p folder=/tmp/orders
+    topo run topologies/file_orders.py                                      # FOLDER is build/orders
     topo run topologies/file_orders.py -p folder=/tmp/mine -p orders=0      # makes up none: reads /tmp/mine/incoming
 
 First it makes up some files of orders in FOLDER/incoming. The results are in FOLDER/revenue, a folder for each shop. A second run
@@ -67,7 +67,7 @@ def make_up(folder: Path, orders: int) -> None:
         (folder / f".{name}").rename(folder / name)
 
 
-def topology(folder: str, orders: int = 10_000) -> Topology:
+def topology(folder: str = "build/orders", orders: int = 10_000) -> Topology:
     """Build the topology.
 
     Args:
