@@ -205,9 +205,16 @@ for package in (topo, topo_cli):
         try:
             print(importlib.import_module(module.name).__name__)
         except ModuleNotFoundError as error:
-            # Bridges to Spark are for users with that extra, contracts for those whose tests run in pytest.
+            # Bridges to Spark are for users with that extra, Arrow columns and parquet for those with pyarrow, contracts for
+            # users whose tests run in pytest.
             needs_spark = module.name.startswith("topo.spark.") and error.name in ("pyarrow", "pyspark")
-            if not needs_spark and (module.name, error.name) != ("topo.testing.contracts", "pytest"):
+            needs_arrow = error.name == "pyarrow" and module.name in (
+                "topo.api.arrow_values",
+                "topo.connectors.column_classes",
+                "topo.connectors.parquet_file",
+                "topo.connectors.type_names",
+            )
+            if not needs_spark and not needs_arrow and (module.name, error.name) != ("topo.testing.contracts", "pytest"):
                 raise
 """
 
