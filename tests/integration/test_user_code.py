@@ -254,7 +254,7 @@ class Count(BasicBolt):
         self.seen.add()
 """
     declared = flow(
-        'builder.set_spout("numbers", IterableSpout(range(3)))',
+        'builder.set_spout("numbers", IterableSpout(range(10)))',
         'builder.set_bolt("fan", Fan()).shuffle_grouping("numbers")',
         'builder.set_bolt("count", Count()).shuffle_grouping("fan")',
     )
@@ -270,9 +270,9 @@ class Count(BasicBolt):
 
     run = scene.run(scene.file(fan + declared), on_status=watch)
     assert run.outcome.kind is OutcomeKind.DONE
-    assert component_of(run.summary, "count")["user"]["counters"] == {"seen": 300_000}
-    assert counter(run.summary, "fan", "transferred") == 300_000
-    assert max(trees) <= 3
+    assert component_of(run.summary, "count")["user"]["counters"] == {"seen": 1_000_000}
+    assert counter(run.summary, "fan", "transferred") == 1_000_000
+    assert max(trees) <= 10
     assert max(memory) - memory[0] < 4 << 20
 
 
