@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from topo.dead_letters.payload import pack_or_say
@@ -16,12 +16,20 @@ MOST_ATTEMPTS = 10
 
 
 class DeadLetterReports:
-    """The dead letters of one spout task that are not known to be stored."""
+    """The dead letters of one spout task that are not known to be stored.
 
-    def __init__(self, task: SpoutTask, reports: SpoutReports, codec: Codec) -> None:
+    Args:
+        task: of the spout.
+        reports: of the task.
+        codec: what positions and values are stored with.
+        position_of: returns the position that is stored of a message id.
+    """
+
+    def __init__(self, task: SpoutTask, reports: SpoutReports, codec: Codec, position_of: Callable[[Any], Any]) -> None:
         self._task = task
         self._reports = reports
         self._codec = codec
+        self._position_of = position_of
         self._count = 0
         self._unstored: dict[int, tuple[DeadLetter, GivenUpMessage[Any, SentRow]]] = {}
         self._attempts: dict[Any, list[tuple[str, int]]] = {}
@@ -45,7 +53,7 @@ class DeadLetterReports:
         report = DeadLetter(
             task=self._task.id,
             id=self._count,
-            position=pack_or_say(self._codec, given_up.message_id),
+            position=pack_or_say(self._codec, self._position_of(given_up.message_id)),
             values=pack_or_say(self._codec, given_up.message.values),
             errors=[given_up.why],
             attempts=given_up.attempts,

@@ -1,21 +1,24 @@
 """The positions of the partitions of one spout task.
 
-Message ids are pairs: the name of the partition, and the position in it. Stored are the group and the number of each partition
+Message ids are pairs: the name of the partition, and the position in it; a number follows where messages of another partition of
+that name, which is gone, were open when it began. Stored are the group and the number of each partition
 besides its position, so that tasks of another parallelism find their own by arithmetic.
 """
 
 from __future__ import annotations
 
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Container, Mapping, Sequence
-from itertools import groupby
+from itertools import count, groupby, islice
 from operator import itemgetter
 from typing import Any
 
 from topo.api.partition_values import Partition, StoredPartition
 
-MessageId = tuple[str, Any]
+MessageId = tuple[Any, ...]
 partition_of = itemgetter(0)
+_LOOKS = 4
+"""Partitions that are gone whose messages are looked at when others are done: there may be many thousands."""
 
 
 class PartitionPositions:
@@ -96,6 +99,23 @@ class PartitionTracker:
         self._positions = positions
         self._orders: dict[str, deque[MessageId]] = {}
         """Of the partitions with messages that are not committed."""
+        self._gone: OrderedDict[str, deque[MessageId]] = OrderedDict()
+        """The messages of forgotten partitions, until they are done: in turn."""
+        self._numbers: dict[str, int] = {}
+        """Behind the positions of messages, where they differ by this from those of a predecessor of the same name."""
+        self._count = count(1)
+
+    def begin(self, name: str) -> None:
+        """A new partition begins."""
+        if self._has_open(name):
+            self._numbers[name] = next(self._count)
+
+    def ids_of(self, messages: Sequence[MessageId]) -> Sequence[MessageId]:
+        """Return the ids of messages, which the spout has named by partition and position: no other open one has the same."""
+        if not self._numbers:
+            return messages
+        numbers = self._numbers
+        return [(*message, numbers[message[0]]) if message[0] in numbers else message for message in messages]
 
     def emitted(self, messages: Sequence[MessageId]) -> None:
         """Append messages in the order of emission; they have to be open before `advance` is called."""
@@ -103,8 +123,10 @@ class PartitionTracker:
             self._orders.setdefault(name, deque()).extend(run)
 
     def forget(self, name: str) -> None:
-        """Keep nothing of a partition; its messages that are open move no position any more."""
-        self._orders.pop(name, None)
+        """Store nothing of a partition; its messages that are open move no position any more."""
+        if order := self._orders.pop(name, None):
+            self._gone.setdefault(name, deque()).extend(order)
+        self._numbers.pop(name, None)
         self._positions.forget(name)
 
     def advance(self) -> None:
@@ -120,6 +142,18 @@ class PartitionTracker:
                 through.append(name)
         for name in through:
             del self._orders[name]
+        for name in list(islice(self._gone, _LOOKS)):
+            if self._has_open(name):
+                self._gone.move_to_end(name)
+
+    def _has_open(self, name: str) -> bool:
+        """Whether messages of forgotten partitions of that name are open; if not, forget those messages."""
+        order = self._gone.get(name)
+        while order and order[0] not in self._open:
+            order.popleft()
+        if not order:
+            self._gone.pop(name, None)
+        return bool(order)
 
     @property
     def mark(self) -> int:

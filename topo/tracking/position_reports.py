@@ -7,7 +7,7 @@ from typing import Any
 
 from topo.api.partition_values import Partition, StoredPartition
 from topo.errors import UnsupportedValueError
-from topo.tracking.partition_positions import PartitionPositions, PartitionTracker
+from topo.tracking.partition_positions import MessageId, PartitionPositions, PartitionTracker
 from topo.tracking.positions import PositionTracker
 from topo.tracking.retries import RetryBook
 from topo.tracking.spout_task import SentRow, SpoutReports, SpoutTask
@@ -77,6 +77,7 @@ class PositionReports:
         One report has all partitions that begin together: each has the positions of all.
         """
         if self.partitions.begin(partition, position):
+            self._by_partition.begin(partition.name)
             self._due_at = min(self._due_at, now)
             self._begun_at = now
 
@@ -84,10 +85,23 @@ class PositionReports:
         """Store the position of a partition no more.
 
         Messages of it may be open. A later process must not read another partition of that name from behind them; if the
-        same one comes back, its rows are read again.
+        same one comes back, its rows are read again. It does not wait until they are done: windows may hold them until a
+        watermark comes that only its own rows bring.
         """
+        self._by_partition.forget(name)
+
+    def ids_of(self, messages: Sequence[MessageId]) -> Sequence[MessageId]:
+        """Return the ids of messages that a spout with partitions has emitted."""
+        return messages if self._on_committed is None else self._by_partition.ids_of(messages)
+
+    def position_of(self, message: Any) -> Any:
+        """Return the id that the spout has given to a message."""
+        return message if self._on_committed is None else message[:2]
+
+    @property
+    def _by_partition(self) -> PartitionTracker:
         assert isinstance(self._tracker, PartitionTracker)
-        self._tracker.forget(name)
+        return self._tracker
 
     def emitted(self, messages: Sequence[Any]) -> None:
         """Take positions in order of emission; the book has them before `advance` is called."""
@@ -119,7 +133,9 @@ class PositionReports:
         _, attempts = self._reported = (self._tracker.mark, dict(self._book.kills))
         try:
             packed = b"" if position is None else self._codec.pack_value(position)
-            record = self._codec.pack_value(list(attempts.items())) if attempts else b""
+            # A later process reads one partition of each name: its messages have no number.
+            by_position = {self.position_of(message): kills for message, kills in attempts.items()}
+            record = self._codec.pack_value(list(by_position.items())) if attempts else b""
         except UnsupportedValueError as error:
             what = f"component {self._task.component_id!r}: position {position!r} cannot be stored: {error}"
             advice = "use an int, a string or a tuple of these as message id"

@@ -23,6 +23,7 @@ from topo.dead_letters.payload import pack_or_say
 from topo.hot import Pending
 from topo.tracking.dead_letter_reports import DeadLetterReports
 from topo.tracking.failure_causes import cause_of
+from topo.tracking.partition_positions import MessageId
 from topo.tracking.position_reports import PositionReports
 from topo.tracking.retries import Backoff, RetryBook
 from topo.tracking.spout_task import SentRow, SpoutReports, SpoutTask
@@ -69,7 +70,7 @@ class SourceMessages:
         self.is_open: Callable[[Any], bool] = self._book.__contains__
         on_committed = spout.on_committed if isinstance(spout, PartitionedSpout) else None
         self._positions = PositionReports(task, reports, codec, self._book, on_committed)
-        self._dead_letters = DeadLetterReports(task, reports, codec)
+        self._dead_letters = DeadLetterReports(task, reports, codec, self._positions.position_of)
         self._unresolved = UnresolvedMessages()
         self._done: deque[PendingMessage] = deque()
         """Complete without an acker; `ack` is called in the next turn."""
@@ -156,7 +157,11 @@ class SourceMessages:
 
     def note_order(self, messages: Sequence[Any]) -> None:
         """Note the order, over all streams, of positions that `accept` is given stream by stream."""
-        self._positions.emitted(messages)
+        self._positions.emitted(self.ids_of(messages))
+
+    def ids_of(self, messages: Sequence[Any]) -> Sequence[Any]:
+        """Return what messages are kept by, that the spout has just emitted."""
+        return self._positions.ids_of(messages)
 
     def complete_unsent(self, records: Iterable[PendingMessage]) -> None:
         """Messages that no acker tracks are complete; `ack_untracked` calls `ack` for them."""
@@ -176,8 +181,9 @@ class SourceMessages:
         """A partition that has ended is gone."""
         self._positions.forget_partition(name)
 
-    def pass_over(self, message: tuple[str, Any], record: Any, error: Exception | None) -> None:
+    def pass_over(self, message: MessageId, record: Any, error: Exception | None) -> None:
         """Move the position behind a record that is no row, at once or when its dead letter is stored."""
+        (message,) = self.ids_of([message])
         if error is not None:
             self._book.emitted([message], [SentRow((record,), 0, None, None)])
             why = str(cause_of(error, self._task.component_id))
@@ -256,6 +262,7 @@ class SourceMessages:
             self._dead_letters.give_up(given_up, root)
 
     def _call(self, callback: Callable[..., None], message: Any, row: SentRow | None, now: float) -> None:
+        message = self._positions.position_of(message)
         try:
             if self._spout.wants_values and row is not None:
                 callback(message, row.values)
@@ -313,7 +320,7 @@ class SourceMessages:
 
     def positions_of(self, roots: Iterable[int]) -> list[bytes]:
         """Return, packed, the positions of those of the roots that are pending here."""
-        return [pack_or_say(self._codec, message) for message, _, _ in self.pending.find(roots)]
+        return [pack_or_say(self._codec, self._positions.position_of(message)) for message, _, _ in self.pending.find(roots)]
 
     def commit(self, now: float, *, at_once: bool = False) -> None:
         """Report the position up to which everything is done, now and then, when it has changed."""

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from topo import (
+    BadRecord,
     BasicBolt,
     Bolt,
     MemoryPartitions,
@@ -304,3 +305,53 @@ def test_a_name_that_returns_is_read_whole_although_a_message_of_its_predecessor
     test.crash("spout")
     test.advance("3s")
     assert sorted(test.emitted("bolt")) == [(1,), (2,), (3,), (4,), (5,), (101,)]
+
+
+@pytest.mark.parametrize("bad", [False, True])
+def test_a_name_that_returns_is_read_whole_beside_open_messages_of_the_same_positions(bad: bool) -> None:
+    folder = Folder(a=[101, 102, 1])
+
+    class Spout(FolderSpout):
+        def read(self, partition: Any, position: Any) -> Any:
+            for row in super().read(partition, position):
+                yield BadRecord(b"x", row.position, ValueError("bad")) if bad and row.values[0] == 2 else row
+
+    def build() -> Topology:
+        builder = TopologyBuilder("t")
+        builder.set_spout("spout", Spout(folder))
+        builder.set_bolt("bolt", Hold()).shuffle_grouping("spout")
+        return builder.build()
+
+    test = TopologyTest(build)
+    for contents in ([2, 3, 103], [2, 5, 6]):
+        test.advance("2s")
+        del folder.contents["a"]
+        test.advance("3s")
+        folder.contents["a"] = contents
+    test.advance("3s")
+    twos = [] if bad else [(2,), (2,)]
+    assert sorted(test.emitted("bolt")) == [(1,), *twos, (3,), (5,), (6,), (101,), (102,), (103,)]
+    assert [dead.message_id for dead in test.dead_letters()] == ([("a", 0), ("a", 0)] if bad else [])
+    assert sorted(test.acked("spout")) == [("a", 0)] * (0 if bad else 2) + [("a", 1)] * 2 + [("a", 2)] * 2
+    assert {error.kind for error in test.errors()} == {"TupleStateError"}
+
+
+def test_a_window_that_is_open_when_its_file_is_replaced_ends_with_the_rows_of_the_next() -> None:
+    """Without a partition the output is idle: only the next file brings the watermark that the messages wait for."""
+    folder = Folder(a=[0, 500])
+
+    def build() -> Topology:
+        builder = TopologyBuilder("t").config(delivery="at_least_once")
+        watermarks = WatermarkStrategy.monotonic_timestamps(timestamp="n")
+        builder.set_spout("spout", FolderSpout(folder), watermarks=watermarks)
+        window = WindowBolt(key=None, window=windows.TumblingEventTimeWindows.of("1s"), aggregate=aggregates.Count())
+        builder.set_bolt("count", window).global_grouping("spout")
+        return builder.build()
+
+    test = TopologyTest(build)
+    test.advance("2s")
+    del folder.contents["a"]
+    test.advance("3s")
+    folder.contents["a"] = [600, 700, 5_000]
+    test.advance("5s")
+    assert [row[-1] for row in test.emitted("count")] == [4] and not test.errors()

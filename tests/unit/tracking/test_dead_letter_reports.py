@@ -20,7 +20,7 @@ def give_up(reports: DeadLetterReports, task: Solo) -> list[tuple[str, int]]:
 
 def started() -> tuple[DeadLetterReports, Solo]:
     task = Solo(chain(Replaying([], ends=False), Sink()), "a")
-    return DeadLetterReports(task.task.state, task.task.reports, CODEC), task
+    return DeadLetterReports(task.task.state, task.task.reports, CODEC, lambda message: message), task
 
 
 def test_a_dead_letter_explains_the_last_attempts_before_its_own() -> None:

@@ -64,3 +64,42 @@ def test_positions_are_those_of_a_naive_model(seed: int) -> None:
             first_open = next((n for n in numbers if (one, n) in still_open), len(numbers))
             begins = {"a": None, "t-3": 10}[one]
             assert positions.record()[one][2] == (numbers[first_open - 1] if first_open else begins)
+
+
+def test_messages_of_a_successor_have_ids_of_their_own_while_those_of_the_one_before_are_open() -> None:
+    still_open, positions, tracker = tracked()
+    before = [("a", 1), ("a", 2)]
+    still_open.update(before)
+    tracker.emitted(before)
+    ids = [before]
+    for _ in range(2):
+        tracker.forget("a")
+        positions.begin(A, None)
+        tracker.begin("a")
+        ids.append(list(tracker.ids_of([("a", 1), ("t-3", 11)]))[:1])
+        still_open.update(ids[-1])
+        tracker.emitted(ids[-1])
+    messages = [message for some in ids for message in some]
+    assert len(set(messages)) == 4 and all(message[:2] in before for message in messages)
+    still_open -= {("a", 1), *ids[1]}
+    tracker.forget("a")
+    tracker.begin("a")
+    assert tracker.ids_of([("a", 2)]) != [("a", 2)], "one of the first is open"
+    still_open.clear()
+    tracker.advance()
+    tracker.forget("a")
+    tracker.begin("a")
+    assert tracker.ids_of([("a", 2)]) == [("a", 2)] and not tracker._gone
+
+
+def test_the_messages_of_partitions_that_are_gone_are_let_go_in_turn() -> None:
+    still_open, _, tracker = tracked()
+    messages = [(f"p{number}", 1) for number in range(40)]
+    still_open.update(messages)
+    tracker.emitted(messages)
+    for name, _ in messages:
+        tracker.forget(name)
+    still_open -= set(messages[::2])
+    for _ in range(10):
+        tracker.advance()
+    assert [name for name, _ in messages[1::2]] == sorted(tracker._gone, key=lambda name: int(name[1:]))

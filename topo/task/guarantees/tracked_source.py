@@ -118,12 +118,13 @@ class TrackedSource(SourceGuarantee):
         """Take the ids of a burst in order."""
         self.source_messages.note_order(messages)
 
-    def admit(self, stream: StreamRows, messages: list[Any], *, first_time: bool, now: float) -> None:
+    def admit(self, stream: StreamRows, messages: Sequence[Any], *, first_time: bool, now: float) -> None:
         """Keep messages until their verdict, and send them."""
         kept = self.source_messages
         sent = _sent_rows(stream) if kept.keeps_values and first_time else None
         if first_time:
             self._taken += len(messages)
+            messages = kept.ids_of(messages)
             places = kept.accept(messages, sent or ())
             if places is not None:
                 stream.keep(places)
