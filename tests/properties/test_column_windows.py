@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import repeat
 from typing import Any
 
@@ -20,8 +22,10 @@ from topo.api.windows import SlidingWindows, TumblingWindows, WindowStagger
 from topo.keys import KeyGroupRange
 from topo.operators.base import OperatorSnapshot
 from topo.operators.bolt_operators import window_operator_of
+from topo.operators.windows.arrow_rows import ArrowRows
 from topo.operators.windows.column_windows import ColumnWindows
 from topo.operators.windows.scope import NoWindowScope
+from topo.wire.column_batches import build_batch, content_of
 
 FIELDS = ("key", "shop", "n")
 ORIGIN = Origin("a", 0, "default", FIELDS)
@@ -274,3 +278,52 @@ def _alone(bolt: WindowBolt, form: str) -> OperatorSnapshot:
     windows = Columns(bolt, KeyGroupRange(0, 127))
     windows.batch([(("a", 1, 1), 5)], form)
     return windows.snapshot()
+
+
+@contextmanager
+def calls_of(function: Callable[..., Any], calls: list[str]) -> Iterator[None]:
+    """Note each call of a function."""
+
+    def note(frame: Any, event: str, _argument: Any) -> None:
+        if event == "call" and frame.f_code is function.__code__:
+            calls.append(frame.f_code.co_name)
+
+    before = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        yield
+    finally:
+        sys.setprofile(before)
+
+
+@pytest.mark.parametrize("slide", [None, 5])
+def test_rows_of_many_slots_are_merged_in_one_pass_for_each_window_of_a_slot(slide: int | None) -> None:
+    bolt = bolt_of((10, slide, 0), aggregates.Together(sum=aggregates.Sum("n"), mean=aggregates.Mean("n")), "key", None)
+    by_rows, by_columns = Rows(bolt, KeyGroupRange(0, 127)), Columns(bolt, KeyGroupRange(0, 127), None, 65_536, 1)
+    passes = []
+    few = [((key, 1, n), stamp) for n, (key, stamp) in enumerate([("a", 1), ("b", 4), ("a", 12)])]
+    many = [((key, 1, n), (slide or 10) * (n * 37 % 200)) for n in range(400) for key in "ab"]
+    in_tables = 0
+    for given_ in (few, many, many):
+        for windows in (by_rows, by_columns):
+            windows.batch(given_, "arrow")
+        with calls_of(ArrowRows.accumulators, passes):
+            by_columns.columns.flush()
+        in_tables = in_tables or len(passes) or by_columns.columns.open_panes
+    assert in_tables == (3 if slide is None else 6), "the few were in tables"
+    of_tables = 2 if slide is None else 4
+    assert len(passes) == of_tables + 2 * (1 if slide is None else 2)
+    for windows in (by_rows, by_columns):
+        windows.watermark(END)
+    assert by_rows.taken() == by_columns.taken()
+
+
+def test_rows_that_wait_do_not_keep_columns_that_no_window_needs() -> None:
+    columns = Columns(bolt_of((10, None, 0), aggregates.Sum("n"), "key", None), KeyGroupRange(0, 127))
+    batch = ColumnBatch.of({"key": ["a", "b"], "shop": ["long" * 1_000] * 2, "n": [1, 2]}, [3, 4]).in_form("arrow")
+    frame = bytearray(content_of(batch)[0])
+    columns.columns.process_batch((), [(build_batch((frame,)),)], ())
+    # Raises BufferError while anything reads it.
+    frame.clear()
+    columns.watermark(END)
+    assert sorted(row[:1] + row[3:] for row, _ in columns.taken()) == [("a", 1), ("b", 2)]

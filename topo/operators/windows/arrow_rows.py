@@ -18,7 +18,10 @@ from topo.api.column_batch import ColumnBatch, compute, pyarrow
 from topo.operators.windows.column_aggregates import ColumnAggregate
 
 MAX_ROWS = 65_536
-"""Rows that wait: a few megabytes, and enough to make the cost of a call little for each."""
+"""Rows that wait: enough to make the cost of a call little for each. A few megabytes where keys are short: only the columns that
+their accumulators need are kept."""
+MOST_HELD = 4
+"""Times its size that a column may keep in memory: more, such as the frame with columns that are not needed, and it is copied."""
 TOO_MUCH = 1 << 63
 
 FUNCTIONS: dict[type, tuple[str, ...]] = {Count: (), Sum: ("sum",), Min: ("min",), Max: ("max",), Mean: ("sum",)}
@@ -110,7 +113,7 @@ class ArrowRows:
         pa = pyarrow()
         if isinstance(slots, int):
             slots = pa.repeat(pa.scalar(slots, pa.int64()), columns.count)
-        self._waiting.append(pa.RecordBatch.from_arrays([slots, *columns.arrays], self._names))
+        self._waiting.append(pa.RecordBatch.from_arrays([slots, *_kept(columns.arrays)], self._names))
         self._rows += columns.count
         self._most += columns.most
 
@@ -151,6 +154,20 @@ def _accumulators(part: AggregateFunction, columns: dict[str, list[Any]]) -> lis
     (function,), field = FUNCTIONS[type(part)], part.field  # type: ignore[attr-defined]
     results = columns[f"v{field}_{function}"]
     return list(zip(results, columns[COUNT], strict=True)) if isinstance(part, Mean) else results
+
+
+def _kept(arrays: list[Any]) -> list[Any]:
+    """Return the arrays, or copies where they are small parts of the memory that they keep."""
+    held: dict[int, int] = {}
+    for array in arrays:
+        for buffer in array.buffers():
+            while buffer is not None and buffer.parent is not None:
+                buffer = buffer.parent
+            if buffer is not None:
+                held[buffer.address] = buffer.size
+    if sum(held.values()) <= MOST_HELD * sum(array.nbytes for array in arrays):
+        return arrays
+    return [pyarrow().concat_arrays([array]) for array in arrays]
 
 
 def _plain(column: Any) -> Any:

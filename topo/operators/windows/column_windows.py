@@ -9,6 +9,7 @@ calls `flush` before it takes a snapshot, and `rise` before each watermark.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import islice
 from math import inf
 from typing import Any, NamedTuple, cast
 
@@ -107,7 +108,7 @@ class ColumnWindows:
             windows.begin_call()
             if not windows.scope.fired_whole((), window, results.slice(first, first + _AT_ONCE), window.max_timestamp):
                 # These results leave one by one, as those of cells.
-                self._merge(window, table.slice(first))
+                self._merge(window, self._waiting.accumulators(table.slice(first)))
                 break
 
     def flush(self) -> None:
@@ -119,25 +120,52 @@ class ColumnWindows:
         in_cells = set(self._windows.contents.handle.table.namespaces())
         windows = {window for found in awaited.values() for window in found}
         in_cells |= self._tables.refused(windows, grouped.num_rows, len(awaited))
-        slots, columns = grouped.column("slot"), grouped.drop_columns(["slot"])
-        for slot, found in awaited.items():
-            part = columns if len(awaited) == 1 else columns.filter(compute().equal(slots, slot))
-            for window in found:
+        if len(awaited) > 1:
+            grouped = grouped.sort_by("slot")
+        counts = compute().value_counts(grouped.column("slot"))
+        runs = list(zip(counts.field(0).to_pylist(), counts.field(1).to_pylist(), strict=True))
+        columns = grouped.drop_columns(["slot"])
+        if windows <= in_cells:
+            for window in windows:
+                self._to_cells(window)
+            self._merge_slots(columns, runs, awaited)
+            return
+        first = 0
+        for slot, count in runs:
+            part = columns.slice(first, count)
+            first += count
+            for window in awaited[slot]:
                 if window in in_cells or not self._tables.add(window, part, most):
                     in_cells.add(window)
                     self._to_cells(window)
-                    self._merge(window, part)
+                    self._merge(window, self._waiting.accumulators(part))
+
+    def _merge_slots(self, columns: Any, runs: Sequence[tuple[int, int]], windows: WindowsOfSlots) -> None:
+        """Merge rows into the cells of their windows, where there may be a slot for each row.
+
+        Args:
+            columns: one row for each key of a slot, by slot.
+            runs: the slots in this order, with their numbers of rows.
+            windows: of the slots.
+        """
+        # Accumulators may be lists: those of each window are its own.
+        for place in range(max(len(windows[slot]) for slot, _ in runs)):
+            accumulators = self._waiting.accumulators(columns)
+            for slot, count in runs:
+                own = list(islice(accumulators, count))
+                if place < len(windows[slot]):
+                    self._merge(windows[slot][place], own)
 
     def _to_cells(self, window: TimeWindow) -> None:
         """Have the accumulators of a window in cells from now on."""
         part = self._tables.take(window)
         if part is not None:
-            self._merge(window, part)
+            self._merge(window, self._waiting.accumulators(part))
 
-    def _merge(self, window: TimeWindow, part: Any) -> None:
+    def _merge(self, window: TimeWindow, accumulators: Iterable[tuple[Any, Any]]) -> None:
         merge, table = self._aggregate.merge, self._windows.contents.handle.table
         cells = table.rows(window)
-        for key, added in self._waiting.accumulators(part):
+        for key, added in accumulators:
             kept = cells.get(key)
             cells[key] = added if kept is None else merge(kept, added)
         table.give_back(window)
