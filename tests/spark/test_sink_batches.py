@@ -103,6 +103,7 @@ def test_partitions_of_batches_become_folders(tmp_path: Path) -> None:
         ("bigint", 1, 1.5, "float 1.5"),
         ("bigint", 1, True, "bool True"),
         ("double", 1, 2**60 + 1, "int 1152921504606846977"),
+        ("float", float("inf"), -1e300, "float -1e+300"),
         ("string", "a", 1, "int 1"),
         ("string", "a", b"a", "bytes b'a'"),
         ("boolean", True, 1, "int 1"),

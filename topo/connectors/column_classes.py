@@ -1,7 +1,8 @@
 """Which classes of Python values a column of Arrow takes without a loss.
 
 pyarrow alone is too kind: it cuts 1.5 to 1 for an integer column, a datetime to its date, and takes a time without a zone for
-UTC. So the classes of a column's values are looked at first, all of them in one pass.
+UTC. So the classes of a column's values are looked at first, all of them in one pass. A column of float (32 bits) takes any
+float and rounds it, but not to infinity.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections.abc import Callable, Sequence
 from datetime import date, datetime
 from decimal import Decimal
 from itertools import chain
+from math import inf
 from typing import Any
 
 import pyarrow as pa
@@ -18,7 +20,8 @@ _NONE = type(None)
 _CLASSES: tuple[tuple[Callable[[pa.DataType], bool], tuple[type, ...], tuple[type, ...]], ...] = (
     (pa.types.is_boolean, (bool,), ()),
     (pa.types.is_integer, (int,), (bool,)),
-    (pa.types.is_floating, (float, int), (bool,)),
+    (pa.types.is_float64, (float, int), (bool,)),
+    (pa.types.is_float32, (float, int), (bool,)),
     (pa.types.is_string, (str,), ()),
     (pa.types.is_large_string, (str,), ()),
     (pa.types.is_binary, (bytes,), ()),
@@ -33,8 +36,17 @@ _CLASSES: tuple[tuple[Callable[[pa.DataType], bool], tuple[type, ...], tuple[typ
 """Of each type: classes of Python that it takes, and subclasses of these that it does not."""
 
 
+_FLOAT32_END = 2.0**128 - 2.0**103
+"""The least number that rounds to infinity in 32 bits: IEEE 754 rounds a half to even."""
+
+
 def check_classes(values: Sequence[Any], kind: pa.DataType) -> None:
-    """Raise TypeError for a class of values that the type would take only with a loss."""
+    """Look at values before they become a column.
+
+    Raises:
+        TypeError: the type would take a class of them only with a loss.
+        OverflowError: a number would become infinite.
+    """
     classes = set(map(type, values))
     has_none = _NONE in classes
     classes.discard(_NONE)
@@ -42,9 +54,13 @@ def check_classes(values: Sequence[Any], kind: pa.DataType) -> None:
     for cls in classes:
         if not issubclass(cls, accepted) or issubclass(cls, refused):
             raise TypeError(cls)
-    if not pa.types.is_nested(kind) and not pa.types.is_timestamp(kind):
+    if not pa.types.is_nested(kind) and not pa.types.is_timestamp(kind) and not pa.types.is_float32(kind):
         return
     present = [value for value in values if value is not None] if has_none else values
+    if pa.types.is_float32(kind):
+        if any(_FLOAT32_END <= abs(value) < inf for value in present):
+            raise OverflowError("a number above 3.4e38 is infinite in 32 bits; declare the field as double")
+        return
     if pa.types.is_timestamp(kind):
         if len({value.tzinfo is None for value in present} | {kind.tz is None}) > 1:
             raise TypeError("zone")

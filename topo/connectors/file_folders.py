@@ -103,8 +103,13 @@ def _identity_of(found: os.stat_result) -> str:
 
 
 def shown_url(url: str | os.PathLike[str]) -> str:
-    """Return a path or URL for messages, without a password."""
-    return re.sub(r"(://[^/@:]*):[^/@]*@", r"\1:***@", os.fspath(url))
+    """Return a path or URL for messages, without a password and without a query, which may have a token."""
+    text = os.fspath(url)
+    if "://" not in text:
+        return text
+    # To the last "@": a password that is not escaped may have "/" and "@".
+    shown = re.sub(r"(://[^/@:]*):.*@", r"\1:***@", text, flags=re.DOTALL)
+    return re.sub(r"\?.*", "?***", shown, flags=re.DOTALL)
 
 
 def is_remote(url: str) -> bool:

@@ -71,14 +71,15 @@ def read_lines(decode: Decode, *, max_line: int, skip_blank: bool = False) -> Re
             data = file.read(max(BLOCK, len(rest)))
             has_more = data != b""
             lines = io.BytesIO(rest + data).readlines()
-            is_cut = has_more and not lines[-1].endswith(b"\n") and len(lines[-1]) <= max_line
+            # Of a line of the most bytes the carriage return may be here, and the newline in the next block.
+            is_cut = has_more and not lines[-1].endswith(b"\n") and len(lines[-1]) <= max_line + 1
             rest = lines.pop() if is_cut else b""
             are_long = any(map(max_line.__lt__, map(len, lines)))
             rows: list[tuple[Any, ...]] = []
             places: list[int] = []
             for line in lines:
                 at += len(line)
-                if is_inside or (are_long and len(line) > max_line):
+                if is_inside or (are_long and len(line.removesuffix(b"\n").removesuffix(b"\r")) > max_line):
                     is_inside = not line.endswith(b"\n")
                     yield FilePiece(rows, places, (at, line, TooLongError(max_line)))
                     rows, places = [], []
@@ -167,10 +168,10 @@ class _Lines:
         return self
 
     def __next__(self) -> str:
-        line = self.last = self._text.readline(self._most)
+        line = self.last = self._text.readline(self._most + len("\r\n"))
         if not line:
             raise StopIteration
-        if len(line) == self._most and not line.endswith(("\n", "\r")):
+        if len(line.rstrip("\r\n")) > self._most:
             while line and not line.endswith(("\n", "\r")):
                 line = self._text.readline(self._most)
             raise csv.Error(f"a line is longer than max_line, {self._most} characters, and the rest of it is dropped; raise it")

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from datetime import date, timedelta
+from datetime import date, datetime, timedelta
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Literal
 
 from topo.api.batch_limits import batch_within_pending, check_batch_age
@@ -28,18 +29,25 @@ _SPILL_ROWS = 10_000
 """Rows of a transaction that wait in memory before they are encoded and go to their files."""
 _SPILL_BYTES = 8 << 20
 _MOST_OPEN = 100
-"""Files that a task writes at the same time; a further partition closes the oldest one."""
+"""Files that stay open when the rows of a task have left memory; the others are completed then."""
 
 
 class _UnfinishedFile:
-    """A file that takes rows: in memory at first, then encoded, then under its hidden name."""
+    """A file that takes rows: in memory at first, then encoded, then under its hidden name.
 
-    def __init__(self, name: str, folder: str, file: StagedFile, encoder: FileEncoder) -> None:
+    Attributes:
+        count: rows that it has.
+        waiting: those of them in memory.
+    """
+
+    def __init__(self, name: str, folder: str, file: StagedFile, format: RowFormat) -> None:
         self.name = name
         self.folder = folder
         self.count = self._bytes = 0
         self._file = file
-        self._encoder = encoder
+        self._format = format
+        self._encoder: FileEncoder | None = None
+        """Made for the first rows that leave memory: that of parquet is large."""
         self._rows: list[Any] = []
         self._encoded = b""
         """Bytes that could not be written yet."""
@@ -50,6 +58,10 @@ class _UnfinishedFile:
         """About how many bytes it has."""
         return self._file.size + len(self._encoded) + self._bytes
 
+    @property
+    def waiting(self) -> int:
+        return len(self._rows)
+
     def add(self, row: Any, size: int) -> None:
         self._rows.append(row)
         self.count += 1
@@ -58,7 +70,7 @@ class _UnfinishedFile:
     def spill(self) -> None:
         """Move the rows from memory to the file. If it fails their bytes stay, and a repetition writes them."""
         if self._rows:
-            self._encoded += self._encoder.encode(self._rows)
+            self._encoded += self._encoding().encode(self._rows)
             self._rows = []
             self._bytes = 0
         if self._encoded:
@@ -69,10 +81,15 @@ class _UnfinishedFile:
         """Complete the file, durably. It may be repeated; no row is added after it has begun."""
         self.spill()
         if not self._has_ended:
-            self._encoded = self._encoder.end()
+            self._encoded = self._encoding().end()
             self._has_ended = True
             self.spill()
         self._file.seal()
+
+    def _encoding(self) -> FileEncoder:
+        if self._encoder is None:
+            self._encoder = self._format.encoder()
+        return self._encoder
 
     def discard(self) -> None:
         self._file.discard()
@@ -122,7 +139,7 @@ class FilesSink(TwoPhaseSink):
             schema: of parquet: types by field, such as {"user": "string", "cents": "bigint", "price": "decimal(10,2)"}, with
                 the names that Spark's SQL has; or a pyarrow.Schema.
             partition_by: fields that become folders, `field=value/`, and are left out of the files: strings, integers, booleans,
-                dates or None.
+                dates (no datetimes) or None.
             compression: "gzip" for json and csv; "snappy", "zstd", "gzip" or "none" for parquet. None: none, and for parquet
                 snappy.
             roll_rows: the most rows of a file.
@@ -143,9 +160,15 @@ class FilesSink(TwoPhaseSink):
         if format != "parquet" and schema is not None:
             raise ConfigError(f"format={format!r} has no schema; leave schema= out, or take format='parquet'")
         self._partition_by = (partition_by,) if isinstance(partition_by, str) else tuple(partition_by)
+        _check_names("partition_by", self._partition_by)
+        _check_names("fields", fields or ())
         self._url, self._options = url, dict(storage_options or {})
         self._roll_rows, self._roll_size = roll_rows, parse_size(roll_size)
+        if self._roll_size < 1:
+            raise ConfigError(f"roll_size={roll_size!r} must be at least one byte")
         kept = None if fields is None else [field for field in fields if field not in self._partition_by]
+        if kept == []:
+            raise ConfigError(f"fields={fields!r} has no field that is left in the files; partition_by takes all of them")
         self._format_settings = (format, kept, schema, compression, self._partition_by)
         # Its mistakes are found here; each task makes another one, since a format learns the columns.
         self._new_format()
@@ -219,7 +242,7 @@ class FilesSink(TwoPhaseSink):
             if field not in record:
                 raise UserError(f"a tuple from {component!r} has no field {field!r}, by which this sink partitions")
             value = record.pop(field)
-            if not isinstance(value, str | int | date | None):
+            if not isinstance(value, str | int | date | None) or isinstance(value, datetime):
                 raise UserError(
                     f"field {field!r} of a tuple from {component!r} is a {type(value).__name__}, an object that names no folder; "
                     "partition by a string, an integer, a boolean or a date"
@@ -231,14 +254,16 @@ class FilesSink(TwoPhaseSink):
         return "/".join(parts)
 
     def _begin_file(self, folder: str) -> _UnfinishedFile:
-        if len(self._growing) >= _MOST_OPEN:
-            self._close(next(iter(self._growing)))
         name = self._names.draw(self._format.suffix)
-        file = self._growing[folder] = _UnfinishedFile(name, folder, self._place.create(name), self._format.encoder())
+        file = self._growing[folder] = _UnfinishedFile(name, folder, self._place.create(name), self._format)
         return file
 
     def _spill(self) -> None:
         """Move all rows from memory to their files; where that fails they wait, up to a limit."""
+        # Those with the fewest new rows first: of them the fewest are to come.
+        surplus = len(self._growing) - _MOST_OPEN
+        for file in sorted(self._growing.values(), key=attrgetter("waiting"))[: max(0, surplus)]:
+            self._close(file.folder)
         try:
             for file in [*self._growing.values(), *self._closing]:
                 file.spill()
@@ -281,8 +306,10 @@ class FilesSink(TwoPhaseSink):
         """Give the files their own names."""
         lost = []
         for name, folder in token:
-            # What another process has published may have been taken away by its reader since then.
-            if not self._place.publish(name, folder) and (self._is_new or name in self._unpublished):
+            # A published file may have been taken away by its reader since then, also where this process has published it. But
+            # in a folder that was missing when this process began, no earlier one has published any.
+            is_missed = name in self._unpublished or (self._is_new and not self._names.is_drawn(name))
+            if not self._place.publish(name, folder) and is_missed:
                 lost.append(name)
             self._unpublished.discard(name)
         if lost:
@@ -321,6 +348,14 @@ class FilesSink(TwoPhaseSink):
         for name in self._place.staged():
             if self._names.is_left(name):
                 self._place.remove(name)
+
+
+def _check_names(argument: str, names: str | Sequence[str]) -> None:
+    """Raise ConfigError for names that cannot be those of fields."""
+    if isinstance(names, str):
+        raise ConfigError(f"{argument}={names!r} names no columns; give a tuple of names")
+    if "" in names or len(set(names)) < len(names):
+        raise ConfigError(f"{argument}={names!r} has an empty name, or one name more than once; give each field once")
 
 
 def _is_unicode(text: str) -> bool:

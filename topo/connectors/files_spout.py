@@ -20,7 +20,7 @@ from topo.config import parse_size
 from topo.connectors.file_folders import FileFolder, folder_at, is_remote, local_path
 from topo.connectors.file_formats import Decode, ReadFile, decode_json, decompressed, read_csv, read_lines, read_parquet
 from topo.connectors.followed_file import FollowedFile
-from topo.connectors.followed_folder import RotatedNames, followed_rows
+from topo.connectors.followed_folder import RotatedNames, followed_rows, line_reader
 from topo.connectors.line_reader import LineReader
 from topo.errors import ConfigError, TopoEnvironmentError
 
@@ -80,13 +80,15 @@ class FilesSpout(PartitionedSpout):
             settle: how long a file of this machine must not have been written to before it is read.
             on_done: "delete" removes a file when all of it is done.
             on_bad_record: see `PartitionedSpout`.
-            max_line: a longer line of lines, json and csv is given up as a bad record, in pieces of this size.
+            max_line: a line of lines, json and csv with more bytes in front of its end is given up as a bad record, in pieces of
+                about this size.
             follow: read lines that others append to files of this machine, without an end, and follow their rotation. Each file
                 that the pattern matches is a partition, known by its name and its inode; compressed and rotated ones are not.
             start: where to begin, with `follow`, in files that exist when the topology first starts: at their beginning, or
                 behind their last whole line.
             rotated: with `follow`: pattern of the names that a file is given when it is rotated, with {name} for its own name;
-                None: its name, "." or "-", and a number or a date.
+                None: its name, "." or "-", and a number or a date; of a name without a suffix, such as `worker`, only "." with at
+                most three digits, or a date of eight.
             rotate_wait: with `follow`: how long a file that was renamed must be unchanged before it is left.
             storage_options: for fsspec.
 
@@ -97,6 +99,10 @@ class FilesSpout(PartitionedSpout):
             raise ConfigError(f"format={format!r} must be one of {', '.join(FORMATS)}")
         if format in ("csv", "parquet") and not fields:
             raise ConfigError(f"format={format!r} needs fields=, the columns that become the fields of the tuple")
+        if isinstance(fields, str):
+            raise ConfigError(f"fields={fields!r} names no columns; give a tuple of names")
+        if on_bad_record not in ("dead_letter", "fail", "drop"):
+            raise ConfigError(f"on_bad_record={on_bad_record!r} must be 'dead_letter', 'fail' or 'drop'")
         if format == "lines" and fields is not None:
             raise ConfigError("format='lines' has the one field 'line'; leave fields= out, or take format='json' or 'csv'")
         if on_done not in (None, "delete"):
@@ -109,6 +115,8 @@ class FilesSpout(PartitionedSpout):
             )
         if start not in ("beginning", "end") or (start == "end" and not follow):
             raise ConfigError(f"start={start!r} must be 'beginning', or with follow=True 'end'")
+        if rotated is not None and not follow:
+            raise ConfigError(f"rotated={rotated!r} is for files that grow; give follow=True, or leave it out")
         names = ("line",) if format == "lines" else ("value",) if fields is None else tuple(fields)
         self.outputs = tuple(name.removesuffix("?") for name in names)
         self.discovery_interval = discovery_interval
@@ -161,11 +169,11 @@ class FilesSpout(PartitionedSpout):
         encoding = self._encoding
         return lambda line: (line.decode(encoding),)
 
-    def partitions(self) -> Iterator[str]:
+    def partitions(self) -> Iterator[Partition | str]:
         """Yield the files that are complete; report those that were written to after their end was read."""
         found = {file.name: file.identity for file in self._folder.find(self._pattern)}
         if self._follow:
-            yield from self._rotated.live(found)
+            yield from map(self._rotated.partition, self._rotated.live(found))
             return
         # A copy, since the task reads meanwhile.
         gone = set(self._identities) - found.keys()
@@ -239,7 +247,7 @@ class FilesSpout(PartitionedSpout):
 
     def _open_followed(self, partition: Partition) -> tuple[FollowedFile, LineReader]:
         path = local_path(self._url) / partition.name
-        reader = LineReader("FilesSpout", None, "strict", self._max_line)
+        reader = line_reader(self._max_line)
         report = self._collector.report_error
         return FollowedFile(path, reader, self._rotated.of(path.name), self._rotate_wait_s, report, "FilesSpout"), reader
 
@@ -248,7 +256,7 @@ class FilesSpout(PartitionedSpout):
         with closing(reader):
             if position is not None:
                 file.go_to(position)
-            yield from followed_rows(file, reader, self._decoder(), self._format == "json")
+            yield from followed_rows(file, reader, self._decoder(), self._format == "json", self._max_line)
 
     def committed(self, positions: Mapping[str, Any]) -> None:
         """Remove the files of which all is done, if that is wanted."""

@@ -6,27 +6,36 @@ import fnmatch
 import glob
 import re
 from collections.abc import Iterable, Iterator
+from hashlib import blake2b
 from pathlib import PurePath
 from typing import Any
 
 from topo.api.generator_reader import Yielded
-from topo.api.partition_values import BadRecord, SourceRows
+from topo.api.partition_values import BadRecord, Partition, SourceRows
 from topo.connectors.file_formats import MOST_ROWS, Decode, TooLongError
 from topo.connectors.followed_file import COMPRESSED, FilePosition, FollowedFile
 from topo.connectors.line_reader import LineReader
 from topo.errors import ConfigError
 
 _NAME = "{name}"
-_NUMBERED = r"[.-]\d[\d_.:-]*"
-"""What follows a file's name when it was rotated, by default: `.1`, `-20260101`, `.2026-01-01_12`."""
+_ANY_NUMBER = r"[.-]\d[\d_.:-]*"
+_SURE_NUMBER = r"(?:\.\d{1,3}|[.-](?:19|20)\d\d[-_.]?[01]\d[-_.]?[0-3]\d[\d_.:-]*)"
+
+
+def _added(base: str) -> str:
+    """Return what follows a name when the file was rotated, by default: `.1`, `-20260101`, `.2026-01-01_12`.
+
+    `worker-1` and `worker.10.0.0.1` beside `worker` are more often live files than rotated ones: behind a name without a suffix
+    only a short number or a date counts.
+    """
+    return _ANY_NUMBER if PurePath(base).suffix else _SURE_NUMBER
 
 
 class RotatedNames:
     """Distinguishes live files from rotated ones by their names.
 
     Args:
-        pattern: of the names of rotated files, with {name} for that of the live one; None: its name, "." or "-", and a number or
-            a date.
+        pattern: of the names of rotated files, with {name} for that of the live one; None: as `_added` has them.
 
     Raises:
         ConfigError: the pattern does not contain {name}.
@@ -36,13 +45,16 @@ class RotatedNames:
         if pattern is not None and _NAME not in pattern:
             raise ConfigError(f"rotated={pattern!r} must contain {_NAME}, which stands for the name of the file: '{_NAME}.old*'")
         self._pattern = pattern
+        # No file name has a NUL.
+        translated = fnmatch.translate((pattern or _NAME).replace(_NAME, "\0"))
+        self._with_base = re.compile(translated.replace("\0", "(?P<base>.+?)", 1).replace("\0", "(?P=base)"))
         self._known: set[str] = set()
         """Names of live files; a name that is missing between its rotation and its next line stays known."""
 
     def of(self, name: str) -> re.Pattern[str]:
         """Return the names of the rotated files of a live one."""
         if self._pattern is None:
-            return re.compile(re.escape(name) + _NUMBERED)
+            return re.compile(re.escape(name) + _added(name))
         return re.compile(fnmatch.translate(self._pattern.replace(_NAME, glob.escape(name))))
 
     def know(self, names: Iterable[str]) -> None:
@@ -57,28 +69,52 @@ class RotatedNames:
         self._known.update(found)
         return found
 
+    def partition(self, name: str) -> Partition:
+        """Return the partition of a live file.
+
+        Its task is that of all the names which a file may have before and after a rotation. A task that does not know the live
+        name, since the file of that name is missing, takes a rotated file for a live one, which must not be its own.
+        """
+        path = PurePath(name)
+        origin = path.name
+        while base := next(self._bases(origin), ""):
+            origin = base
+        digest = blake2b(str(path.parent / origin).encode(errors="surrogatepass"), digest_size=7).digest()
+        return Partition(name, number=int.from_bytes(digest))
+
     def _is_rotated(self, name: str, bases: set[str]) -> bool:
         path = PurePath(name)
         if self._pattern is None:
-            # Each place at which a number may begin: the name itself may have some.
-            starts = [match.start() for match in re.finditer(r"[.-]\d", path.name)]
-            return any(
-                str(path.with_name(path.name[:start])) in bases and re.fullmatch(_NUMBERED, path.name[start:])
-                for start in starts
-                if start > 0
-            )
+            return any(str(path.with_name(base)) in bases for base in self._bases(path.name))
         others = (PurePath(base) for base in bases if base != name)
         return any(other.parent == path.parent and self.of(other.name).fullmatch(path.name) for other in others)
 
+    def _bases(self, name: str) -> Iterator[str]:
+        """Yield the names, all shorter, of live files that may have been rotated to a name."""
+        if self._pattern is None:
+            # Each place at which a number may begin: the name itself may have some.
+            for match in re.finditer(r"(?!^)[.-]\d", name):
+                base = name[: match.start()]
+                if re.fullmatch(_added(base), name[match.start() :]):
+                    yield base
+        elif (found := self._with_base.fullmatch(name)) and found["base"] != name:
+            yield found["base"]
 
-def followed_rows(file: FollowedFile, reader: LineReader, decode: Decode, skip_blank: bool) -> Iterator[Yielded]:
+
+def line_reader(max_line: int) -> LineReader:
+    """Return a reader that gives a line of `max_line` bytes in one piece, with its end."""
+    return LineReader("FilesSpout", None, "strict", max_line + len("\r\n"))
+
+
+def followed_rows(file: FollowedFile, reader: LineReader, decode: Decode, skip_blank: bool, max_line: int) -> Iterator[Yielded]:
     """Yield the rows of a file that grows, without an end.
 
     Args:
         file: at its place.
-        reader: its reader, which gives bytes.
+        reader: its reader, as `line_reader` returns it.
         decode: makes a row of a line.
         skip_blank: whether blank lines are passed over.
+        max_line: bytes of a line; a longer one is given up in pieces.
     """
     while True:
         rows: list[tuple[Any, ...]] = []
@@ -86,12 +122,11 @@ def followed_rows(file: FollowedFile, reader: LineReader, decode: Decode, skip_b
         bad: BadRecord | None = None
         is_at_end = False
         while bad is None and not is_at_end and len(rows) < MOST_ROWS:
-            is_piece = reader.is_inside_line
             line = file.next_line()
             if line is None:
                 is_at_end = True
-            elif is_piece or len(line) >= reader.max_line:
-                bad = BadRecord(line, file.position, TooLongError(reader.max_line))
+            elif reader.was_inside_line or len(line) > max_line:
+                bad = BadRecord(line, file.position, TooLongError(max_line))
             elif not skip_blank or line.strip():
                 try:
                     rows.append(decode(line))

@@ -21,8 +21,16 @@ def _plain(value: Any) -> Any:
     return (value.astype(str) if value.dtype.kind == "M" else value).tolist()
 
 
+_REFUSALS = (TypeError, ValueError, RecursionError)
+
 encode_json = msgspec.json.Encoder(decimal_format="string", enc_hook=_plain).encode
-"""Encode a value. Raises TypeError when JSON cannot represent it, and UnicodeEncodeError for a text that is not Unicode."""
+"""Encode a value.
+
+Raises:
+    TypeError: JSON cannot represent it.
+    UnicodeEncodeError: a text is not Unicode.
+    RecursionError: lists and dicts are nested too deep.
+"""
 
 
 def json_line(record: Mapping[str, Any], component: str) -> bytes:
@@ -33,15 +41,16 @@ def json_line(record: Mapping[str, Any], component: str) -> bytes:
     """
     try:
         return encode_json(record)
-    except (TypeError, ValueError):
-        raise _unwritable(record, component) from None
+    except _REFUSALS as error:
+        raise _unwritable(record, component, error) from None
 
 
-def _unwritable(record: Mapping[str, Any], component: str) -> UserError:
+def _unwritable(record: Mapping[str, Any], component: str, refusal: Exception) -> UserError:
     for field, value in record.items():
         try:
             encode_json(value)
-        except (TypeError, ValueError) as error:
+        except _REFUSALS as error:
             fix = "emit a str, number, list or dict with keys of these instead"
             return UserError(f"field {field!r} of a tuple from {component!r} has no form in JSON: {error}; {fix}")
-    raise AssertionError("each field can be encoded alone, and all of them together cannot")
+    # The deepest value that can be encoded alone is one level too deep in a record.
+    return UserError(f"a tuple from {component!r} has no form in JSON: {refusal}")

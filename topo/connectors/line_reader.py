@@ -23,6 +23,7 @@ class LineReader:
         file: the open file; None before `open` and after `close`.
         offset: bytes in front of the next piece.
         is_inside_line: whether the next piece continues a line.
+        was_inside_line: whether the last piece that was taken has continued one.
 
     Raises:
         ConfigError: an argument cannot be used.
@@ -38,7 +39,7 @@ class LineReader:
             raise ConfigError(f"max_line={max_line!r} must be at least one byte")
         self.file: BinaryIO | None = None
         self.offset = 0
-        self.is_inside_line = False
+        self.is_inside_line = self.was_inside_line = False
 
     def open(self, path: Path, offset: int = 0) -> BinaryIO:
         """Open a file at an offset, and close the one before. Raises OSError, and then keeps the one before."""
@@ -64,6 +65,7 @@ class LineReader:
         Raises:
             UnicodeDecodeError: the bytes are no text, with `errors="strict"`; the offset stays in front of them.
         """
+        self.was_inside_line = self.is_inside_line
         has_end = piece.endswith(b"\n")
         data = piece[:-1].removesuffix(b"\r") if has_end else piece
         try:

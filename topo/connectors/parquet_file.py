@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -25,19 +25,37 @@ def parquet_schema(declared: pa.Schema | Mapping[str, str | pa.DataType]) -> pa.
     """Return a schema as the user has declared it.
 
     Raises:
-        ConfigError: a type is unknown, or no values of Python make it.
+        ConfigError: a type is unknown, or no values of Python make it; there are no fields, or two of one name.
     """
     schema = declared_schema(declared)
+    if not schema.names:
+        raise ConfigError("schema has no field; give types by field, such as {'user': 'string'}")
+    _check_names(schema.names, "schema")
     for field in schema:
         try:
             check_classes([], field.type)
         except StopIteration:
             raise ConfigError(f"schema has field {field.name!r} of type {field.type}, which this sink does not write") from None
-        if pa.types.is_timestamp(field.type) and field.type.unit in ("s", "ms"):
-            raise ConfigError(
-                f"schema has field {field.name!r} of type {field.type}, which would cut microseconds; take unit 'us' or 'ns'"
-            )
+        for kind in _types_in(field.type):
+            if pa.types.is_timestamp(kind) and kind.unit in ("s", "ms"):
+                raise ConfigError(
+                    f"schema has field {field.name!r} of type {field.type}, which would cut microseconds; take unit 'us' or 'ns'"
+                )
+            if pa.types.is_struct(kind):
+                _check_names([inner.name for inner in kind], f"struct {field.name!r} of the schema")
     return schema
+
+
+def _check_names(names: Sequence[str], where: str) -> None:
+    if twice := [name for name in dict.fromkeys(names) if names.count(name) > 1]:
+        raise ConfigError(f"{where} has field {', '.join(map(repr, twice))} more than once; give each field another name")
+
+
+def _types_in(kind: pa.DataType) -> Iterator[pa.DataType]:
+    """Yield a type and all those inside it."""
+    yield kind
+    for place in range(kind.num_fields):
+        yield from _types_in(kind.field(place).type)
 
 
 def checkers_of(schema: pa.Schema) -> Sequence[Check]:

@@ -18,6 +18,9 @@ from topo.connectors.json_rows import encode_json, json_line
 from topo.errors import ConfigError, UserError
 from topo.extras import EXTRAS, pip_install
 
+_CELL = 8
+"""About the bytes of a number or a moment in a column, or of the length of a text."""
+
 
 class FileEncoder(Protocol):
     """The encoder of one file."""
@@ -46,7 +49,7 @@ class RowFormat(Protocol):
         """
 
     def size(self, row: Any) -> int:
-        """Return about how many bytes a row takes, 0 where that is not known before many rows are encoded."""
+        """Return about how many bytes a row takes before it is compressed."""
 
     def encoder(self) -> FileEncoder:
         """Begin a file."""
@@ -114,6 +117,9 @@ class CsvFormat:
 
     def row(self, record: dict[str, Any], component: str) -> list[str]:
         if self._fields is None:
+            if not record:
+                # Readers would skip its lines, which are empty.
+                raise UserError(f"a tuple from {component!r} has no field for a column")
             fields = tuple(record)
             row = [_cell(name, value, component) for name, value in record.items()]
             # Not before: the columns are not those of a tuple that cannot be written.
@@ -205,12 +211,22 @@ class ParquetFormat:
         return row
 
     def size(self, row: tuple[Any, ...]) -> int:
-        return 0
+        return sum(map(_size_of, row))
 
     def encoder(self) -> FileEncoder:
         from topo.connectors.parquet_file import ParquetEncoder
 
         return ParquetEncoder(self._schema, self._compression)
+
+
+def _size_of(value: Any) -> int:
+    """Return about how many bytes a value takes."""
+    kind = type(value)
+    if kind is str or kind is bytes:
+        return _CELL + len(value)
+    if kind is list or kind is tuple:
+        return _CELL + sum(map(_size_of, value))
+    return _CELL + sum(map(_size_of, value.values())) if kind is dict else _CELL
 
 
 def _picked(record: Mapping[str, Any], fields: Sequence[str], component: str) -> dict[str, Any]:

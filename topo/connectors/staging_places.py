@@ -41,13 +41,17 @@ class StagedNames:
         self._writer = f"{context.topology}.{context.component}"
         self._task, self._tasks = context.task_index, context.parallelism
         # A replacement must never name a file as its predecessor did, which may be alive still.
-        self._process = os.urandom(6).hex()
+        self._prefix = f"{self._writer}-{self._task}-{os.urandom(6).hex()}-"
         self._number = 0
 
     def draw(self, suffix: str) -> str:
         """Return a new name that ends with `suffix`."""
         self._number += 1
-        return f"{self._writer}-{self._task}-{self._process}-{self._number:06}{suffix}"
+        return f"{self._prefix}{self._number:06}{suffix}"
+
+    def is_drawn(self, name: str) -> bool:
+        """Whether this process has drawn a name."""
+        return name.startswith(self._prefix)
 
     def is_left(self, name: str) -> bool:
         """Whether this task is the one to remove a staged file: its own, or that of a task which no longer exists."""

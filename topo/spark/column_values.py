@@ -9,6 +9,7 @@ from operator import itemgetter
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from topo.api.arrow_values import NotRepresentable, values_of
 from topo.api.column_batch import ColumnBatch
@@ -101,8 +102,14 @@ def _fitted(column: Any, field: pa.Field) -> pa.Array:
         column = column.dictionary_decode()
     if not is_same_type(column.type, field.type):
         return _array(values_of(column), field)
-    # A cast that would lose something raises.
-    return _not_null(column if column.type.equals(field.type) else column.cast(field.type), field)
+    if column.type.equals(field.type):
+        return _not_null(column, field)
+    # A cast that would lose something raises, but from double to float it rounds, and makes infinities.
+    cast = column.cast(field.type)
+    is_narrowed = pa.types.is_float32(field.type) and pa.types.is_float64(column.type)
+    if is_narrowed and pc.sum(pc.is_inf(cast)).as_py() != pc.sum(pc.is_inf(column)).as_py():
+        raise OverflowError("a number above 3.4e38 is infinite in 32 bits")
+    return _not_null(cast, field)
 
 
 def _misfit(column: Any, field: pa.Field, error: Exception) -> str:

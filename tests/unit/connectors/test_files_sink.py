@@ -53,7 +53,7 @@ def test_rows_go_to_the_folders_of_their_partitions_without_the_fields_that_name
     }
 
 
-@pytest.mark.parametrize("value", [1.5, ["a"], "x" * 300, "\ud800"])
+@pytest.mark.parametrize("value", [1.5, ["a"], "x" * 300, "\ud800", datetime(2026, 3, 1, 12)])
 def test_a_value_that_names_no_folder_fails_its_tuple_alone(tmp_path: Path, value: Any) -> None:
     sink = FilesSink(tmp_path, partition_by="shop")
     started(sink, delivery="at_least_once")
@@ -87,11 +87,38 @@ def test_half_of_the_pending_messages_make_a_file(tmp_path: Path) -> None:
     assert sink.max_batch == 2
 
 
-def test_many_partitions_keep_few_files_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_in_memory_make_one_file_for_each_of_any_number_of_partitions(tmp_path: Path) -> None:
+    rows = [{"n": n, "shop": n * 7 % 150} for n in range(450)]
+    files = written(tmp_path, *rows, partition_by="shop")
+    assert [len(file.read_text().splitlines()) for file in files] == [3] * 150
+
+
+def test_many_partitions_keep_the_few_files_open_that_get_the_most_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("topo.connectors.files_sink._MOST_OPEN", 3)
-    files = written(tmp_path, *({"n": n, "shop": n % 5} for n in range(20)), partition_by="shop")
-    assert sorted(json.loads(line)["n"] for file in files for line in file.read_text().splitlines()) == list(range(20))
-    assert len(files) > 5
+    monkeypatch.setattr("topo.connectors.files_sink._SPILL_ROWS", 10)
+    open_files: list[int] = []
+    staged = str(tmp_path / ".staged")
+    sink = FilesSink(tmp_path, partition_by="shop")
+    started(sink)
+    sink.begin()
+    for n in range(200):
+        sink.write(tracked(n=n, shop=n % 2 if n % 5 else n % 25))
+        open_files.append(sum(os.path.realpath(one).startswith(staged) for one in Path("/proc/self/fd").iterdir()))
+    sink.commit(sink.pre_commit())
+    files = visible(tmp_path)
+    assert sorted(json.loads(line)["n"] for file in files for line in file.read_text().splitlines()) == list(range(200))
+    assert max(open_files) == 3
+    assert [len(list(tmp_path.glob(f"shop={shop}/*"))) for shop in (0, 1)] == [1, 1]
+
+
+def test_parquet_leaves_memory_and_fills_files_by_the_size_of_its_values(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [{"n": n, "texts": [f"{n}" * 100]} for n in range(1, 9)]
+    schema = {"n": "bigint", "texts": "array<string>"}
+    files = written(tmp_path / "rolled", *rows, format="parquet", schema=schema, roll_size=200)
+    assert [parquet.ParquetFile(file).read().num_rows for file in files] == [2, 2, 2, 2]
+    monkeypatch.setattr("topo.connectors.files_sink._SPILL_BYTES", 200)
+    (file,) = written(tmp_path / "spilled", *rows, format="parquet", schema=schema)
+    assert parquet.ParquetFile(file).num_row_groups == 4
 
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -146,15 +173,25 @@ def test_parquet_has_the_types_of_the_schema(tmp_path: Path, monkeypatch: pytest
         ("at", date(2026, 3, 1)),
         ("text", b"a"),
         ("text", "\ud800"),
+        ("small", 1e300),
+        ("small", -3.4028235677973366e38),
+        ("smalls", [0.5, None, 1e300]),
     ],
 )
 def test_a_value_that_a_column_would_change_fails_its_tuple(tmp_path: Path, field: str, value: Any) -> None:
-    sink = FilesSink(tmp_path, format="parquet", schema=SCHEMA)
+    sink = FilesSink(tmp_path, format="parquet", schema={**SCHEMA, "small": "float", "smalls": "array<float>"})
     started(sink)
     sink.begin()
     with pytest.raises(UserError, match=f"field '{field}'"):
-        sink.write(tracked(**ROW | {field: value}))
+        sink.write(tracked(**ROW | {"small": 0.5, "smalls": [], field: value}))
     assert sink.pre_commit() is None
+
+
+def test_a_column_of_float_rounds_and_keeps_what_is_not_finite(tmp_path: Path) -> None:
+    values = [16777217.0, 0.1, 3.4028235677973362e38, float("inf"), float("-inf"), None]
+    (file,) = written(tmp_path, *({"x": value} for value in values), format="parquet", schema={"x": "float"})
+    found = parquet.ParquetFile(file).read()["x"].to_pylist()
+    assert found == [16777216.0, 0.10000000149011612, 3.4028234663852886e38, float("inf"), float("-inf"), None]
 
 
 def test_rows_wait_while_nothing_can_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -236,6 +273,53 @@ def test_a_committed_file_that_its_reader_has_removed_is_not_missed(tmp_path: Pa
     other.recover([token])
 
 
+def parquet_of(kind: Any) -> dict[str, Any]:
+    return {"format": "parquet", "schema": pyarrow.schema({"n": kind})}
+
+
+def test_a_file_that_its_reader_has_taken_is_not_missed_when_the_process_goes_back(tmp_path: Path) -> None:
+    sink = FilesSink(tmp_path / "new")
+    started(sink)
+    sink.begin()
+    sink.write(tracked(n=1))
+    token = sink.pre_commit()
+    sink.commit(token)
+    for file in visible(tmp_path / "new"):
+        file.unlink()
+    sink.recover([token])
+    sink.begin()
+    sink.write(tracked(n=2))
+    staged = sink.pre_commit()
+    for path in (tmp_path / "new" / ".staged").iterdir():
+        path.unlink()
+    with pytest.raises(StagedRowsLostError):
+        sink.recover([staged])
+
+
+def test_files_that_another_process_has_staged_elsewhere_are_an_error(tmp_path: Path) -> None:
+    sink = FilesSink(tmp_path / "one")
+    started(sink)
+    sink.begin()
+    sink.write(tracked(n=1))
+    token = sink.pre_commit()
+    other = FilesSink(tmp_path / "other")
+    started(other)
+    with pytest.raises(StagedRowsLostError, match="has written to another folder"):
+        other.recover([token])
+
+
+def test_rows_without_a_column_are_refused(tmp_path: Path) -> None:
+    sink = FilesSink(tmp_path, format="csv", partition_by="shop")
+    started(sink)
+    sink.begin()
+    with pytest.raises(UserError, match="has no field for a column"):
+        sink.write(tracked(shop="a"))
+    sink.write(tracked(shop="a", n=1))
+    sink.commit(sink.pre_commit())
+    (file,) = visible(tmp_path)
+    assert file.read_text().splitlines() == ["n", "1"]
+
+
 @pytest.mark.parametrize(
     ("settings", "why"),
     [
@@ -246,8 +330,22 @@ def test_a_committed_file_that_its_reader_has_removed_is_not_missed(tmp_path: Pa
         ({"format": "parquet", "schema": pyarrow.schema({"n": pyarrow.time64("us")})}, "which this sink does not write"),
         ({"format": "parquet", "schema": {"n": pyarrow.timestamp("s")}}, "would cut microseconds"),
         ({"format": "parquet", "schema": {"n": "bigint"}, "partition_by": "n"}, "leave it out"),
+        (parquet_of(pyarrow.list_(pyarrow.timestamp("ms"))), "would cut microseconds"),
+        (parquet_of(pyarrow.map_(pyarrow.string(), pyarrow.struct({"at": pyarrow.timestamp("s")}))), "would cut microseconds"),
+        (parquet_of(pyarrow.list_(pyarrow.time64("us"))), "which this sink does not write"),
+        (parquet_of(pyarrow.float16()), "which this sink does not write"),
+        ({"format": "parquet", "schema": {}}, "schema has no field"),
+        ({"format": "parquet", "schema": pyarrow.schema([("n", pyarrow.int64())] * 2)}, "field 'n' more than once"),
+        ({"format": "parquet", "schema": {"n": "struct<a:int,a:int>"}}, "field 'a' more than once"),
         ({"compression": "zstd"}, "must be None or 'gzip'"),
         ({"format": "parquet", "schema": {"n": "bigint"}, "compression": "lzo"}, "must be one of"),
+        ({"fields": "cents"}, "fields='cents' names no columns"),
+        ({"fields": ("n", "n")}, "more than once"),
+        ({"fields": ("shop",), "partition_by": "shop"}, "no field that is left in the files"),
+        ({"fields": ()}, "no field that is left in the files"),
+        ({"partition_by": ("shop", "shop")}, "more than once"),
+        ({"partition_by": ""}, "an empty name"),
+        ({"roll_size": 0}, "roll_size=0 must be at least one byte"),
         ({"roll_rows": 0}, "roll_rows=0 must be at least 1"),
         ({"roll_size": "many"}, "not a size"),
     ],
@@ -265,7 +363,17 @@ def test_a_wait_that_the_timeout_does_not_allow_is_refused(tmp_path: Path) -> No
 
 
 def test_a_password_is_in_no_message() -> None:
-    assert shown_url("ftp://me:planted@host/folder") == "ftp://me:***@host/folder"
+    for url, shown in (
+        ("ftp://me:planted@host/folder", "ftp://me:***@host/folder"),
+        ("s3://key:plan/ted@bucket/a", "s3://key:***@bucket/a"),
+        ("sftp://me:plan@ted@host", "sftp://me:***@host"),
+        ("ftp://me:plan?ted@host/a", "ftp://me:***@host/a"),
+        ("https://host/a?sig=planted", "https://host/a?***"),
+        ("https://host:80/a?token=planted&x=1", "https://host:80/a?***"),
+        ("file:///data/a", "file:///data/a"),
+        ("/data/a?:b@c", "/data/a?:b@c"),
+    ):
+        assert shown_url(url) == shown
     with pytest.raises(ConfigError, match=r"cannot use nothing://me:\*\*\*@host") as raised:
         started(FilesSink("nothing://me:planted@host"))
     assert "planted" not in str(raised.value)

@@ -241,6 +241,10 @@ def test_the_input_ends_with_the_files_where_nothing_is_discovered_later(tmp_pat
         ({"on_done": "move"}, "must be None or 'delete'"),
         ({"encoding": "utf8-8"}, "encoding='utf8-8' is no text encoding that Python knows"),
         ({"encoding": "hex"}, "encoding='hex' is no text encoding"),
+        ({"format": "csv", "fields": "cents"}, "fields='cents' names no columns"),
+        ({"format": "json", "fields": "cents"}, "fields='cents' names no columns"),
+        ({"on_bad_record": "dead"}, "on_bad_record='dead' must be 'dead_letter', 'fail' or 'drop'"),
+        ({"rotated": "{name}.old"}, "give follow=True"),
         ({"encoding": "utf-16"}, "whose line ends are not one byte"),
     ],
 )
@@ -295,4 +299,16 @@ def test_a_line_that_is_too_long_is_given_up_and_the_rest_is_read(
 def test_a_line_of_csv_that_is_too_long_is_given_up(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"n,text\n1,a\n2," + b"x" * 50 + b",y\n3,c\n")
     harness = harness_of(tmp_path, format="csv", fields=("n",), max_line=10)
-    assert harness.read == {"a": ["1", "3"]} and [record for _, _, record in harness.given_up] == ["2," + "x" * 8]
+    assert harness.read == {"a": ["1", "3"]} and [record for _, _, record in harness.given_up] == ["2," + "x" * 10]
+
+
+@pytest.mark.parametrize("block", [4, 1 << 16])
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_a_line_of_exactly_the_most_bytes_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int, end: str) -> None:
+    monkeypatch.setattr("topo.connectors.file_formats.BLOCK", block)
+    lines = ["12345", "123456", "1234567", "1", "1234567890", "12345"]
+    (tmp_path / "a.txt").write_bytes(end.join(lines).encode())
+    (tmp_path / "b.csv").write_bytes(end.join(["n", *lines]).encode())
+    read = ["12345", "1", "12345"]
+    assert harness_of(tmp_path, pattern="*.txt", max_line=5).read == {"a.txt": read}
+    assert harness_of(tmp_path, pattern="*.csv", format="csv", fields=("n",), max_line=5).read == {"b.csv": read}

@@ -74,6 +74,47 @@ def test_the_rotated_file_is_not_read_while_the_new_one_is_missing(tmp_path: Pat
     assert harness.read == {"a.log": ["1", "2", "3"]}
 
 
+def test_a_rotated_file_whose_name_is_unknown_to_another_task_is_not_read_again(tmp_path: Path) -> None:
+    names = [f"{name}.log" for name in "abcdefgh"]
+    for name in names:
+        write(tmp_path / name, name)
+    harness = following(tmp_path, tasks=3)
+    harness.stop()
+    for name in names:
+        (tmp_path / name).rename(tmp_path / f"{name}.1")
+    harness.start(3)
+    harness.discover()
+    assert harness.read == {name: [name] for name in names}
+    harness.stop()
+    harness.start(2)
+    harness.discover()
+    assert harness.read == {name: [name] for name in names}
+
+
+@pytest.mark.parametrize(
+    ("pattern", "names"),
+    [
+        (None, ["a.log", "a.log.1", "a.log-20260101", "a.log-20260101.1"]),
+        (None, ["sub/syslog", "sub/syslog.1", "sub/syslog-2026-01-01"]),
+        (None, ["node.10.0.0.1", "node.10.0.0.1.1"]),
+        (None, ["log-2026", "log-2026.1"]),
+        ("{name}.old*", ["a.log", "a.log.old", "a.log.old2"]),
+        ("old-{name}", ["sub/[a]", "sub/old-[a]"]),
+        ("{name}.{name}", ["a", "a.a"]),
+    ],
+)
+def test_all_names_of_a_file_have_one_task(pattern: str | None, names: list[str]) -> None:
+    rotated = RotatedNames(pattern)
+    assert all(rotated.of(names[0].rpartition("/")[2]).fullmatch(name.rpartition("/")[2]) for name in names[1:])
+    partitions = list(map(rotated.partition, names))
+    assert [one.name for one in partitions] == names and len({one.owner(1 << 40) for one in partitions}) == 1
+
+
+def test_files_of_other_names_are_spread_over_the_tasks() -> None:
+    for names in ([f"{n}.log" for n in range(100)], [f"worker-{n}" for n in range(100)]):
+        assert {RotatedNames(None).partition(name).owner(4) for name in names} == {0, 1, 2, 3}
+
+
 @pytest.mark.parametrize("tasks", [1, 3])
 def test_with_start_end_only_later_lines_and_later_files_are_read(tmp_path: Path, tasks: int) -> None:
     write(tmp_path / "a.log", "1", "2")
@@ -94,7 +135,38 @@ def test_json_that_cannot_be_decoded_and_lines_that_are_too_long_are_given_up(tm
     (tmp_path / "a.log").write_bytes(b'{"n": 1}\n\n{\n' + b"x" * 25 + b'\n{"n": 2}\n')
     harness = following(tmp_path, format="json", fields=("n",), max_line=10)
     assert harness.read == {"a.log": [1, 2]}
-    assert [record for _, _, record in harness.given_up] == [b"{", b"x" * 10, b"x" * 10, b"x" * 5]
+    assert [record for _, _, record in harness.given_up] == [b"{", b"x" * 12, b"x" * 12, b"x"]
+
+
+@ROTATIONS
+@pytest.mark.parametrize(
+    ("before", "read", "given_up"),
+    [
+        (b"1\n2", ["1", "2"], 0),
+        (b"1\n1234567890", ["1", "1234567890"], 0),
+        (b"x" * 12, [], 1),
+        (b"x" * 24, [], 2),
+        (b"x" * 30, [], 3),
+    ],
+)
+def test_the_first_line_of_the_next_file_is_whole(
+    tmp_path: Path, rotate: Any, before: bytes, read: list[str], given_up: int
+) -> None:
+    log = tmp_path / "a.log"
+    log.write_bytes(before)
+    harness = following(tmp_path, max_line=10)
+    rotate(log, "a.log.1")
+    write(log, "3", "4")
+    harness.discover()
+    assert harness.read == {"a.log": [*read, "3", "4"]} and len(harness.given_up) == given_up
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_a_line_of_exactly_the_most_bytes_is_read_and_so_is_the_next_one(tmp_path: Path, end: str) -> None:
+    lines = ["1234567890", "ab", "x" * 11, "c", "x" * 12, "d", "x" * 24, "e", "", "f"]
+    (tmp_path / "a.log").write_bytes("".join(line + end for line in lines).encode())
+    harness = following(tmp_path, max_line=10)
+    assert harness.read == {"a.log": ["1234567890", "ab", "c", "d", "e", "", "f"]}
 
 
 def test_lines_that_were_removed_before_they_were_read_are_an_error(tmp_path: Path) -> None:
@@ -119,6 +191,11 @@ def test_lines_that_were_removed_before_they_were_read_are_an_error(tmp_path: Pa
             ["a.log", "sub/a.log.1", "a-1.log"],
         ),
         (None, ["log-2026", "log-2026.1", "log.1"], ["log-2026", "log.1"]),
+        (
+            None,
+            ["worker", "worker-1", "worker-2", "node", "node.10.0.0.1", "worker.1", "worker-20260101"],
+            ["worker", "worker-1", "worker-2", "node", "node.10.0.0.1"],
+        ),
         ("{name}.old*", ["a.log", "a.log.old", "a.log.old2", "b.log.old", "a.log.1"], ["a.log", "b.log.old", "a.log.1"]),
         ("old-{name}", ["sub/[a]", "sub/old-[a]", "old-[a]"], ["sub/[a]", "old-[a]"]),
     ],

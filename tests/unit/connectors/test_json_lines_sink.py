@@ -19,6 +19,7 @@ from tests.unit.connectors.drive import TICK, prepared, tracked
 from topo import ConfigError, JsonLinesSink, TopologyBuilder
 from topo.api.spout import Spout
 from topo.checkpoint.staged_output import StagedOutput
+from topo.connectors.json_rows import json_line
 from topo.errors import StagedRowsLostError, TopoEnvironmentError, UserError
 
 
@@ -123,6 +124,19 @@ def test_a_value_that_cannot_be_written_fails_alone(tmp_path: Path) -> None:
         sink.execute(tracked(m=1, n=object()))
     with pytest.raises(UserError, match=r"field 'd' of a tuple .* keys"):
         sink.execute(tracked(d={(1, 2): 3}))
+    deep: list[object] = []
+    refused = 0
+    for _ in range(20_000):
+        deep = [deep]
+        try:
+            json_line({"n": deep}, "source")
+        except UserError as error:
+            assert "from 'source' has no form in JSON" in str(error)
+            refused += 1
+            if refused == 3:
+                break
+    with pytest.raises(UserError, match=r"field 'n' of a tuple from '\w+' has no form in JSON"):
+        sink.execute(tracked(n=deep))
     sink.execute(TICK)
     assert collector.acked == [good]
 
