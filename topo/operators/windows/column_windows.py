@@ -120,34 +120,27 @@ class ColumnWindows:
         in_cells = set(self._windows.contents.handle.table.namespaces())
         windows = {window for found in awaited.values() for window in found}
         in_cells |= self._tables.refused(windows, grouped.num_rows, len(awaited))
-        if len(awaited) > 1:
-            grouped = grouped.sort_by("slot")
-        counts = compute().value_counts(grouped.column("slot"))
-        runs = list(zip(counts.field(0).to_pylist(), counts.field(1).to_pylist(), strict=True))
-        columns = grouped.drop_columns(["slot"])
         if windows <= in_cells:
             for window in windows:
                 self._to_cells(window)
-            self._merge_slots(columns, runs, awaited)
+            self._merge_slots(grouped, awaited)
             return
-        first = 0
-        for slot, count in runs:
-            part = columns.slice(first, count)
-            first += count
-            for window in awaited[slot]:
+        slots, columns = grouped.column("slot"), grouped.drop_columns(["slot"])
+        for slot, found in awaited.items():
+            # With few slots, as there are here, this costs less than sorting the rows by slot.
+            part = columns if len(awaited) == 1 else columns.filter(compute().equal(slots, slot))
+            for window in found:
                 if window in in_cells or not self._tables.add(window, part, most):
                     in_cells.add(window)
                     self._to_cells(window)
                     self._merge(window, self._waiting.accumulators(part))
 
-    def _merge_slots(self, columns: Any, runs: Sequence[tuple[int, int]], windows: WindowsOfSlots) -> None:
-        """Merge rows into the cells of their windows, where there may be a slot for each row.
-
-        Args:
-            columns: one row for each key of a slot, by slot.
-            runs: the slots in this order, with their numbers of rows.
-            windows: of the slots.
-        """
+    def _merge_slots(self, grouped: Any, windows: WindowsOfSlots) -> None:
+        """Merge one row for each key of a slot into the cells of its windows, where there may be a slot for each row."""
+        by_slot = grouped.sort_by("slot")
+        counts = compute().value_counts(by_slot.column("slot"))
+        runs = list(zip(counts.field(0).to_pylist(), counts.field(1).to_pylist(), strict=True))
+        columns = by_slot.drop_columns(["slot"])
         # Accumulators may be lists: those of each window are its own.
         for place in range(max(len(windows[slot]) for slot, _ in runs)):
             accumulators = self._waiting.accumulators(columns)
