@@ -19,7 +19,7 @@ from topo.errors import ConfigError
 
 _NAME = "{name}"
 _ANY_NUMBER = r"[.-]\d[\d_.:-]*"
-_SURE_NUMBER = r"(?:\.\d{1,3}|[.-](?:19|20)\d\d[-_.]?[01]\d[-_.]?[0-3]\d[\d_.:-]*)"
+_SURE_NUMBER = r"(?:\.\d{1,3}|[.-](?:19|20)\d\d(?P<mark>[-_.]?)[01]\d(?P=mark)[0-3]\d[\d_.:-]*)"
 
 
 def _added(base: str) -> str:
@@ -45,9 +45,6 @@ class RotatedNames:
         if pattern is not None and _NAME not in pattern:
             raise ConfigError(f"rotated={pattern!r} must contain {_NAME}, which stands for the name of the file: '{_NAME}.old*'")
         self._pattern = pattern
-        # No file name has a NUL.
-        translated = fnmatch.translate((pattern or _NAME).replace(_NAME, "\0"))
-        self._with_base = re.compile(translated.replace("\0", "(?P<base>.+?)", 1).replace("\0", "(?P=base)"))
         self._known: set[str] = set()
         """Names of live files; a name that is missing between its rotation and its next line stays known."""
 
@@ -76,10 +73,7 @@ class RotatedNames:
         name, since the file of that name is missing, takes a rotated file for a live one, which must not be its own.
         """
         path = PurePath(name)
-        origin = path.name
-        while base := next(self._bases(origin), ""):
-            origin = base
-        digest = blake2b(str(path.parent / origin).encode(errors="surrogatepass"), digest_size=7).digest()
+        digest = blake2b(str(path.parent / self._origin(path.name)).encode(errors="surrogatepass"), digest_size=7).digest()
         return Partition(name, number=int.from_bytes(digest))
 
     def _is_rotated(self, name: str, bases: set[str]) -> bool:
@@ -89,16 +83,32 @@ class RotatedNames:
         others = (PurePath(base) for base in bases if base != name)
         return any(other.parent == path.parent and self.of(other.name).fullmatch(path.name) for other in others)
 
-    def _bases(self, name: str) -> Iterator[str]:
-        """Yield the names, all shorter, of live files that may have been rotated to a name."""
+    @staticmethod
+    def _bases(name: str) -> Iterator[str]:
+        """Yield the names, all shorter, of live files that may have been rotated to a name, by default."""
+        # Each place at which a number may begin: the name itself may have some.
+        for match in re.finditer(r"(?!^)[.-]\d", name):
+            base = name[: match.start()]
+            if re.fullmatch(_added(base), name[match.start() :]):
+                yield base
+
+    def _origin(self, name: str) -> str:
+        """Return a text that a live file's name and all its rotated names have in common, and other names rather not."""
         if self._pattern is None:
-            # Each place at which a number may begin: the name itself may have some.
-            for match in re.finditer(r"(?!^)[.-]\d", name):
-                base = name[: match.start()]
-                if re.fullmatch(_added(base), name[match.start() :]):
-                    yield base
-        elif (found := self._with_base.fullmatch(name)) and found["base"] != name:
-            yield found["base"]
+            while base := next(self._bases(name), ""):
+                name = base
+            return name
+        before, _, after = self._pattern.partition(_NAME)
+        if not before and (mark := re.split(r"[*?[{]", after)[0]):
+            # A mark that may overlap itself could begin inside the live name: then its first character has to do.
+            end = name.find(mark[0] if mark[0] in mark[1:] else mark, 1)
+            return name if end < 0 else name[:end]
+        if not after and not re.search(r"[*?[]", before):
+            while name.startswith(before) and name != before != "":
+                name = name.removeprefix(before)
+            return name
+        # Nothing is known that they have in common: one task reads all files of the folder.
+        return ""
 
 
 def line_reader(max_line: int) -> LineReader:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 import pytest
@@ -98,21 +98,27 @@ def test_a_rotated_file_whose_name_is_unknown_to_another_task_is_not_read_again(
         (None, ["sub/syslog", "sub/syslog.1", "sub/syslog-2026-01-01"]),
         (None, ["node.10.0.0.1", "node.10.0.0.1.1"]),
         (None, ["log-2026", "log-2026.1"]),
+        (None, ["log-202612", "log-202612.12"]),
         ("{name}.old*", ["a.log", "a.log.old", "a.log.old2"]),
         ("old-{name}", ["sub/[a]", "sub/old-[a]"]),
         ("{name}.{name}", ["a", "a.a"]),
+        ("{name}-*.old", ["app-1", "app-1-2.old", "app-1-2.old-3.old"]),
+        ("{name}--*", ["a-", "a---1"]),
+        ("*-{name}*", ["b-a", "1-b-a.2"]),
+        ("{name}", ["a"]),
     ],
 )
 def test_all_names_of_a_file_have_one_task(pattern: str | None, names: list[str]) -> None:
     rotated = RotatedNames(pattern)
-    assert all(rotated.of(names[0].rpartition("/")[2]).fullmatch(name.rpartition("/")[2]) for name in names[1:])
+    assert all(rotated.of(PurePath(names[0]).name).fullmatch(PurePath(name).name) for name in names[1:])
     partitions = list(map(rotated.partition, names))
     assert [one.name for one in partitions] == names and len({one.owner(1 << 40) for one in partitions}) == 1
 
 
 def test_files_of_other_names_are_spread_over_the_tasks() -> None:
-    for names in ([f"{n}.log" for n in range(100)], [f"worker-{n}" for n in range(100)]):
-        assert {RotatedNames(None).partition(name).owner(4) for name in names} == {0, 1, 2, 3}
+    for pattern, name in ((None, "{}.log"), (None, "worker-{}"), ("{name}.old", "shard.{}"), ("old-{name}", "{}.log")):
+        rotated = RotatedNames(pattern)
+        assert {rotated.partition(name.format(n)).owner(4) for n in range(100)} == {0, 1, 2, 3}, name
 
 
 @pytest.mark.parametrize("tasks", [1, 3])
