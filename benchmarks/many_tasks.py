@@ -438,7 +438,7 @@ def as_data(phases: dict[str, Phase], whole: dict[str, Any]) -> dict[str, Any]:
 
 
 def in_a_process(tasks: int, workers: int) -> dict[str, Any]:
-    """Measure in a process of its own, whose memory holds nothing else."""
+    """Measure in another process, so that its peak memory is that of these tasks alone."""
     command = [sys.executable, "-m", "benchmarks.many_tasks", "--json", "--tasks", str(tasks), "--workers", str(workers)]
     found: dict[str, Any] = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
     return found

@@ -1,7 +1,7 @@
 """Orders that come as files leave as files: a folder is read, and the revenue of each shop by the minute is written as CSV.
 
     topo run topologies/file_orders.py                                      # FOLDER is build/orders
-    topo run topologies/file_orders.py -p folder=/tmp/mine -p orders=0      # makes up none: reads /tmp/mine/incoming
+    topo run topologies/file_orders.py -p folder=mine -p orders=0           # makes up none: reads mine/incoming
 
 First it makes up some files of orders in FOLDER/incoming. The results are in FOLDER/revenue, a folder for each shop. A second run
 reads all orders again, and adds its files to those of the first.

@@ -17,7 +17,6 @@ class CheckpointedPartitions:
     Args:
         parts: of the task.
         spout: its `on_committed` is called.
-        output: takes the dead letters of records that are passed over.
         want_checkpoint: asks the master for a checkpoint soon.
         give_up: makes a dead letter of the next checkpoint, of values, their error and their position.
     """
