@@ -15,7 +15,7 @@ python = .venv/bin/python
 java = $(python) -m topo.spark.java >/dev/null 2>&1 || $(setup) java || true
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run flights test spark unit check clean
+.PHONY: help setup run flights test spark connectors unit check clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /  make \1	/p' Makefile
@@ -40,18 +40,22 @@ flights: ## the example with Spark at both ends; ARGS="-p month=1" goes to topo 
 spread = -n 2 --dist loadgroup --no-loadscope-reorder
 pytest = $(python) -m pytest $(spread)
 
-test: ## run the tests but those in Spark; ARGS="-k acker -n 0" goes to pytest
+test: ## run the tests but those in Spark and with servers; ARGS="-k acker -n 0" goes to pytest
 	@$(setup) test examples spark
-	@$(pytest) -m "not spark" $(ARGS)
+	@$(pytest) -m "not spark and not server" $(ARGS)
 
 spark: ## run the tests in Spark, with a Java from PyPI where the machine has none
 	@$(setup) test examples spark
 	@$(java)
 	@$(pytest) -m spark $(ARGS)
 
+connectors: ## run the tests with servers, Kafka and others, which it installs; SERVERS="kafka s3" for some of them
+	@sh scripts/servers.sh $(SERVERS)
+	@$(pytest) -m server $(ARGS)
+
 unit: ## run UNITS, tests that start no processes; PYTHON=python3.13 ENVIRONMENT=.venv.3.13 does so with another interpreter
 	@TOPO_VENV=$(ENVIRONMENT) $(setup) test
-	@$(ENVIRONMENT)/bin/python -m pytest -q $(spread) -m "not integration" $(ARGS) $(UNITS)
+	@$(ENVIRONMENT)/bin/python -m pytest -q $(spread) -m "not integration and not server" $(ARGS) $(UNITS)
 
 check: ## lint, strict types, import directions
 	@$(setup) test dev

@@ -1,7 +1,41 @@
 #!/bin/sh
-# Installs into .venv the servers that tests/connectors runs with, and their clients. Without them those tests are skipped; in CI they
-# fail. What constraints.txt names keeps its version.
+# Installs the servers that tests/connectors runs with, and their clients into .venv; arguments name some of them. Without them those
+# tests are skipped; in CI they fail. What constraints.txt names keeps its version.
 set -eu
 cd "$(dirname "$0")/.."
-sh scripts/setup.sh test
-"${TOPO_VENV:-.venv}/bin/python" -m pip install --quiet -c constraints.txt 'moto[server]==5.2.5' 's3fs==2026.9.0' 'botocore==1.43.117'
+environment=${TOPO_VENV:-.venv}
+all="s3"
+names=${*:-$all}
+
+setup() { sh scripts/setup.sh test "$@"; }
+
+from_index() { "$environment/bin/python" -m pip install --quiet -c constraints.txt "$@"; }
+
+# debian COMMAND PACKAGE...: installs packages where their command is missing. No service of a package is started.
+debian() {
+    command=$1
+    shift
+    if command -v "$command" >/dev/null; then return; fi
+    if [ "$(id -u)" != 0 ]; then
+        echo "topo: $command is missing; install it as root: apt-get install $*" >&2
+        return 1
+    fi
+    ls /var/lib/apt/lists/*Packages* >/dev/null 2>&1 || apt-get -qq update
+    policy=/usr/sbin/policy-rc.d
+    if [ ! -e "$policy" ]; then
+        printf '#!/bin/sh\nexit 101\n' >"$policy"
+        chmod +x "$policy"
+        trap 'rm -f "$policy"' EXIT
+    fi
+    DEBIAN_FRONTEND=noninteractive apt-get -qq -y install --no-install-recommends "$@" >/dev/null
+}
+
+install_s3() { setup && from_index 'moto[server]' s3fs botocore; }
+
+failed=
+for name in $names; do
+    command -v "install_$name" >/dev/null || { echo "topo: there is no server '$name'; there are $all" >&2; exit 2; }
+    # Within a condition `set -e` is off: the commands of these functions are joined by &&.
+    "install_$name" || failed="$failed $name"
+done
+[ -z "$failed" ] || { echo "topo: could not install:$failed" >&2; exit 1; }

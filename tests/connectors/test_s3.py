@@ -21,7 +21,7 @@ from topo.storage.checkpoint_store import open_store
 from topo.storage.files import open_files
 from topo.testing.partition_harness import PartitionHarness
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.server]
 
 
 @pytest.fixture(scope="session")

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -215,6 +216,7 @@ def test_an_unknown_extra_is_refused_with_those_there_are(checkout: Path) -> Non
 
     result = run(checkout, "sh", "scripts/setup.sh", "tests")
 
-    extras = "arrow, dev, examples, java, notebook, remote, spark, test"
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = ", ".join(sorted(project["optional-dependencies"]))
     assert result.stderr == f"topo: there is no extra 'tests'; there are {extras}\n"
     assert result.returncode == 1

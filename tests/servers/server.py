@@ -95,7 +95,7 @@ def need(modules: Sequence[str]) -> None:
     """Skip the test where a module is missing; in CI, which installs them, let it fail."""
     missing = [name for name in modules if find_spec(name) is None]
     if missing:
-        reason = f"needs {', '.join(missing)}, which `sh scripts/servers.sh` installs"
+        reason = f"needs {', '.join(missing)}, which `sh scripts/servers.sh` installs and `make connectors` runs with"
         if os.environ.get("CI"):
             pytest.fail(reason)
         pytest.skip(reason)
