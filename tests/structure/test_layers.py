@@ -73,6 +73,8 @@ IO_EXCEPTIONS = {
     ("operators/time/clock.py", "time"): "the one place that may read a clock",
     ("connectors/file_folders.py", "time"): "the age of a file, which the same clock has stamped",
     ("connectors/followed_file.py", "time"): "the age of a file, which the same clock has stamped",
+    ("connectors/loop_thread.py", "asyncio"): "the loop of clients that need one, on a thread beside the task's",
+    ("connectors/loop_thread.py", "threading"): "that thread",
 }
 ENVIRONMENT_EXCEPTIONS = {"hot/__init__.py": "TOPO_PURE chooses the implementation before anything else is imported"}
 ONLY_THESE_NAMES = {"random": {"Random"}, "uuid": {"UUID"}}
