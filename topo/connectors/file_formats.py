@@ -16,6 +16,7 @@ from functools import partial
 from itertools import count
 from typing import Any, BinaryIO, NamedTuple, cast
 
+from topo.connectors.record_decoder import Decode
 from topo.errors import ConfigError, UserError
 from topo.extras import EXTRAS, pip_install
 
@@ -42,7 +43,6 @@ class FilePiece(NamedTuple):
     bad: tuple[int, Any, Exception] | None = None
 
 
-Decode = Callable[[bytes], tuple[Any, ...]]
 ReadFile = Callable[[BinaryIO, int], Iterator[FilePiece]]
 
 
@@ -236,23 +236,3 @@ def picker(fields: Sequence[str], header: Sequence[str]) -> Callable[[Sequence[A
             raise ValueError(f"no column {name!r}; there are {', '.join(map(repr, header)) or 'none'}")
         places.append(header.index(name) if name in header else None)
     return lambda record: tuple([None if place is None else record[place] for place in places])
-
-
-def decode_json(fields: Sequence[str] | None) -> Decode:
-    """Return what makes a row of a line of JSON: its object, or these keys of it."""
-    from msgspec.json import decode
-
-    if fields is None:
-        return lambda line: (decode(line),)
-    keys = [(field.removesuffix("?"), field.endswith("?")) for field in fields]
-
-    def row_of(line: bytes) -> tuple[Any, ...]:
-        record = decode(line)
-        if not isinstance(record, dict):
-            raise ValueError(f"a {type(record).__name__} where an object is expected")
-        missing = [key for key, may_be_missing in keys if not may_be_missing and key not in record]
-        if missing:
-            raise ValueError(f"no {', '.join(map(repr, missing))} in the object")
-        return tuple([record.get(key) for key, _ in keys])
-
-    return row_of

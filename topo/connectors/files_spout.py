@@ -18,10 +18,11 @@ from topo.api.partitions import PartitionedSpout
 from topo.api.spout import SpoutCollector
 from topo.config import parse_size
 from topo.connectors.file_folders import FileFolder, folder_at, is_remote, local_path
-from topo.connectors.file_formats import Decode, ReadFile, decode_json, decompressed, read_csv, read_lines, read_parquet
+from topo.connectors.file_formats import ReadFile, decompressed, read_csv, read_lines, read_parquet
 from topo.connectors.followed_file import FollowedFile
 from topo.connectors.followed_folder import RotatedNames, followed_rows, line_reader
 from topo.connectors.line_reader import LineReader
+from topo.connectors.record_decoder import Decode, decoder_of
 from topo.errors import ConfigError, TopoEnvironmentError
 
 FORMATS = ("lines", "json", "csv", "parquet")
@@ -165,7 +166,7 @@ class FilesSpout(PartitionedSpout):
 
     def _decoder(self) -> Decode:
         if self._format == "json":
-            return decode_json(self._fields)
+            return decoder_of("json", self._fields)
         encoding = self._encoding
         return lambda line: (line.decode(encoding),)
 

@@ -1,0 +1,60 @@
+"""Secrets of connectors stand in nothing that is shown."""
+
+from __future__ import annotations
+
+import pytest
+
+from topo.connectors.secrets import masked, masked_settings, secrets_of, without
+
+PLANTED = "pl4nted"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"redis://:{PLANTED}@host:6379/0",
+        f"postgresql://topo:{PLANTED}@host/db?sslmode=require",
+        f"amqp://topo:{PLANTED}@@host/",
+        f"postgresql://topo@host/db?password={PLANTED}&sslmode=require",
+        f"host=db password={PLANTED} user=topo",
+        f"host=db password='{PLANTED} x' user=topo",
+        f'cannot connect with {{"sasl.password": "{PLANTED}"}}',
+        f"sasl.oauthbearer.client.secret={PLANTED}",
+        f"{{'api_token': '{PLANTED}'}}",
+    ],
+)
+def test_a_text_is_masked(text: str) -> None:
+    shown = masked(text)
+
+    assert PLANTED not in shown
+    assert "***" in shown
+
+
+@pytest.mark.parametrize("text", ["kafka:9092", "http://host:80/a@b", "host=db user=topo", "a token was refused", "10:20:30 a@b"])
+def test_a_text_without_secrets_is_shown_as_it_is(text: str) -> None:
+    assert masked(text) == text
+
+
+def test_settings_are_masked_by_their_names() -> None:
+    settings = {
+        "sasl.username": "topo",
+        "sasl.password": PLANTED,
+        "ssl.key.pem": PLANTED,
+        "aws_secret_access_key": PLANTED,
+        "key": PLANTED,
+        "proxy": f"http://u:{PLANTED}@proxy",
+        "linger.ms": 5,
+        "key.serializer": "text",
+    }
+
+    shown = masked_settings(settings)
+
+    assert PLANTED not in repr(shown)
+    assert {name: shown[name] for name in ("sasl.username", "linger.ms", "key.serializer")} == {
+        "sasl.username": "topo", "linger.ms": 5, "key.serializer": "text"
+    }  # fmt: skip
+    assert set(secrets_of(settings)) == {PLANTED}
+
+
+def test_an_error_of_a_client_has_no_secret() -> None:
+    assert without((PLANTED, "pl4"), f"refused {PLANTED!r} of redis://x:other@host") == "refused '***' of redis://x:***@host"

@@ -1,0 +1,50 @@
+"""Passwords and tokens of connectors, masked wherever something of a connector is shown."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+MASK = "***"
+_NAME = re.compile(
+    r"password|passwd|passphrase|secret|token|credential|jaas|(^|[._-])(api[._-]?)?key$|private[._-]?key|\.pem$", re.I
+)
+_IN_URL = re.compile(r"(?P<head>[a-z][a-z0-9+.-]*://[^\s:/@]*):(?P<secret>[^\s/]*)@", re.I)
+_SETTING = re.compile(
+    r"(?P<head>\b[\w.-]*(password|passwd|passphrase|secret|token|credential)[\w.-]*['\"]?\s*[=:]\s*)('(?:[^'\\]|\\.)*'|\"[^\"]*\"|[^\s,;&)'\"]+)",
+    re.I,
+)
+
+
+def is_secret(name: str) -> bool:
+    """Whether a setting of this name is not to be shown."""
+    return _NAME.search(name) is not None
+
+
+def masked_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings to show: those whose name says that they are secret masked, passwords in URLs, too."""
+    return {
+        name: MASK if is_secret(name) else masked(value) if isinstance(value, str) else value for name, value in settings.items()
+    }
+
+
+def masked(text: str) -> str:
+    """Return a text to show: what stands between ":" and "@" of a URL, and the values of settings such as password=, masked."""
+    return _SETTING.sub(rf"\g<head>{MASK}", _IN_URL.sub(rf"\g<head>:{MASK}@", text))
+
+
+def without(secrets: tuple[str, ...], text: str) -> str:
+    """Return a text, such as an error of a client, in which none of these secrets stands."""
+    for secret in sorted(filter(None, secrets), key=len, reverse=True):
+        text = text.replace(secret, MASK)
+    return masked(text)
+
+
+def secrets_of(settings: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the values of settings that are not to be shown, and the passwords of URLs among the others."""
+    found = [str(value) for name, value in settings.items() if is_secret(name) and value]
+    for value in settings.values():
+        if isinstance(value, str):
+            found += [match["secret"] for match in _IN_URL.finditer(value) if match["secret"]]
+    return tuple(found)
