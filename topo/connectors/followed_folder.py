@@ -12,9 +12,10 @@ from typing import Any
 
 from topo.api.generator_reader import Yielded
 from topo.api.partition_values import BadRecord, Partition, SourceRows
-from topo.connectors.file_formats import MOST_ROWS, Decode, TooLongError
+from topo.connectors.file_formats import MOST_ROWS, TooLongError
 from topo.connectors.followed_file import COMPRESSED, FilePosition, FollowedFile
 from topo.connectors.line_reader import LineReader
+from topo.connectors.record_decoder import Decode
 from topo.errors import ConfigError
 
 _NAME = "{name}"
