@@ -1,4 +1,4 @@
-"""Records of a source, which are bytes, as tuples: what decodes a value, which keys of it are fields, what is known beside it."""
+"""Records of a source, which are bytes, as tuples: what decodes a value, which keys of it are fields, metadata."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def decoder_of(deserializer: str | Deserialize, fields: Sequence[str] | None, ar
         argument: the name of the deserializer, for messages.
 
     Raises:
-        ConfigError: an argument cannot be used. What the decoder itself raises is the fault of its record.
+        ConfigError: an argument cannot be used. An exception of the decoder is the fault of its record.
     """
     deserialize = deserializer_of(deserializer, argument)
     if fields is None:
@@ -83,11 +83,11 @@ def decoder_of(deserializer: str | Deserialize, fields: Sequence[str] | None, ar
 def record_fields(
     fields: Sequence[str] | None, metadata: Sequence[str] = (), known: Sequence[str] = (), value: str = "value"
 ) -> tuple[str, ...]:
-    """Return the fields of the tuples of a source: those of the decoded record, then what is known beside it.
+    """Return the fields of the tuples of a source: those of the decoded record, then metadata.
 
     Args:
         fields: see `decoder_of`; None: the one field `value`.
-        metadata: what is to be appended.
+        metadata: the names that are to be appended.
         known: what this source can append.
         value: the field of a whole record.
 

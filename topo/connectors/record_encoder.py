@@ -78,7 +78,7 @@ def encoder_of(
         argument: the name of `part`; that of the serializer ends with _serializer. For messages.
 
     Raises:
-        ConfigError: an argument cannot be used. What the encoder itself raises is a UserError that names the tuple's component.
+        ConfigError: an argument cannot be used. Exceptions of the encoder are UserErrors that name the tuple's component.
     """
     serialize = serializer_of(serializer, f"{argument}_serializer")
     if part is None and serializer == "json":

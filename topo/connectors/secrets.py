@@ -23,7 +23,7 @@ def is_secret(name: str) -> bool:
 
 
 def masked_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings to show: those whose name says that they are secret masked, passwords in URLs, too."""
+    """Return settings to show: secret ones, by their names, and passwords in URLs are masked."""
     return {
         name: MASK if is_secret(name) else masked(value) if isinstance(value, str) else value for name, value in settings.items()
     }

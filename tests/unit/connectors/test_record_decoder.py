@@ -1,4 +1,4 @@
-"""Records as tuples: deserializers, fields, what is appended."""
+"""Records as tuples: deserializers, fields, metadata."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ def test_a_record_that_is_no_object_is_a_fault() -> None:
 
 
 @pytest.mark.parametrize("data", [b"", b"{", b'{"a": 1} x'])
-def test_what_is_no_json_is_a_fault(data: bytes) -> None:
+def test_no_json_is_a_fault(data: bytes) -> None:
     with pytest.raises(ValueError, match=r"JSON|truncated"):
         decoder_of("json", ("a",))(data)
 
 
-def test_what_is_appended_comes_behind_the_fields() -> None:
+def test_metadata_come_behind_the_fields() -> None:
     assert record_fields(("user", "city?"), ("offset", "key"), ("key", "offset")) == ("user", "city", "offset", "key")
     assert record_fields(None, ("key",), ("key", "offset")) == ("value", "key")
 
