@@ -15,7 +15,7 @@ python = .venv/bin/python
 java = $(python) -m topo.spark.java >/dev/null 2>&1 || $(setup) java || true
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run flights test spark connectors unit check clean
+.PHONY: help setup run flights test spark connectors kafka unit check clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /  make \1	/p' Makefile
@@ -52,6 +52,10 @@ spark: ## run the tests in Spark, with a Java from PyPI where the machine has no
 connectors: ## run the tests with servers, Kafka and others, which it installs; SERVERS="kafka s3" for some of them
 	@sh scripts/servers.sh $(SERVERS)
 	@$(pytest) -m server $(ARGS)
+
+kafka: ## start a Kafka broker at 127.0.0.1:9092 in the foreground; TOPICS="orders:4 totals" makes topics with partitions
+	@sh scripts/servers.sh kafka
+	@$(python) -m tests.servers.kafka $(TOPICS)
 
 unit: ## run UNITS, tests that start no processes; PYTHON=python3.13 ENVIRONMENT=.venv.3.13 does so with another interpreter
 	@TOPO_VENV=$(ENVIRONMENT) $(setup) test

@@ -4,7 +4,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 environment=${TOPO_VENV:-.venv}
-all="s3"
+all="s3 kafka"
 names=${*:-$all}
 
 setup() { sh scripts/setup.sh test "$@"; }
@@ -31,6 +31,19 @@ debian() {
 }
 
 install_s3() { setup && from_index 'moto[server]' s3fs botocore; }
+
+# Kafka's jars are shared by all checkouts. A second folder takes them first: half of them is never taken for all.
+install_kafka() {
+    setup kafka || return 1
+    version=4.3.1
+    jars=${XDG_CACHE_HOME:-$HOME/.cache}/topo/kafka-$version
+    debian java default-jre-headless || return 1
+    if [ -d "$jars" ]; then return; fi
+    debian mvn maven || return 1
+    new=$(mktemp -d) && sed "s/VERSION/$version/" scripts/kafka.xml >"$new/pom.xml" &&
+        mvn -q -B -Dstyle.color=never -f "$new" dependency:copy-dependencies -DincludeScope=runtime -DoutputDirectory="$new/jars" </dev/null &&
+        mkdir -p "$(dirname "$jars")" && mv "$new/jars" "$jars.$$" && mv -T "$jars.$$" "$jars" && rm -rf "$new"
+}
 
 failed=
 for name in $names; do

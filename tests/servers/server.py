@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
@@ -59,8 +60,10 @@ class Server:
         os.kill(self.pid, signal.SIGCONT)
 
 
-def start_server(command: Sequence[str], log: Path, address: str, is_ready: Callable[[], bool]) -> Server:
-    """Start a server and wait until a request is answered. An error has its log.
+def start_server(
+    command: Sequence[str], log: Path, address: str, is_ready: Callable[[], bool], ready_s: float = _READY_S
+) -> Server:
+    """Start a server and wait until a request is answered, at most for `ready_s`. An error has its log.
 
     Raises:
         ServerEndedError: it has ended.
@@ -68,7 +71,7 @@ def start_server(command: Sequence[str], log: Path, address: str, is_ready: Call
     """
     with log.open("wb") as output:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, preexec_fn=_end_with_parent)
-    until = time.monotonic() + _READY_S
+    until = time.monotonic() + ready_s
     while not is_ready():
         if (has_ended := process.poll() is not None) or time.monotonic() > until:
             process.kill()
@@ -91,11 +94,17 @@ def free_port() -> int:
         return port
 
 
-def need(modules: Sequence[str]) -> None:
+def need(modules: Sequence[str], server: str = "") -> None:
     """Skip the test where a module is missing; in CI, which installs them, let it fail."""
     missing = [name for name in modules if find_spec(name) is None]
     if missing:
-        reason = f"needs {', '.join(missing)}, which `sh scripts/servers.sh` installs and `make connectors` runs with"
-        if os.environ.get("CI"):
-            pytest.fail(reason)
-        pytest.skip(reason)
+        refuse_missing(", ".join(missing), server)
+
+
+def refuse_missing(what: str, server: str = "") -> NoReturn:
+    """Skip the test for lack of something; in CI let it fail. `server` is the argument of scripts/servers.sh."""
+    command = f"sh scripts/servers.sh {server}".rstrip()
+    reason = f"needs {what}, which `{command}` installs and `make connectors` runs with"
+    if os.environ.get("CI"):
+        pytest.fail(reason)
+    pytest.skip(reason)

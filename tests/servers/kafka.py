@@ -1,0 +1,233 @@
+"""A Kafka broker: one node that is its own controller, on a Java of the machine.
+
+`make kafka`, which is `python -m tests.servers.kafka`, starts it in the foreground at the usual port.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from tests.servers.server import Server, ServerEndedError, need, refuse_missing, start_server
+
+VERSION = "4.3.1"
+JARS = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "topo", f"kafka-{VERSION}")
+"""Where scripts/servers.sh puts Kafka; all checkouts share it."""
+USER, PASSWORD, STRANGER = "topo", "planted-password", "stranger"
+"""Who may do everything at `secured_address`, the password of both, and who may do nothing there."""
+_READ_S = 60.0
+_JAVA = ("-Xms128m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+_MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
+_SETTINGS = {
+    "process.roles": "broker,controller",
+    "node.id": "1",
+    "controller.listener.names": "CONTROLLER",
+    "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SECURED:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT",
+    "listener.name.secured.sasl.enabled.mechanisms": "PLAIN",
+    "listener.name.secured.plain.sasl.jaas.config": (
+        f'{_MODULE} required user_{USER}="{PASSWORD}" user_{STRANGER}="{PASSWORD}";'
+    ),
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "super.users": f"User:ANONYMOUS;User:{USER}",
+    "offsets.topic.replication.factor": "1",
+    "offsets.topic.num.partitions": "1",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "transaction.state.log.num.partitions": "1",
+    "share.coordinator.state.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
+    "share.coordinator.state.topic.num.partitions": "1",
+    "group.initial.rebalance.delay.ms": "0",
+    # A broker that was killed is let in again when its former session is over: 9 s by default.
+    "broker.session.timeout.ms": "2500",
+    "broker.heartbeat.interval.ms": "500",
+    "auto.create.topics.enable": "false",
+}
+
+
+@dataclass
+class Broker(Server):
+    """A broker that answers.
+
+    Attributes:
+        secured_address: where clients authenticate, by SASL PLAIN.
+        folder: its settings, log and data.
+    """
+
+    secured_address: str = ""
+    folder: Path = field(default_factory=Path)
+
+    def start_again(self) -> None:
+        """Start it again on its data, at its addresses, after `stop` or `kill`."""
+        self.process = start(self.folder).process
+
+    def admin(self) -> Any:
+        """Return a client for its topics. Keep it in a variable until its requests are done."""
+        from confluent_kafka.admin import AdminClient
+
+        return AdminClient({"bootstrap.servers": self.address, **_QUIET})
+
+    def create_topic(self, partitions: int = 1, name: str | None = None, **config: str) -> str:
+        """Create a topic and return its name, which is drawn where none is given; dots of settings are written as `_`."""
+        from confluent_kafka.admin import NewTopic
+
+        name = name or f"topic-{secrets.token_hex(6)}"
+        admin = self.admin()
+        settings = {key.replace("_", "."): value for key, value in config.items()}
+        admin.create_topics([NewTopic(name, partitions, 1, config=settings)])[name].result(60)
+        while name not in admin.list_topics(timeout=10).topics:
+            pass
+        return name
+
+    def produce(self, topic: str, values: Sequence[str | bytes], partition: int = 0, **options: Any) -> None:
+        """Append records to one partition; options go to `produce`."""
+        from confluent_kafka import Producer
+
+        producer = Producer({"bootstrap.servers": self.address, **_QUIET})
+        for value in values:
+            producer.produce(topic, value, partition=partition, **options)
+        assert producer.flush(60) == 0
+
+    def records(self, topic: str) -> list[Any]:
+        """Return the committed records, as messages of confluent-kafka: partition by partition, each to its end."""
+        from confluent_kafka import Consumer, TopicPartition
+        from confluent_kafka.error import KafkaError
+
+        settings = {"group.id": "reader", "enable.auto.commit": False, "enable.partition.eof": True}
+        consumer = Consumer({"bootstrap.servers": self.address, "isolation.level": "read_committed", **settings, **_QUIET})
+        try:
+            partitions = sorted(consumer.list_topics(topic, timeout=30).topics[topic].partitions)
+            consumer.assign([TopicPartition(topic, number, 0) for number in partitions])
+            found: list[Any] = []
+            reading = set(partitions)
+            until = time.monotonic() + _READ_S
+            while reading:
+                assert time.monotonic() < until, f"{topic} was not read to its end: partitions {reading}, {len(found)} records"
+                # It waits that long when there are fewer than it may return.
+                for message in consumer.consume(1000, 0.05):
+                    if message.error() is None:
+                        found.append(message)
+                    elif message.error().code() == KafkaError._PARTITION_EOF:
+                        reading.discard(message.partition())
+                    else:
+                        raise RuntimeError(str(message.error()))
+            return sorted(found, key=lambda message: message.partition())
+        finally:
+            consumer.close()
+
+
+_QUIET = {"log_level": 0}
+"""Clients of the tests do not log that a broker is gone: the test has ended it."""
+
+
+def sasl(user: str, password: str) -> dict[str, str]:
+    """Return a client's settings for `secured_address`."""
+    credentials = {"sasl.mechanism": "PLAIN", "sasl.username": user, "sasl.password": password}
+    return {"security.protocol": "SASL_PLAINTEXT", **credentials}
+
+
+def start(folder: Path, ports: Sequence[int] = (), settings: Mapping[str, str] | None = None) -> Broker:
+    """Start a broker on new data, or again on the data in `folder`. Skips the test where Kafka or a client is missing.
+
+    Args:
+        folder: where it keeps everything.
+        ports: for plain clients, secured ones and itself; drawn where none are given.
+        settings: further lines of server.properties.
+    """
+    need(("confluent_kafka",), "kafka")
+    if not JARS.is_dir() or shutil.which("java") is None:
+        refuse_missing("Kafka", "kafka")
+    properties = folder / "server.properties"
+    for attempt in range(3):
+        if not properties.exists():
+            _format(folder, ports or [_port() for _ in range(3)], settings or {})
+        address, secured = properties.read_text().partition("\n")[0].removeprefix("# ").split()
+        command = _java("kafka.Kafka", str(properties))
+        try:
+            server = start_server(command, folder / "kafka.log", address, partial(_answers, address), ready_s=120)
+        except ServerEndedError:
+            # Somebody else may have taken a port before the broker did. A broker with data keeps its ports.
+            if attempt == 2 or ports or any((folder / "data").glob("*-*")):
+                raise
+            properties.unlink()
+            shutil.rmtree(folder / "data")
+        else:
+            return Broker(server.address, server.process, secured, folder)
+    raise AssertionError("unreachable")
+
+
+def _format(folder: Path, ports: Sequence[int], settings: Mapping[str, str]) -> None:
+    plain, secured, controller = (f"127.0.0.1:{port}" for port in ports)
+    places = {
+        "controller.quorum.voters": f"1@{controller}",
+        "listeners": f"PLAINTEXT://{plain},SECURED://{secured},CONTROLLER://{controller}",
+        "advertised.listeners": f"PLAINTEXT://{plain},SECURED://{secured}",
+        "log.dirs": str(folder / "data"),
+    }
+    lines = [f"{name}={value}" for name, value in {**_SETTINGS, **places, **settings}.items()]
+    unfinished = folder / "server.properties.new"
+    unfinished.write_text("\n".join([f"# {plain} {secured}", *lines, ""]))
+    cluster = "MkU3OEVBNTcwNTJENDM2Qg"
+    tool = _java("kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(unfinished))
+    subprocess.run(tool, check=True, capture_output=True, timeout=120)
+    unfinished.rename(folder / "server.properties")
+
+
+def _java(*command: str) -> list[str]:
+    # Java expands the star, and no shell.
+    return ["java", *_JAVA, "-cp", f"{JARS}/*", *command]
+
+
+def _port() -> int:
+    """Return a port that is free now, below those from which the kernel draws: it stays free while the broker is down."""
+    while True:
+        with socket.socket() as found:
+            port = random.SystemRandom().randrange(12_000, 32_000)
+            try:
+                found.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
+
+
+def _answers(address: str) -> bool:
+    from confluent_kafka import KafkaException
+    from confluent_kafka.admin import AdminClient
+
+    client = AdminClient({"bootstrap.servers": address, **_QUIET})
+    try:
+        return bool(client.list_topics(timeout=1).brokers)
+    except KafkaException:
+        return False
+
+
+def main(topics: Sequence[str]) -> None:
+    """Start a broker at port 9092 with topics, each `name` or `name:partitions`, until it is interrupted."""
+    with tempfile.TemporaryDirectory(prefix="topo-kafka-") as folder:
+        broker = start(Path(folder), ports=(9092, 9094, 9093))
+        for topic in topics:
+            name, _, partitions = topic.partition(":")
+            broker.create_topic(int(partitions or 1), name)
+        print(f"Kafka {VERSION} at {broker.address}, topics: {', '.join(topics)}; ctrl-c ends it and drops its data", flush=True)
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
+        try:
+            broker.process.wait()
+        except KeyboardInterrupt:
+            broker.stop()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:] or ["orders:4", "totals:4"])
