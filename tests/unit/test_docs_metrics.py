@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from topo import BasicBolt, BasicCollector, IterableSpout, Topology, TopologyBuilder, Tuple
-from topo.checkpoint.coordinator import CheckpointRow, Savepoint
+from topo.checkpoint.rows import CheckpointRow, Savepoint
 from topo.testing import TopologyTest
 from topo.wire.statistics import Counters
 

@@ -29,6 +29,7 @@ from typing import Any
 from topo.checkpoint.assignment import manifest_of, stateful_tasks
 from topo.checkpoint.manifest import Manifest
 from topo.checkpoint.pace import CheckpointPace
+from topo.checkpoint.rows import REMEMBERED, CheckpointRow, Savepoint
 from topo.checkpoint.steps import Problem, Step, ToAll, ToSources
 from topo.checkpoint.store_messages import (
     CheckpointFound,
@@ -43,7 +44,6 @@ from topo.ids import Epoch, TaskId
 from topo.plan.physical import PhysicalPlan
 from topo.wire import control
 
-_REMEMBERED = 20
 RESEND_S = 1.0
 """Interval at which CheckpointComplete is resent to tasks that have not published yet: a sink may have failed to publish."""
 
@@ -76,29 +76,6 @@ class _Attempt:
     savepoints: list[str]
     acked: set[TaskId] = field(default_factory=set)
     taken: dict[TaskId, control.SnapshotTaken] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class CheckpointRow:
-    """The outcome of a checkpoint. `state` is "complete", "failed" or "aborted" (by a recovery)."""
-
-    checkpoint: int
-    state: str
-    duration_s: float
-    bytes: int = 0
-    alignment_ms: float = 0.0
-    pause_ms: float = 0.0
-    why: str = ""
-
-
-@dataclass(slots=True)
-class Savepoint:
-    """A savepoint that was asked for. `state` is "waiting", "copying", "written" or "failed"."""
-
-    folder: str
-    state: str = "waiting"
-    checkpoint: int = 0
-    why: str = ""
 
 
 class CheckpointCoordinator:
@@ -144,7 +121,8 @@ class CheckpointCoordinator:
         self._unpublished: set[TaskId] = set()
         self._resend_at = 0.0
         self._steps: list[Step] = []
-        self._rows: deque[CheckpointRow] = deque(maxlen=_REMEMBERED)
+        self._rows: deque[CheckpointRow] = deque(maxlen=REMEMBERED)
+        self._parts: deque[tuple[int, tuple[control.SnapshotTaken, ...]]] = deque(maxlen=REMEMBERED)
         self._complete = self._failed = self._aborted = 0
 
     # -- what happens ----------------------------------------------------------------------------------------------------
@@ -353,6 +331,10 @@ class CheckpointCoordinator:
             "savepoints": [{name: getattr(one, name) for name in Savepoint.__slots__} for one in self.savepoints.values()],
         }
 
+    def parts_of(self, checkpoint: int) -> tuple[control.SnapshotTaken, ...]:
+        """Return the parts that tasks have stored for one of the last checkpoints; none for any other."""
+        return next((parts for number, parts in self._parts if number == checkpoint), ())
+
     def validate(self) -> None:
         """Assert the invariants."""
         assert (self._attempt is not None) == (self.phase in (Phase.UNDER_WAY, Phase.COMMITTING)), self.phase
@@ -435,6 +417,8 @@ class CheckpointCoordinator:
         self._steps += [ToAll(control.CheckpointAborted(attempt.number)), DiscardCheckpoint(attempt.number)]
 
     def _settle(self, now: float) -> None:
+        if self._attempt is not None:
+            self._parts.append((self._attempt.number, tuple(self._attempt.taken.values())))
         self.phase, self._attempt = Phase.IDLE, None
         self._pace.ended(now)
 

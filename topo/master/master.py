@@ -99,12 +99,11 @@ class TopologyMaster:
         self._commands: list[MasterCommand] = []
         self.counts = MasterCounts()
         self.positions = Positions(codec or Codec(), progress or {})
-        self.figures = TopologyStatistics(tasks)
+        self.figures = TopologyStatistics({task.id: task.component for task in plan.tasks}, plan.config.heartbeat_s)
         self.checkpoints: CheckpointCoordinator | None = None
         if plan.config.delivery == "exactly_once":
-            last = 0 if previous is None else previous.checkpoint
             # A later master must not give a number again that the restored one has, wherever that came from.
-            last = max(last, 0 if completed is None else completed.checkpoint)
+            last = max(0 if previous is None else previous.checkpoint, 0 if completed is None else completed.checkpoint)
             self.checkpoints = CheckpointCoordinator(plan, last, completed, completed_in)
         self.recovery = Recovery(
             plan, digest, new_incarnation, previous, self.positions, self.figures, self._commands, self.counts, self.checkpoints
@@ -193,7 +192,7 @@ class TopologyMaster:
         return min((at for at in deadlines if at is not None), default=None)
 
     def validate(self) -> None:
-        for part in (self.recovery, self.quiescence, self.ending, self.checkpoints):
+        for part in (self.recovery, self.quiescence, self.ending, self.figures, self.checkpoints):
             if part is not None:
                 part.validate()
         assert not self._commands, "commands were left behind"
@@ -322,6 +321,7 @@ class TopologyMaster:
         own = {task: figures for task, figures in message.tasks.items() if task in slot.tasks}
         self.counts.misdirected += len(message.tasks) - len(own)
         self.figures.add(own, now)
+        self.figures.processes.add(slot.worker, message.incarnation, message.process, now)
 
     def _on_closed(self, _slot: Slot, message: control.Closed, _now: float) -> None:
         # A worker that was asked to end has closed its tasks, and another life of them follows.

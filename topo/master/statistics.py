@@ -1,8 +1,8 @@
-"""The figures of every task over all its lives, from heartbeats.
+"""The figures of every task over all its lives, from heartbeats, and the sums of every component.
 
 A heartbeat carries what a task has counted since its process started. When the process is lost, its last counts are kept and
 those of the next life are added to them; so counts are exact but for what a killed process counted after its last heartbeat.
-Rates and shares are those of the last WINDOW_S of the present life.
+Rates and shares of a task are those of the last WINDOW_S of its present life; those of a component are of a window of its sums.
 """
 
 from __future__ import annotations
@@ -10,81 +10,75 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import NamedTuple
 
 import msgspec
 from msgspec.structs import replace
 
-from topo.api.metrics import HistogramSnapshot, MetricsSnapshot
 from topo.ids import TaskId
+from topo.master.process_costs import ProcessCosts
+from topo.master.sums import ComponentSums
+from topo.master.task_figures import NO_FIGURES, TaskFigures, joined_levels
+from topo.master.windows import Sample, SampleRing, Span, sample_of
 from topo.wire.control import Statistics
 
 WINDOW_S = 10.0
-
-N = TypeVar("N", int, float, int | float)
-
-
-class UserFigures(msgspec.Struct, frozen=True):
-    """What user code counts in a task."""
-
-    metrics: MetricsSnapshot = MetricsSnapshot()
-
-
-class TaskFigures(msgspec.Struct, frozen=True):
-    """What one life of a task has counted: `topo.wire.statistics.TaskStatistics` as it arrives."""
-
-    counters: dict[str, int | float] = {}
-    levels: dict[str, float] = {}
-    latencies: dict[str, HistogramSnapshot] = {}
-    user: UserFigures = UserFigures()
-
-    def after(self, earlier: TaskFigures) -> TaskFigures:
-        """Return the figures of an earlier life and this one together; levels are this one's, a gauge the last one set."""
-        mine, theirs = self.user.metrics, earlier.user.metrics
-        metrics = MetricsSnapshot(
-            _added(theirs.counters, mine.counters), {**theirs.gauges, **mine.gauges}, _merged(theirs.histograms, mine.histograms)
-        )
-        return TaskFigures(
-            _added(earlier.counters, self.counters), self.levels, _merged(earlier.latencies, self.latencies), UserFigures(metrics)
-        )
-
-    def beside(self, other: TaskFigures) -> TaskFigures:
-        """Return the figures of two tasks together; levels and gauges add up, too, but for those of event time."""
-        metrics = self.user.metrics
-        joined = self.after(other)
-        gauges = _added(metrics.gauges, other.user.metrics.gauges)
-        user = MetricsSnapshot(joined.user.metrics.counters, gauges, joined.user.metrics.histograms)
-        return TaskFigures(joined.counters, _levels(other.levels, self.levels), joined.latencies, UserFigures(user))
-
-
-_NONE = TaskFigures()
+SILENT_BEATS = 3.0
+"""After this many heartbeat intervals without figures a rate counts the time in which nothing has come."""
 _NOT_FINAL = ("finally_failed", "unaccounted")
-WAIT = "queue_s"
-"""The level of how long tuples wait before a bolt."""
-EVENT_TIME = ("watermark_ms", "watermark_lag_s", "held_back_by")
-"""Levels of event time: the watermark, how far it is behind the clock, and the task that its next step waits for."""
+_NOTHING = Sample(0.0, {}, {}, {})
+
+
+class _TaskSample(NamedTuple):
+    at: float
+    counters: Mapping[str, int | float]
+    execute_s: float
+    """Time in `execute`, as its latency counts it, and of how many tuples."""
+    execute_count: int
 
 
 @dataclass(slots=True)
 class _TaskBook:
-    lost: TaskFigures = _NONE
-    live: TaskFigures = _NONE
-    samples: deque[tuple[float, Mapping[str, int | float]]] = field(default_factory=deque)
+    component: str
+    lost: TaskFigures = NO_FIGURES
+    live: TaskFigures = NO_FIGURES
+    samples: deque[_TaskSample] = field(default_factory=deque)
+
+
+@dataclass(slots=True)
+class _ComponentBook:
+    tasks: list[TaskId] = field(default_factory=list)
+    sums: ComponentSums = field(default_factory=ComponentSums)
+    ring: SampleRing = field(default_factory=SampleRing)
+    first_at: float = 0.0
+    last_at: float | None = None
+    """When figures of any of its tasks have come last; None before."""
 
 
 class TopologyStatistics:
     """The figures of all tasks.
 
+    Args:
+        tasks: the component of each task.
+        heartbeat_s: the interval of heartbeats.
+
     Attributes:
         unreadable: heartbeats whose figures were not figures.
+        processes: the cost of the workers' processes.
     """
 
-    def __init__(self, tasks: Iterable[TaskId]) -> None:
-        self._books = {task: _TaskBook() for task in tasks}
+    def __init__(self, tasks: Mapping[TaskId, str], heartbeat_s: float = 1.0) -> None:
+        self._books = {task: _TaskBook(component) for task, component in tasks.items()}
+        self._components: dict[str, _ComponentBook] = {}
+        for task, component in tasks.items():
+            self._components.setdefault(component, _ComponentBook()).tasks.append(task)
+        self.processes = ProcessCosts()
+        self._silent_s = SILENT_BEATS * heartbeat_s
         self.unreadable = 0
 
     def add(self, tasks: Mapping[TaskId, Statistics], now: float) -> None:
         """Take the figures of a heartbeat; the caller has seen to it that the tasks are the sender's."""
+        touched = set()
         for task, statistics in tasks.items():
             try:
                 live = msgspec.convert(statistics, TaskFigures, from_attributes=True)
@@ -92,11 +86,22 @@ class TopologyStatistics:
                 self.unreadable += 1
                 continue
             book = self._books[task]
+            self._components[book.component].sums.move(book.live, live)
+            touched.add(book.component)
             book.live = live
-            book.samples.append((now, live.counters))
+            execute = live.latencies.get("execute")
+            timed = (0.0, 0) if execute is None else (execute.total, execute.count)
+            book.samples.append(_TaskSample(now, live.counters, *timed))
             # One sample older than the window stays, so that the window is full.
-            while len(book.samples) > 2 and book.samples[1][0] <= now - WINDOW_S:
+            while len(book.samples) > 2 and book.samples[1].at <= now - WINDOW_S:
                 book.samples.popleft()
+        for name in touched:
+            component = self._components[name]
+            if component.last_at is None:
+                component.first_at = now
+            component.last_at = now
+            if component.ring.is_due(now):
+                component.ring.add(sample_of(component.sums, now))
 
     def lost(self, tasks: Iterable[TaskId]) -> None:
         """The process of these tasks is gone: what comes next counts from zero.
@@ -104,24 +109,28 @@ class TopologyStatistics:
         What had failed or was open there is for its source to deliver again, so nothing of it is final.
         """
         for task in tasks:
-            live = self._books[task].live
-            counters = {name: 0 if name in _NOT_FINAL else count for name, count in live.counters.items()}
-            self._books[task].live = replace(live, counters=counters)
+            book = self._books[task]
+            counters = {name: 0 if name in _NOT_FINAL else count for name, count in book.live.counters.items()}
+            live = replace(book.live, counters=counters)
+            self._components[book.component].sums.move(book.live, live)
+            book.live = live
         self.ended(tasks)
 
     def ended(self, tasks: Iterable[TaskId]) -> None:
         """The process of these tasks has ended in its time: its counts are kept."""
         for task in tasks:
             book = self._books[task]
-            book.lost, book.live = book.live.after(book.lost), _NONE
+            book.lost, book.live = book.live.after(book.lost), NO_FIGURES
             book.samples.clear()
+
+    # -- tasks -----------------------------------------------------------------------------------------------------------
 
     def of(self, task: TaskId) -> TaskFigures:
         book = self._books[task]
         return book.live.after(book.lost)
 
     def together(self, tasks: Iterable[TaskId]) -> TaskFigures:
-        total = _NONE
+        total = NO_FIGURES
         for task in tasks:
             total = self.of(task).beside(total)
         return total
@@ -131,30 +140,77 @@ class TopologyStatistics:
         samples = self._books[task].samples
         if len(samples) < 2:
             return 0.0
-        (began, first), (ended, last) = samples[0], samples[-1]
-        seconds = ended - began
-        return (last.get(counter, 0) - first.get(counter, 0)) / seconds if seconds > 0 else 0.0
+        first, last = samples[0], samples[-1]
+        seconds = last.at - first.at
+        return (last.counters.get(counter, 0) - first.counters.get(counter, 0)) / seconds if seconds > 0 else 0.0
 
+    def capacity(self, task: TaskId) -> float:
+        """Return the share of time that a task needs to execute its input, lately; 0 before the second heartbeat of a life."""
+        samples = self._books[task].samples
+        if len(samples) < 2:
+            return 0.0
+        first, last = samples[0], samples[-1]
+        if not last.execute_count:
+            return self.rate(task, "busy_s")
+        timed = last.execute_count - first.execute_count
+        mean_s = (last.execute_s - first.execute_s) / timed if timed else last.execute_s / last.execute_count
+        return self.rate(task, "executed") * mean_s
 
-def _added(first: Mapping[str, N], second: Mapping[str, N]) -> dict[str, N]:
-    return {name: second[name] if name not in first else first[name] + second.get(name, 0) for name in {**first, **second}}
+    # -- components ------------------------------------------------------------------------------------------------------
 
+    def sums(self, component: str) -> ComponentSums:
+        return self._components[component].sums
 
-def _levels(first: Mapping[str, float], second: Mapping[str, float]) -> dict[str, float]:
-    """Levels add up; event time is that of the task that is behind, the wait before a bolt that of the task with the longest."""
-    joined = _added(first, second)
-    if WAIT in joined:
-        joined[WAIT] = max(levels.get(WAIT, 0.0) for levels in (first, second))
-    both = [levels for levels in (first, second) if EVENT_TIME[0] in levels]
-    if both:
-        behind = min(both, key=lambda levels: levels[EVENT_TIME[0]])
-        for name in EVENT_TIME:
-            joined.pop(name, None)
-            if name in behind:
-                joined[name] = behind[name]
-    return joined
+    def counter(self, component: str, name: str) -> int | float:
+        """Return a counter of all tasks of a component together."""
+        return self._components[component].sums.counters.get(name, 0)
 
+    def levels(self, component: str) -> dict[str, float]:
+        """Return the levels of the tasks of a component together, from their last heartbeats."""
+        total: dict[str, float] = {}
+        for task in self._components[component].tasks:
+            if levels := self._books[task].live.levels:
+                total = joined_levels(total, levels) if total else dict(levels)
+        return total
 
-def _merged(first: Mapping[str, HistogramSnapshot], second: Mapping[str, HistogramSnapshot]) -> dict[str, HistogramSnapshot]:
-    empty = HistogramSnapshot()
-    return {name: first.get(name, empty).merged(second.get(name, empty)) for name in {**first, **second}}
+    def gauges(self, component: str) -> dict[str, float]:
+        """Return the gauges of user code, those of all tasks of a component added up."""
+        total: dict[str, float] = {}
+        for task in self._components[component].tasks:
+            book = self._books[task]
+            for name, value in {**book.lost.user.metrics.gauges, **book.live.user.metrics.gauges}.items():
+                total[name] = total.get(name, 0.0) + value
+        return total
+
+    def in_front(self, component: str) -> dict[str, int]:
+        """Return the tuples of a component that are in front of each component that reads it."""
+        total: dict[str, int] = {}
+        for task in self._components[component].tasks:
+            for target, figures in self._books[task].live.edges.items():
+                total[target] = total.get(target, 0) + figures.in_front
+        return total
+
+    def span(self, component: str, now: float, window_s: float | None = WINDOW_S) -> Span:
+        """Return what a component has counted in the last `window_s` seconds; None: since its first figures."""
+        book = self._components[component]
+        if book.last_at is None:
+            return Span(_NOTHING, _NOTHING, 0.0)
+        # A component of one task counts from heartbeat to heartbeat, which is exact; one without figures has stood still.
+        until = book.last_at if now - book.last_at < self._silent_s else now
+        if window_s is None:
+            first: Sample | None = _NOTHING._replace(at=book.first_at)
+        else:
+            first = book.ring.before(until - window_s)
+        assert first is not None
+        return Span(first, sample_of(book.sums, book.last_at), until)
+
+    def validate(self) -> None:
+        """Assert that the sums are those of all tasks."""
+        for component, book in self._components.items():
+            whole, sums = self.together(book.tasks), book.sums
+            for name, value in whole.counters.items():
+                assert abs(value - sums.counters.get(name, 0)) < 1e-6 * (1 + abs(value)), (component, name)
+            for name, histogram in whole.latencies.items():
+                assert histogram.counts == sums.latencies[name].snapshot().counts, (component, name)
+            for target, figures in whole.edges.items():
+                assert figures.sent == sums.edges[target].sent, (component, target)

@@ -35,6 +35,8 @@ from topo.master_process.part_server import PartServer
 from topo.master_process.recorder import Incident, Recorder, read_progress
 from topo.master_process.restore_point import Restored, checkpoint_to_restore, settle, start_of
 from topo.master_process.starter import WorkerStarter
+from topo.observability.overview import questions
+from topo.observability.process_figures import ProcessFigures
 from topo.observability.status import TopologyStatus, describe
 from topo.storage.checkpoint_store import open_store
 from topo.storage.master_record import RecordDamaged, read_record, record_by_clock
@@ -120,6 +122,13 @@ class MasterShell:
         parts_endpoint = self._parts.endpoint if self._parts is not None else ""
         starter = WorkerStarter(job, launcher, self.link, self._sockets, keys, digest, served, parts_endpoint, self._before_start)
         self.loop = MasterLoop(self.master, self.link, starter, self._recorder, self._keeper, clock, asked)
+        self._figures = ProcessFigures()
+        asked_for = questions(self.master, clock)
+        of_overview = asked_for["overview"]
+        self._questions: dict[str, Callable[..., Any]] = asked_for | {
+            "status": self.status,
+            "overview": lambda **arguments: self._with_process(of_overview(**arguments)),
+        }
         self._reported_at = 0.0
         self._look_at = 0.0
 
@@ -174,10 +183,13 @@ class MasterShell:
 
     def status(self) -> dict[str, Any]:
         """Return what `topo status` shows."""
-        status = describe(self.master, self._clock())
+        return self._with_process(describe(self.master, self._clock()))
+
+    def _with_process(self, status: dict[str, Any]) -> dict[str, Any]:
+        """Add to a status what only the process knows: where the run started, its own cost, and a disk that is full."""
         status |= {
             "start": {"goes_on": self.start.goes_on, "text": self.start.text},
-            "master": {"pid": os.getpid(), "started_ms": self._recorder.started_ms},
+            "master": {"pid": os.getpid(), "started_ms": self._recorder.started_ms, **self._figures.read()},
             "ended_ms": None,
         }
         if status["checkpoints"] is not None:
@@ -246,8 +258,8 @@ class MasterShell:
     def _answer(self, verb: str, arguments: Mapping[str, Any]) -> Any:
         if verb == "ping":
             return {"pid": os.getpid(), "term": self.master.term}
-        if verb == "status":
-            return self.status()
+        if verb in self._questions:
+            return self._questions[verb](**arguments)
         wishes: dict[str, Callable[[], MasterEvent]] = {
             "activate": ActivateAsked,
             "deactivate": DeactivateAsked,

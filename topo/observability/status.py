@@ -6,7 +6,7 @@ Shares and rates are those of the last seconds. `busy`, `backpressured` and `idl
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict
 from enum import Enum
 from typing import Any
@@ -19,7 +19,7 @@ from topo.master.epochs import EpochState
 from topo.master.master import TopologyMaster
 from topo.master.membership import Slot, SlotState
 from topo.master.outcome import Outcome, OutcomeKind
-from topo.master.statistics import EVENT_TIME, TaskFigures
+from topo.master.task_figures import EVENT_TIME
 from topo.plan.describe import placement_text
 from topo.plan.logical import PlannedComponent
 from topo.wire.statistics import Counters
@@ -61,6 +61,7 @@ _END = {
 }
 
 _TOTALS = ("emitted", "acked", "failed", "timed_out", "replayed", "reset", "finally_failed", "refused")
+_RATES = ("emitted", "executed", "acked")
 _NO_COUNTS = asdict(Counters())
 _LATENCIES = {ComponentKind.SPOUT: ("complete",), ComponentKind.BOLT: ("execute",)}
 
@@ -78,14 +79,10 @@ def describe(master: TopologyMaster, now: float) -> StatusReport:
         "term": master.term,
         "epoch": master.recovery.epochs.epoch,
         "uptime_s": 0.0 if master.started_at is None else now - master.started_at,
-        "totals": _totals(master),
-        "components": [_component(master, component.id, component.kind) for component in plan.components],
-        "tasks": [
-            {"task": task.id, "component": task.component, "index": task.index, "worker": plan.worker_of(task.id)}
-            | _figures(master, (task.id,))
-            for task in plan.tasks
-        ],
-        "workers": [_worker(slot, now) for slot in master.recovery.membership.slots.values()],
+        "totals": totals(master, now),
+        "components": [component_row(master, component, now) for component in plan.components],
+        "tasks": [task_row(master, task.id) for task in plan.tasks],
+        "workers": [worker_row(master, slot, now) for slot in master.recovery.membership.slots.values()],
         "restarts": counts.losses,
         "unreported": counts.unreported,
         "epochs_raised": counts.epochs,
@@ -181,7 +178,7 @@ def _hosted(master: TopologyMaster, slot: Slot) -> str:
     return ", ".join(dict.fromkeys(master.plan.task(task).component for task in slot.tasks))
 
 
-def _worker(slot: Slot, now: float) -> dict[str, Any]:
+def worker_row(master: TopologyMaster, slot: Slot, now: float) -> dict[str, Any]:
     is_there = slot.incarnation is not None
     return {
         "worker": slot.worker,
@@ -195,52 +192,93 @@ def _worker(slot: Slot, now: float) -> dict[str, Any]:
         "starts_in_s": max(0.0, slot.start_at - now) if slot.state is SlotState.WAITING else None,
         "losses": slot.restarts.losses,
         "lost_why": slot.lost_why,
+        **master.figures.processes.of(slot.worker, slot.incarnation),
     }
 
 
-def _totals(master: TopologyMaster) -> dict[str, Any]:
+def totals(master: TopologyMaster, now: float) -> dict[str, Any]:
     """Messages, as spouts count them, and what became of them; and the tuples that all tasks handled."""
-    spouts = master.plan.spouts
-    of_spouts = master.figures.together(spouts)
-    executed = sum(master.figures.of(task.id).counters.get("executed", 0) for task in master.plan.tasks)
+    figures = master.figures
+    spouts = [component.id for component in master.plan.components if component.kind is ComponentKind.SPOUT]
+    complete = HistogramSnapshot()
+    for spout in spouts:
+        if (histogram := figures.sums(spout).latencies.get("complete")) is not None:
+            complete = complete.merged(histogram.snapshot())
+    spans = [figures.span(spout, now) for spout in spouts]
     return {
-        **{name: of_spouts.counters.get(name, 0) for name in _TOTALS},
+        **{name: sum(figures.counter(spout, name) for spout in spouts) for name in _TOTALS},
         "dead_lettered": master.dead_letters.count,
-        "executed": executed,
-        "pending": of_spouts.levels.get("pending", 0),
-        "emitted_per_s": sum(master.figures.rate(task, "emitted") for task in spouts),
-        "acked_per_s": sum(master.figures.rate(task, "acked") for task in spouts),
-        "complete_latency_s": _latency(of_spouts.latencies.get("complete")),
+        "executed": sum(figures.counter(component.id, "executed") for component in master.plan.components),
+        "pending": sum(figures.levels(spout).get("pending", 0) for spout in spouts),
+        "emitted_per_s": sum(span.rate("emitted") for span in spans),
+        "acked_per_s": sum(span.rate("acked") for span in spans),
+        "complete_latency_s": latency(complete),
     }
 
 
-def _component(master: TopologyMaster, component: str, kind: ComponentKind) -> dict[str, Any]:
-    tasks = master.plan.tasks_of(component)
-    return {"component": component, "kind": kind.value, "parallelism": len(tasks)} | _figures(master, tasks)
-
-
-def _figures(master: TopologyMaster, tasks: Iterable[TaskId]) -> dict[str, Any]:
-    tasks = tuple(tasks)
-    figures = master.figures.together(tasks)
-    # What every task of the kind has, so that the shape does not depend on which heartbeats have arrived.
-    component = master.plan.component_of(tasks[0])
-    levels, latencies = _levels_of(component, master.plan.config.delivery), _LATENCIES.get(component.kind, ())
-    rates = {f"{name}_per_s": sum(master.figures.rate(task, name) for task in tasks) for name in ("emitted", "executed", "acked")}
-    busy = _mean(master.figures.rate(task, "busy_s") for task in tasks)
-    blocked = min(_mean(master.figures.rate(task, "blocked_s") for task in tasks), 1.0 - min(busy, 1.0))
+def component_row(master: TopologyMaster, component: PlannedComponent, now: float) -> dict[str, Any]:
+    figures, tasks = master.figures, master.plan.tasks_of(component.id)
+    sums, span = figures.sums(component.id), figures.span(component.id, now)
+    user = {
+        "counters": dict(sums.user_counters),
+        "gauges": figures.gauges(component.id),
+        "histograms": {name: latency(histogram.snapshot()) for name, histogram in sums.user_histograms.items()},
+    }
     return {
-        "counters": _NO_COUNTS | figures.counters,
-        "levels": dict.fromkeys(levels, 0.0) | {name: it for name, it in figures.levels.items() if name not in EVENT_TIME},
-        "event_time": _event_time(master, figures.levels),
-        "latencies_s": dict.fromkeys(latencies) | {name: _latency(it) for name, it in figures.latencies.items()},
-        **rates,
-        "busy": min(busy, 1.0),
-        "backpressured": blocked,
-        "idle": max(0.0, 1.0 - min(busy, 1.0) - blocked),
+        "component": component.id,
+        "kind": component.kind.value,
+        "parallelism": len(tasks),
+        "counters": _NO_COUNTS | sums.counters,
+        **_of_levels(master, component, figures.levels(component.id)),
+        "latencies_s": _latencies(component, {name: histogram.snapshot() for name, histogram in sums.latencies.items()}),
+        **{f"{name}_per_s": span.rate(name) for name in _RATES},
+        **shares(span.rate("busy_s") / len(tasks), span.rate("blocked_s") / len(tasks)),
         # The hottest task holds the component back.
-        "capacity": max((_capacity(master, task, figures) for task in tasks), default=0.0),
-        "user": _user(figures),
+        "capacity": max(figures.capacity(task) for task in tasks),
+        "user": user,
     }
+
+
+def task_row(master: TopologyMaster, task: TaskId) -> dict[str, Any]:
+    figures, planned = master.figures, master.plan.task(task)
+    component, own = master.plan.component_of(task), figures.of(task)
+    metrics = own.user.metrics
+    user = {
+        "counters": dict(metrics.counters),
+        "gauges": dict(metrics.gauges),
+        "histograms": {name: latency(histogram) for name, histogram in metrics.histograms.items()},
+    }
+    return {
+        "task": task,
+        "component": planned.component,
+        "index": planned.index,
+        "worker": master.plan.worker_of(task),
+        "counters": _NO_COUNTS | own.counters,
+        **_of_levels(master, component, own.levels),
+        "latencies_s": _latencies(component, own.latencies),
+        **{f"{name}_per_s": figures.rate(task, name) for name in _RATES},
+        **shares(figures.rate(task, "busy_s"), figures.rate(task, "blocked_s")),
+        "capacity": figures.capacity(task),
+        "user": user,
+    }
+
+
+def shares(busy: float, blocked: float) -> dict[str, float]:
+    """Return the shares of time, which add up to 1."""
+    busy = min(busy, 1.0)
+    blocked = min(blocked, 1.0 - busy)
+    return {"busy": busy, "backpressured": blocked, "idle": max(0.0, 1.0 - busy - blocked)}
+
+
+def _of_levels(master: TopologyMaster, component: PlannedComponent, levels: Mapping[str, float]) -> dict[str, Any]:
+    # What every task of the kind has, so that the shape does not depend on which heartbeats have arrived.
+    names = _levels_of(component, master.plan.config.delivery)
+    shown = dict.fromkeys(names, 0.0) | {name: it for name, it in levels.items() if name not in EVENT_TIME}
+    return {"levels": shown, "event_time": event_time(master, levels)}
+
+
+def _latencies(component: PlannedComponent, measured: Mapping[str, HistogramSnapshot]) -> dict[str, Any]:
+    return dict.fromkeys(_LATENCIES.get(component.kind, ())) | {name: latency(it) for name, it in measured.items()}
 
 
 def _levels_of(component: PlannedComponent, delivery: str) -> tuple[str, ...]:
@@ -262,14 +300,7 @@ def _levels_of(component: PlannedComponent, delivery: str) -> tuple[str, ...]:
     return ("queue", "outbox", *own)
 
 
-def _capacity(master: TopologyMaster, task: TaskId, figures: TaskFigures) -> float:
-    execute = figures.latencies.get("execute")
-    if execute is None or not execute.count:
-        return master.figures.rate(task, "busy_s")
-    return master.figures.rate(task, "executed") * execute.total / execute.count
-
-
-def _event_time(master: TopologyMaster, levels: Mapping[str, float]) -> dict[str, Any] | None:
+def event_time(master: TopologyMaster, levels: Mapping[str, float]) -> dict[str, Any] | None:
     """Return how far event time has come in the task that is behind, and whom it waits for; None without event time."""
     watermark_name, lag_name, by_name = EVENT_TIME
     if watermark_name not in levels:
@@ -283,16 +314,7 @@ def _event_time(master: TopologyMaster, levels: Mapping[str, float]) -> dict[str
     return {"watermark_ms": watermark, "lag_s": levels.get(lag_name), "held_back_by": by}
 
 
-def _user(figures: TaskFigures) -> dict[str, Any]:
-    metrics = figures.user.metrics
-    return {
-        "counters": dict(metrics.counters),
-        "gauges": dict(metrics.gauges),
-        "histograms": {name: _latency(histogram) for name, histogram in metrics.histograms.items()},
-    }
-
-
-def _latency(histogram: HistogramSnapshot | None) -> dict[str, Any] | None:
+def latency(histogram: HistogramSnapshot | None) -> dict[str, Any] | None:
     """Return count, mean, percentiles and maximum; None when nothing was recorded."""
     if histogram is None or not histogram.count:
         return None
@@ -304,8 +326,3 @@ def _latency(histogram: HistogramSnapshot | None) -> dict[str, Any] | None:
         "p999": histogram.percentile(99.9),
         "max": histogram.highest,
     }
-
-
-def _mean(values: Iterable[float]) -> float:
-    found = list(values)
-    return sum(found) / len(found) if found else 0.0

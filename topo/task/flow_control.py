@@ -38,10 +38,11 @@ class OutEdge:
         allowance: tuples that may be out, by the receiver's last confirmation; 0: it has set no limit.
         held: tuples offered and not confirmed, whether they have left or wait.
         out: tuples that have left and are not confirmed.
+        sent: tuples offered so far.
     """
 
     __slots__ = (
-        "_ledger", "allowance", "carries_verdicts", "confirmed", "held", "local", "next_number", "out", "target",
+        "_ledger", "allowance", "carries_verdicts", "confirmed", "held", "local", "next_number", "out", "sent", "target",
         "unconfirmed_since", "waiting", "window",
     )  # fmt: skip
 
@@ -57,6 +58,7 @@ class OutEdge:
         self.allowance = 0
         self.held = 0
         self.out = 0
+        self.sent = 0
         self._ledger: deque[tuple[int, Column, float]] = deque()
         """By unconfirmed frame, in order: its tuples, their roots, and when it was offered."""
 
@@ -99,6 +101,7 @@ class OutEdge:
         leaves = self.has_room
         self.next_number += 1
         self.held += tuples
+        self.sent += tuples
         self._ledger.append((tuples, roots, now))
         if not leaves:
             self.waiting.append(frame)

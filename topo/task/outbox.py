@@ -21,6 +21,7 @@ from topo.wire.batcher import EdgeBuffer
 from topo.wire.codec import Codec
 from topo.wire.columns import pack_columns
 from topo.wire.frames import HEADER_BYTES, Columns, Frame, FrameKind, SenderStamp, columns_frame, data_frame, encode
+from topo.wire.statistics import NO_EDGE_FIGURES, EdgeFigures
 
 RejectRow = Callable[[int, Row, Sequence[int], UnsupportedValueError], None]
 """Called with stream, values, roots and the reason when a row cannot be packed; the roots are to fail."""
@@ -81,11 +82,14 @@ class Outbox:
         self._oldest: float | None = None
         self._starved: set[TaskId] = set()
         """Targets whose rows were due when their edge had no room."""
-        self._full: set[TaskId] = set()
-        """Targets whose edge holds all the tuples that it should."""
+        self._full: dict[TaskId, float] = {}
+        """Targets whose edge holds all the tuples that it should, and since when."""
+        self._earlier: dict[TaskId, EdgeFigures] = {}
+        """By target: the figures of edges of earlier epochs, and of all times when an edge was full that are over."""
 
     def open(self, stamp: SenderStamp, edges: Iterable[OutEdge]) -> None:
         """Begin an epoch: drop all that has not left, and send under a new stamp."""
+        self._earlier = {target: self.edge_figures(target)._replace(in_front=0) for target in self.edges}
         self._stamp = stamp
         self.edges = {edge.target: edge for edge in edges}
         self._buffers.clear()
@@ -220,6 +224,15 @@ class Outbox:
                 columns += buffer.roots()
         return {root: None for column in columns for root in unpack_words(column)}
 
+    def edge_figures(self, target: TaskId) -> EdgeFigures:
+        """Return the figures of an edge over all epochs; before the first all are 0."""
+        edge, earlier = self.edges.get(target), self._earlier.get(target, NO_EDGE_FIGURES)
+        if edge is None:
+            return earlier
+        buffered = sum(len(self._buffers[target, stream]) for stream in self._streams.get(target, ()))
+        full_s = self._now - self._full[target] if target in self._full else 0.0
+        return earlier.plus(EdgeFigures(edge.sent, edge.held + buffered, full_s))
+
     def validate(self) -> None:
         """Assert the invariants."""
         edges = self.edges.values()
@@ -233,9 +246,10 @@ class Outbox:
     def _note_full(self, edge: OutEdge) -> None:
         spare = edge.spare
         if spare is not None and spare <= 0:
-            self._full.add(edge.target)
-        else:
-            self._full.discard(edge.target)
+            self._full.setdefault(edge.target, self._now)
+        elif (since := self._full.pop(edge.target, None)) is not None:
+            earlier = self._earlier.get(edge.target, NO_EDGE_FIGURES)
+            self._earlier[edge.target] = earlier.plus(EdgeFigures(full_s=self._now - since))
 
     def _flush_edge(self, target: TaskId) -> None:
         self._starved.discard(target)

@@ -27,7 +27,7 @@ from topo.task.parts import TaskParts
 from topo.task.runners.base import Runner, UserRunner
 from topo.task.state import TaskPhase
 from topo.wire.control import CheckpointComplete, Close, Closed, Probe, Quiet
-from topo.wire.statistics import TaskStatistics
+from topo.wire.statistics import NO_EDGE_FIGURES, EdgeFigures, TaskStatistics
 
 
 @final
@@ -129,7 +129,16 @@ class Task:
         levels = {"queue": float(len(self.inbound.queue)), "outbox": float(outbox.waiting)}
         levels |= self.runner.levels()
         latencies = {} if self._user is None else self._user.latencies()
-        return TaskStatistics(replace(self.counters), levels, latencies, {"metrics": self._metrics.snapshot()})
+        user = {"metrics": self._metrics.snapshot()}
+        return TaskStatistics(replace(self.counters), levels, latencies, user, self._edges())
+
+    def _edges(self) -> dict[str, EdgeFigures]:
+        """Return the figures of the out-edges by the component that they lead to."""
+        found: dict[str, EdgeFigures] = {}
+        for target in self.outbound.consumers:
+            component = self.plan.task(target).component
+            found[component] = found.get(component, NO_EDGE_FIGURES).plus(self.outbound.outbox.edge_figures(target))
+        return found
 
     def validate(self) -> None:
         self.outbound.validate()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
-from typing import Any
+from typing import Any, NamedTuple
 
 from topo.api.metrics import HistogramSnapshot
 
@@ -68,6 +68,24 @@ class Counters:
     """Time with input at hand and no room for output."""
 
 
+class EdgeFigures(NamedTuple):
+    """The tuples of one task for the tasks of one component.
+
+    Attributes:
+        sent: tuples in frames that were offered, since the process started.
+        in_front: tuples that no receiver has confirmed: in buffers, in frames that wait, and on their way.
+        full_s: seconds in which at least one of the edges held as much as it may, summed over them, since the process started.
+    """
+
+    sent: int = 0
+    in_front: int = 0
+    full_s: float = 0.0
+
+    def plus(self, other: EdgeFigures) -> EdgeFigures:
+        return EdgeFigures(self.sent + other.sent, self.in_front + other.in_front, self.full_s + other.full_s)
+
+
+NO_EDGE_FIGURES = EdgeFigures()
 _COUNTERS = tuple(one.name for one in fields(Counters))
 
 
@@ -79,6 +97,8 @@ class TaskStatistics:
     levels: Mapping[str, float] = field(default_factory=dict)
     latencies: Mapping[str, HistogramSnapshot] = field(default_factory=dict)
     user: Mapping[str, Any] = field(default_factory=dict)
+    edges: Mapping[str, EdgeFigures] = field(default_factory=dict)
+    """By the component that the tuples are for."""
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as plain values for the wire."""
@@ -87,4 +107,5 @@ class TaskStatistics:
             "levels": dict(self.levels),
             "latencies": {name: asdict(histogram) for name, histogram in self.latencies.items()},
             "user": dict(self.user),
+            "edges": {target: list(figures) for target, figures in self.edges.items()},
         }

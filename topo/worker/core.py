@@ -226,8 +226,8 @@ class Worker:
         out, self._out = self._out, []
         return out
 
-    def heartbeat(self, busy_in: str) -> control.Heartbeat:
-        """Return the sign of life, with every task's statistics."""
+    def heartbeat(self, busy_in: str, process: Mapping[str, float] | None = None) -> control.Heartbeat:
+        """Return the sign of life, with every task's statistics, and the figures of the process where there are any."""
         return control.Heartbeat(
             worker=self.id,
             incarnation=self.incarnation,
@@ -235,6 +235,7 @@ class Worker:
             epoch=self.epoch,
             busy_in=busy_in,
             tasks={task.id: task.statistics().as_dict() for task in self.tasks.values()},
+            process=dict(process or {}),
         )
 
     def validate(self) -> None:

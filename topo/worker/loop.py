@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from topo.errors import TopoEnvironmentError
@@ -45,6 +45,7 @@ class Loop:
         busy_in: returns the component whose user code runs.
         start_file: removed by the master when it has seen this process end; gone before, the state folder was removed.
         stint_s: how long a turn may work before it ends; 0 on a clock that stands still meanwhile.
+        process_figures: reads the figures of the process, for heartbeats; None where tasks share it with the master.
     """
 
     def __init__(
@@ -58,6 +59,7 @@ class Loop:
         clock: Callable[[], float] = time.monotonic,
         start_file: Path | None = None,
         stint_s: float = STINT_S,
+        process_figures: Callable[[], Mapping[str, float]] | None = None,
     ) -> None:
         self.worker = worker
         self.session = session
@@ -72,6 +74,7 @@ class Loop:
         self._clock = clock
         self._start_file = start_file
         self._stint_s = stint_s
+        self._process_figures = process_figures
         self._is_busy = True
         self._is_to_finish = False
         self._end: OrderlyEnd | None = None
@@ -193,15 +196,19 @@ class Loop:
         self._connections.send()
         if messages:
             if any(isinstance(message, _BEHIND_FIGURES) for message in messages):
-                self.session.send_beat(self.worker.heartbeat(self._busy_in()), self._clock())
+                self._send_beat(self._clock())
             for message in messages:
                 self.session.send(message)
         outgoing = self.session.outgoing
         while outgoing and self._transport.send(self._master, outgoing[0]):
             outgoing.popleft()
 
+    def _send_beat(self, now: float) -> None:
+        process = None if self._process_figures is None else self._process_figures()
+        self.session.send_beat(self.worker.heartbeat(self._busy_in(), process), now)
+
     def _beat(self, now: float) -> None:
-        self.session.send_beat(self.worker.heartbeat(self._busy_in()), now)
+        self._send_beat(now)
         self._look_at_files()
         self._exit(self.session.verdict(now))
 

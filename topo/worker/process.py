@@ -22,6 +22,7 @@ from topo.errors import TopoError
 from topo.hot import KIND, PLAIN_BECAUSE, Ids
 from topo.ids import TaskId
 from topo.observability.logs import TaskLog, start_logging
+from topo.observability.process_figures import ProcessFigures
 from topo.plan.parallelism import with_overrides
 from topo.plan.physical import PhysicalPlan, physical_plan
 from topo.storage.files import PartFiles, open_files
@@ -161,6 +162,8 @@ def run(spec: WorkerSpec, log: TaskLog, start_file: Path | None = None) -> Worke
     endpoint = bind_inbox(transport, config)
     master = transport.link(LINK, spec.master_endpoint, spec.identity(), spec.master_key or None)
     components = {task.id: task.component_id for task in tasks}
+    figures = ProcessFigures()
+    figures.start()
     loop: Loop = Loop(
         worker,
         WorkerSession(config, components, time.monotonic()),
@@ -169,6 +172,7 @@ def run(spec: WorkerSpec, log: TaskLog, start_file: Path | None = None) -> Worke
         Connections(transport, plan, frozenset(mine)),
         lambda: progress.shown() or busy_component(worker, tracker),
         start_file=start_file,
+        process_figures=figures.read,
     )
     for signum in (signal.SIGTERM, signal.SIGINT):
         signal.signal(signum, lambda *_: loop.stop(WorkerExit(EXIT_DONE, "asked to end")))

@@ -38,7 +38,7 @@ def counted(acked: int, latency_s: float = 0.1) -> TaskStatistics:
 
 
 def test_counts_go_on_over_the_lives_of_a_task_and_levels_do_not() -> None:
-    statistics = TopologyStatistics([TASK])
+    statistics = TopologyStatistics({TASK: "c"})
     statistics.add({TASK: sent(counted(5, 0.1))}, 0.0)
     statistics.add({TASK: sent(counted(8, 0.1))}, 1.0)
     statistics.lost([TASK])
@@ -56,14 +56,14 @@ def test_counts_go_on_over_the_lives_of_a_task_and_levels_do_not() -> None:
 
 
 def test_what_the_wire_carries_and_what_a_simulation_hands_over_count_the_same() -> None:
-    through, direct = TopologyStatistics([TASK]), TopologyStatistics([TASK])
+    through, direct = TopologyStatistics({TASK: "c"}), TopologyStatistics({TASK: "c"})
     through.add({TASK: sent(counted(5))}, 0.0)
     direct.add({TASK: counted(5).as_dict()}, 0.0)
     assert through.of(TASK) == direct.of(TASK)
 
 
 def test_a_rate_is_that_of_the_last_ten_seconds_of_the_present_life() -> None:
-    statistics = TopologyStatistics([TASK])
+    statistics = TopologyStatistics({TASK: "c"})
     for second in range(31):
         acked = second if second <= 20 else 20 + (second - 20) * 100
         statistics.add({TASK: {"counters": {"acked": acked}}}, float(second))
@@ -73,7 +73,7 @@ def test_a_rate_is_that_of_the_last_ten_seconds_of_the_present_life() -> None:
 
 
 def test_figures_that_are_none_are_counted_and_change_nothing() -> None:
-    statistics = TopologyStatistics([TASK])
+    statistics = TopologyStatistics({TASK: "c"})
     statistics.add({TASK: sent(counted(5))}, 0.0)
     statistics.add({TASK: {"counters": {"acked": "many"}}}, 1.0)
     assert statistics.unreadable == 1
@@ -124,7 +124,7 @@ def test_event_time_of_a_component_is_that_of_its_last_task_and_names_its_input(
     play = running()
     ahead = {"watermark_ms": 2000.0, "watermark_lag_s": 1.0, "open_windows": 3.0}
     behind = {"watermark_ms": 1000.0, "watermark_lag_s": 2.0, "held_back_by": float(LINES), "open_windows": 4.0}
-    figures = TopologyStatistics([TaskId(1), TaskId(2)])
+    figures = TopologyStatistics({TaskId(1): "c", TaskId(2): "c"})
     figures.add({TaskId(1): {"levels": ahead}, TaskId(2): {"levels": behind}}, 1.0)  # type: ignore[dict-item]
     assert figures.together([TaskId(1), TaskId(2)]).levels == {**behind, "open_windows": 7.0}
     play.receives(1, Heartbeat(WorkerId(1), play.life(1), 1, play.epoch, "", {SINK: {"levels": behind}}))

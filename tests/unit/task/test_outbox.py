@@ -303,3 +303,34 @@ def test_rows_that_wait_anywhere_on_the_way_out_are_known_by_their_roots() -> No
     assert list(box.outbox.waiting_roots(15.0)) == [11, 12, 13, 14, 15]
     box.outbox.confirm(TaskId(2), 0)
     assert 11 not in box.outbox.waiting_roots(15.0)
+
+
+def test_figures_of_an_edge_count_what_is_in_front_of_its_receiver_and_go_on_over_epochs() -> None:
+    box = Box(window=1, batch_size=2)
+    target = TaskId(2)
+    assert box.outbox.edge_figures(target) == (0, 0, 0.0)
+    box.put(*range(7))
+    # One frame has left, two wait for the window, and a tuple fills no frame yet.
+    assert box.outbox.edge_figures(target)[:2] == (6, 7)
+    box.outbox.confirm(target, 0)
+    assert box.outbox.edge_figures(target)[:2] == (6, 5)
+    box.outbox.confirm(target, 1)
+    assert box.outbox.edge_figures(target)[:2] == (6, 3)
+    box.outbox.open(STAMP, [OutEdge(target, 1, local=False)])
+    assert box.outbox.edge_figures(target) == (6, 0, 0.0)
+    box.put(1, 2)
+    assert box.outbox.edge_figures(target)[:2] == (8, 2)
+
+
+def test_an_edge_is_full_from_the_moment_it_holds_twice_its_allowance_until_it_has_room() -> None:
+    box = Box(window=8, batch_size=2)
+    target = TaskId(2)
+    box.outbox.confirm(target, -1, allowance=2)
+    box.put(1, 2, 3, 4)
+    assert box.outbox.is_full
+    box.outbox.at(12.5)
+    assert box.outbox.edge_figures(target).full_s == 2.5
+    box.outbox.confirm(target, 3, allowance=2)
+    box.outbox.at(20.0)
+    assert not box.outbox.is_full
+    assert box.outbox.edge_figures(target).full_s == 2.5

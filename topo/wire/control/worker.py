@@ -34,6 +34,7 @@ class Heartbeat(ControlMessage, frozen=True):
     """A worker's loop turns. `busy_in` names the component whose code it is in, "" when in none.
 
     `sent_count` counts the messages that the loop has sent before, since a reset connection may lose some; -1: unknown.
+    `process` has the figures of the process: see `topo.observability.process_figures`.
     """
 
     worker: WorkerId
@@ -43,6 +44,7 @@ class Heartbeat(ControlMessage, frozen=True):
     busy_in: str = ""
     tasks: dict[TaskId, Statistics] = {}
     sent_count: int = -1
+    process: dict[str, float] = {}
 
 
 class Stuck(ControlMessage, frozen=True):

@@ -1,0 +1,31 @@
+"""The rows about checkpoints and savepoints that the coordinator keeps for users."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+REMEMBERED = 20
+"""Checkpoints, the last ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointRow:
+    """The outcome of a checkpoint. `state` is "complete", "failed" or "aborted" (by a recovery)."""
+
+    checkpoint: int
+    state: str
+    duration_s: float
+    bytes: int = 0
+    alignment_ms: float = 0.0
+    pause_ms: float = 0.0
+    why: str = ""
+
+
+@dataclass(slots=True)
+class Savepoint:
+    """A savepoint that was asked for. `state` is "waiting", "copying", "written" or "failed"."""
+
+    folder: str
+    state: str = "waiting"
+    checkpoint: int = 0
+    why: str = ""
