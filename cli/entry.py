@@ -1,7 +1,7 @@
-"""The entry point of the `topo` script. Ctrl-C is quiet from here on, also while modules are imported: nothing has begun then.
+"""The entry point of the `topo` script. Ctrl-C is quiet, also while modules are imported: nothing has begun then.
 
-In front of it lies the start of Python itself, some 20 ms, in which Ctrl-C still shows a traceback of Python's `site` or the
-script's first lines. No program can shorten that.
+The command, `cli/bin/topo`, has held Ctrl-C back since before Python began; it arrives as soon as it is handled here. By
+`python -m topo_cli`, and where `env` cannot hold signals back, the first 20 ms are Python's own, and it prints a traceback.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ def _handle(handler: signal.Handlers | object) -> None:
 
 
 _handle(_interrupt)
+signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
 
 
 def main() -> None:

@@ -75,7 +75,7 @@ def test_nobody_is_told_to_install_another_projects_package() -> None:
 
 def test_the_distribution_has_a_name_of_its_own() -> None:
     assert PROJECT["name"] == "topo-engine"
-    assert PROJECT["scripts"] == {"topo": "topo_cli.entry:main"}
+    assert PROJECT["scripts"] == {"topo-cli": "topo_cli.entry:main"}
 
 
 def test_what_messages_tell_to_install_is_what_the_extras_are() -> None:

@@ -73,11 +73,12 @@ def checked(*command: str | Path, cwd: Path | None = None, **environment: str) -
 def files_of_the_tree() -> set[str]:
     """Every file of both packages by the name under which it is installed, but extension modules."""
     found = ((name, path) for name in PACKAGES for path in (ROOT / name).rglob("*") if path.is_file())
-    return {
+    names = {
         f"{PACKAGES[name]}/{path.relative_to(ROOT / name).as_posix()}"
         for name, path in found
         if "__pycache__" not in path.parts and path.suffix not in BUILD_ONLY
     }
+    return names - {"topo_cli/bin/topo"} | {f"topo_engine-{__version__}.data/scripts/topo"}
 
 
 def files_of_a_wheel(wheel: Path) -> set[str]:

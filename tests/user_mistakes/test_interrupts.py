@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -59,3 +60,29 @@ def test_a_command_in_the_background_of_a_script_is_not_interrupted() -> None:
     """`topo version &` in a script without job control: Ctrl-C is for the others."""
     prelude = "import os, signal\nos.kill(os.getpid(), signal.SIGINT)"
     assert topo("version", prelude=prelude, ignored=True)[0] == 0
+
+
+@pytest.fixture
+def command() -> Path:
+    """The installed command."""
+    return Path(sys.executable).with_name("topo")
+
+
+def test_ctrl_c_while_python_itself_starts_prints_no_traceback(tmp_path: Path, command: Path) -> None:
+    """The first milliseconds: Python has its own handler by then, and none of topo's modules is imported."""
+    (tmp_path / "sitecustomize.py").write_text(INTERRUPT)
+    done = subprocess.run(
+        [command, "version"], env={**os.environ, "PYTHONPATH": str(tmp_path)}, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "interrupted\n")
+
+
+def test_the_command_starts_where_env_cannot_hold_signals_back(tmp_path: Path, command: Path) -> None:
+    """As on BusyBox or macOS; also through a symbolic link, as of pipx."""
+    env, link = tmp_path / "env", tmp_path / "topo"
+    env.write_text('#!/bin/sh\necho "env: unrecognized option" >&2\nexit 125\n')
+    env.chmod(0o755)
+    link.symlink_to(command)
+    path = f"{tmp_path}:{os.environ['PATH']}"
+    done = subprocess.run([link, "version"], env={**os.environ, "PATH": path}, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout[:5], done.stderr) == (0, "topo ", "")
