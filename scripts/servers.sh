@@ -4,7 +4,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 environment=${TOPO_VENV:-.venv}
-all="s3 kafka"
+all="s3 kafka redis"
 names=${*:-$all}
 
 setup() { sh scripts/setup.sh test "$@"; }
@@ -44,6 +44,7 @@ install_kafka() {
         mvn -q -B -Dstyle.color=never -f "$new" dependency:copy-dependencies -DincludeScope=runtime -DoutputDirectory="$new/jars" </dev/null &&
         mkdir -p "$(dirname "$jars")" && mv "$new/jars" "$jars.$$" && mv -T "$jars.$$" "$jars" && rm -rf "$new"
 }
+install_redis() { setup redis && debian redis-server redis-server; }
 
 failed=
 for name in $names; do

@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from topo.connectors.json_lines_sink import JsonLinesSink
     from topo.connectors.memory_spout import MemoryPartitions, MemorySpout
     from topo.connectors.print_bolt import PrintBolt
+    from topo.connectors.redis import RedisStreamSpout
     from topo.connectors.sqlite_sink import SqliteSink
     from topo.connectors.tail_spout import TailSpout
     from topo.connectors.text_file_spout import TextFileSpout
@@ -74,6 +75,7 @@ _LAZY = {
     "MemoryPartitions": "topo.connectors.memory_spout",
     "MemorySpout": "topo.connectors.memory_spout",
     "PrintBolt": "topo.connectors.print_bolt",
+    "RedisStreamSpout": "topo.connectors.redis",
     "SqliteSink": "topo.connectors.sqlite_sink",
     "TailSpout": "topo.connectors.tail_spout",
     "TextFileSpout": "topo.connectors.text_file_spout",
@@ -123,6 +125,7 @@ __all__ = [
     "ProcessBolt",
     "ProcessCollector",
     "ProcessContext",
+    "RedisStreamSpout",
     "RetryingSpout",
     "SinkBlockedError",
     "SourceRow",

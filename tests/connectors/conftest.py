@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
-from tests.servers import kafka
+from tests.servers import kafka, redis
 
 
 @pytest.fixture(scope="session")
@@ -15,3 +17,13 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[kafka.Broker]:
     started = kafka.start(tmp_path_factory.mktemp("kafka"))
     yield started
     started.stop()
+
+
+@pytest.fixture(scope="session")
+def redis_server() -> Iterator[redis.RedisProcess]:
+    """The Redis server of this run. A test that ends or freezes it leaves it running, with its data."""
+    # A socket's path has at most 107 bytes, which those of pytest may be longer than.
+    with TemporaryDirectory(prefix="redis-") as folder:
+        started = redis.start(Path(folder))
+        yield started
+        started.stop()

@@ -58,6 +58,7 @@ PUBLIC = [
     "ProcessBolt",
     "ProcessCollector",
     "ProcessContext",
+    "RedisStreamSpout",
     "RetryingSpout",
     "SinkBlockedError",
     "Spout",

@@ -114,6 +114,11 @@ class TaskContext:
         return self.report_progress(text)
 
     @property
+    def has_helper_thread(self) -> bool:
+        """Whether `run_beside` has another thread; False in the test kit, where an action that waits holds up the clock."""
+        return self.run_beside is not _run_now
+
+    @property
     def sources(self) -> tuple[Connection, ...]:
         """The inputs of this component, in the order of declaration."""
         return tuple(found for found in self.connections if found.target == self.component)

@@ -1,0 +1,5 @@
+"""Redis: streams as a source and a target, hashes as a target."""
+
+from topo.connectors.redis.stream_spout import RedisStreamSpout
+
+__all__ = ["RedisStreamSpout"]
