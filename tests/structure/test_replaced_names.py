@@ -40,6 +40,7 @@ EXCEPTIONS = {
     "tests/unit/connectors/test_json_lines_sink.py": SYSTEM,
     "tests/unit/connectors/test_spilling.py": LIMIT,
     "tests/unit/connectors/test_sqlite_sink.py": LIMIT,
+    "tests/unit/connectors/test_staged_rows.py": LIMIT,
     "tests/unit/dead_letters/test_pending.py": LIMIT,
     "tests/unit/master_process/test_shell.py": SYSTEM,
     "tests/unit/operators/test_state_costs.py": "counts copies",

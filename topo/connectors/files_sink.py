@@ -188,7 +188,7 @@ class FilesSink(TwoPhaseSink):
         check_batch_age(context, "FilesSink", "roll_interval")
         self.max_batch = batch_within_pending(context, self.max_batch, "roll_rows")
         self._format = self._new_format()
-        self._place = place_at(self._url, self._options)
+        self._place = place_at(self._url, self._options, "FilesSink")
         self._names = StagedNames(context)
         self._is_new = self._place.make()
         self._spilling = Spilling(shown_url(self._url), _SPILL_ROWS, lambda error: self._collector.report_error(error))

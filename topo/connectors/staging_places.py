@@ -16,7 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from shutil import copyfileobj
 from tempfile import SpooledTemporaryFile
-from typing import Any, Protocol
+from typing import Any, BinaryIO, Protocol
 
 from topo.api.context import TaskContext
 from topo.connectors.file_folders import file_system_at, is_remote, local_path
@@ -96,6 +96,9 @@ class StagingPlace(Protocol):
 
     def publish(self, name: str, folder: str) -> bool:
         """Give a sealed file its own name in a folder, durably. Returns False when it has neither name."""
+
+    def open(self, name: str) -> BinaryIO:
+        """Open a staged file to read it. Raises FileNotFoundError."""
 
     def staged(self) -> list[str]:
         """Return the names of the staged files."""
@@ -182,6 +185,9 @@ class LocalPlace:
         make_folder(folder)
         self._durable.add(folder)
 
+    def open(self, name: str) -> BinaryIO:
+        return (self._staged / name).open("rb")
+
     def staged(self) -> list[str]:
         with suppress(FileNotFoundError):
             return os.listdir(self._staged)
@@ -226,13 +232,14 @@ class RemotePlace:
     Args:
         url: such as "s3://bucket/folder".
         options: for fsspec.
+        user: the class that stages files, for errors.
 
     Raises:
         ConfigError: fsspec is not installed, or does not know the protocol.
     """
 
-    def __init__(self, url: str, options: Mapping[str, Any]) -> None:
-        self._files, self._root = file_system_at(url, options, "FilesSink")
+    def __init__(self, url: str, options: Mapping[str, Any], user: str) -> None:
+        self._files, self._root = file_system_at(url, options, user)
         self._made: set[str] = set()
 
     def make(self) -> bool:
@@ -261,6 +268,11 @@ class RemotePlace:
             return bool(self._files.exists(target))
         return True
 
+    def open(self, name: str) -> BinaryIO:
+        self._files.invalidate_cache()
+        opened: BinaryIO = self._files.open(self._path(STAGED, name), "rb")
+        return opened
+
     def staged(self) -> list[str]:
         self._files.invalidate_cache()
         with suppress(FileNotFoundError):
@@ -275,7 +287,7 @@ class RemotePlace:
         return "/".join([self._root, *filter(None, parts)])
 
 
-def place_at(url: str | os.PathLike[str], options: Mapping[str, Any]) -> StagingPlace:
-    """Return the place at a path or URL."""
+def place_at(url: str | os.PathLike[str], options: Mapping[str, Any], user: str) -> StagingPlace:
+    """Return the place at a path or URL, for a class that stages files there."""
     text = os.fspath(url)
-    return RemotePlace(text, options) if is_remote(text) else LocalPlace(local_path(url))
+    return RemotePlace(text, options, user) if is_remote(text) else LocalPlace(local_path(url))
