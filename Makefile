@@ -15,7 +15,7 @@ python = .venv/bin/python
 java = $(python) -m topo.spark.java >/dev/null 2>&1 || $(setup) java || true
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run flights test spark connectors kafka redis unit check clean
+.PHONY: help setup run flights test spark connectors kafka redis postgres unit check clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /  make \1	/p' Makefile
@@ -60,6 +60,10 @@ kafka: ## start a Kafka broker at 127.0.0.1:9092 in the foreground; TOPICS="orde
 redis: ## start a Redis server at 127.0.0.1:6379 in the foreground
 	@sh scripts/servers.sh redis
 	@$(python) -m tests.servers.redis
+
+postgres: ## start a PostgreSQL server as tests do, in the foreground; it prints its dsn
+	@sh scripts/servers.sh postgres
+	@$(python) -m tests.servers.postgres
 
 unit: ## run UNITS, tests that start no processes; PYTHON=python3.13 ENVIRONMENT=.venv.3.13 does so with another interpreter
 	@TOPO_VENV=$(ENVIRONMENT) $(setup) test

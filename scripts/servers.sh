@@ -4,7 +4,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 environment=${TOPO_VENV:-.venv}
-all="s3 kafka redis"
+all="s3 kafka redis postgres"
 names=${*:-$all}
 
 setup() { sh scripts/setup.sh test "$@"; }
@@ -44,6 +44,23 @@ install_kafka() {
         mvn -q -B -Dstyle.color=never -f "$new" dependency:copy-dependencies -DincludeScope=runtime -DoutputDirectory="$new/jars" </dev/null &&
         mkdir -p "$(dirname "$jars")" && mv "$new/jars" "$jars.$$" && mv -T "$jars.$$" "$jars" && rm -rf "$new"
 }
+
+# Debian's package makes a cluster and starts it, unless this file is there while it is installed.
+install_postgres() {
+    setup postgres || return
+    set -- /usr/lib/postgresql/*/bin/initdb
+    if [ -e "$1" ] || command -v initdb >/dev/null; then return; fi
+    folder=/etc/postgresql-common/createcluster.d
+    if [ "$(id -u)" = 0 ]; then
+        mkdir -p "$folder"
+        echo "create_main_cluster = false" >"$folder/topo.conf"
+    fi
+    result=0
+    debian initdb postgresql || result=1
+    rm -f "$folder/topo.conf"
+    return $result
+}
+
 install_redis() { setup redis && debian redis-server redis-server; }
 
 failed=

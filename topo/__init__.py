@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from topo.connectors.iterable_spout import IterableSpout
     from topo.connectors.json_lines_sink import JsonLinesSink
     from topo.connectors.memory_spout import MemoryPartitions, MemorySpout
+    from topo.connectors.postgres.sink import PostgresSink
     from topo.connectors.print_bolt import PrintBolt
     from topo.connectors.redis import RedisStreamSpout
     from topo.connectors.sqlite_sink import SqliteSink
@@ -74,6 +75,7 @@ _LAZY = {
     "JsonLinesSink": "topo.connectors.json_lines_sink",
     "MemoryPartitions": "topo.connectors.memory_spout",
     "MemorySpout": "topo.connectors.memory_spout",
+    "PostgresSink": "topo.connectors.postgres.sink",
     "PrintBolt": "topo.connectors.print_bolt",
     "RedisStreamSpout": "topo.connectors.redis",
     "SqliteSink": "topo.connectors.sqlite_sink",
@@ -121,6 +123,7 @@ __all__ = [
     "PartitionReader",
     "PartitionedSpout",
     "PeerError",
+    "PostgresSink",
     "PrintBolt",
     "ProcessBolt",
     "ProcessCollector",

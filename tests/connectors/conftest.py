@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from tests.servers import kafka, redis
+from tests.servers import kafka, postgres, redis
 
 
 @pytest.fixture(scope="session")
@@ -27,3 +27,17 @@ def redis_server() -> Iterator[redis.RedisProcess]:
         started = redis.start(Path(folder))
         yield started
         started.stop()
+
+
+@pytest.fixture(scope="session")
+def database() -> Iterator[postgres.PostgresServer]:
+    """The PostgreSQL server of this run. A test that ends or freezes it leaves it running, with its data."""
+    started = postgres.start()
+    yield started
+    started.stop()
+
+
+@pytest.fixture
+def dsn(database: postgres.PostgresServer) -> str:
+    """The connection string of the PostgreSQL server."""
+    return database.address

@@ -1,6 +1,7 @@
 """Child processes that are killed between any two steps that they do on files or in a database.
 
-A step is a call that changes files, or an SQL statement. A write counts twice: before it, and when half of it is done.
+A step is a call that changes files, or an SQL statement. A write counts twice: before it, and when half of it is done; so does a
+request to a server.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
+import sys
 import traceback
 from collections.abc import Callable
 from functools import partial
@@ -63,6 +65,19 @@ class Steps:
             return connection
 
         sqlite3.connect = counted_connect
+        if (psycopg := sys.modules.get("psycopg")) is not None:
+            psycopg.Connection.wait = self._counted_answer(psycopg.Connection.wait)
+
+    def _counted_answer(self, wait: Callable[..., Any]) -> Callable[..., Any]:
+        """Count each request to a server twice: before it is sent, and when it was answered."""
+
+        def counted(*args: Any, **options: Any) -> Any:
+            self.step()
+            answer = wait(*args, **options)
+            self.step()
+            return answer
+
+        return counted
 
     def _counted(self, name: str, call: Callable[..., Any]) -> Callable[..., Any]:
         def counted(*args: Any, **options: Any) -> Any:

@@ -12,7 +12,7 @@ import pytest
 
 from tests.contract.killing import Report, run_child
 from tests.contract.two_phase_sinks import KINDS, SEVERAL_FILES, SinkKind, SinkTask
-from topo.connectors import files_sink, json_lines_sink, sqlite_sink
+from topo.connectors import files_sink, json_lines_sink, staged_table
 
 
 @dataclass
@@ -48,7 +48,7 @@ class Master:
 def spill_early(set_to: Callable[[object, str, int], None]) -> None:
     """Let sinks write rows of a transaction to disk from the second on."""
     set_to(json_lines_sink, "_SPILL_LINES", 2)
-    set_to(sqlite_sink, "_SPILL_ROWS", 2)
+    set_to(staged_table, "SPILL_ROWS", 2)
     set_to(files_sink, "_SPILL_ROWS", 2)
 
 

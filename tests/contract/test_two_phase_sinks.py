@@ -30,7 +30,7 @@ def spilling(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
     """Transactions that fit into memory, and such that do not."""
     if request.param == "spilled":
         monkeypatch.setattr("topo.connectors.json_lines_sink._SPILL_LINES", 2)
-        monkeypatch.setattr("topo.connectors.sqlite_sink._SPILL_ROWS", 2)
+        monkeypatch.setattr("topo.connectors.staged_table.SPILL_ROWS", 2)
         monkeypatch.setattr("topo.connectors.files_sink._SPILL_ROWS", 2)
 
 

@@ -20,7 +20,13 @@ __all__ = ["local_cluster"]
 
 ROOT = Path(__file__).resolve().parents[2]
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
-PAGES = [page for page in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))) if BLOCK.search(page.read_text())]
+SERVED = ("postgres.md",)
+"""Pages whose code needs a server: tests/connectors/test_pages.py runs them, and has the fixtures of their tests."""
+PAGES = [
+    page
+    for page in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
+    if BLOCK.search(page.read_text()) and page.name not in SERVED
+]
 
 pytestmark = pytest.mark.integration
 
@@ -66,8 +72,12 @@ def a_folder_for_what_it_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 def test_the_code_of_a_page_runs(page: Path, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     if "topo.spark" in code_of(page):
         pytest.importorskip("pyspark", reason='the page needs Spark: pip install -e ".[spark]"')
-    module = module_of(page, tmp_path)
+    run_page(page, tmp_path, request)
 
+
+def run_page(page: Path, folder: Path, request: pytest.FixtureRequest) -> None:
+    """Run the blocks of a page, and call the tests among them."""
+    module = module_of(page, folder)
     for name, test in list(vars(module).items()):
         if name.startswith("test_"):
             for given in calls_of(test):

@@ -61,16 +61,25 @@ class Server:
 
 
 def start_server(
-    command: Sequence[str], log: Path, address: str, is_ready: Callable[[], bool], ready_s: float = _READY_S
+    command: Sequence[str],
+    log: Path,
+    address: str,
+    is_ready: Callable[[], bool],
+    ready_s: float = _READY_S,
+    user: str | None = None,
 ) -> Server:
-    """Start a server and wait until a request is answered, at most for `ready_s`. An error has its log.
+    """Start a server, as this or another user, and wait until a request is answered, at most for `ready_s`.
+
+    An error has its log.
 
     Raises:
         ServerEndedError: it has ended.
         RuntimeError: it does not answer.
     """
     with log.open("wb") as output:
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, preexec_fn=_end_with_parent)
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, preexec_fn=_end_with_parent, user=user, group=user
+        )
     until = time.monotonic() + ready_s
     while not is_ready():
         if (has_ended := process.poll() is not None) or time.monotonic() > until:

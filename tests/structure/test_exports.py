@@ -54,6 +54,7 @@ PUBLIC = [
     "Metrics",
     "NotFoundError",
     "PeerError",
+    "PostgresSink",
     "PrintBolt",
     "ProcessBolt",
     "ProcessCollector",

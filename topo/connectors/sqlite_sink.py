@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-import sqlite3
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -15,14 +14,11 @@ from uuid import UUID
 from topo.api.context import TaskContext
 from topo.api.tuples import Tuple
 from topo.api.two_phase import TwoPhaseSink
-from topo.connectors.spilling import Spilling
+from topo.connectors.sqlite_table import SqliteTable
+from topo.connectors.staged_table import StagedTable, TableColumns
 from topo.durable import make_folder
-from topo.errors import ConfigError, StagedRowsLostError, UnsupportedValueError
+from topo.errors import UnsupportedValueError
 
-_LOCK_TIMEOUT_S = 10.0
-"""How long a task waits for others that write to the same database. Below `progress_timeout`."""
-_SPILL_ROWS = 10_000
-"""Rows of a transaction that wait in memory before they go to the staging table."""
 _LARGEST_INTEGER = (1 << 63) - 1
 
 
@@ -66,45 +62,9 @@ class SqliteSink(TwoPhaseSink):
         """
         super().__init__(max_batch=max_batch, flush_interval=flush_interval)
         self._path = Path(path)
-        self._columns = (columns,) if isinstance(columns, str) else tuple(columns)
-        self._key = (key,) if isinstance(key, str) else tuple(key or ())
-        if not self._columns or len(set(self._columns)) < len(self._columns):
-            raise ConfigError(f"SqliteSink: columns={columns!r} must be different names, one at least")
-        if any(name.startswith("__") for name in self._columns):
-            raise ConfigError(f"SqliteSink: no name in columns={columns!r} may begin with '__'")
-        if not set(self._key) <= set(self._columns):
-            raise ConfigError(f"SqliteSink: key={key!r} must be among columns={columns!r}")
-        self._key_places = [self._columns.index(name) for name in self._key]
+        self._columns = TableColumns("SqliteSink", columns, key)
+        self._checks = [partial(_storable, name) for name in self._columns.names]
         self._name = table
-        self._statements(table)
-
-    def _statements(self, table: str) -> None:
-        names = ", ".join(map(_quoted, self._columns))
-        slots = ", ".join("?" * len(self._columns))
-        on_conflict = ""
-        if self._key:
-            updates = ", ".join(f"{_quoted(c)} = excluded.{_quoted(c)}" for c in self._columns if c not in self._key)
-            action = f"do update set {updates}" if updates else "do nothing"
-            on_conflict = f" on conflict ({', '.join(map(_quoted, self._key))}) {action}"
-        target, staged, committed = (_quoted(f"{table}{suffix}") for suffix in ("", "__staged", "__committed"))
-        primary = f", primary key ({', '.join(map(_quoted, self._key))})" if self._key else ""
-        one = "where __process = ? and __number = ?"
-        self._create_target = f"create table if not exists {target} ({names}{primary})"
-        self._create_staged = (
-            f"create table if not exists {staged} (__task integer, __process text, __number integer, __row integer, {names}, "
-            "__writer text, primary key (__process, __number, __row)) without rowid"
-        )
-        self._add_writer = f"alter table {staged} add column __writer text"
-        self._create_committed = f"create table if not exists {committed} (__process text primary key, __number integer)"
-        self._insert = f"insert into {target} ({names}) values ({slots}){on_conflict}"
-        head = "__writer, __task, __process, __number, __row"
-        self._stage = f"insert into {staged} ({head}, {names}) values (?, ?, ?, ?, ?, {slots})"
-        self._count = f"select count(*) from {staged} {one}"
-        self._move = f"insert into {target} ({names}) select {names} from {staged} {one} order by __row{on_conflict}"
-        self._drop = f"delete from {staged} {one}"
-        self._drop_left = f"delete from {staged} where __task % ? = ? and ifnull(__writer, ?) = ?"
-        self._last = f"select __number from {committed} where __process = ?"
-        self._note = f"insert or replace into {committed} values (?, ?)"
 
     def open(self, context: TaskContext) -> None:
         """Connect, and make the tables that are missing.
@@ -112,50 +72,13 @@ class SqliteSink(TwoPhaseSink):
         Raises:
             ConfigError: the table exists and does not fit.
         """
-        self._writer = f"{context.topology}.{context.component}"
-        self._task, self._tasks = context.task_index, context.parallelism
-        # A replacement must never name rows as its predecessor did, which may be alive still.
-        self._process = os.urandom(6).hex()
-        self._number = 0
-        target = f"table {self._name!r} in {self._path}"
-        self._spilling = Spilling(target, _SPILL_ROWS, lambda error: self._collector.report_error(error))
         make_folder(self._path.parent)
-        self._connection = sqlite3.connect(self._path, timeout=_LOCK_TIMEOUT_S, isolation_level=None)
-        self._connection.execute("pragma synchronous = full")
-        with self._transaction():
-            self._connection.execute(self._create_target)
-            if self._is_staged:
-                self._connection.execute(self._create_staged)
-                if "__writer" not in self._staged_columns():
-                    # Earlier versions have made it.
-                    self._connection.execute(self._add_writer)
-                self._connection.execute(self._create_committed)
-        self._check_tables()
-
-    def _staged_columns(self) -> set[str]:
-        found = self._connection.execute("select name from pragma_table_info(?)", (f"{self._name}__staged",))
-        return {name for (name,) in found}
-
-    def _check_tables(self) -> None:
-        slots = (None,) * len(self._columns)
-        try:
-            self._connection.execute(f"explain {self._insert}", slots)
-            if self._is_staged:
-                self._connection.execute(f"explain {self._stage}", (None, None, None, None, None, *slots))
-                self._connection.execute(f"explain {self._move}", (None, None))
-        except sqlite3.OperationalError as error:
-            self._connection.close()
-            needs = f"columns {self._columns!r}" + (f" and a unique index on {self._key!r}" if self._key else "")
-            raise ConfigError(
-                f"SqliteSink: {self._path}: table {self._name!r} needs {needs}; {self._name}__staged, if it exists, the same "
-                f"columns: {error}"
-            ) from error
+        self._store = SqliteTable(self._path, self._name, self._columns, context, self._is_staged)
+        self._staging = StagedTable(self._store, self._name, str(self._path), lambda error: self._collector.report_error(error))
 
     def begin(self) -> None:
         """Start with no rows."""
-        self._rows: list[tuple[Any, ...]] = []
-        self._staged = 0
-        self._spilling.done()
+        self._staging.begin()
 
     def write(self, tup: Tuple) -> None:
         """Add a row.
@@ -164,116 +87,57 @@ class SqliteSink(TwoPhaseSink):
             UnsupportedValueError: SQLite cannot store a value, or a field of the key is None.
             SinkBlockedError: nothing can be written for now.
         """
-        row = tuple([self._storable(tup[name], name) for name in self._columns])
-        for place in self._key_places:
-            if row[place] is None:
-                raise UnsupportedValueError(f"column {self._columns[place]!r} is part of the key and must have a value")
-        if self._is_staged and len(self._rows) >= self._spilling.at:
-            try:
-                self._spill()
-            except sqlite3.OperationalError as error:
-                self._spilling.refused(error, len(self._rows))
-        self._rows.append(row)
+        row = self._columns.row(tup, self._checks)
+        if self._is_staged:
+            self._staging.add(row)
+        else:
+            self._staging.rows.append(row)
 
     def pre_commit(self) -> Any:
-        """Have all rows in the staging table. The token: the process, the transaction's number, how many rows it has."""
-        self._spill()
-        if not self._staged:
-            return None
-        token = [self._process, self._number, self._staged]
-        self._number += 1
-        return token
+        """Have all rows in the staging table, and return a token for them."""
+        return self._staging.pre_commit()
 
     def commit(self, token: Any) -> None:
-        """Move staged rows to the table and note that they were moved, in one SQL transaction."""
-        process, number, count = token
-        with self._transaction():
-            noted = self._connection.execute(self._last, (process,)).fetchone()
-            if noted is not None and noted[0] >= number:
-                return
-            (found,) = self._connection.execute(self._count, (process, number)).fetchone()
-            if found == count:
-                self._connection.execute(self._move, (process, number))
-                self._connection.execute(self._drop, (process, number))
-                self._connection.execute(self._note, (process, number))
-                return
-        self._collector.report_error(
-            StagedRowsLostError(
-                f"{count} rows were staged for table {self._name!r}, and {found} of them are in {self._path}. Either somebody "
-                "has changed it, or it is not the database that an earlier worker has written to."
-            )
-        )
+        """Move staged rows to the table and record that they were moved, in one SQL transaction."""
+        self._staging.commit(token)
 
     def abort(self, token: Any) -> None:
         """Remove staged rows."""
-        if token is not None:
-            with self._transaction():
-                self._connection.execute(self._drop, (token[0], token[1]))
-        elif self._is_staged:
-            with self._transaction():
-                self._connection.execute(self._drop, (self._process, self._number))
+        if self._is_staged:
+            self._staging.abort(token)
 
     def recover(self, tokens: Sequence[Any]) -> None:
         """Move the committed rows; remove the others that this task, or a task that no longer exists, has staged."""
         if not self._is_staged:
             return
         super().recover(tokens)
-        with self._transaction():
-            self._connection.execute(self._drop_left, (self._tasks, self._task, self._writer, self._writer))
+        self._staging.drop_left()
 
     def publish(self) -> None:
         """Insert the rows, in one SQL transaction."""
-        with self._transaction():
-            self._connection.executemany(self._insert, self._rows)
+        with self._store.transaction():
+            self._store.insert(self._staging.rows)
 
     def close(self) -> None:
         """Close the connection."""
-        self._connection.close()
+        self._store.close()
 
-    def _spill(self) -> None:
-        """Move the rows from memory to the staging table. If it fails they stay."""
-        if not self._rows:
-            return
-        first = self._staged
-        head = (self._writer, self._task, self._process, self._number)
-        with self._transaction():
-            self._connection.executemany(self._stage, [(*head, first + n, *row) for n, row in enumerate(self._rows)])
-        self._staged += len(self._rows)
-        self._rows = []
-        self._spilling.done()
 
-    @contextmanager
-    def _transaction(self) -> Iterator[None]:
-        """One SQL transaction: all of it or, if something raises, nothing."""
-        self._connection.execute("begin immediate")
+def _storable(column: str, value: Any) -> Any:
+    kind = type(value)
+    if kind is str:
         try:
-            yield
-            self._connection.execute("commit")
-        except BaseException:
-            if self._connection.in_transaction:
-                self._connection.execute("rollback")
-            raise
-
-    def _storable(self, value: Any, column: str) -> Any:
-        kind = type(value)
-        if kind is str:
-            try:
-                value.encode()
-            except UnicodeEncodeError as error:
-                raise UnsupportedValueError(f"column {column!r}: {error}") from error
-            return value
-        if kind is int and -_LARGEST_INTEGER <= value <= _LARGEST_INTEGER:
-            return value
-        if value is None or kind in (float, bool, bytes):
-            return value
-        if isinstance(value, datetime | date | time):
-            return value.isoformat()
-        if isinstance(value, Decimal | UUID):
-            return str(value)
-        what = f"{value!r} is beyond 64 bits" if kind is int else f"SQLite has no type for {kind.__name__}"
-        raise UnsupportedValueError(f"column {column!r}: {what}; emit it as a text")
-
-
-def _quoted(name: str) -> str:
-    doubled = name.replace('"', '""')
-    return f'"{doubled}"'
+            value.encode()
+        except UnicodeEncodeError as error:
+            raise UnsupportedValueError(f"column {column!r}: {error}") from error
+        return value
+    if kind is int and -_LARGEST_INTEGER <= value <= _LARGEST_INTEGER:
+        return value
+    if value is None or kind in (float, bool, bytes):
+        return value
+    if isinstance(value, datetime | date | time):
+        return value.isoformat()
+    if isinstance(value, Decimal | UUID):
+        return str(value)
+    what = f"{value!r} is beyond 64 bits" if kind is int else f"SQLite has no type for {kind.__name__}"
+    raise UnsupportedValueError(f"column {column!r}: {what}; emit it as a text")

@@ -67,8 +67,8 @@ CASES = {
 @pytest.fixture(params=CASES.values(), ids=CASES)
 def case(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Case:
     monkeypatch.setattr("topo.connectors.json_lines_sink._SPILL_LINES", 5)
-    monkeypatch.setattr("topo.connectors.sqlite_sink._SPILL_ROWS", 5)
-    monkeypatch.setattr("topo.connectors.sqlite_sink._LOCK_TIMEOUT_S", 0.0)
+    monkeypatch.setattr("topo.connectors.staged_table.SPILL_ROWS", 5)
+    monkeypatch.setattr("topo.connectors.sqlite_table._LOCK_TIMEOUT_S", 0.0)
     found: Case = request.param
     return found
 

@@ -45,7 +45,7 @@ def test_the_last_row_of_a_key_stays(tmp_path: Path) -> None:
 
 
 def test_the_last_staged_row_of_a_key_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("topo.connectors.sqlite_sink._SPILL_ROWS", 2)
+    monkeypatch.setattr("topo.connectors.staged_table.SPILL_ROWS", 2)
     started(sink := SqliteSink(tmp_path / "db", "t", ["k", "j", "v"], key=["k", "j"]))
     output = StagedOutput(sink)
     output.restore(None)
@@ -173,7 +173,7 @@ def test_when_a_batch_cannot_be_inserted_none_of_it_is_and_its_inputs_fail(tmp_p
 
 
 def test_rows_that_could_not_be_staged_are_staged_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("topo.connectors.sqlite_sink._LOCK_TIMEOUT_S", 0.0)
+    monkeypatch.setattr("topo.connectors.sqlite_table._LOCK_TIMEOUT_S", 0.0)
     started(sink := SqliteSink(tmp_path / "db", "t", ["a"]))
     output = StagedOutput(sink)
     output.restore(None)
@@ -202,4 +202,4 @@ def test_staged_rows_that_are_gone_are_reported(tmp_path: Path) -> None:
 def test_each_commit_is_synced(tmp_path: Path) -> None:
     sink = SqliteSink(tmp_path / "new" / "db", "out", ["n"])
     started(sink)
-    assert sink._connection.execute("pragma synchronous").fetchone() == (2,)
+    assert sink._store._connection.execute("pragma synchronous").fetchone() == (2,)

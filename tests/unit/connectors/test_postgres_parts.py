@@ -1,0 +1,107 @@
+"""The parts of the PostgreSQL connectors that need no server."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from tests.unit.connectors.postgres_values import REFUSED, TAKEN
+from topo import ConfigError, UnsupportedValueError
+from topo.connectors.postgres.column_types import ColumnInfo, check_of
+from topo.connectors.postgres.halving import halved
+from topo.connectors.postgres.settings import table_name
+from topo.connectors.postgres.statements import SinkStatements
+from topo.connectors.staged_table import TableColumns
+
+CATALOG = {
+    "smallint": ("int2", -1),
+    "integer": ("int4", -1),
+    "bigint": ("int8", -1),
+    "real": ("float4", -1),
+    "double precision": ("float8", -1),
+    "numeric(5,2)": ("numeric", (5 << 16 | 2) + 4),
+    "numeric(3,5)": ("numeric", (3 << 16 | 5) + 4),
+    "varchar(3)": ("varchar", 7),
+    "char(3)": ("bpchar", 7),
+    "boolean": ("bool", -1),
+}
+"""Name and modifier of types whose names in the catalog are others than in SQL."""
+
+
+def column(type_: str) -> ColumnInfo:
+    sql = type_.removesuffix(" not null")
+    name, modifier = CATALOG.get(sql.removesuffix("[]"), (sql.removesuffix("[]"), -1))
+    return ColumnInfo("a", sql, name, modifier, sql.endswith("[]"), type_.endswith("not null"))
+
+
+@pytest.mark.parametrize(("type_", "value"), [(type_, value) for type_, value, _ in TAKEN])
+def test_a_value_that_fits_its_column_is_taken(type_: str, value: Any) -> None:
+    check, is_complete = check_of(column(type_))
+    assert is_complete
+    assert (check(value) is None) == (value is None)
+
+
+@pytest.mark.parametrize(("type_", "value"), REFUSED)
+def test_a_value_that_does_not_fit_names_column_type_and_fix(type_: str, value: Any) -> None:
+    check, _ = check_of(column(type_))
+    with pytest.raises(UnsupportedValueError, match=r"column 'a' of type \w+"):
+        check(value)
+
+
+def test_values_of_unknown_types_are_not_checked_and_those_of_enums_are() -> None:
+    check, is_complete = check_of(ColumnInfo("a", "inet", "inet"))
+    assert (check("127.0.0.1"), is_complete) == ("127.0.0.1", False)
+    check, is_complete = check_of(ColumnInfo("a", "mood", "mood", labels=("good", "bad")))
+    assert (check("bad"), is_complete) == ("bad", True)
+    with pytest.raises(UnsupportedValueError, match="one of good, bad"):
+        check("none")
+
+
+@pytest.mark.parametrize("bad", [(), (0,), (7,), (3, 4), tuple(range(8))])
+def test_rows_are_halved_until_a_bad_one_is_alone_and_their_order_is_kept(bad: tuple[int, ...]) -> None:
+    inserted: list[int] = []
+    calls = 0
+
+    def insert(rows: Sequence[Any]) -> None:
+        nonlocal calls
+        calls += 1
+        if any(n in bad for (n,) in rows):
+            raise ValueError(rows)
+        inserted.extend(n for (n,) in rows)
+
+    found = halved([(n,) for n in range(8)], insert, (ValueError,))
+    assert sorted(found) == list(bad)
+    assert inserted == [n for n in range(8) if n not in bad]
+    assert calls <= 1 + 2 * 3 * max(len(bad), 0)
+
+
+def test_an_error_that_no_row_is_at_fault_for_is_raised() -> None:
+    def insert(_rows: Sequence[Any]) -> None:
+        raise OSError("gone")
+
+    with pytest.raises(OSError, match="gone"):
+        halved([(1,), (2,)], insert, (ValueError,))
+
+
+@pytest.mark.parametrize("name", ["", "a.b.c", "shop.", "a\0", "x" * 53])
+def test_names_of_tables_that_cannot_be_used_are_refused(name: str) -> None:
+    with pytest.raises(ConfigError, match="PostgresSink: table="):
+        table_name("PostgresSink", name)
+
+
+def test_names_are_quoted_with_their_schema() -> None:
+    assert table_name("PostgresSink", 'shop.my "t"').sql("__staged") == '"shop"."my ""t""__staged"'
+    assert table_name("PostgresSink", "t").sql() == '"t"'
+
+
+def test_with_a_key_the_last_row_of_each_is_moved_in_the_order_of_keys() -> None:
+    columns = TableColumns("PostgresSink", ["v", "k"], "k")
+    sql = SinkStatements(
+        table_name("PostgresSink", "t"), columns, [ColumnInfo("v", "text", "text"), ColumnInfo("k", "bigint", "int8")]
+    )
+    assert sql.move == (
+        'insert into "t" ("v", "k") select distinct on ("k") "v", "k" from "t__staged" where __process = $1 and __number = $2 '
+        'order by "k", __row desc on conflict ("k") do update set "v" = excluded."v"'
+    )

@@ -1,0 +1,126 @@
+"""A connection to PostgreSQL that is made when it is needed, and made again after it was lost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from topo.api.context import TaskContext
+from topo.errors import ConfigError, TopoEnvironmentError
+
+_CONNECT_S = 10
+_SHARE = 0.7
+"""The part of `progress_timeout` that one answer of the server may take: then the call fails, and the worker is kept."""
+_REFUSED = ("password authentication failed", "no password supplied", "does not exist", "no pg_hba.conf entry", "not permitted")
+
+
+def limit_waits(connection: psycopg.Connection[Any], limit_s: float, clock: Callable[[], float]) -> None:
+    """Have a connection wait for each answer at most this long, then fail and be closed: a frozen server closes nothing."""
+    wait = connection.wait
+
+    def limited(steps: Any) -> Generator[Any, Any, Any]:
+        until = clock() + limit_s
+        try:
+            wanted = next(steps)
+            while True:
+                ready = yield wanted
+                if not ready and clock() > until:
+                    # The answer may still come, so nothing else can be asked on this connection.
+                    connection.pgconn.finish()
+                    raise psycopg.OperationalError(f"no answer within {limit_s:g} s")
+                wanted = steps.send(ready)
+        except StopIteration as end:
+            return end.value
+
+    def wait_limited(steps: Any, *args: Any, **options: Any) -> Any:
+        return wait(limited(steps), *args, **options)
+
+    setattr(connection, "wait", wait_limited)  # noqa: B010
+
+
+class Session:
+    """The connection of one task.
+
+    Args:
+        owner: the component's class, for messages.
+        dsn: connection string of libpq.
+        context: of the task.
+        prepare: called with each new connection.
+    """
+
+    def __init__(
+        self, owner: str, dsn: str, context: TaskContext, prepare: Callable[[psycopg.Connection[Any]], None] | None = None
+    ) -> None:
+        self._owner = owner
+        self._clock = context.clock
+        self._prepare = prepare
+        self._connected = context.metrics.gauge("connected")
+        self._connection: psycopg.Connection[Any] | None = None
+        given = conninfo_to_dict(dsn)
+        application = f"topo {context.topology}.{context.component}.{context.task_index}"
+        defaults: dict[str, str | int] = {"connect_timeout": _CONNECT_S, "application_name": application[:63]}
+        self._dsn = make_conninfo(dsn, **{name: value for name, value in defaults.items() if name not in given})
+        limit_s = context.config.progress_timeout_s
+        self._limit_s = None if limit_s is None else _SHARE * limit_s
+        where = [f"{given[name]}" for name in ("host", "hostaddr", "port") if given.get(name)]
+        self.where = f"database {given.get('dbname') or 'of the user'!r} at {':'.join(where) or 'the default host'}"
+
+    def open(self) -> None:
+        """Connect for the first time.
+
+        Raises:
+            ConfigError: the server does not let this user in, or has no such database.
+            TopoEnvironmentError: it cannot be reached.
+        """
+        try:
+            self.connection()
+        except psycopg.OperationalError as error:
+            text = str(error).strip()
+            if any(words in text for words in _REFUSED):
+                raise ConfigError(f"{self._owner}: {self.where} refuses the connection; correct dsn=: {text}") from error
+            raise TopoEnvironmentError(f"{self._owner}: {self.where} cannot be reached: {text}") from error
+
+    def connection(self) -> psycopg.Connection[Any]:
+        """Return the connection; it is made where there is none."""
+        found = self._connection
+        if found is not None and not found.closed:
+            return found
+        self.close()
+        made: psycopg.Connection[Any] = psycopg.connect(
+            self._dsn, autocommit=True, prepare_threshold=None, cursor_factory=psycopg.RawCursor
+        )
+        if self._limit_s is not None:
+            limit_waits(made, self._limit_s, self._clock)
+        try:
+            if self._prepare is not None:
+                self._prepare(made)
+        except BaseException:
+            made.close()
+            raise
+        self._connection = made
+        self._connected.set(1)
+        return made
+
+    @contextmanager
+    def transaction(self) -> Iterator[psycopg.Connection[Any]]:
+        """One SQL transaction: all of it or, if something raises, nothing; but a connection lost at its end leaves that open."""
+        connection = self.connection()
+        try:
+            with connection.transaction():
+                yield connection
+        except BaseException:
+            if connection.closed:
+                self.close()
+            raise
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._connected.set(0)
+        if self._connection is not None:
+            with suppress(psycopg.Error):
+                self._connection.close()
+            self._connection = None

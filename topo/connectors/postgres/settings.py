@@ -1,0 +1,59 @@
+"""The arguments that all components of PostgreSQL have, checked without a connection; and names as SQL has them."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from typing import NamedTuple
+
+from topo.connectors.staged_table import quoted
+from topo.errors import ConfigError
+from topo.extras import EXTRAS, pip_install
+
+_NAME_BYTES = 63
+"""PostgreSQL cuts longer names off."""
+_SUFFIX_BYTES = len("__committed")
+
+
+class TableName(NamedTuple):
+    """A table: its name, and its schema where one is given."""
+
+    schema: str
+    name: str
+
+    def sql(self, suffix: str = "") -> str:
+        """Return the quoted name of the table, or of one beside it."""
+        return ".".join(quoted(part) for part in (self.schema, f"{self.name}{suffix}") if part)
+
+    def __str__(self) -> str:
+        return ".".join(part for part in self if part)
+
+
+def table_name(owner: str, table: str) -> TableName:
+    """Return the name that an argument stands for: "orders" or "shop.orders". Raises ConfigError: it cannot be used."""
+    schema, _, name = table.rpartition(".")
+    if not name or "." in schema or "\0" in table:
+        raise ConfigError(f"{owner}: table={table!r} must be a name, or a schema and a name, such as 'shop.orders'")
+    if len(name.encode()) > _NAME_BYTES - _SUFFIX_BYTES:
+        raise ConfigError(f"{owner}: table={table!r} has more than {_NAME_BYTES - _SUFFIX_BYTES} bytes")
+    return TableName(schema, name)
+
+
+def check_dsn(owner: str, dsn: str) -> None:
+    """Check that psycopg is installed and can read a connection string, without showing it, since it may have a password.
+
+    Raises:
+        ConfigError: it is not, or cannot.
+    """
+    if find_spec("psycopg") is None:
+        raise ConfigError(f"{owner} needs psycopg: {pip_install(EXTRAS['postgres'])}")
+    from psycopg import ProgrammingError
+    from psycopg.conninfo import conninfo_to_dict
+
+    try:
+        conninfo_to_dict(dsn)
+    except ProgrammingError:
+        # Neither the error nor its cause may show: they quote parts of the string.
+        reason = "it must be 'host=... dbname=... user=...' or 'postgresql://user@host/dbname'"
+    else:
+        return
+    raise ConfigError(f"{owner}: dsn= cannot be read; {reason}")
