@@ -21,6 +21,7 @@ COMMANDS = {
     "list": "List topologies.",
     "status": "Show the state of a topology.",
     "logs": "Show the output and the log of a topology's tasks.",
+    "history": "Show the past figures of a topology.",
     "errors": "Show the errors of a topology.",
     "savepoint": "Store the state of a topology, to restore it later.",
     "rebalance": "Change the number of tasks of components.",

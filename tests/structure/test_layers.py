@@ -47,6 +47,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "worker": BASE | MACHINES | {"observability", "storage", "transport", "user_code"},
     "master_process": BASE | MACHINES | {"observability", "storage", "transport", "user_code", "worker"},
     "launch": BASE | MACHINES | SHELLS | {"observability"},
+    "operate": BASE | MACHINES | SHELLS | {"observability", "launch"},
     "spark": BASE | {"api", "connectors", "launch"} | SHELLS,
     "testing": BASE | MACHINES | SHELLS | {"connectors", "observability", "launch"},
 }

@@ -199,7 +199,8 @@ def _removed_unless_submitted(folder: TopologyFolder, lock: TopologyLock) -> Ite
 
 def _forget(folder: TopologyFolder, kept_checkpoints: Sequence[str]) -> None:
     """Remove what earlier runs under this name have left, except for the master's record and some checkpoints."""
-    for path in (folder.positions, folder.dead_letters, folder.errors, folder.older_errors, folder.summary):
+    of_users = (folder.errors, folder.older_errors, folder.history, folder.older_history, folder.summary)
+    for path in (folder.positions, folder.dead_letters, *of_users):
         with contextlib.suppress(FileNotFoundError):
             path.unlink()
     _remove_checkpoints(folder, kept_checkpoints)

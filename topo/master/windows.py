@@ -14,7 +14,7 @@ from topo.api.metrics import HistogramSnapshot
 from topo.master.sums import ComponentSums
 from topo.wire.statistics import NO_EDGE_FIGURES, EdgeFigures
 
-WINDOWS: Mapping[str, float | None] = {"10s": 10.0, "1m": 60.0, "10m": 600.0, "all": None}
+WINDOWS: Mapping[str, float | None] = {"1s": 1.0, "10s": 10.0, "1m": 60.0, "10m": 600.0, "all": None}
 """The windows that can be asked for, in seconds; None: since the topology's master has begun."""
 
 _TIERS = ((0.9, 17), (4.9, 15), (29.9, 23))

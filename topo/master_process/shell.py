@@ -28,6 +28,7 @@ from topo.master.master import TopologyMaster
 from topo.master.outcome import Outcome
 from topo.master_process.checkpoint_thread import CheckpointWriterThread
 from topo.master_process.control_link import ControlLink
+from topo.master_process.history_keeper import HistoryKeeper
 from topo.master_process.job import Job
 from topo.master_process.launcher import Launcher
 from topo.master_process.loop import MasterLoop
@@ -129,6 +130,8 @@ class MasterShell:
             "status": self.status,
             "overview": lambda **arguments: self._with_process(of_overview(**arguments)),
         }
+        self._history = HistoryKeeper(job.folder.history, lambda: of_overview(window="1s"))
+        self._questions["history"] = self._history.answer
         self._reported_at = 0.0
         self._look_at = 0.0
 
@@ -168,6 +171,7 @@ class MasterShell:
             while self.loop.outcome is None:
                 self.sleep()
                 self.turn()
+            self._history.close()
             self._recorder.write_summary(self.status(), self.loop.outcome)
             if self._on_progress is not None:
                 self._on_progress(self.status())
@@ -215,6 +219,7 @@ class MasterShell:
         for identity, data in self.link.from_clients():
             self._from_client(identity, data)
         now = self._clock()
+        self._history.tick(now)
         if self._on_progress is not None and now >= self._reported_at + PROGRESS_S:
             self._reported_at = now
             self._on_progress(self.status())

@@ -2,7 +2,7 @@
 
     TOPO_HOME/topologies/NAME/
         topology.json  master.json  positions.msgpack  summary.json      replaced as a whole
-        dead_letters.jsonl  errors.jsonl  errors.jsonl.1                 appended to; errors are rotated
+        dead_letters.jsonl  errors.jsonl[.1]  history.jsonl[.1]          appended to; errors and history are rotated
         logs/  code/  workers/  components/  checkpoints/  savepoints/  lock
 
 A file that is replaced is either the old one or the new one, also after a crash or on a full disk.
@@ -95,8 +95,8 @@ def is_gone(path: Path) -> bool:
     return False
 
 
-def append_lines(path: Path, lines: Iterable[bytes]) -> None:
-    """Append each of `lines` and a newline, durably: all of them or none.
+def append_lines(path: Path, lines: Iterable[bytes], *, is_durable: bool = True) -> None:
+    """Append each of `lines` and a newline: all of them or none; durably, unless the caller can do without them.
 
     A tail that a crash left without a newline gets one first, so that it spoils no line but its own.
 
@@ -115,8 +115,9 @@ def append_lines(path: Path, lines: Iterable[bytes]) -> None:
                 rest = memoryview(data)
                 while rest:
                     rest = rest[file.write(rest) :]
-                os.fsync(file.fileno())
-                if not end:
+                if is_durable:
+                    os.fsync(file.fileno())
+                if not end and is_durable:
                     # It may be new, and lost with its first lines if the folder does not have it.
                     sync_folder(path.parent)
             except OSError:
@@ -182,6 +183,8 @@ class TopologyFolder:
     """The messages given up, one a line."""
     errors = _Below("errors.jsonl")
     """Errors, one a line."""
+    history = _Below("history.jsonl")
+    """Figures of the past, a minute a line."""
     summary = _Below("summary.json")
     """The summary of the last run."""
     checkpoints = _Below("checkpoints")
@@ -209,6 +212,11 @@ class TopologyFolder:
         """Yield what went wrong, oldest first."""
         yield from json_lines(self.older_errors)
         yield from json_lines(self.errors)
+
+    @property
+    def older_history(self) -> Path:
+        """The history before that, if there is much."""
+        return _older(self.history)
 
     def last_summary(self) -> dict[str, Any] | None:
         """Return how the last run ended; None when it has not, or its master was lost first.

@@ -72,7 +72,7 @@ def test_component_has_its_tasks_and_its_edges() -> None:
 @pytest.mark.parametrize(
     ("verb", "arguments", "text"),
     [
-        ("overview", {"window": "2h"}, "there is no window '2h'; there are 10s, 1m, 10m, all"),
+        ("overview", {"window": "2h"}, "there is no window '2h'; there are 1s, 10s, 1m, 10m, all"),
         ("component", {"component": "pas"}, "short has no component 'pas'; there are numbers, pass, end"),
     ],
 )

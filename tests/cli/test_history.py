@@ -1,0 +1,74 @@
+"""`topo history`: the past of an ended topology, from the lines on disk."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.cli.drive import call
+from tests.unit.observability.test_history import overview
+from topo.master_process.history_keeper import HistoryKeeper
+from topo.storage.state_folder import StateFolder
+from topo_cli.history import sparkline
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """A state folder with a topology that has ended a minute ago, after two minutes."""
+    folder = StateFolder(tmp_path / "home").create("past")
+    moment, rate = [time.time() - 180.0], [0.0]
+    keeper = HistoryKeeper(folder.history, lambda: overview(rate[0]), lambda: moment[0])
+    for second in range(120):
+        rate[0] = 100.0 if second < 60 else 300.0
+        keeper.tick(float(second))
+        moment[0] += 1.0
+    keeper.close()
+    return tmp_path / "home"
+
+
+def test_rates_of_the_past_are_drawn(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shown = call(capsys, "history", "past", "--home", home, "--since", "5m", "--step", "10s", "--series", "out")
+    assert shown.code == 0
+    (line,) = [line for line in shown.out.splitlines() if line.startswith("count")]
+    assert line.split()[:5] == ["count", "out", "100", "300", "300"]
+    assert "▃▃▃▃▃" in line and "█████" in line
+    assert "RUNNING, epoch 1" in shown.out
+
+
+def test_json_has_every_series_by_subject(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shown = call(capsys, "history", "past", "--home", home, "--series", "all", "--json")
+    data = json.loads(shown.out)
+    assert set(data["series"]) == {"total", "component/count"}
+    values = [value for value in data["series"]["component/count"]["out"] if value is not None]
+    assert (values[0], values[-1]) == (100.0, 300.0)
+    assert len(data["series"]["total"]["acked"]) == data["length"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["--component", "cuont"], "past has no component 'cuont' in that time; it has count"),
+        (["--series", "speed"], "there is no series 'speed'; there are acked, blocked, busy"),
+    ],
+)
+def test_an_unknown_component_or_series_is_refused_with_the_known_ones(
+    home: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], text: str
+) -> None:
+    shown = call(capsys, "history", "past", "--home", home, *arguments)
+    assert shown.code == 2
+    assert text in shown.err.replace("\n", " ")
+
+
+def test_a_time_without_points_is_no_error(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shown = call(capsys, "history", "past", "--home", home, "--since", "10s")
+    assert (shown.code, shown.out) == (0, "")
+    assert "no history of past in the last 10s" in shown.err
+
+
+def test_a_line_of_figures_has_its_greatest_at_the_top_and_blanks_for_missing_ones() -> None:
+    assert sparkline([0.0, 3.5, 7.0, float("nan")]) == "▁▅█ "
+    assert sparkline([0.0, 0.0]) == "▁▁"
+    assert sparkline([]) == ""

@@ -1,0 +1,150 @@
+"""The past of a topology: tiers, blocks on disk, and both joined."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as some
+
+from topo.errors import FrameError, UserError
+from topo.observability.history import TIERS, History, PastPoints, block_of, columns_of, joined
+
+START_S = 1_700_000_000 // 300 * 300
+KEY = ("component/count", "out")
+PEAK = ("component/count", "capacity")
+
+
+def overview(out: float, capacity: float = 0.5, **changes: Any) -> dict[str, Any]:
+    row = {
+        "component": "count", "kind": "bolt", "in_per_s": out, "out_per_s": out, "acked_per_s": out, "failed_per_s": 0.0,
+        "capacity": capacity, "busy": 0.5, "backpressured": 0.1, "in_front": 3, "levels": {}, "event_time": None,
+        "execute_s": None,
+    }  # fmt: skip
+    return {
+        "status": "RUNNING",
+        "epoch": 1,
+        "reason": "",
+        "totals": {"emitted_per_s": out, "acked_per_s": out, "pending": 0},
+        "components": [row],
+        "edges": [],
+        "workers": [],
+        **changes,
+    }
+
+
+def recorded(seconds: int, first: int = 0) -> History:
+    """Return the history of so and so much time: in second n there are n tuples a second, and a capacity of n % 10."""
+    history = History()
+    for second in range(first, first + seconds):
+        history.record(1000 * (START_S + second), overview(float(second), float(second % 10)))
+    return history
+
+
+def test_points_of_the_last_quarter_of_an_hour_are_a_second_apart() -> None:
+    (columns,) = recorded(3000).since(START_S + 2990, 1)
+    assert (columns.first_s, columns.step_s, columns.length) == (START_S + 2990, 1, 9)
+    assert list(columns.series[KEY]) == [float(second) for second in range(2990, 2999)]
+
+
+def test_coarser_points_are_means_of_finer_ones_but_for_peaks() -> None:
+    columns = recorded(100).since(START_S, 10)[-1]
+    assert columns.step_s == 10
+    assert list(columns.series[KEY]) == [4.5 + 10 * tens for tens in range(9)]
+    assert list(columns.series[PEAK]) == [9.0] * 9
+
+
+def test_each_tier_keeps_what_it_promises_and_is_bounded() -> None:
+    history = recorded(8000)
+    for tier, (_, kept) in zip(history._tiers, TIERS, strict=True):
+        assert all(len(column) <= kept * 1.25 + 1 for column in tier._series.values())
+    assert history.since(START_S + 8000 - 900, 1)[-1].length == 899
+    assert history.since(START_S, 10)[-1].length == 799
+
+
+def test_a_question_that_reaches_back_behind_the_fine_points_gets_coarse_ones_before_them() -> None:
+    parts = recorded(8000).since(START_S, 1)
+    assert [part.step_s for part in parts] == [10, 1]
+    whole = joined(parts, START_S, START_S + 7999, 1)
+    values = list(whole.series[KEY])
+    assert not any(map(math.isnan, values))
+    assert values[:2] == [4.5, 4.5] and values[-2:] == [7997.0, 7998.0]
+
+
+def test_a_pause_of_the_master_shows_as_missing_points() -> None:
+    history = recorded(10)
+    for second in range(15, 20):
+        history.record(1000 * (START_S + second), overview(1.0))
+    shown = list(history.since(START_S, 1)[-1].series[KEY])
+    assert [math.isnan(value) for value in shown] == [False] * 10 + [True] * 5 + [False] * 4
+
+
+def test_a_clock_that_is_set_back_spoils_no_point() -> None:
+    history = recorded(100)
+    history.record(1000 * START_S, overview(1e9))
+    history.record(1000 * (START_S + 101), overview(0.0))
+    assert max(history.since(START_S, 1)[-1].series[KEY]) == 99.0
+
+
+def test_a_block_is_a_minute_as_json_and_the_last_one_holds_the_rest() -> None:
+    history, rows = History(), []
+    for second in range(200):
+        history.record(1000 * (START_S + second), overview(float(second)))
+        if (row := history.take_block(START_S + second)) is not None:
+            rows.append(json.loads(json.dumps(row)))
+    assert [row["length"] for row in rows] == [6, 6, 6]
+    last = history.take_block(START_S + 199, is_last=True)
+    assert last is not None
+    whole = joined([columns_of(row) for row in [*rows, last]], START_S, START_S + 200, 10)
+    assert list(whole.series[KEY]) == [4.5 + 10 * tens for tens in range(20)]
+    assert whole.marks == [(1000 * START_S, "RUNNING, epoch 1")]
+
+
+def test_changes_of_state_are_marked() -> None:
+    history = recorded(3)
+    history.record(1000 * (START_S + 3), overview(1.0, status="DEGRADED", reason="worker 1 is being replaced"))
+    history.record(1000 * (START_S + 4), overview(1.0, epoch=2))
+    texts = [text for _, text in history.since(START_S, 1)[-1].marks]
+    assert texts == ["RUNNING, epoch 1", "DEGRADED, epoch 1: worker 1 is being replaced", "RUNNING, epoch 2"]
+
+
+@settings(max_examples=40, deadline=None)
+@given(some.integers(1, 400), some.integers(1, 60), some.integers(0, 300))
+def test_joined_points_have_the_mean_of_the_seconds_in_them(seconds: int, step: int, since: int) -> None:
+    columns = joined(recorded(seconds + 1).since(START_S, 1)[-1:], START_S + since, START_S + seconds, step)
+    for place, value in enumerate(columns.series.get(KEY, ())):
+        first = columns.first_s + place * step - START_S
+        inside = [float(second) for second in range(first, first + step) if 0 <= second < seconds]
+        assert value == pytest.approx(sum(inside) / len(inside)) if inside else math.isnan(value)
+
+
+def test_points_of_the_master_take_the_place_of_the_same_ones_on_disk() -> None:
+    disk, live = recorded(100).since(START_S, 10)[-1], recorded(60, first=50).since(START_S, 1)[-1]
+    shown = joined([disk, live], START_S, START_S + 109, 10)
+    assert list(shown.series[KEY])[:9] == [4.5 + 10 * tens for tens in range(9)]
+    assert len(shown.series[KEY]) == 11
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda row: row.pop("series"),
+        lambda row: row.update(series="AAAA"),
+        lambda row: row.update(length=row["length"] + 1),
+        lambda row: row.update(step_s=0),
+        lambda row: row.update(marks=[1]),
+    ],
+)
+def test_a_damaged_block_is_refused_as_such(damage: Any) -> None:
+    row = block_of(recorded(30).since(START_S, 1)[-1])
+    damage(row)
+    with pytest.raises(FrameError, match="a block of history"):
+        columns_of(row)
+
+
+def test_too_many_points_are_refused() -> None:
+    with pytest.raises(UserError, match="1,000,000 points of 1 s are too many"):
+        joined([PastPoints(0, 1, 0, {})], 0, 1_000_000, 1)

@@ -1,0 +1,72 @@
+"""The past of a topology: the lines on disk, and the points that its master has not written yet."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from topo.errors import FrameError
+from topo.master_process.client import Client, Unreachable
+from topo.observability.history import PastPoints, columns_of, joined
+from topo.storage.state_folder import TopologyFolder, json_lines
+
+DEADLINE_S = 10.0
+
+
+def history(
+    folder: TopologyFolder,
+    since_s: int,
+    step_s: int,
+    *,
+    until_s: int | None = None,
+    deadline_s: float = DEADLINE_S,
+) -> PastPoints:
+    """Return the points of a topology from `since_s` (seconds since 1970) until now, at a distance of `step_s`.
+
+    An ended or lost topology has those on disk, at most every 10 s.
+
+    Raises:
+        AnswerTimeout: its master runs, and does not answer.
+        UserError: that would be too many points.
+    """
+    parts = list(_stored(folder, since_s))
+    if folder.is_running():
+        try:
+            rows = Client(folder.name, folder.path.parents[1]).request(
+                "history", deadline_s, since_ms=1000 * since_s, step_s=step_s
+            )
+            parts += [columns_of(row) for row in rows]
+        except Unreachable:
+            # It has ended meanwhile, or has just begun: the lines on disk are all.
+            parts = list(_stored(folder, since_s))
+    return joined(parts, since_s, int(time.time()) + 1 if until_s is None else until_s, step_s)
+
+
+def _stored(folder: TopologyFolder, since_s: int) -> Iterator[PastPoints]:
+    for path in (folder.older_history, folder.history):
+        for row in json_lines(path):
+            # Most lines of a long run are older than the question.
+            if row.get("first_s", 0) + row.get("step_s", 0) * row.get("length", 0) < since_s:
+                continue
+            try:
+                yield columns_of(row)
+            except FrameError:
+                continue
+
+
+def as_data(columns: PastPoints, subjects: Iterable[str] | None = None) -> dict[str, Any]:
+    """Return points as plain values: missing ones are None."""
+    shown = None if subjects is None else set(subjects)
+    series: dict[str, dict[str, list[float | None]]] = {}
+    for (subject, name), column in sorted(columns.series.items()):
+        if shown is None or subject in shown:
+            series.setdefault(subject, {})[name] = [None if math.isnan(value) else float(f"{value:.6g}") for value in column]
+    return {
+        "first_ms": 1000 * columns.first_s,
+        "step_s": columns.step_s,
+        "length": columns.length,
+        "series": series,
+        "marks": [{"at_ms": at_ms, "text": text} for at_ms, text in columns.marks],
+    }
