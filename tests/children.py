@@ -6,8 +6,11 @@ threads run, may inherit a lock that is never released.
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 from collections.abc import Callable
+from multiprocessing import forkserver
+from pathlib import Path
 from typing import Any
 
 import cloudpickle
@@ -15,8 +18,15 @@ import cloudpickle
 _CONTEXT = multiprocessing.get_context("forkserver")
 # Imported once in the server, not in each child.
 _CONTEXT.set_forkserver_preload(
-    ["__main__", "tests.children", "tests.contract.test_killed_sinks", "tests.unit.storage.test_checkpoint_store"]
+    [
+        "__main__",
+        "tests.children",
+        "tests.contract.test_killed_sinks",
+        "tests.spark.crashing_sink",
+        "tests.unit.storage.test_checkpoint_store",
+    ]
 )
+_ROOT = Path(__file__).resolve().parents[1]
 
 
 def run_child(work: Callable[..., None], *arguments: Any) -> int:
@@ -30,6 +40,9 @@ def run_child(work: Callable[..., None], *arguments: Any) -> int:
 def start_child(work: Callable[..., None], *arguments: Any) -> multiprocessing.process.BaseProcess:
     """Start to call a function; `arguments` may be connections."""
     child = _CONTEXT.Process(target=_call, args=(cloudpickle.dumps(work), *arguments))
+    # The server finds the modules of the tests in its folder, which is that of the test that starts it.
+    with contextlib.chdir(_ROOT):
+        forkserver.ensure_running()
     child.start()
     return child
 

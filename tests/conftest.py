@@ -24,6 +24,11 @@ settings.load_profile("ci" if os.environ.get("CI") else "dev")
 # Every task is a process: the others read the bytecode of the first, also in runs without make.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
+_MEMORY = Path("/dev/shm")
+if os.access(_MEMORY, os.W_OK) and shutil.disk_usage(_MEMORY).free > 4 << 30:
+    # A process that is killed loses nothing that the kernel has, and power cuts are simulated: a disk would only add time.
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(_MEMORY))
+
 LONGEST = (
     "simulation/test_exactly_once.py",
     "simulation/test_seeds.py",
@@ -55,8 +60,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Have tests in one process, one after the other, that share a Spark, and those of one file."""
-    group = "spark" if item.get_closest_marker("spark") else item.nodeid.partition("::")[0]
+    """Have tests in one process, one after the other, that share a Spark or a server, and those of one file.
+
+    A server's tests lie in files that begin with its name: test_kafka_sink.py.
+    """
+    file = item.nodeid.partition("::")[0]
+    server = Path(file).stem.split("_")[1] if item.get_closest_marker("server") else None
+    group = "spark" if item.get_closest_marker("spark") else server or file
     item.add_marker(pytest.mark.xdist_group(group))
 
 

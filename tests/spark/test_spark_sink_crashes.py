@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -20,13 +19,6 @@ pytestmark = pytest.mark.integration
 
 ROWS = list(range(10))
 MOST_STEPS = 200
-
-
-@pytest.fixture
-def folder() -> Iterator[Path]:
-    """A folder in memory where there is one: a process that ends loses nothing that the kernel has, so the disk adds but time."""
-    with tempfile.TemporaryDirectory(dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None) as made:
-        yield Path(made)
 
 
 def rows_in(path: Path) -> list[int]:
@@ -62,8 +54,8 @@ def crashes(folder: Path, partitioned: bool) -> Iterator[tuple[int, Path, list[i
 
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("partitioned", [False, True], ids=["one file a batch", "a file for each partition"])
-def test_a_sink_killed_at_any_step_loses_nothing_and_shows_nothing_torn(folder: Path, partitioned: bool) -> None:
-    for step, path, acked in crashes(folder, partitioned):
+def test_a_sink_killed_at_any_step_loses_nothing_and_shows_nothing_torn(tmp_path: Path, partitioned: bool) -> None:
+    for step, path, acked in crashes(tmp_path, partitioned):
         path.mkdir(exist_ok=True)
         seen = rows_in(path)
         assert set(acked) <= set(seen), f"step {step}: acked rows do not show"
@@ -75,9 +67,9 @@ def test_a_sink_killed_at_any_step_loses_nothing_and_shows_nothing_torn(folder: 
         assert [entry for entry in os.listdir(path / HIDDEN) if entry != "schema.arrow"] == [], f"step {step}: leftovers"
 
 
-def test_a_commit_that_had_begun_is_finished_and_one_that_had_not_is_undone(folder: Path) -> None:
+def test_a_commit_that_had_begun_is_finished_and_one_that_had_not_is_undone(tmp_path: Path) -> None:
     begun = undone = 0
-    for step, path, acked in crashes(folder, partitioned=True):
+    for step, path, acked in crashes(tmp_path, partitioned=True):
         path.mkdir(exist_ok=True)
         before = rows_in(path)
 
@@ -92,28 +84,28 @@ def test_a_commit_that_had_begun_is_finished_and_one_that_had_not_is_undone(fold
     assert undone >= 10
 
 
-def test_what_others_have_in_the_folder_is_left_alone(folder: Path) -> None:
-    others = [folder / HIDDEN / name for name in ("crash.other.0000.ab", "crash.sink.0001.cd", "else.sink.0000.ef")]
+def test_what_others_have_in_the_folder_is_left_alone(tmp_path: Path) -> None:
+    others = [tmp_path / HIDDEN / name for name in ("crash.other.0000.ab", "crash.sink.0001.cd", "else.sink.0000.ef")]
     for other in others:
         other.mkdir(parents=True)
         (other / "batch.0.tmp").write_bytes(b"PAR1")
 
-    write(folder, ROWS, True, lambda number: None)
+    write(tmp_path, ROWS, True, lambda number: None)
 
     # Of one task: the share of task 1, which is no more, falls to it.
     assert [(other / "batch.0.tmp").exists() for other in others] == [True, False, True]
-    assert rows_in(folder) == ROWS
+    assert rows_in(tmp_path) == ROWS
 
 
-def test_a_torn_leftover_never_shows(folder: Path) -> None:
-    own = folder / HIDDEN / "crash.sink.0000.ab"
+def test_a_torn_leftover_never_shows(tmp_path: Path) -> None:
+    own = tmp_path / HIDDEN / "crash.sink.0000.ab"
     own.mkdir(parents=True)
     (own / "ab-000000001.0.tmp").write_bytes(b"PAR1 half a file")
     (own / "commit.tmp").write_bytes(b'{"name": "ab')
-    assert rows_in(folder) == []
+    assert rows_in(tmp_path) == []
 
-    write(folder, ROWS, False, lambda number: None)
+    write(tmp_path, ROWS, False, lambda number: None)
 
-    assert rows_in(folder) == ROWS
+    assert rows_in(tmp_path) == ROWS
     assert not own.exists()
-    assert sum(pq.read_metadata(file).num_rows for file in folder.glob("*.parquet")) == len(ROWS)
+    assert sum(pq.read_metadata(file).num_rows for file in tmp_path.glob("*.parquet")) == len(ROWS)
