@@ -12,7 +12,7 @@ from tests.contract.runners.kinds import KINDS, Neighbours
 from tests.rows import rows_of
 from tests.tasks.components import CHECKPOINTED, MODES, TRACKED, UNTRACKED
 from tests.tasks.environment import CODEC
-from topo.wire.control import ComponentError, DeadLetter, DeadLettersStored, TuplesFailed
+from topo.wire.control import BeginCheckpoint, ComponentError, DeadLetter, DeadLettersStored, SnapshotTaken, TuplesFailed
 from topo.wire.frames import FrameKind
 
 ALL = pytest.mark.parametrize(("kind", "guarantee"), [(kind, mode) for kind in KINDS for mode in MODES])
@@ -267,3 +267,14 @@ def test_only_inputs_behind_a_restored_checkpoint_are_processed(kind: str) -> No
     task.feed(3)
     task.finish()
     assert task.values == [3]
+
+
+@ACKS
+def test_an_order_to_begin_a_checkpoint_is_for_sources_alone(kind: str, guarantee: str) -> None:
+    """It begins where there is no input; a task with input waits for barriers."""
+    task = Neighbours(kind, guarantee)
+    task.feed(1)
+    commands = task.solo.handle(BeginCheckpoint(task.solo.epoch, 1))
+    task.finish()
+    assert commands == [] and task.values == [1]
+    assert task.solo.messages(SnapshotTaken) == []
