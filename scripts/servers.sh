@@ -4,7 +4,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 environment=${TOPO_VENV:-.venv}
-all="s3 kafka redis postgres"
+all="s3 kafka redis postgres http"
 names=${*:-$all}
 
 setup() { sh scripts/setup.sh test "$@"; }
@@ -29,6 +29,8 @@ debian() {
     fi
     DEBIAN_FRONTEND=noninteractive apt-get -qq -y install --no-install-recommends "$@" >/dev/null
 }
+
+install_http() { setup http; }
 
 install_s3() { setup && from_index 'moto[server]' s3fs botocore; }
 

@@ -50,6 +50,8 @@ from topo.version import __version__
 if TYPE_CHECKING:
     from topo.connectors.files_sink import FilesSink
     from topo.connectors.files_spout import FilesSpout
+    from topo.connectors.http.http_sink import HttpSink
+    from topo.connectors.http.webhook_spout import WebhookSpout
     from topo.connectors.iterable_spout import IterableSpout
     from topo.connectors.json_lines_sink import JsonLinesSink
     from topo.connectors.memory_spout import MemoryPartitions, MemorySpout
@@ -71,6 +73,7 @@ _RENAMED = {
 _LAZY = {
     "FilesSink": "topo.connectors.files_sink",
     "FilesSpout": "topo.connectors.files_spout",
+    "HttpSink": "topo.connectors.http.http_sink",
     "IterableSpout": "topo.connectors.iterable_spout",
     "JsonLinesSink": "topo.connectors.json_lines_sink",
     "MemoryPartitions": "topo.connectors.memory_spout",
@@ -81,6 +84,7 @@ _LAZY = {
     "SqliteSink": "topo.connectors.sqlite_sink",
     "TailSpout": "topo.connectors.tail_spout",
     "TextFileSpout": "topo.connectors.text_file_spout",
+    "WebhookSpout": "topo.connectors.http.webhook_spout",
 }
 
 __all__ = [
@@ -112,6 +116,7 @@ __all__ = [
     "Gauge",
     "Histogram",
     "Hook",
+    "HttpSink",
     "IterableSpout",
     "JsonLinesSink",
     "MemoryPartitions",
@@ -155,6 +160,7 @@ __all__ = [
     "UserError",
     "WatermarkGenerator",
     "WatermarkStrategy",
+    "WebhookSpout",
     "WindowBolt",
     "__version__",
     "aggregates",

@@ -74,6 +74,9 @@ IO_EXCEPTIONS = {
     ("operators/time/clock.py", "time"): "the one place that may read a clock",
     ("connectors/file_folders.py", "time"): "the age of a file, which the same clock has stamped",
     ("connectors/followed_file.py", "time"): "the age of a file, which the same clock has stamped",
+    ("connectors/http/http_sink.py", "asyncio"): "calls of an AsyncBolt, which the worker's loop runs",
+    ("connectors/http/key_locks.py", "asyncio"): "locks of these calls",
+    ("connectors/http/webhook_server.py", "asyncio"): "a server of aiohttp, on the loop of a LoopThread",
     ("connectors/loop_thread.py", "asyncio"): "the loop of clients that need one, on a thread beside the task's",
     ("connectors/loop_thread.py", "threading"): "that thread",
 }

@@ -1,0 +1,78 @@
+"""A task that runs a spout without a topology: a mailbox, and a collector that keeps all output. Tests call `ack` and `fail`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from topo import Spout, TaskContext, TopologyConfig
+from topo.operators.mailbox.executor import MailboxExecutor
+from topo.operators.mailbox.mailbox import TaskMailbox
+
+PATIENCE_S = 20.0
+
+
+class SpoutTask:
+    """One task of a spout.
+
+    Attributes:
+        rows: id and values of each emitted row, in order.
+        errors: reported errors.
+        position: where a spout with positions begins.
+    """
+
+    def __init__(self, spout: Spout, position: Any = None, task_index: int = 0, **config: Any) -> None:
+        self.spout = spout
+        self.rows: list[tuple[Any, tuple[Any, ...]]] = []
+        self.errors: list[BaseException] = []
+        self.mailbox = TaskMailbox()
+        self.context = TaskContext(
+            "topology",
+            "spout",
+            1,
+            task_index,
+            config=TopologyConfig(**config),
+            committed_position=position,
+            executor=MailboxExecutor(self.mailbox),
+            clock=time.monotonic,
+        )
+        spout.open(self.context, self)  # type: ignore[arg-type]
+        spout.activate()
+
+    # -- the collector ---------------------------------------------------------------------------------------------------
+
+    def emit(self, values: Any, message_id: Any = None, stream: str = "default", timestamp: int | None = None) -> None:
+        self.rows.append((message_id, tuple(values)))
+
+    def nothing_before(self, seconds: float) -> None:
+        assert seconds >= 0
+
+    def report_error(self, error: BaseException) -> None:
+        self.errors.append(error)
+
+    # -- the task --------------------------------------------------------------------------------------------------------
+
+    def turn(self) -> None:
+        """Run what other threads have posted, then call `next_tuple`."""
+        while self.context.executor is not None and self.context.executor.try_yield():
+            pass
+        self.spout.next_tuple()
+
+    def until(self, condition: Callable[[], object], what: str = "") -> None:
+        """Take turns until a condition holds."""
+        end = time.monotonic() + PATIENCE_S
+        while not condition():
+            assert time.monotonic() < end, f"gave up waiting for {what or condition}; rows {self.rows[-3:]}, errors {self.errors}"
+            self.turn()
+            time.sleep(0.002)
+
+    def values(self) -> list[Any]:
+        """The values of rows; of one field, the value."""
+        return [row[0] if len(row) == 1 else row for _, row in self.rows]
+
+    def counter(self, name: str) -> int:
+        return self.context.metrics.counter(name).value
+
+    def gauge(self, name: str) -> float:
+        return self.context.metrics.gauge(name).value

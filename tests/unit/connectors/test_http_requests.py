@@ -1,0 +1,52 @@
+"""What a request to a webhook has to be."""
+
+from __future__ import annotations
+
+import pytest
+
+from topo.connectors.http.requests import check_reach, given_id, is_loopback, is_signed, shown_headers, signature_of
+from topo.errors import ConfigError
+
+
+def test_the_signature_is_that_of_the_usual_senders() -> None:
+    # The example of GitHub's documentation of webhooks.
+    secret, body = b"It's a Secret to Everybody", b"Hello, World!"
+    expected = "757107ea0eb2509fc211221cce984b8a37570b6d7586c22c46f4379c8b043e17"
+    assert signature_of(secret, body) == expected
+    assert is_signed(secret, body, f"sha256={expected}") and is_signed(secret, body, expected.upper())
+
+
+@pytest.mark.parametrize("given", [None, "", "sha256=", "sha256=00", "0" * 64, "sha1=757107ea", "schlüssel", "\ud800"])
+def test_another_signature_is_refused(given: str | None) -> None:
+    assert not is_signed(b"secret", b"body", given)
+
+
+def test_a_signature_of_another_body_or_secret_is_refused() -> None:
+    assert not is_signed(b"secret", b"body", signature_of(b"secret", b"body "))
+    assert not is_signed(b"secret", b"body", signature_of(b"Secret", b"body"))
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.8.0.1", "::1", "localhost"])
+def test_loopback_needs_no_secret(host: str) -> None:
+    assert is_loopback(host)
+    check_reach(host, None, allow_unsigned=False)
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.0.0.7", "example.org", ""])
+def test_beyond_loopback_a_secret_is_needed_or_the_users_word(host: str) -> None:
+    with pytest.raises(ConfigError, match="allow_unsigned"):
+        check_reach(host, None, allow_unsigned=False)
+    check_reach(host, "secret", allow_unsigned=False)
+    check_reach(host, None, allow_unsigned=True)
+
+
+def test_credentials_are_no_part_of_a_tuple() -> None:
+    given = {"X-A": "1", "Authorization": "Bearer planted", "COOKIE": "planted", "X-Signature": "planted", "X-B": "2"}
+    assert shown_headers(given, "x-signature") == {"x-a": "1", "x-b": "2"}
+
+
+def test_ids_of_senders_have_a_length() -> None:
+    assert given_id(None) is None and given_id(" a1 ") == "a1" and given_id("x" * 255) == "x" * 255
+    for wrong in ("", "  ", "x" * 256):
+        with pytest.raises(ValueError, match="1 to 255 characters"):
+            given_id(wrong)

@@ -1,0 +1,81 @@
+"""What a request to a webhook has to be: the id it has, its signature, and who may send it. Without any I/O."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Mapping
+from importlib.util import find_spec
+from ipaddress import ip_address
+
+from topo.errors import ConfigError
+from topo.extras import EXTRAS, pip_install
+
+ID_HEADER = "Idempotency-Key"
+LONGEST_ID = 255
+UNSHOWN = frozenset({"authorization", "cookie", "proxy-authorization"})
+"""Headers with credentials, which no tuple has."""
+
+
+def need_aiohttp(component: str) -> None:
+    """Raise ConfigError where aiohttp is missing."""
+    if find_spec("aiohttp") is None:
+        raise ConfigError(f"{component} needs aiohttp: {pip_install(EXTRAS['http'])}")
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only programs of this machine reach a server on that address."""
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def check_reach(host: str, secret: str | None, *, allow_unsigned: bool) -> None:
+    """Raise ConfigError where anybody of a network could send messages."""
+    if secret is None and not allow_unsigned and not is_loopback(host):
+        raise ConfigError(
+            f"WebhookSpout: host={host!r} is reached by other machines, and without secret= anybody there can send messages; "
+            "give the secret that your sender signs with, or allow_unsigned=True where something in front of it checks senders"
+        )
+
+
+def signature_of(secret: bytes, body: bytes) -> str:
+    """Return the signature of a body: HMAC with SHA-256, in hexadecimal digits."""
+    return hmac.new(secret, body, hashlib.sha256).hexdigest()
+
+
+def is_signed(secret: bytes, body: bytes, given: str | None) -> bool:
+    """Whether the header has the signature of the body, with or without "sha256=" in front.
+
+    It takes the same time for every header.
+    """
+    text = (given or "").strip().removeprefix("sha256=").lower()
+    return hmac.compare_digest(signature_of(secret, body).encode(), text.encode(errors="replace"))
+
+
+def shown_headers(headers: Mapping[str, str], signature_header: str) -> dict[str, str]:
+    """Return the headers that a tuple may have, by their names in lower case; several of one name are joined by commas."""
+    hidden = UNSHOWN | {signature_header.lower()}
+    shown: dict[str, str] = {}
+    for name, value in headers.items():
+        key = name.lower()
+        if key not in hidden:
+            shown[key] = f"{shown[key]}, {value}" if key in shown else value
+    return shown
+
+
+def given_id(header: str | None) -> str | None:
+    """Return the id that a sender has given to its request; None where it has given none.
+
+    Raises:
+        ValueError: it is empty or too long.
+    """
+    if header is None:
+        return None
+    text = header.strip()
+    if not text or len(text) > LONGEST_ID:
+        raise ValueError(f"{ID_HEADER} must have 1 to {LONGEST_ID} characters; it has {len(text)}")
+    return text

@@ -1,0 +1,213 @@
+"""The server of a `WebhookSpout`: takes requests, hands them to the task, and answers them when their messages are done.
+
+A request is in one state:
+
+| state    | meaning                                          | leaves it by                                     |
+| -------- | ------------------------------------------------ | ------------------------------------------------ |
+| arriving | its body is read; it holds one of the places     | refused; `put_nowait`                            |
+| open     | its message is in the queue, or in the topology  | `MessageDone`; the answer's time-out; the server's end  |
+
+Requests of the same id that are open together are one message, and all get its answer. All of it runs on the loop of a
+`LoopThread`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from aiohttp import web
+
+from topo.connectors.http.requests import ID_HEADER, given_id, is_signed, shown_headers
+from topo.connectors.loop_thread import LoopLink
+
+_BODY_S = 30.0
+"""How long a sender may take for its body."""
+
+
+@dataclass(frozen=True, slots=True)
+class WebhookRequest:
+    """A request that waits for the task.
+
+    Attributes:
+        digest: of the body; None where the sender has given no id, by which it could repeat the request.
+        values: of the decoded body.
+        headers: without credentials and signature.
+    """
+
+    id: str
+    digest: bytes | None
+    values: tuple[Any, ...]
+    path: str
+    headers: dict[str, str]
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class MessageDone:
+    """The outcome of a message: processed, or failed. With the digest of its request."""
+
+    id: str
+    is_acked: bool
+    digest: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ServerSettings:
+    """Settings of a server; see `WebhookSpout`."""
+
+    host: str
+    port: int
+    path: str
+    secret: bytes | None = field(repr=False)
+    signature_header: str
+    max_body: int
+    most_open: int
+    answer_timeout_s: float
+    retry_after_s: int
+    decode: Callable[[bytes], tuple[Any, ...]]
+
+
+@dataclass(slots=True)
+class _Open:
+    """A message whose answer is due, to each of the requests with its id."""
+
+    digest: bytes
+    is_acked: asyncio.Future[bool]
+    requests: int = 0
+
+
+@dataclass(slots=True)
+class RequestCounts:
+    """Figures that the loop's thread writes, and the task reads.
+
+    Attributes:
+        refused: requests that were answered with 503 at once.
+        unauthorised: those without a valid signature.
+        bad: those that cannot be read, or decoded.
+        is_listening: whether senders can connect.
+    """
+
+    refused: int = 0
+    unauthorised: int = 0
+    bad: int = 0
+    is_listening: bool = False
+
+
+@dataclass
+class WebhookServer:
+    """One server, which may be run again after an error.
+
+    Attributes:
+        is_paused: set by the task: requests are refused with 503.
+        remembered: how many ids of messages that were processed are kept: repeats are answered and not handed over.
+    """
+
+    settings: ServerSettings
+    counts: RequestCounts = field(default_factory=RequestCounts)
+    is_paused: bool = True
+    remembered: int = 100_000
+    _done: dict[str, bytes] = field(default_factory=dict, repr=False)
+    """Digests of the bodies of messages that were processed, by their senders' ids, the oldest first."""
+
+    async def run(self, link: LoopLink[WebhookRequest, MessageDone]) -> None:
+        """Listen, and answer requests as the task's messages come, until it is cancelled."""
+        self._link = link
+        self._open: dict[str, _Open] = {}
+        self._places = self.settings.most_open
+        app = web.Application(client_max_size=self.settings.max_body)
+        app.router.add_post(self.settings.path, self._handle)
+        runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
+        await runner.setup()
+        try:
+            await web.TCPSite(runner, self.settings.host, self.settings.port).start()
+            self.counts.is_listening = True
+            while True:
+                self._on_done(await link.get())
+        finally:
+            self.counts.is_listening = False
+            while (done := link.get_nowait()) is not None:
+                self._on_done(done)
+            for entry in self._open.values():
+                if not entry.is_acked.done():
+                    entry.is_acked.set_result(False)
+            await runner.cleanup()
+
+    def _on_done(self, done: MessageDone) -> None:
+        if done.is_acked and done.digest is not None:
+            self._done[done.id] = done.digest
+            if len(self._done) > self.remembered:
+                del self._done[next(iter(self._done))]
+        entry = self._open.get(done.id)
+        # It may be of a process before, or its senders have their answer already.
+        if entry is not None and not entry.is_acked.done():
+            entry.is_acked.set_result(done.is_acked)
+
+    async def _handle(self, request: web.Request) -> web.Response:
+        if self.is_paused or self._places <= 0:
+            return self._refuse("the topology is paused" if self.is_paused else "too many requests are open")
+        self._places -= 1
+        try:
+            return await self._take(request)
+        finally:
+            self._places += 1
+
+    async def _take(self, request: web.Request) -> web.Response:
+        settings = self.settings
+        try:
+            async with asyncio.timeout(_BODY_S):
+                body = await request.read()
+        except TimeoutError:
+            self.counts.bad += 1
+            return web.Response(status=408, text=f"the body has not come within {_BODY_S:g} s\n")
+        except web.HTTPRequestEntityTooLarge:
+            self.counts.bad += 1
+            return web.Response(status=413, text=f"the body has more than {settings.max_body} bytes\n")
+        if settings.secret is not None and not is_signed(settings.secret, body, request.headers.get(settings.signature_header)):
+            self.counts.unauthorised += 1
+            return web.Response(status=401, text=f"{settings.signature_header} is not the signature of the body\n")
+        try:
+            given = given_id(request.headers.get(ID_HEADER))
+            values = settings.decode(body)
+        except Exception as error:
+            self.counts.bad += 1
+            return web.Response(status=400, text=f"{error}\n")
+        # Without an id of the sender's each request is a message: two with the same body may both be meant.
+        name = os.urandom(16).hex() if given is None else given
+        digest = hashlib.sha256(body).digest()
+        before, entry = self._done.get(name), self._open.get(name)
+        if before == digest:
+            return web.Response(text="done before\n")
+        if before is not None or (entry is not None and entry.digest != digest):
+            self.counts.bad += 1
+            return web.Response(status=422, text=f"a request with this {ID_HEADER} had another body\n")
+        if entry is None:
+            headers = shown_headers(request.headers, settings.signature_header)
+            kept = None if given is None else digest
+            if not self._link.put_nowait(WebhookRequest(name, kept, values, request.path, headers, len(body))):
+                return self._refuse("too many requests wait")
+            entry = self._open[name] = _Open(digest, asyncio.get_running_loop().create_future())
+        return await self._answer(name, entry)
+
+    async def _answer(self, name: str, entry: _Open) -> web.Response:
+        """Wait for the message. The last of its requests forgets it."""
+        entry.requests += 1
+        try:
+            async with asyncio.timeout(self.settings.answer_timeout_s):
+                is_acked = await asyncio.shield(entry.is_acked)
+        except TimeoutError:
+            return self._refuse(f"not done within {self.settings.answer_timeout_s:g} s")
+        finally:
+            entry.requests -= 1
+            if not entry.requests and self._open.get(name) is entry:
+                del self._open[name]
+        return web.Response(text="done\n") if is_acked else self._refuse("it has failed")
+
+    def _refuse(self, reason: str) -> web.Response:
+        self.counts.refused += 1
+        after = {"Retry-After": str(self.settings.retry_after_s)}
+        return web.Response(status=503, headers=after, text=f"{reason}; send it again\n")
